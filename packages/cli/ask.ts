@@ -136,7 +136,7 @@ async function ask(
     show(event) {
       line?.follow(event);
       if (json) console.log(shownJson(event));
-      else if (isSeen || event.type !== "text_delta") print(event);
+      else if (isSeen || event.type !== "text_delta" && event.type !== "assistant_message") print(event);
     },
   });
   let cancelledAt: number | undefined;

@@ -1,6 +1,7 @@
 import type { TurnLedger } from "@tare/loop";
-import { contentText, PLAN_TOOL_NAME, planAfter, type WorkPlan } from "@tare/messages";
+import { contentText, PLAN_TOOL_NAME, type WorkPlan } from "@tare/messages";
 import type { SessionEvent } from "@tare/server";
+import { type EntryOf, TranscriptReducer } from "@tare/server/transcript";
 import { drawnMarkdown } from "./terminal/drawn_markdown.ts";
 import { shownDiff } from "./terminal/shown_diff.ts";
 import { rowsOf, shownText } from "./terminal/shown_text.ts";
@@ -14,42 +15,27 @@ const MAX_LINES = 60;
 /** Most rows that are shown of what a call writes while it runs. */
 const MAX_ROWS = 8;
 
-/** So much of the newest of that is kept, in UTF-16 code units. */
-const KEPT = 8_192;
+/** So much of the newest of that is looked at, in UTF-16 code units. */
+const NEWEST = 8_192;
 
 const INDENT = "  ";
 
-/** What a call writes while it runs. */
-class Written {
-  #newest = "";
-  #breaks = 0;
-
-  add(text: string): void {
-    this.#breaks += text.split("\n").length - 1;
-    this.#newest = (this.#newest + text).slice(-KEPT);
+/** The newest rows of an output, and whether there are others. Of a line that was written anew behind `\r` its last text counts. */
+function newestRows(output: string, columns: number) {
+  const newest = output.slice(-NEWEST);
+  const lines = newest.replace(/\n$/, "").split("\n").map((line) => {
+    const ended = line.replace(/\r+$/, "");
+    return shownText(ended.slice(ended.lastIndexOf("\r") + 1).replaceAll("\t", "    "));
+  });
+  let rows: readonly string[] = [];
+  let shown = 0;
+  for (; shown < lines.length && rows.length < MAX_ROWS; shown++) {
+    rows = [...rowsOf(Math.max(1, columns - INDENT.length), lines.at(-1 - shown)!), ...rows];
   }
-
-  /** How many lines there were. */
-  get lines(): number {
-    return this.#breaks + (this.#newest.endsWith("\n") ? 0 : 1);
-  }
-
-  /** The newest rows, and whether there were others. Of a line that was written anew behind `\r` its last text counts. */
-  newest(columns: number): { readonly rows: readonly string[]; readonly isAll: boolean } {
-    const lines = this.#newest.replace(/\n$/, "").split("\n").map((line) => {
-      const ended = line.replace(/\r+$/, "");
-      return shownText(ended.slice(ended.lastIndexOf("\r") + 1).replaceAll("\t", "    "));
-    });
-    let rows: readonly string[] = [];
-    let shown = 0;
-    for (; shown < lines.length && rows.length < MAX_ROWS; shown++) {
-      rows = [...rowsOf(Math.max(1, columns - INDENT.length), lines.at(-1 - shown)!), ...rows];
-    }
-    return {
-      rows: rows.slice(-MAX_ROWS).map((row) => INDENT + row),
-      isAll: rows.length <= MAX_ROWS && shown === this.lines && this.#newest.length < KEPT,
-    };
-  }
+  return {
+    rows: rows.slice(-MAX_ROWS).map((row) => INDENT + row),
+    isAll: rows.length <= MAX_ROWS && shown === lines.length && output.length < NEWEST,
+  };
 }
 
 /**
@@ -72,13 +58,10 @@ export function eventPrinter(
   } = {},
 ): (event: SessionEvent) => void {
   let lineOpen = false;
-  let { plan } = options;
+  const transcript = new TranscriptReducer(options);
   const { columns = 100, showAbove } = options;
-  const calls = new Map<string, string>();
-  /** Calls whose change a question has shown. */
-  const seen = new Set<string>();
-  /** What calls that run have written, the one that wrote last at the end. */
-  const written = new Map<string, Written>();
+  /** Key of the call that has written last. */
+  let writer = -1;
   const put = (text: string) => {
     write(text);
     if (text !== "") lineOpen = !text.endsWith("\n");
@@ -92,101 +75,101 @@ export function eventPrinter(
     drawn?.end();
     put(shownText(text));
   };
-  const showWritten = () => {
-    const last = [...written.values()].at(-1);
-    showAbove?.(last && ((columns) => last.newest(columns).rows));
+  const showOutput = () => {
+    const open = transcript.openCalls.filter(({ output }) => output !== undefined);
+    const last = open.find(({ key }) => key === writer) ?? open.at(-1);
+    showAbove?.(last && ((columns) => newestRows(last.output!, columns).rows));
   };
-  const endWritten = (id: string) => {
-    const of = written.get(id);
-    if (!of) return;
-    written.delete(id);
-    showWritten();
-    const { rows, isAll } = of.newest(columns - 1);
-    if (!isAll) line(`${INDENT}… the end of ${number(of.lines)} line${of.lines === 1 ? "" : "s"}:`);
+  const endOutput = ({ output }: EntryOf<"call">) => {
+    if (!showAbove || output === undefined) return;
+    showOutput();
+    const { rows, isAll } = newestRows(output, columns - 1);
+    const lines = output.replace(/\n$/, "").split("\n").length;
+    if (!isAll) line(`${INDENT}… the end of ${number(lines)} line${lines === 1 ? "" : "s"}:`);
     rows.forEach(line);
   };
+  const called = (call: EntryOf<"call">) => {
+    const { plan } = transcript;
+    if (call.name === PLAN_TOOL_NAME && plan) return shownPlan(plan).forEach(line);
+    line(`${indent(call)}→ ${oneLine(nameOf(call), COLUMNS)}`);
+  };
+  const ended = (call: EntryOf<"call">) => {
+    endOutput(call);
+    const { content, error, bytes = 0, durationMs = 0, change, made } = call.result!;
+    // The plan itself was shown.
+    if (call.name === PLAN_TOOL_NAME && transcript.plan && !error) return;
+    line(
+      `${indent(call)}← ${oneLine(nameOf(call), COLUMNS / 2)}: ${error ? "error, " : ""}` +
+        `${number(bytes)} bytes, ${number(Math.round(durationMs))} ms${madeText(made)}`,
+    );
+    if (error && content !== "") {
+      line(`${indent(call)}  ${oneLine(content.split("\n", 1)[0]!, 2 * COLUMNS)}`);
+    }
+    // A question may have shown it.
+    if (!change || call.proposed) return;
+    const lines = shownDiff(change, options);
+    for (const one of lines.slice(0, MAX_LINES)) write(`  ${one}\n`);
+    if (lines.length > MAX_LINES) line(`  … and ${number(lines.length - MAX_LINES)} lines more`);
+  };
   return (event) => {
-    switch (event.type) {
-      case "turn_start":
-      case "message_added":
-      case "reasoning_delta":
-        return;
-      case "assistant_message":
-        return drawn?.end();
-      case "step_start":
-        return line(`── step ${event.step}`);
-      case "user_message":
-        return line(`> ${contentText(event.input)}`);
-      case "warning":
-        return line(`! ${event.message}`);
-      case "context_rewritten":
-        return line(
-          `~ ${event.mechanism}: ${event.removed} (${event.reason}); ` +
-            `${number(event.tokensBefore)} → ${number(event.tokensAfter)} tokens`,
-        );
-      case "text_delta":
-        return drawn ? drawn.write(event.text) : stream(event.text);
-      case "tool_call":
-        calls.set(event.id, `${event.name} ${event.arguments}`);
-        if (event.name === PLAN_TOOL_NAME) {
-          plan = planAfter(plan, event);
-          if (plan) return shownPlan(plan).forEach(line);
+    const open = transcript.openCalls;
+    const changes = transcript.apply(event);
+    // The user has typed the one, and has seen the other.
+    if (event.type === "turn_start" || event.type === "message_added") return;
+    if (event.type === "step_start") line(`── step ${event.step}`);
+    if (event.type === "helper_started") line(`↳ a helper works in session ${event.session}`);
+    if (event.type === "turn_end") open.forEach(endOutput);
+    if (event.type === "approval_answered") {
+      const [{ entry } = {}] = changes;
+      const name = entry?.kind === "call" ? nameOf(entry) : event.id;
+      const reason = event.reason === undefined ? "" : `: ${oneLine(event.reason, COLUMNS / 2)}`;
+      return line(`! ${oneLine(name, COLUMNS / 2)}: ${event.decision} by ${event.by}${reason}`);
+    }
+    for (const { entry, before } of changes) {
+      switch (entry?.kind) {
+        case "reply":
+          if (event.type === "text_delta") (drawn?.write ?? stream)(event.text);
+          else if (event.type === "assistant_message") {
+            if (!before) (drawn?.write ?? stream)(entry.text);
+            drawn?.end();
+          }
+          break;
+        case "call":
+          if (event.type === "tool_call") called(entry);
+          else if (event.type === "tool_output") {
+            writer = entry.key;
+            if (showAbove) showOutput();
+            else stream(event.text);
+          } else if (entry.result) ended(entry);
+          break;
+        case "said":
+          line(`> ${contentText(entry.content)}`);
+          break;
+        case "warning":
+          line(`! ${entry.message}`);
+          break;
+        case "rewrite": {
+          const { mechanism, removed, reason, tokensBefore, tokensAfter } = entry.rewrite;
+          line(
+            `~ ${mechanism}: ${removed} (${reason}); ${number(tokensBefore)} → ${number(tokensAfter)} tokens`,
+          );
+          break;
         }
-        return line(`${indent(event)}→ ${oneLine(`${event.name} ${event.arguments}`, COLUMNS)}`);
-      case "turn_resumed":
-        return line("! the server was started again, and the turn goes on");
-      case "helper_started":
-        return line(`↳ a helper works in session ${event.session}`);
-      case "tool_output": {
-        if (!showAbove) return stream(event.text);
-        const of = written.get(event.id) ?? new Written();
-        of.add(event.text);
-        written.delete(event.id);
-        written.set(event.id, of);
-        return showWritten();
+        case "end":
+          // The others end again.
+          if (before) break;
+          if (entry.reason !== "completed" && entry.reason !== "approval") {
+            line(`! ${entry.reason}: ${entry.message ?? "the turn ended"}`);
+          }
+          if (entry.ledger) line(ledgerLine(entry.ledger));
       }
-      case "tool_result": {
-        endWritten(event.id);
-        // The plan itself was shown.
-        if (event.name === PLAN_TOOL_NAME && plan && !event.error) return;
-        line(
-          `${indent(event)}← ${oneLine(calls.get(event.id) ?? event.name, COLUMNS / 2)}: ` +
-            `${event.error ? "error, " : ""}${number(event.bytes)} bytes, ` +
-            `${number(Math.round(event.durationMs))} ms${madeText(event.made)}`,
-        );
-        if (event.error && event.content !== "") {
-          line(`${indent(event)}  ${oneLine(event.content.split("\n", 1)[0]!, 2 * COLUMNS)}`);
-        }
-        if (!event.change || seen.delete(event.id)) return;
-        const lines = shownDiff(event.change, options);
-        for (const one of lines.slice(0, MAX_LINES)) write(`  ${one}\n`);
-        return lines.length > MAX_LINES
-          ? line(`  … and ${number(lines.length - MAX_LINES)} lines more`)
-          : undefined;
-      }
-      case "step_end":
-      case "reply_unfinished":
-        return;
-      case "approval_asked":
-        // Whoever asks a person shows it whole.
-        calls.set(event.id, `${event.name} ${event.arguments}`);
-        if (event.change) seen.add(event.id);
-        return;
-      case "approval_answered":
-        return line(
-          `! ${oneLine(calls.get(event.id) ?? event.id, COLUMNS / 2)}: ${event.decision} by ${event.by}` +
-            (event.reason === undefined ? "" : `: ${oneLine(event.reason, COLUMNS / 2)}`),
-        );
-      case "turn_end":
-        [...written.keys()].forEach(endWritten);
-        if (event.reason !== "completed" && event.reason !== "approval") {
-          line(`! ${event.reason}: ${event.message ?? "the turn ended"}`);
-        }
-        return line(ledgerLine(event.ledger));
-      default:
-        return event satisfies never;
     }
   };
+}
+
+/** A call and its arguments. */
+function nameOf({ name, arguments: text }: EntryOf<"call">): string {
+  return text === "" ? name : `${name} ${text}`;
 }
 
 /** What the model means to do, a line a step. */

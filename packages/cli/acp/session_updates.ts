@@ -1,46 +1,21 @@
-import type { ContentBlock, PlanEntryStatus, SessionUpdate, ToolCallStatus } from "@agentclientprotocol/sdk";
-import {
-  type AssistantMessage,
-  type Content,
-  contentText,
-  describeCall,
-  PLAN_TOOL_NAME,
-  planAfter,
-  type Usage,
-  type WorkPlan,
-} from "@tare/messages";
+import type { PlanEntryStatus, SessionUpdate, ToolCallStatus } from "@agentclientprotocol/sdk";
+import { PLAN_TOOL_NAME, type Usage } from "@tare/messages";
 import type { NumberedEvent } from "@tare/server";
+import { type EntryOf, TranscriptReducer } from "@tare/server/transcript";
 import type { AgentInfo } from "../agent_client.ts";
 import { contentBlocks } from "./prompt_content.ts";
 import { shownText } from "../terminal/shown_text.ts";
 import { describeToolCall, toolText } from "./tool_calls.ts";
 
-/** A call that has no result yet. */
-interface OpenCall {
-  /** The provider's name for it, which others may have too. */
-  readonly id: string;
-  /** The editor's. */
-  readonly toolCallId: string;
-  readonly isEdit: boolean;
-  output: string;
-  isDenied: boolean;
-}
-
-/** A call as the model makes it. */
-interface MadeCall extends Pick<OpenCall, "id" | "toolCallId"> {
-  readonly name: string;
-  readonly arguments: string;
-}
-
 /** Turns a session's events, in order, into what an editor is told. The same events give the same updates and ids. */
 export class SessionUpdates {
   readonly #agent: AgentInfo;
+  readonly #transcript = new TranscriptReducer();
   /** What the session has cost, in US dollars; undefined where prices aren't known. */
   #usd: number | undefined;
-  #open: OpenCall[] = [];
-  #plan: WorkPlan | undefined;
+  /** Calls that the editor shows as open, by their keys: its name for each, and whether it shows a difference. */
+  readonly #open = new Map<number, { readonly toolCallId: string; readonly isEdit: boolean }>();
   #messageId = "";
-  #isStreamed = false;
 
   /** For a session of this agent. */
   constructor(agent: AgentInfo) {
@@ -54,127 +29,63 @@ export class SessionUpdates {
 
   /** What an editor is told of the next event. `isOwn` is a turn whose first message the editor shows already. */
   *of({ number, event }: NumberedEvent, { isOwn = false } = {}): Generator<SessionUpdate, void> {
-    switch (event.type) {
-      case "turn_start":
-        if (!isOwn && event.input !== undefined) yield* this.#userSaid(number, event.input);
-        return;
-      case "user_message":
-        return yield* this.#userSaid(number, event.input);
-      case "step_start":
-        this.#messageId = `m${number}`;
-        this.#isStreamed = false;
-        return;
-      case "text_delta":
-        this.#isStreamed = true;
-        return yield this.#chunk("agent_message_chunk", event.text);
-      case "reasoning_delta":
-        this.#isStreamed = true;
-        return yield this.#chunk("agent_thought_chunk", event.text);
-      case "assistant_message":
-        if (!this.#isStreamed) yield* this.#agentSaid(event.message);
-        return;
-      case "message_added":
-        return yield* this.#added(number, event.message);
-      case "tool_call": {
-        // A program's call that somebody was asked about is told once it runs.
-        const asked = event.parent === undefined ? undefined : this.#find(event.id);
-        if (!asked) return yield this.#called({ ...event, toolCallId: `c${number}` });
-        const { toolCallId } = asked;
-        return yield { sessionUpdate: "tool_call_update", toolCallId, status: "in_progress" };
+    if (event.type === "step_start" || event.type === "message_added") this.#messageId = `m${number}`;
+    let calls = 0;
+    for (const { entry, before } of this.#transcript.apply(event)) {
+      switch (entry?.kind) {
+        case "said":
+          if (isOwn && event.type === "turn_start") break;
+          for (const content of contentBlocks(entry.content)) {
+            yield { sessionUpdate: "user_message_chunk", content, messageId: `m${number}` };
+          }
+          break;
+        case "reply":
+          if (event.type === "text_delta") yield* this.#chunk("agent_message_chunk", event.text);
+          else if (event.type === "reasoning_delta") yield* this.#chunk("agent_thought_chunk", event.text);
+          else if (!before) {
+            yield* this.#chunk("agent_thought_chunk", entry.reasoning);
+            yield* this.#chunk("agent_message_chunk", entry.text);
+          }
+          break;
+        case "call":
+          if (before) yield* this.#changed(entry, event.type);
+          else if (event.type === "approval_asked") yield this.#opened(entry, `a${number}.${event.id}`);
+          else if (event.type === "tool_call") yield this.#opened(entry, `c${number}`);
+          // A result without its call, or output of one that isn't known, shows nothing.
+          else if (event.type === "message_added" && !entry.result) {
+            yield this.#opened(entry, `c${number}.${calls++}`);
+          }
+          break;
+        case "warning":
+          yield { sessionUpdate: "notice", severity: "warning", title: shownText(entry.message) };
       }
-      case "tool_output": {
-        const call = this.#find(event.id);
-        if (!call) return;
-        call.output += event.text;
-        return yield {
-          sessionUpdate: "tool_call_update",
-          toolCallId: call.toolCallId,
-          content: toolText(call.output),
-        };
-      }
-      case "tool_result":
-        return yield* this.#closed(event);
-      case "warning":
-        return yield { sessionUpdate: "notice", severity: "warning", title: shownText(event.message) };
-      case "approval_asked": {
-        const call = this.#find(event.id);
-        if (!call) return yield this.#opened({ ...event, toolCallId: `a${number}.${event.id}` }, "pending");
-        return yield { sessionUpdate: "tool_call_update", toolCallId: call.toolCallId, status: "pending" };
-      }
-      case "approval_answered": {
-        const call = this.#find(event.id);
-        if (!call) return;
-        call.isDenied = event.decision === "deny";
-        const status = call.isDenied ? "failed" : "in_progress";
-        return yield { sessionUpdate: "tool_call_update", toolCallId: call.toolCallId, status };
-      }
-      case "turn_end":
-        // Calls that somebody is asked for stay open.
-        if (event.reason !== "approval") yield* this.abandon();
-        return;
-      case "step_end":
-      case "reply_unfinished":
-        return yield this.#used(event.usage, event.cost?.usd);
-      case "turn_resumed":
-        return yield {
-          sessionUpdate: "notice",
-          severity: "warning",
-          title: "The server was started again, and the turn goes on.",
-        };
-      case "helper_started":
-      case "context_rewritten":
-        return;
-      default:
-        return event satisfies never;
     }
+    if (event.type === "step_end" || event.type === "reply_unfinished") yield this.#used(event);
+    // Calls that somebody is asked for stay open.
+    if (event.type === "turn_end" && event.reason !== "approval") yield* this.abandon();
   }
 
   /** The editor's name for the open call that the provider calls `id`. */
   idOf(id: string): string {
-    return this.#find(id)?.toolCallId ?? id;
+    const call = this.#transcript.openCalls.find((call) => call.id === id && this.#open.has(call.key));
+    return call ? this.#open.get(call.key)!.toolCallId : id;
   }
 
   /** Says of calls whose result nobody will tell any more that they failed. */
   *abandon(): Generator<SessionUpdate, void> {
-    for (const { toolCallId } of this.#open) {
+    for (const { toolCallId } of this.#open.values()) {
       yield { sessionUpdate: "tool_call_update", toolCallId, status: "failed" };
     }
-    this.#open = [];
+    this.#open.clear();
   }
 
-  *#userSaid(number: number, said: Content): Generator<SessionUpdate, void> {
-    for (const content of contentBlocks(said)) {
-      yield { sessionUpdate: "user_message_chunk", content, messageId: `m${number}` };
-    }
-  }
-
-  *#agentSaid(
-    { content, refusal, reasoning_content: thought }: AssistantMessage,
-  ): Generator<SessionUpdate, void> {
-    if (thought) yield this.#chunk("agent_thought_chunk", thought);
-    const text = contentText(content) || refusal;
-    if (text) yield this.#chunk("agent_message_chunk", text);
-  }
-
-  *#added(
-    number: number,
-    message: Extract<NumberedEvent["event"], { type: "message_added" }>["message"],
-  ): Generator<SessionUpdate, void> {
-    this.#messageId = `m${number}`;
-    if (message.role === "user") yield* this.#userSaid(number, message.content);
-    if (message.role === "assistant") {
-      yield* this.#agentSaid(message);
-      for (const [index, call] of (message.tool_calls ?? []).entries()) {
-        yield this.#called({ id: call.id, ...describeCall(call), toolCallId: `c${number}.${index}` });
-      }
-    }
-    if (message.role === "tool") {
-      yield* this.#closed({ id: message.tool_call_id, content: contentText(message.content), error: false });
-    }
-  }
-
-  #used({ promptTokens, outputTokens }: Usage, usd: number | undefined): SessionUpdate {
-    if (usd !== undefined) this.#usd = (this.#usd ?? 0) + usd;
+  #used(
+    { usage: { promptTokens, outputTokens }, cost }: {
+      readonly usage: Usage;
+      readonly cost?: { readonly usd?: number };
+    },
+  ): SessionUpdate {
+    if (cost?.usd !== undefined) this.#usd = (this.#usd ?? 0) + cost.usd;
     return {
       sessionUpdate: "usage_update",
       used: promptTokens + outputTokens,
@@ -183,16 +94,25 @@ export class SessionUpdates {
     };
   }
 
-  #chunk(sessionUpdate: "agent_message_chunk" | "agent_thought_chunk", text: string): SessionUpdate {
-    const content: ContentBlock = { type: "text", text };
-    return { sessionUpdate, content, messageId: this.#messageId };
+  *#chunk(
+    sessionUpdate: "agent_message_chunk" | "agent_thought_chunk",
+    text: string,
+  ): Generator<SessionUpdate, void> {
+    if (text !== "") yield { sessionUpdate, content: { type: "text", text }, messageId: this.#messageId };
   }
 
-  /** Editors have a place of their own for the plan. */
-  #called(call: MadeCall): SessionUpdate {
-    if (call.name !== PLAN_TOOL_NAME) return this.#opened(call);
-    this.#plan = planAfter(this.#plan, call);
-    const { steps = [], done = 0 } = this.#plan ?? {};
+  #opened(call: EntryOf<"call">, toolCallId: string): SessionUpdate {
+    const { key, name, arguments: text, approval } = call;
+    // Editors have a place of their own for the plan.
+    if (name === PLAN_TOOL_NAME) return this.#planned();
+    const shown = describeToolCall({ name, text, workspace: this.#agent.workspace });
+    this.#open.set(key, { toolCallId, isEdit: shown.content.length > 0 });
+    const status = approval === "asked" ? "pending" : "in_progress";
+    return { sessionUpdate: "tool_call", toolCallId, name, status, ...shown };
+  }
+
+  #planned(): SessionUpdate {
+    const { steps = [], done = 0 } = this.#transcript.plan ?? {};
     const statusOf = (at: number): PlanEntryStatus =>
       at < done ? "completed" : at === done ? "in_progress" : "pending";
     return {
@@ -205,34 +125,32 @@ export class SessionUpdates {
     };
   }
 
-  #opened(
-    { id, name, arguments: text, toolCallId }: MadeCall,
-    status: ToolCallStatus = "in_progress",
-  ): SessionUpdate {
-    const shown = describeToolCall({ name, text, workspace: this.#agent.workspace });
-    this.#open.push({ id, toolCallId, isEdit: shown.content.length > 0, output: "", isDenied: false });
-    return { sessionUpdate: "tool_call", toolCallId, name, status, ...shown };
-  }
-
-  *#closed(
-    { id, content, error }: { readonly id: string; readonly content: string; readonly error: boolean },
+  *#changed(
+    { key, approval, output = "", result }: EntryOf<"call">,
+    by: NumberedEvent["event"]["type"],
   ): Generator<SessionUpdate, void> {
-    const call = this.#find(id);
-    if (!call) return;
-    this.#open = this.#open.filter((open) => open !== call);
-    const isFailed = error || call.isDenied;
+    const shown = this.#open.get(key);
+    if (!shown || by === "helper_started") return;
+    const { toolCallId, isEdit } = shown;
+    const update = { sessionUpdate: "tool_call_update", toolCallId } as const;
+    if (by === "tool_output") return yield { ...update, content: toolText(output) };
+    const isDenied = approval !== undefined && approval !== "asked" && approval.decision === "deny";
+    if (!result) {
+      const status: ToolCallStatus = isDenied
+        ? "failed"
+        : by === "approval_asked"
+        ? "pending"
+        : "in_progress";
+      return yield { ...update, status };
+    }
+    this.#open.delete(key);
+    const isFailed = result.error || isDenied;
     yield {
-      sessionUpdate: "tool_call_update",
-      toolCallId: call.toolCallId,
+      ...update,
       status: isFailed ? "failed" : "completed",
       // What an edit has changed stays to be seen.
-      ...((isFailed || !call.isEdit) && { content: toolText(content) }),
+      ...((isFailed || !isEdit) && { content: toolText(result.content) }),
     };
-  }
-
-  /** Providers may give several calls one id: the oldest is answered first. */
-  #find(id: string): OpenCall | undefined {
-    return this.#open.find((call) => call.id === id);
   }
 }
 

@@ -1,5 +1,6 @@
 import { sliceText } from "@tare/messages";
 import type { SessionEvent } from "@tare/server";
+import { TranscriptReducer } from "@tare/server/transcript";
 import { cutTo, shownText } from "./shown_text.ts";
 
 /** What of a text is shown in rows of so many columns. */
@@ -51,9 +52,8 @@ export function waitingLine(
     readonly tick?: (draw: () => void) => () => void;
   },
 ): WaitingLine {
-  const calls = new Map<string, string>();
-  /** Calls that somebody has to allow: they run, and nothing else tells of that, once the turn goes on. */
-  const asked = new Map<string, string>();
+  const transcript = new TranscriptReducer();
+  let isOver = false;
   let since = now();
   let waitsFor: "the model" | "the turn" | undefined = joins ? "the turn" : undefined;
   let isShown = false;
@@ -63,9 +63,17 @@ export function waitingLine(
   let lineOpen = false;
   let frame = 0;
   const draw = () => {
-    const [call] = calls.values();
-    const what = call !== undefined
-      ? `${call}${calls.size > 1 ? ` and ${calls.size - 1} more` : ""}`
+    const calls = isOver
+      ? []
+      : transcript.openCalls.filter(({ approval }) =>
+        approval === undefined || approval !== "asked" && approval.decision === "allow"
+      );
+    const [call] = calls;
+    const what = call
+      // Of a turn that somebody has come to its calls aren't known.
+      ? `${call.name === "" ? "a call" : shorten(`${call.name} ${call.arguments}`)}${
+        calls.length > 1 ? ` and ${calls.length - 1} more` : ""
+      }`
       : waitsFor;
     if (what === undefined || lineOpen) return erase();
     const seconds = Math.floor((now() - since) / 1000);
@@ -102,40 +110,13 @@ export function waitingLine(
       lineOpen = !text.endsWith("\n");
     },
     follow(event) {
-      switch (event.type) {
-        case "approval_asked":
-          asked.set(event.id, shorten(`${event.name} ${event.arguments}`));
-          break;
-        case "approval_answered":
-          if (event.decision === "deny") asked.delete(event.id);
-          break;
-        case "turn_start":
-          for (const [id, call] of asked) calls.set(id, call);
-          asked.clear();
-          since = now();
-          break;
-        case "tool_output":
-          // Of a turn that somebody has come to its calls aren't known.
-          if (!calls.has(event.id)) calls.set(event.id, "a call");
-          break;
-        case "step_start":
-          waitsFor = "the model";
-          since = now();
-          break;
-        case "assistant_message":
-          waitsFor = undefined;
-          since = now();
-          break;
-        case "tool_call":
-          calls.set(event.id, shorten(`${event.name} ${event.arguments}`));
-          break;
-        case "tool_result":
-          calls.delete(event.id);
-          break;
-        case "turn_end":
-          waitsFor = undefined;
-          calls.clear();
-      }
+      transcript.apply(event);
+      const { type } = event;
+      if (type === "turn_start") isOver = false;
+      if (type === "step_start") waitsFor = "the model";
+      if (type === "assistant_message" || type === "turn_end") waitsFor = undefined;
+      if (type === "turn_end") isOver = true;
+      else if (type === "turn_start" || type === "step_start" || type === "assistant_message") since = now();
     },
     above: (rows) => void (rowsAbove = rows),
     close() {

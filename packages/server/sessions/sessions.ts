@@ -14,7 +14,7 @@ import {
   type SpendingSession,
   ToldWarnings,
 } from "@tare/conversation/report";
-import { type FileChange, firstWords, type Message, personsWords } from "@tare/messages";
+import { firstWords, type Message, personsWords } from "@tare/messages";
 import { listPrice, type Profile } from "@tare/planner";
 import type { Rates } from "@tare/planner/parts";
 import { RECALL_TOOL } from "@tare/prune";
@@ -23,6 +23,7 @@ import { DELEGATE_TOOL } from "../helpers/helpers.ts";
 import { HttpError } from "../http/http_error.ts";
 import { checkBudgets } from "../turns/play_turn.ts";
 import type { Shared } from "../share/share_page.ts";
+import { type TranscriptEntry, TranscriptReducer, updateEntries } from "../transcript.ts";
 import { TurnQueue } from "../turns/turn_queue.ts";
 import { allToolsOf, includesTool, STAND_IN_NAMES } from "../turns/session_tools.ts";
 import { lengthBefore, readTranscript, sessionRecords, systemMessage, type Transcript } from "./history.ts";
@@ -43,6 +44,7 @@ import {
   NO_TURNS,
   OWN_AGENT,
   parentOf,
+  type SessionEvent,
   type SessionInfo,
   sessionNotFound,
   type SessionOptions,
@@ -66,6 +68,17 @@ interface CreateOptions {
   /** Records that are committed with them. Default: none. */
   readonly keep?: (made: readonly SessionInfo[]) => readonly StoreRecord[];
 }
+
+/** Events that people elsewhere are shown of a session. */
+const SHARED_EVENTS: readonly SessionEvent["type"][] = [
+  "message_added",
+  "turn_start",
+  "user_message",
+  "assistant_message",
+  "tool_call",
+  "tool_result",
+  "turn_end",
+];
 
 /** The system message of sessions that bring none. */
 export const DEFAULT_INSTRUCTIONS: string =
@@ -284,19 +297,14 @@ export class Sessions {
   }
 
   /** What of a session is for people elsewhere: what was said in the turns that have ended. @throws {StoreError} */
-  async shared({ id, title, createdAtMs, settings, history }: Session): Promise<Shared> {
-    const { store } = this.#options;
-    const workplace = await store.readState(id, "workplace");
-    const messages = history.slice(systemMessage(settings.instructions, workplace).length);
-    const changes = new Map<string, (FileChange | undefined)[]>();
-    for (const { event } of await store.readEvents(id, { types: ["tool_result"] })) {
-      const result = asSessionEvent(event);
-      if (result.type !== "tool_result") continue;
-      const known = changes.get(result.id);
-      if (known) known.push(result.change);
-      else changes.set(result.id, [result.change]);
+  async shared({ id, title, createdAtMs, settings, runningAfter = Infinity }: Session): Promise<Shared> {
+    const stored = await this.#options.store.readEvents(id, { types: SHARED_EVENTS });
+    const reducer = new TranscriptReducer();
+    const entries: TranscriptEntry[] = [];
+    for (const { number, event } of stored) {
+      if (number <= runningAfter) updateEntries(entries, reducer.apply(asSessionEvent(event)));
     }
-    return { title, model: settings.model, createdAtMs, messages, changes };
+    return { title, model: settings.model, createdAtMs, entries };
   }
 
   /**

@@ -1,15 +1,6 @@
-import {
-  type AssistantMessage,
-  type Content,
-  type ContentPart,
-  contentText,
-  describeCall,
-  type FileChange,
-  type Message,
-  sliceText,
-  type ToolCall,
-} from "@tare/messages";
+import { type Content, type ContentPart, type FileChange, sliceText } from "@tare/messages";
 import MarkdownIt, { type Token } from "markdown-it";
+import { type EntryOf, shortArguments, type TranscriptEntry } from "../transcript.ts";
 
 /** What a file tells of a session. */
 export interface Shared {
@@ -17,13 +8,8 @@ export interface Shared {
   readonly model: string;
   /** When it was made, in milliseconds since the epoch. */
   readonly createdAtMs: number;
-  /** What was said, without what the session was told first. */
-  readonly messages: readonly Message[];
-  /**
-   * What calls have changed in files, by their ids: of each call that ran in this session, one after the other where several
-   * have one id. What was said elsewhere before stands in front of these.
-   */
-  readonly changes: ReadonlyMap<string, readonly (FileChange | undefined)[]>;
+  /** What was said and done, without what the session was told first. */
+  readonly entries: readonly TranscriptEntry[];
 }
 
 /** Longest result, reasoning or other folded text in characters: of a longer one the beginning is there. */
@@ -36,7 +22,7 @@ const LONGEST = 20_000;
 export async function sharePage(
   shared: Shared,
 ): Promise<{ readonly html: string; readonly policy: string }> {
-  const { title, model, createdAtMs } = shared;
+  const { title, model, createdAtMs, entries } = shared;
   const hash = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(STYLE));
   const policy = [
     "default-src 'none'",
@@ -65,7 +51,7 @@ export async function sharePage(
 <p class="note">${NOTE}</p>
 </header>
 <main>
-${entriesOf(shared).join("\n")}
+${entries.map(entryHtml).filter((html) => html !== "").join("\n")}
 </main>
 </body>
 </html>
@@ -78,90 +64,30 @@ const NOTE =
   "output of commands, names and addresses. Nothing was taken out but what the agent was told first. Who passes this file " +
   "on passes all of that on.";
 
-/** Each entry of the conversation. */
-function entriesOf({ messages, changes }: Shared): readonly string[] {
-  const results = [...messages];
-  const left = callsById(messages);
-  const changeOf = (id: string) => {
-    const more = left.get(id)! - 1;
-    left.set(id, more);
-    return changes.get(id)?.at(-1 - more);
-  };
-  return messages.flatMap((message, at) => {
-    switch (message.role) {
-      case "user":
-        return [`<article class="said" aria-label="User">${partsOf(message.content)}</article>`];
-      case "assistant":
-        return [
-          replyOf(message),
-          ...(message.tool_calls ?? []).map((call) =>
-            callOf(call, { result: resultOf(results, at, call.id), change: changeOf(call.id) })
-          ),
-        ].filter((html) => html !== "");
-      case "system":
-      case "developer":
-        return [folded("What the agent was told", contentText(message.content))];
-      case "tool":
-      case "function":
-        return [];
+function entryHtml(entry: TranscriptEntry): string {
+  switch (entry.kind) {
+    case "said":
+      return `<article class="said" aria-label="User">${partsOf(entry.content)}</article>`;
+    case "reply": {
+      const thought = entry.reasoning ? folded("Reasoning", entry.reasoning) : "";
+      return `<article class="reply" aria-label="Agent">${thought}${markdownHtml(entry.text)}</article>`;
     }
-  });
-}
-
-/** How many calls have each id. */
-function callsById(messages: readonly Message[]): Map<string, number> {
-  const counts = new Map<string, number>();
-  for (const message of messages) {
-    if (message.role !== "assistant") continue;
-    for (const { id } of message.tool_calls ?? []) counts.set(id, (counts.get(id) ?? 0) + 1);
+    case "call":
+      // Calls of a program are no messages.
+      return entry.parent === undefined ? callHtml(entry) : "";
+    case "instructions":
+      return folded("What the agent was told", entry.text);
+    default:
+      return "";
   }
-  return counts;
 }
 
-/** What answers a call that was made there: taken out, so that another call of the same id has its own. */
-function resultOf(results: Message[], at: number, id: string): Content | undefined {
-  for (let place = at + 1; place < results.length; place++) {
-    const message = results[place]!;
-    if (message.role === "assistant") return undefined;
-    if (message.role !== "tool" || message.tool_call_id !== id) continue;
-    results[place] = { ...message, tool_call_id: "" };
-    return message.content;
-  }
-  return undefined;
-}
-
-function replyOf({ content, refusal, reasoning_content: reasoning }: AssistantMessage): string {
-  const text = contentText(content) || refusal || "";
-  if (!text && !reasoning) return "";
-  const thought = reasoning ? folded("Reasoning", reasoning) : "";
-  return `<article class="reply" aria-label="Agent">${thought}${markdownHtml(text)}</article>`;
-}
-
-function callOf(
-  call: ToolCall,
-  { result, change }: { readonly result: Content | undefined; readonly change: FileChange | undefined },
-): string {
-  const { name, arguments: text } = describeCall(call);
-  const given = change ? diffOf(change) : pre("Arguments", text);
+function callHtml({ name, arguments: text, result }: EntryOf<"call">): string {
+  const given = result?.change ? diffOf(result.change) : pre("Arguments", text);
+  const pictures = result?.pictures?.map((url) => partOf({ type: "image_url", image_url: { url } })) ?? [];
   return `<details class="call"><summary><b><bdi>${escapeHtml(name)}</bdi></b> <bdi>${
-    escapeHtml(shortOf(text))
-  }</bdi></summary>${given}${result === undefined ? "" : resultHtml(result)}</details>`;
-}
-
-function resultHtml(content: Content): string {
-  const pictures = typeof content === "string" ? [] : content.filter(({ type }) => type === "image_url");
-  return pre("Result", contentText(content)) + pictures.map(partOf).join("");
-}
-
-/** A call's arguments in a line. */
-function shortOf(text: string): string {
-  try {
-    const values = Object.values(JSON.parse(text) as object);
-    const words = values.map((one) => typeof one === "string" ? one : JSON.stringify(one)).join(" · ");
-    return sliceText(words, 0, 120).replaceAll(/\s+/g, " ");
-  } catch {
-    return sliceText(text, 0, 120);
-  }
+    escapeHtml(shortArguments(text, 120))
+  }</bdi></summary>${given}${result ? pre("Result", result.content) : ""}${pictures.join("")}</details>`;
 }
 
 const KINDS: Readonly<Record<string, string>> = { "+": "comes", "-": "goes", "@": "where" };

@@ -1,5 +1,6 @@
-import { type Content, planAfter, type WorkPlan } from "@tare/messages";
+import type { Content, WorkPlan } from "@tare/messages";
 import type { Body } from "@tare/server/client";
+import { type TranscriptEntry, TranscriptReducer, updateEntries } from "@tare/server/transcript";
 import { api, RefusedError, requestKey } from "../api/api.ts";
 import type {
   AgentSession,
@@ -8,7 +9,6 @@ import type {
   TurnLimits,
   WaitingCall,
 } from "../api/sessions.ts";
-import { Items, plainText } from "./items.ts";
 
 /** Longest pause before the server is tried again, in milliseconds. */
 const MAX_PAUSE = 4_000;
@@ -29,21 +29,17 @@ export interface Said {
   readonly reason?: string;
 }
 
-const ASKED = { type: "approval_asked", step: 1, name: "", arguments: "" } as const;
-
 /**
  * One session as this page follows it: what was said, then its events as they happen, also over a server that was
  * started again. `changed` is called at most once a frame, however much arrives.
  */
 export class SessionTalk {
-  items = new Items();
+  entries: TranscriptEntry[] = [];
   session: SessionWithMessages | undefined;
   /** Whether a turn runs. */
   isRunning = false;
   /** The calls that wait for an answer. */
   approvals: readonly WaitingCall[] = [];
-  /** What the model means to do; nothing if it keeps no plan. */
-  plan: WorkPlan | undefined;
   /** What is wrong now, in a sentence. */
   trouble: string | undefined;
   /** An input that the server hasn't taken, with the key that lets it act once. */
@@ -53,6 +49,7 @@ export class SessionTalk {
   readonly id: string;
   readonly #changed: () => void;
   readonly #closing = new AbortController();
+  #transcript = new TranscriptReducer();
   #last = 0;
   /** Whether events are being read: by one way at a time, or they would show twice. */
   #isReading = false;
@@ -65,6 +62,17 @@ export class SessionTalk {
     this.#changed = changed;
   }
 
+  /** What the model means to do; nothing if it keeps no plan. */
+  get plan(): WorkPlan | undefined {
+    return this.#transcript.plan;
+  }
+
+  /** Whether the model has said its last word: nothing is left to continue. */
+  get isAnswered(): boolean {
+    const last = this.entries.findLast(({ kind }) => kind === "said" || kind === "reply" || kind === "call");
+    return last === undefined || last.kind === "reply";
+  }
+
   get #path() {
     return { id: this.id };
   }
@@ -74,19 +82,28 @@ export class SessionTalk {
     this.#isReading = true;
     await this.#untilReached(async () => {
       // An earlier try may have come half way.
-      this.items = new Items();
+      this.entries = [];
       const { signal } = this.#closing;
       const session = await api.json("GET /sessions/{id}", { path: this.#path, signal });
       if (session.kind !== "agent") throw new Error("This session is another agent's: go on in that agent.");
       this.session = session;
       const { turn, messages, lastEvent, approvals } = session;
+      this.#transcript = new TranscriptReducer(session);
       // The running turn shows by its events, which tell more.
-      for (const message of messages.slice(0, turn?.firstMessage)) this.items.addMessage(message);
-      for (const helper of session.helpers) this.items.apply({ type: "helper_started", ...helper });
+      for (const message of messages.slice(0, turn?.firstMessage)) {
+        this.#show({ type: "message_added", message });
+      }
+      for (const { id, session: helper } of session.helpers) {
+        this.#show({ type: "helper_started", id, session: helper });
+        // Of a call that has ended.
+        const call = this.entries.findLast((entry) => entry.kind === "call" && entry.id === id);
+        if (call?.kind === "call") this.entries[call.key] = { ...call, helper };
+      }
       this.#last = turn?.after ?? lastEvent;
-      for (const { callId } of approvals) this.items.apply({ ...ASKED, id: callId });
+      for (const { callId: id, ...asked } of approvals) {
+        this.#show({ type: "approval_asked", step: 1, ...asked, id });
+      }
       this.approvals = approvals;
-      this.plan = session.plan;
       this.isRunning = turn !== undefined;
       this.#tell();
     });
@@ -228,9 +245,13 @@ export class SessionTalk {
     }
   }
 
+  #show(event: TalkEvent): void {
+    updateEntries(this.entries, this.#transcript.apply(event));
+  }
+
   #take(number: number, event: TalkEvent): void {
     this.#last = number;
-    this.items.apply(event);
+    this.#show(event);
     if (event.type === "turn_start") {
       this.isRunning = true;
       // It is being read already.
@@ -240,7 +261,6 @@ export class SessionTalk {
       const { usage: { promptTokens: tokens } } = event;
       this.session = { ...this.session, prompt: { ...this.session.prompt, tokens } };
     }
-    if (event.type === "tool_call" && event.parent === undefined) this.plan = planAfter(this.plan, event);
     if (event.type === "turn_end") this.isRunning = false;
     if (event.type === "approval_asked") {
       const { type: _, step: __, pin: ___, id: callId, askedAtMs = 0, expiresAtMs = 0, ...call } = event;
@@ -295,4 +315,13 @@ export class SessionTalk {
 /** What an error says. */
 export function sentenceOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
+}
+
+/** The text of a content: its text parts, and a word for each part that is none. */
+export function plainText(content: Content): string {
+  if (typeof content === "string") return content;
+  return content.map((part) => {
+    if (part.type === "text") return part.text;
+    return part.type === "refusal" ? part.refusal : `(${part.type.replace("_url", "")})`;
+  }).join("\n");
 }

@@ -1,6 +1,7 @@
 import type { TurnLedger } from "@tare/loop";
 import type { Content, ContentPart, FileChange, WorkPlan } from "@tare/messages";
 import type { Told } from "@tare/server/client";
+import { type EntryOf, shortArguments, type TranscriptEntry } from "@tare/server/transcript";
 import type { JSX } from "preact";
 import { memo } from "preact/compat";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
@@ -12,9 +13,8 @@ import { Markdown } from "../parts/markdown.tsx";
 import { addressOf } from "../place.ts";
 import { SessionHead } from "../session_head.tsx";
 import { Composer } from "./composer.tsx";
-import { type Said, type Sending, sentenceOf, SessionTalk } from "./conversation.ts";
+import { plainText, type Said, type Sending, sentenceOf, SessionTalk } from "./conversation.ts";
 import { listen } from "./heard.ts";
-import { type Item, picturesIn, plainText } from "./items.ts";
 import { handOver, takeOver } from "./new_session.tsx";
 
 /** Entries that are drawn at first, and added whenever the beginning of them comes into view. */
@@ -26,16 +26,16 @@ const NEAR = 48;
 /** A session to talk in. */
 export function TalkView({ id }: { readonly id: string }): JSX.Element {
   const conversation = useConversation(id);
-  const { items, session, isRunning, trouble, unsent } = conversation;
+  const { entries, session, isRunning, trouble, unsent } = conversation;
   const [shown, setShown] = useState(WINDOW);
   const { log, isAtEnd, toEnd, keepPlace } = useScroll();
-  const first = Math.max(0, items.list.length - shown);
+  const first = Math.max(0, entries.length - shown);
   const earlier = () => {
     keepPlace();
     setShown(shown + WINDOW);
   };
   const [editing, setEditing] = useState<Content>();
-  const last = items.list.findLast(({ kind }) => kind === "said");
+  const last = entries.findLast(({ kind }) => kind === "said");
   const isIdle = session !== undefined && !isRunning && !conversation.isSending;
   const edit = last?.kind === "said" && isIdle ? () => setEditing(last.content) : undefined;
   /** Goes on from before the last message, in a session of its own: with another one, or the same again. */
@@ -60,7 +60,7 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
       <SessionHead place={{ view: "talk", id }} head={session && headOf(session)} />
       <div class="log" ref={log} tabIndex={0} role="log" aria-live="off" aria-label="What was said">
         <Top hidden={first} more={earlier} />
-        {items.list.slice(first).map((item) => <Entry key={item.key} item={item} />)}
+        {entries.slice(first).map((item) => <Entry key={item.key} item={item} />)}
         {isRunning && <Working />}
         {conversation.approvals.map((approval) => (
           <QuestionView
@@ -103,7 +103,7 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
         edits={editing}
         leave={() => setEditing(undefined)}
         {...(edit && { edit })}
-        {...(session && !isRunning && conversation.approvals.length === 0 && !items.isAnswered &&
+        {...(session && !isRunning && conversation.approvals.length === 0 && !conversation.isAnswered &&
           { goOn: (budget?: TurnLimits) => conversation.continue(budget) })}
       />
     </section>
@@ -288,10 +288,8 @@ function readable(text: string): string {
   return plain(JSON.stringify(JSON.parse(text), null, 2));
 }
 
-type Of<Kind extends Item["kind"]> = Extract<Item, { kind: Kind }>;
-
 /** One entry of a conversation. An entry that hasn't changed isn't drawn again. */
-const Entry = memo(({ item }: { readonly item: Item }): JSX.Element => {
+const Entry = memo(({ item }: { readonly item: TranscriptEntry }): JSX.Element | null => {
   switch (item.kind) {
     case "said":
       return <Spoken content={item.content} />;
@@ -302,7 +300,8 @@ const Entry = memo(({ item }: { readonly item: Item }): JSX.Element => {
     case "rewrite":
       return <Rewritten item={item} />;
     case "warning":
-      return (
+      // Some are sent in every turn, and once is enough.
+      return item.isRepeated ? null : (
         <p class="notice warning">
           <bdi>{item.message}</bdi>
         </p>
@@ -342,14 +341,7 @@ function Part({ part }: { readonly part: ContentPart }) {
     case "refusal":
       return <p class="plain" dir="auto">{part.refusal}</p>;
     case "image_url":
-      // What stands elsewhere isn't fetched: that would tell its server.
-      return picturesIn([part]).length > 0
-        ? <img src={part.image_url.url} alt="Attached picture" />
-        : (
-          <p class="plain">
-            <bdi>{part.image_url.url.slice(0, 200)}</bdi>
-          </p>
-        );
+      return <Picture url={part.image_url.url} alt="Attached picture" />;
     case "input_audio":
       return <p class="file">Recording</p>;
     case "video_url":
@@ -363,7 +355,17 @@ function Part({ part }: { readonly part: ContentPart }) {
   }
 }
 
-function Reply({ item: { text, reasoning } }: { readonly item: Of<"reply"> }) {
+/** A picture, if it is in the content: others aren't fetched, because that would tell their server. */
+function Picture({ url, alt }: { readonly url: string; readonly alt: string }) {
+  if (/^data:image\/(png|jpeg|gif|webp);/.test(url)) return <img src={url} alt={alt} />;
+  return (
+    <p class="plain">
+      <bdi>{url.slice(0, 200)}</bdi>
+    </p>
+  );
+}
+
+function Reply({ item: { text, reasoning } }: { readonly item: EntryOf<"reply"> }) {
   return (
     <article class="reply" aria-label="Agent">
       {reasoning !== "" && (
@@ -377,15 +379,18 @@ function Reply({ item: { text, reasoning } }: { readonly item: Of<"reply"> }) {
   );
 }
 
-function Call({ item }: { readonly item: Of<"call"> }) {
+function Call({ item }: { readonly item: EntryOf<"call"> }) {
   const { name, result } = item;
-  const args = useMemo(() => argumentsOf(item.arguments), [item.arguments]);
+  const args = useMemo(
+    () => ({ short: shortArguments(item.arguments, LINE), long: longArguments(item.arguments) }),
+    [item.arguments],
+  );
   const said = item.approval === "asked" ? undefined : item.approval;
   const waits = item.approval === "asked" || (said?.decision === "deny" && !result);
   const state = result === undefined ? (waits ? "asked" : "running") : result.error ? "failed" : "done";
   return (
     <details
-      class={`call ${state}${item.isNested ? " nested" : ""}`}
+      class={`call ${state}${item.parent === undefined ? "" : " nested"}`}
       open={(item.output !== undefined && !result) || result?.change !== undefined}
     >
       <summary>
@@ -408,9 +413,9 @@ function Call({ item }: { readonly item: Of<"call"> }) {
       {result?.change
         ? <Diff change={result.change} />
         : args.long !== "" && <Clip text={args.long} label="Arguments" />}
-      {item.output !== undefined && !result && <Clip text={item.output} label="Output so far" />}
+      {item.output !== undefined && !result && <Clip text={item.output.slice(-LIVE)} label="Output so far" />}
       {result && <Clip text={result.content} label="Result" />}
-      {result?.pictures?.map((url, at) => <img key={at} src={url} alt="What the model was shown" />)}
+      {result?.pictures?.map((url, at) => <Picture key={at} url={url} alt="What the model was shown" />)}
       {result?.made && (
         <p>
           {counted(result.made.calls, "call")}, {count(result.made.failed)} failed;{" "}
@@ -427,26 +432,28 @@ const WORDS = { asked: "waits", running: "runs", failed: "failed", done: "", den
 /** Longest line of arguments in characters. */
 const LINE = 160;
 
-/** A call's arguments in one line and in full; what isn't JSON stays as it was written. */
-function argumentsOf(text: string): { readonly short: string; readonly long: string } {
+/** Characters of a running call's output that are shown. */
+const LIVE = 4_000;
+
+/** A call's arguments in full; what isn't JSON stays as it was written. */
+function longArguments(text: string): string {
   try {
     const value = JSON.parse(text);
-    if (typeof value !== "object" || value === null) return { short: text.slice(0, LINE), long: text };
+    if (typeof value !== "object" || value === null) return text;
     const values = Object.values(value).map((one) => typeof one === "string" ? one : JSON.stringify(one));
-    const short = values.join(" · ").slice(0, LINE).replaceAll(/\s+/g, " ");
+    if (values.length === 0) return "";
     // What has lines of its own, such as a program, is read as it is.
-    const long = values.some((one) => one.includes("\n"))
+    return values.some((one) => one.includes("\n"))
       ? Object.keys(value).map((name, at) =>
         `${name}:${values[at]!.includes("\n") ? "\n" : " "}${values[at]}`
       ).join("\n\n")
       : JSON.stringify(value, null, 2);
-    return { short, long: values.length === 0 ? "" : long };
   } catch {
-    return { short: text.slice(0, LINE), long: text };
+    return text;
   }
 }
 
-function Rewritten({ item: { rewrite } }: { readonly item: Of<"rewrite"> }) {
+function Rewritten({ item: { rewrite } }: { readonly item: EntryOf<"rewrite"> }) {
   const { mechanism, reason, removed, tokensBefore, tokensAfter } = rewrite;
   return (
     <details class="notice rewrite">
@@ -476,7 +483,9 @@ const REASONS: Readonly<Record<string, string>> = {
   internal_error: "The server failed.",
 };
 
-function End({ item: { reason, message, refusedPictures, ledger } }: { readonly item: Of<"end"> }) {
+function End(
+  { item: { reason, message, refusedPictures, ledger, whole = ledger } }: { readonly item: EntryOf<"end"> },
+) {
   return (
     <footer class="end">
       {reason !== "completed" && (
@@ -486,7 +495,7 @@ function End({ item: { reason, message, refusedPictures, ledger } }: { readonly 
             " If its model takes no pictures, edit the message that has them, or ask another model."}
         </p>
       )}
-      {ledger && <p class="sums">{sumOf(ledger)}</p>}
+      {whole && <p class="sums">{sumOf(whole)}</p>}
     </footer>
   );
 }

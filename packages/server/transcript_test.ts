@@ -1,37 +1,39 @@
 import { assertEquals } from "@std/assert";
-import type { Content } from "@tare/messages";
-import type { TalkEvent } from "../api/sessions.ts";
-import { Items } from "./items.ts";
+import type { SessionEvent } from "@tare/server";
+import { type TranscriptEntry, TranscriptReducer, updateEntries } from "@tare/server/transcript";
+import type { Content, Message } from "@tare/messages";
 
 const LEDGER = { calls: 1, promptTokens: 1, cachedTokens: 0, outputTokens: 1, saved: {}, estimated: false };
 
-function shown(events: readonly TalkEvent[]) {
-  const items = new Items();
-  for (const event of events) items.apply(event);
-  return items.list.map(({ key: _, ...rest }) => rest);
+function shown(events: readonly SessionEvent[]) {
+  const reducer = new TranscriptReducer();
+  const entries: TranscriptEntry[] = [];
+  for (const event of events) updateEntries(entries, reducer.apply(event));
+  assertEquals(entries.map(({ key }) => key), [...entries.keys()]);
+  return entries.map(({ key: _, ...rest }) => rest);
 }
 
-Deno.test("Items show a call's output while it runs, and then its result", () => {
+const added = (message: Message): SessionEvent => ({ type: "message_added", message });
+
+Deno.test("TranscriptReducer shows a call's output while it runs, and then its result", () => {
   const call = { type: "tool_call", step: 1, id: "a", name: "shell", arguments: "{}" } as const;
   const output = (text: string, id = "a") => ({ type: "tool_output", step: 1, id, text }) as const;
   const told = { id: "a", name: "shell", content: "all", error: false, bytes: 3, durationMs: 5 };
   const result = { type: "tool_result", step: 1, ...told } as const;
-  assertEquals(shown([call, output("one "), output("two"), output("nobody's", "b")]), [
+  const settled = { content: "all", error: false, bytes: 3, durationMs: 5 };
+  assertEquals(shown([call, output("one "), output("two"), output("its", "b"), { ...result, id: "b" }]), [
     { kind: "call", id: "a", name: "shell", arguments: "{}", output: "one two" },
+    // Its call was before the first event.
+    { kind: "call", id: "b", name: "shell", arguments: "", output: "its", result: settled },
   ]);
-  const [long] = shown([call, output("x".repeat(5_000)), output("end")]);
-  assertEquals([
-    long?.kind === "call" && long.output?.length,
-    long?.kind === "call" && long.output?.slice(-4),
-  ], [4_000, "xend"]);
   const [done] = shown([call, output("one "), result, output("too late")]);
   assertEquals(done, {
     ...{ kind: "call", id: "a", name: "shell", arguments: "{}", output: "one " },
-    result: { content: "all", error: false, durationMs: 5 },
+    result: settled,
   });
 });
 
-Deno.test("Items show what a program calls, once, whether or not somebody is asked first", () => {
+Deno.test("TranscriptReducer shows what a program calls, once, whether or not somebody is asked first", () => {
   const about = {
     step: 1,
     id: "p/1",
@@ -40,19 +42,19 @@ Deno.test("Items show what a program calls, once, whether or not somebody is ask
     parent: "p",
     beganAtMs: 1,
   } as const;
-  const nested = { kind: "call", id: "p/1", name: "write_file", arguments: "{}", isNested: true } as const;
+  const nested = { kind: "call", id: "p/1", name: "write_file", arguments: "{}", parent: "p" } as const;
   const asked = { type: "approval_asked", ...about } as const;
   assertEquals(shown([asked]), [{ ...nested, approval: "asked" }]);
   const answered = { type: "approval_answered", id: "p/1", decision: "allow", by: "person" } as const;
-  const result = { content: "ok", error: false, durationMs: 5 };
-  const told = { type: "tool_result", step: 1, id: "p/1", name: "write_file", bytes: 2, ...result } as const;
+  const result = { content: "ok", error: false, bytes: 2, durationMs: 5 };
+  const told = { type: "tool_result", step: 1, id: "p/1", name: "write_file", ...result } as const;
   assertEquals(shown([asked, answered, { type: "tool_call", ...about }, { ...told, parent: "p" }]), [
     { ...nested, approval: answered, result },
   ]);
   assertEquals(shown([{ type: "tool_call", ...about }]), [nested]);
 });
 
-Deno.test("Items lead from a call to the session of its helper", () => {
+Deno.test("TranscriptReducer adds the session of a subagent to its call", () => {
   const call = { type: "tool_call", step: 1, id: "a", name: "delegate", arguments: "{}" } as const;
   const started = (id: string) => ({ type: "helper_started", id, session: "s" }) as const;
   assertEquals(shown([call, started("b"), started("a")]), [
@@ -60,7 +62,7 @@ Deno.test("Items lead from a call to the session of its helper", () => {
   ]);
 });
 
-Deno.test("Items show that a call waits for an answer, and what was said", () => {
+Deno.test("TranscriptReducer shows that a call waits for approval, and the answer", () => {
   const call = { step: 1, id: "a", name: "shell", arguments: "{}" } as const;
   const shownCall = { kind: "call", id: "a", name: "shell", arguments: "{}" } as const;
   const asked = [{ type: "tool_call", ...call }, { type: "approval_asked", ...call }] as const;
@@ -71,57 +73,53 @@ Deno.test("Items show that a call waits for an answer, and what was said", () =>
   ]);
 });
 
-Deno.test("Items take messages of every role", () => {
-  const items = new Items();
-  items.addMessage({
-    role: "developer",
-    content: [{ type: "text", text: "Be brief." }, { type: "refusal", refusal: "No." }],
-  });
-  items.addMessage({
-    role: "assistant",
-    tool_calls: [{ id: "c", type: "custom", custom: { name: "grep", input: "x" } }],
-  });
-  items.addMessage({
-    role: "tool",
-    tool_call_id: "c",
-    content: [{ type: "image_url", image_url: { url: "data:," } }],
-  });
-  items.addMessage({ role: "function", name: "old", content: null });
-  items.addMessage({ role: "assistant", refusal: "I won't." });
-  assertEquals(items.list.map(({ key: _, ...rest }) => rest), [
-    { kind: "instructions", text: "Be brief.\nNo." },
-    { kind: "call", id: "c", name: "grep", arguments: "x", result: { content: "(image)" } },
-    { kind: "call", id: "old", name: "old", arguments: "", result: { content: "" } },
-    { kind: "reply", text: "I won't.", reasoning: "", growing: false },
-  ]);
-  assertEquals(items.isAnswered, true);
+Deno.test("TranscriptReducer takes messages of every role", () => {
+  const picture = { type: "image_url", image_url: { url: "data:," } } as const;
+  assertEquals(
+    shown([
+      added({
+        role: "developer",
+        content: [{ type: "text", text: "Be brief." }, { type: "refusal", refusal: "No." }],
+      }),
+      added({
+        role: "assistant",
+        tool_calls: [{ id: "c", type: "custom", custom: { name: "grep", input: "x" } }],
+      }),
+      added({ role: "tool", tool_call_id: "c", content: [picture] }),
+      added({ role: "function", name: "old", content: null }),
+      added({ role: "assistant", refusal: "I won't." }),
+    ]),
+    [
+      { kind: "instructions", text: "Be brief.\nNo." },
+      { kind: "call", id: "c", name: "grep", arguments: "x", result: { content: "", pictures: ["data:,"] } },
+      { kind: "call", id: "old", name: "old", arguments: "", result: { content: "" } },
+      { kind: "reply", text: "I won't.", reasoning: "" },
+    ],
+  );
 });
 
-Deno.test("Items tell a warning once, however many turns tell it", () => {
-  const turn: readonly TalkEvent[] = [
+Deno.test("TranscriptReducer marks a warning that repeats the last one", () => {
+  const turn: readonly SessionEvent[] = [
     { type: "turn_start" },
     { type: "warning", message: "No model is configured." },
     { type: "text_delta", step: 1, text: "a" },
     { type: "reasoning_delta", step: 1, text: "b" },
     { type: "turn_end", reason: "cancelled", text: "", ledger: LEDGER },
   ];
-  assertEquals(shown([...turn, ...turn]).map(({ kind }) => kind), [
-    "warning",
-    "reply",
-    "end",
-    "reply",
-    "end",
-  ]);
+  const told = shown([...turn, ...turn]).map((entry) => "isRepeated" in entry ? "repeated" : entry.kind);
+  assertEquals(told, ["warning", "reply", "end", "repeated", "reply", "end"]);
 });
 
-Deno.test("Items tell once what a turn cost that went on with answers", () => {
+Deno.test("TranscriptReducer states the cost of a turn that continued once", () => {
   const end = (reason: "approval" | "completed", calls: number, whole?: number) => {
     const ledger = { ...LEDGER, calls };
     const all = whole !== undefined && { whole: { ...LEDGER, calls: whole } };
     return { type: "turn_end", reason, text: "", ledger, ...all } as const;
   };
-  const ends = (events: readonly TalkEvent[]) =>
-    shown(events).flatMap((item) => item.kind === "end" ? [[item.reason, item.ledger?.calls]] : []);
+  const ends = (events: readonly SessionEvent[]) =>
+    shown(events).flatMap((item) =>
+      item.kind === "end" ? [[item.reason, (item.whole ?? item.ledger)?.calls]] : []
+    );
   const start = (input: string) => ({ type: "turn_start", input }) as const;
   const first = [start("a"), end("completed", 5), start("b"), end("approval", 1)] as const;
   assertEquals(ends(first), [["completed", 5], ["approval", 1]]);
@@ -132,21 +130,21 @@ Deno.test("Items tell once what a turn cost that went on with answers", () => {
   ]);
 });
 
-Deno.test("Items say of a turn that asks that it waits, until all is answered", () => {
-  const asked = (id: string): TalkEvent => ({
+Deno.test("TranscriptReducer marks the end of a turn that asked once all is answered", () => {
+  const asked = (id: string): SessionEvent => ({
     type: "approval_asked",
     step: 1,
     id,
     name: "f",
     arguments: "",
   });
-  const answered = (id: string): TalkEvent => ({
+  const answered = (id: string): SessionEvent => ({
     ...{ type: "approval_answered", id, decision: "deny", by: "person" },
   });
-  const ends = (events: readonly TalkEvent[]) =>
+  const ends = (events: readonly SessionEvent[]) =>
     shown(events).flatMap((item) => item.kind === "end" ? [item.reason] : []);
-  const call = (id: string): TalkEvent => ({ type: "tool_call", step: 1, id, name: "f", arguments: "" });
-  const end: TalkEvent = { type: "turn_end", reason: "approval", text: "", ledger: LEDGER };
+  const call = (id: string): SessionEvent => ({ type: "tool_call", step: 1, id, name: "f", arguments: "" });
+  const end: SessionEvent = { type: "turn_end", reason: "approval", text: "", ledger: LEDGER };
   const waits = [
     { type: "turn_start", input: "a" },
     call("1"),
@@ -161,11 +159,11 @@ Deno.test("Items say of a turn that asks that it waits, until all is answered", 
   assertEquals(ends([...waits, answered("2"), answered("1"), ...again]), ["answered", "approval"]);
 });
 
-Deno.test("Items say that a refusal may be one of pictures, where there are some", () => {
+Deno.test("TranscriptReducer marks a refusal after pictures", () => {
   const end = { type: "turn_end", reason: "model_error", text: "", ledger: LEDGER } as const;
   const start = (input: Content) => ({ type: "turn_start", input }) as const;
   const picture = start([{ type: "image_url", image_url: { url: "data:image/png;base64,AA" } }]);
-  const told = (events: readonly TalkEvent[]) =>
+  const told = (events: readonly SessionEvent[]) =>
     shown(events).flatMap((item) => item.kind === "end" ? [item.refusedPictures] : []);
   const refused = { ...end, code: "bad_request" } as const;
   assertEquals(told([start("a"), refused, picture, { ...end, code: "unreachable" }, refused]), [
@@ -175,7 +173,7 @@ Deno.test("Items say that a refusal may be one of pictures, where there are some
   ]);
 });
 
-Deno.test("Items show the pictures of results, and none from elsewhere", () => {
+Deno.test("TranscriptReducer lists the pictures of results", () => {
   const url = "data:image/png;base64,AA";
   const call = { type: "tool_call", step: 1, id: "a", name: "read_file", arguments: "{}" } as const;
   const told = { id: "a", name: "read_file", content: "A picture.", error: false, bytes: 3, durationMs: 5 };
@@ -183,21 +181,18 @@ Deno.test("Items show the pictures of results, and none from elsewhere", () => {
   const pictures = (items: readonly object[]) =>
     items.flatMap((item) => "result" in item ? [(item.result as { pictures?: unknown }).pictures] : []);
   assertEquals(pictures(shown([call, result])), [[url]]);
-  const items = new Items();
-  const content = [url, "https://example.com/a.png", "data:image/svg+xml,x"].map((url) =>
-    ({ type: "image_url", image_url: { url } }) as const
-  );
-  items.addMessage({ role: "tool", tool_call_id: "a", content });
-  assertEquals(pictures(items.list), [[url]]);
+  const urls = [url, "https://example.com/a.png"];
+  const content = urls.map((url) => ({ type: "image_url", image_url: { url } }) as const);
+  assertEquals(pictures(shown([call, added({ role: "tool", tool_call_id: "a", content })])), [urls]);
 });
 
-Deno.test("Items take back what was shown of a reply that broke off", () => {
+Deno.test("TranscriptReducer removes the streamed part of a reply that broke off", () => {
   const piece = (text: string) => ({ type: "text_delta", step: 1, text }) as const;
   const start = { type: "step_start", step: 1 } as const;
   const message = { role: "assistant", content: "Hello." } as const;
   const whole = [piece("Hel"), piece("lo."), { type: "assistant_message", step: 1, message }] as const;
   const told = { type: "warning", message: "Cut." } as const;
-  const reply = { kind: "reply", text: "Hello.", reasoning: "", growing: false } as const;
+  const reply = { kind: "reply", text: "Hello.", reasoning: "" } as const;
   assertEquals(shown([start, piece("Hal"), start, told, ...whole]), [
     { kind: "warning", message: "Cut." },
     reply,
@@ -208,6 +203,35 @@ Deno.test("Items take back what was shown of a reply that broke off", () => {
   ]);
   assertEquals(shown([start, ...whole, start, piece("More")]), [
     reply,
-    { ...reply, text: "More", growing: true },
+    { ...reply, text: "More" },
   ]);
+});
+
+Deno.test("TranscriptReducer answers the oldest of several calls with one id", () => {
+  const call = (name: string) => ({ type: "tool_call", step: 1, id: "x", name, arguments: "" }) as const;
+  const result = (content: string) => ({ content, error: false, bytes: 1, durationMs: 1 });
+  const settled = (content: string): SessionEvent => ({
+    ...{ type: "tool_result", step: 1, id: "x", name: "", ...result(content) },
+  });
+  const entry = (name: string, content: string) => (
+    { kind: "call", id: "x", name, arguments: "", result: result(content) } as const
+  );
+  const reply = { type: "assistant_message", step: 2, message: { role: "assistant", content: "" } } as const;
+  assertEquals(
+    shown([call("a"), call("b"), settled("1"), settled("2"), call("c"), reply, call("d"), settled("3")]),
+    [entry("a", "1"), entry("b", "2"), { kind: "call", id: "x", name: "c", arguments: "" }, entry("d", "3")],
+  );
+});
+
+Deno.test("TranscriptReducer keeps a reply one entry across a warning", () => {
+  const message = { role: "assistant", content: "Hello." } as const;
+  assertEquals(
+    shown([
+      { type: "text_delta", step: 1, text: "Hel" },
+      { type: "warning", message: "w" },
+      { type: "text_delta", step: 1, text: "lo." },
+      { type: "assistant_message", step: 1, message },
+    ]),
+    [{ kind: "reply", text: "Hello.", reasoning: "" }, { kind: "warning", message: "w" }],
+  );
 });

@@ -1,0 +1,365 @@
+/**
+ * What a user sees of a session: one pure reducer from its events to entries, of which every display is a view. An entry
+ * point of its own, so that a page carries nothing else of the server.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { TranscriptReducer, updateEntries } from "@tare/server/transcript";
+ *
+ * const transcript = new TranscriptReducer();
+ * const entries = updateEntries([], [
+ *   ...transcript.apply({ type: "turn_start", input: "Hello." }),
+ *   ...transcript.apply({ type: "text_delta", step: 1, text: "Good " }),
+ *   ...transcript.apply({ type: "text_delta", step: 1, text: "morning." }),
+ * ]);
+ * assertEquals(entries, [
+ *   { key: 0, kind: "said", content: "Hello." },
+ *   { key: 1, kind: "reply", text: "Good morning.", reasoning: "" },
+ * ]);
+ * ```
+ *
+ * @module
+ */
+import {
+  type AssistantMessage,
+  type Content,
+  contentText,
+  describeCall,
+  type FileChange,
+  type Message,
+  planAfter,
+  type Rewrite,
+  sliceText,
+  type WorkPlan,
+} from "@tare/messages";
+import type { TurnEnd, TurnLedger } from "@tare/loop";
+import type { SessionEvent } from "./sessions/session_types.ts";
+
+/** Result of a tool call. One that was imported has content and pictures only. */
+export type CallResult =
+  & Pick<Extract<SessionEvent, { readonly type: "tool_result" }>, "content">
+  & Partial<
+    Omit<Extract<SessionEvent, { readonly type: "tool_result" }>, "type" | "step" | "id" | "name" | "parent">
+  >;
+
+/** One entry of a transcript; `key` is its position. A changed entry is a new object. */
+export type TranscriptEntry =
+  & { readonly key: number }
+  & (
+    | { readonly kind: "instructions"; readonly text: string }
+    | { readonly kind: "said"; readonly content: Content }
+    | { readonly kind: "reply"; readonly text: string; readonly reasoning: string }
+    | {
+      readonly kind: "call";
+      readonly id: string;
+      /** Empty where only the call's output was seen. */
+      readonly name: string;
+      readonly arguments: string;
+      /** Id of the call that made this one. */
+      readonly parent?: string;
+      /** Session of the subagent that works for it. */
+      readonly helper?: string;
+      /** Approval that it waits for, or the answer. */
+      readonly approval?: "asked" | Extract<SessionEvent, { readonly type: "approval_answered" }>;
+      /** What it would change, where the approval showed that. */
+      readonly proposed?: FileChange;
+      /** Output so far. */
+      readonly output?: string;
+      /** Absent while it runs. */
+      readonly result?: CallResult;
+    }
+    | { readonly kind: "rewrite"; readonly rewrite: Rewrite }
+    /** `isRepeated`: it is the last warning again. */
+    | { readonly kind: "warning"; readonly message: string; readonly isRepeated?: true }
+    | {
+      readonly kind: "end";
+      /** `answered`: it ended to ask for approval, and has all answers. */
+      readonly reason: TurnEnd["reason"] | "answered";
+      readonly message?: string;
+      /** True if the provider refused a request with pictures: not every model accepts them. */
+      readonly refusedPictures?: true;
+      /** Cost since the turn's start or the last answer, and of a turn that continued. A later end of the turn replaces both. */
+      readonly ledger?: TurnLedger;
+      readonly whole?: TurnLedger;
+    }
+  );
+
+/** Entry of a kind. */
+export type EntryOf<Kind extends TranscriptEntry["kind"]> = Extract<TranscriptEntry, { readonly kind: Kind }>;
+
+/** Change of one entry. */
+export interface TranscriptChange {
+  /** The entry now; absent if it was removed. */
+  readonly entry?: TranscriptEntry;
+  /** The entry before; absent if it is new. */
+  readonly before?: TranscriptEntry;
+}
+
+type Call = EntryOf<"call">;
+type End = EntryOf<"end">;
+type MadeCall = Pick<Call, "id" | "name" | "arguments" | "parent">;
+
+/** Reduces the events of a session, in their order, to changes of its transcript. It stores no settled entry. */
+export class TranscriptReducer {
+  #plan: WorkPlan | undefined;
+  #length = 0;
+  /** Reply that is streamed. */
+  #reply: EntryOf<"reply"> | undefined;
+  #open: Call[] = [];
+  /** Ids of calls that have ended since the last reply: later output of theirs doesn't count. */
+  readonly #ended = new Set<string>();
+  /** Ends since the last input, and the one before. */
+  #ends: End[] = [];
+  #inputKey = -1;
+  #warned: string | undefined;
+  #hasPictures = false;
+
+  /** Begins before any event, or after what led to this plan. */
+  constructor({ plan }: { readonly plan?: WorkPlan | undefined } = {}) {
+    this.#plan = plan;
+  }
+
+  /** The model's plan. */
+  get plan(): WorkPlan | undefined {
+    return this.#plan;
+  }
+
+  /** Calls without a result, the oldest first. */
+  get openCalls(): readonly EntryOf<"call">[] {
+    return this.#open;
+  }
+
+  /** Takes the next event. Returns the changed entries. */
+  apply(event: SessionEvent): readonly TranscriptChange[] {
+    return [...this.#changes(event)];
+  }
+
+  *#changes(event: SessionEvent): Generator<TranscriptChange, void> {
+    switch (event.type) {
+      case "message_added":
+        return yield* this.#message(event.message);
+      case "turn_start":
+        if (event.input !== undefined) yield this.#said(event.input);
+        return;
+      case "user_message":
+        return yield this.#said(event.input);
+      case "step_start":
+        return yield* this.#takeBack();
+      case "turn_resumed":
+        yield* this.#takeBack();
+        return yield this.#warning("The server was started again, and the turn goes on.");
+      case "text_delta":
+        return yield this.#grow("text", event.text);
+      case "reasoning_delta":
+        return yield this.#grow("reasoning", event.text);
+      case "assistant_message":
+        return yield* this.#replied(event.message);
+      case "tool_call":
+        return yield this.#called(event);
+      case "tool_output": {
+        if (this.#ended.has(event.id)) return;
+        const call = this.#find(event.id);
+        if (!call) return yield this.#begin({ id: event.id, name: "", arguments: "", output: event.text });
+        return yield this.#change(call, { output: (call.output ?? "") + event.text });
+      }
+      case "tool_result": {
+        const { type: _, step: __, id, name, parent, ...result } = event;
+        return yield* this.#settle({ id, name, ...(parent !== undefined && { parent }), result });
+      }
+      case "helper_started": {
+        const call = this.#find(event.id);
+        if (call) yield this.#change(call, { helper: event.session });
+        return;
+      }
+      case "approval_asked": {
+        const call = this.#find(event.id);
+        const asked = { approval: "asked", ...(event.change && { proposed: event.change }) } as const;
+        return yield call ? this.#change(call, asked) : this.#begin({ ...callOf(event), ...asked });
+      }
+      case "approval_answered": {
+        const call = this.#find(event.id);
+        if (call) yield this.#change(call, { approval: event });
+        return yield* this.#answered();
+      }
+      case "context_rewritten": {
+        const { type: _, step: __, ...rewrite } = event;
+        return yield { entry: { key: this.#length++, kind: "rewrite", rewrite } };
+      }
+      case "warning":
+        return yield this.#warning(event.message);
+      case "turn_end":
+        return yield* this.#end(event);
+      case "step_end":
+      case "reply_unfinished":
+        return;
+      default:
+        // A newer server may send events that this reader doesn't know.
+        event satisfies never;
+    }
+  }
+
+  *#message(message: Message): Generator<TranscriptChange, void> {
+    switch (message.role) {
+      case "user":
+        return yield this.#said(message.content);
+      case "assistant":
+        yield* this.#replied(message);
+        for (const call of message.tool_calls ?? []) {
+          yield this.#called({ id: call.id, ...describeCall(call) });
+        }
+        return;
+      case "tool": {
+        const { tool_call_id: id, content } = message;
+        const pictures = typeof content === "string"
+          ? []
+          : content.flatMap((part) => part.type === "image_url" ? [part.image_url.url] : []);
+        const result = { content: contentText(content), ...(pictures.length > 0 && { pictures }) };
+        return yield* this.#settle({ id, name: id, result });
+      }
+      case "function": {
+        const { name, content } = message;
+        return yield* this.#settle({ id: name, name, result: { content: content ?? "" } });
+      }
+      case "system":
+      case "developer":
+        yield { entry: { key: this.#length++, kind: "instructions", text: contentText(message.content) } };
+    }
+  }
+
+  #said(content: Content): TranscriptChange {
+    this.#inputKey = this.#length;
+    this.#ends = this.#ends.slice(-1);
+    this.#hasPictures ||= typeof content !== "string" && content.some(({ type }) => type === "image_url");
+    return { entry: { key: this.#length++, kind: "said", content } };
+  }
+
+  #warning(message: string): TranscriptChange {
+    const isRepeated = message === this.#warned;
+    this.#warned = message;
+    const entry = { key: this.#length++, kind: "warning", message } as const;
+    return { entry: isRepeated ? { ...entry, isRepeated } : entry };
+  }
+
+  #grow(part: "text" | "reasoning", piece: string): TranscriptChange {
+    const before = this.#reply;
+    const reply = before ?? { key: this.#length++, kind: "reply", text: "", reasoning: "" };
+    this.#reply = { ...reply, [part]: reply[part] + piece };
+    return { entry: this.#reply, ...(before && { before }) };
+  }
+
+  /** The streamed part of a reply that did not reach its end doesn't count. */
+  *#takeBack(): Generator<TranscriptChange, void> {
+    const before = this.#reply;
+    this.#reply = undefined;
+    if (before?.key !== this.#length - 1) return;
+    this.#length--;
+    yield { before };
+  }
+
+  *#replied(message: AssistantMessage): Generator<TranscriptChange, void> {
+    // Ids may be used again in each reply.
+    this.#open = [];
+    this.#ended.clear();
+    const before = this.#reply;
+    this.#reply = undefined;
+    const text = contentText(message.content) || message.refusal || before?.text || "";
+    const reasoning = message.reasoning_content || before?.reasoning || "";
+    if (!before && text + reasoning === "") return;
+    const key = before?.key ?? this.#length++;
+    yield { entry: { key, kind: "reply", text, reasoning }, ...(before && { before }) };
+  }
+
+  #called(call: MadeCall): TranscriptChange {
+    const known = call.parent === undefined ? undefined : this.#find(call.id);
+    // A program's call that waited for approval was added then.
+    if (known) return this.#change(known, {});
+    if (call.parent === undefined) this.#plan = planAfter(this.#plan, call);
+    return this.#begin(callOf(call));
+  }
+
+  #begin(call: Omit<Call, "key" | "kind">): TranscriptChange {
+    const entry: Call = { key: this.#length++, kind: "call", ...call };
+    this.#open.push(entry);
+    return { entry };
+  }
+
+  /** Providers may give several calls one id: the oldest is answered first. */
+  #find(id: string): Call | undefined {
+    return this.#open.find((call) => call.id === id);
+  }
+
+  #change(before: Call, change: Partial<Call>): TranscriptChange {
+    const entry = { ...before, ...change };
+    this.#open = this.#open.map((call) => call === before ? entry : call);
+    return { entry, before };
+  }
+
+  *#settle(
+    { result, ...call }: Omit<MadeCall, "arguments"> & { readonly result: CallResult },
+  ): Generator<TranscriptChange, void> {
+    const before = this.#find(call.id);
+    this.#open = this.#open.filter((open) => open !== before);
+    this.#ended.add(call.id);
+    // Imported sessions may have results without their calls.
+    if (!before) yield { entry: { key: this.#length++, kind: "call", ...call, arguments: "", result } };
+    else yield { entry: { ...before, ...(before.name === "" && { name: call.name }), result }, before };
+  }
+
+  /** A turn that asked no longer waits once everything is answered. */
+  *#answered(): Generator<TranscriptChange, void> {
+    const before = this.#ends.at(-1);
+    if (before?.reason !== "approval" || this.#open.some(({ approval }) => approval === "asked")) return;
+    const entry: End = { ...before, reason: "answered" };
+    this.#ends = [...this.#ends.slice(0, -1), entry];
+    yield { entry, before };
+  }
+
+  *#end({ reason, message, code, ledger, whole }: TurnEnd): Generator<TranscriptChange, void> {
+    this.#reply = undefined;
+    if (reason !== "approval" && reason !== "tool_calls") this.#open = [];
+    // The cost of a turn that continued after approval is stated once.
+    for (const before of whole ? this.#ends.filter(({ key }) => key > this.#inputKey) : []) {
+      const { ledger: _, whole: __, ...entry } = before;
+      yield { entry, before };
+    }
+    const entry: End = {
+      ...{ key: this.#length++, kind: "end", reason, ledger },
+      ...(message !== undefined && { message }),
+      ...(whole && { whole }),
+      ...(code === "bad_request" && this.#hasPictures && { refusedPictures: true }),
+    };
+    this.#ends.push(entry);
+    yield { entry };
+  }
+}
+
+/** Applies changes to a list of entries, in place, and returns it. */
+export function updateEntries(
+  entries: TranscriptEntry[],
+  changes: readonly TranscriptChange[],
+): TranscriptEntry[] {
+  for (const { entry } of changes) {
+    if (entry) entries[entry.key] = entry;
+    else entries.pop();
+  }
+  return entries;
+}
+
+/** Returns the values of a call's arguments in one line. */
+export function shortArguments(text: string, chars: number): string {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value !== "object" || value === null) return sliceText(text, 0, chars);
+    const words = Object.values(value).map((one) => typeof one === "string" ? one : JSON.stringify(one));
+    return sliceText(words.join(" · "), 0, chars).replaceAll(/\s+/g, " ");
+  } catch {
+    return sliceText(text, 0, chars);
+  }
+}
+
+function callOf(
+  { id, name, arguments: text, parent }: MadeCall,
+) {
+  return { id, name, arguments: text, ...(parent !== undefined && { parent }) };
+}
