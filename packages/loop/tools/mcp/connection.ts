@@ -2,7 +2,7 @@ import { asRecord, joinBytes } from "@tare/wire";
 import { SseSplitter } from "@tare/wire/sse";
 import { type ChildProcessByStdio, spawn } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
-import { dirname, isAbsolute } from "node:path";
+import { dirname, isAbsolute } from "@std/path";
 import { systemCode } from "../define_tool.ts";
 import { guardWorkspace } from "../sandbox/guard.ts";
 import { type Sandbox, sandboxed, writeInputs } from "../sandbox/sandbox.ts";
