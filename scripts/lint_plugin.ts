@@ -251,9 +251,6 @@ const plugin: Deno.lint.Plugin = {
             message: `Package ${at.name} runs on Node and Bun too, which lack ${what}.`,
           });
         return {
-          ...eachSpecifier((specifier, node) => {
-            if (specifier.startsWith("@std/")) refuse(node, specifier);
-          }),
           Identifier(node) {
             if (node.name === "Deno") refuse(node, node.name);
           },

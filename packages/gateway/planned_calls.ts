@@ -4,18 +4,8 @@ import { type Chat, Telemetry } from "@tare/conversation/telemetry";
 import type { Message } from "@tare/messages";
 import { listPrice, PromptTooLong, readTooLong } from "@tare/planner";
 import { mostOfCall, providerOf } from "@tare/planner/parts";
-import {
-  bodyPieces,
-  GrowingBytes,
-  joinBytes,
-  MAX_EVENT_BYTES,
-  peekField,
-  type Protocol,
-  ReplyTooLong,
-  SseSplitter,
-  StreamedText,
-  type WireReply,
-} from "@tare/wire";
+import { joinBytes, peekField, type Protocol, ReplyTooLong, StreamedText, type WireReply } from "@tare/wire";
+import { bodyPieces, GrowingBytes, MAX_EVENT_BYTES, SseSplitter } from "@tare/wire/sse";
 import type { SetOptions, Upstream } from "./options.ts";
 import type { GatewaySession } from "./sessions/session.ts";
 import type { GatewayTurn, SentCall } from "./turn.ts";

@@ -9,16 +9,8 @@ import type {
   ToolCall,
 } from "@tare/messages";
 import type { NeededOptions } from "@tare/messages/internal";
-import {
-  asRecord,
-  bodyPieces,
-  GrowingBytes,
-  type LegalForms,
-  originalCalls,
-  ReplyTooLong,
-  SseSplitter,
-  statusOf,
-} from "@tare/wire";
+import { asRecord, type LegalForms, originalCalls, ReplyTooLong, statusOf } from "@tare/wire";
+import { bodyPieces, GrowingBytes, type RawEvent, SseSplitter } from "@tare/wire/sse";
 import { ModelError } from "./event.ts";
 
 /** Which model of a provider, and how to reach it: what the options of every model have. */
@@ -421,16 +413,16 @@ async function readToEnd(pieces: AsyncIterable<unknown>, late: AbortController):
   }
 }
 
-function jsonOf({ name, data }: ReturnType<SseSplitter["events"]>[number]): readonly ReplyEvent[] {
+function jsonOf({ name, data }: RawEvent): readonly ReplyEvent[] {
   return data === undefined ? [] : [{ name, json: JSON.parse(data) }];
 }
 
 /** How events are found in the bytes of a body. */
 interface Frame {
   /** Those that are whole with these bytes. @throws {ReplyTooLong} */
-  readonly add: (bytes: Uint8Array<ArrayBuffer>) => ReturnType<SseSplitter["events"]>;
+  readonly add: (bytes: Uint8Array<ArrayBuffer>) => RawEvent[];
   /** Those that are whole with the body's end. */
-  readonly end: () => ReturnType<SseSplitter["events"]>;
+  readonly end: () => RawEvent[];
 }
 
 function wholeEvents(): Frame {

@@ -6,6 +6,7 @@
  *
  * @module
  */
+import { ifNoneMatch } from "@std/http/etag";
 import { ASSETS } from "./assets.ts";
 
 /**
@@ -67,8 +68,7 @@ function answerWith(
     "cache-control": "no-cache",
     etag: `"${tag}"`,
   };
-  // Compressed on its way, a tag is a weak one.
-  const known = request.headers.get("if-none-match")?.replaceAll("W/", "").split(/,\s*/) ?? [];
-  if (known.includes(headers.etag)) return new Response(null, { status: 304, headers });
+  const isKnown = !ifNoneMatch(request.headers.get("if-none-match"), headers.etag);
+  if (isKnown) return new Response(null, { status: 304, headers });
   return new Response(request.method === "HEAD" ? null : text, { headers });
 }

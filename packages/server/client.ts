@@ -7,6 +7,7 @@
  *
  * @module
  */
+import { bodyPieces, type RawEvent, SseSplitter } from "@tare/wire/sse";
 import type { Route } from "./http/route.ts";
 import { API_PATH } from "./http/api_path.ts";
 import type { ownRoutes } from "./route_table.ts";
@@ -173,60 +174,28 @@ async function toldBy(response: Response): Promise<string> {
 /**
  * Reads server-sent events to their end, as many at a time as have arrived.
  *
- * @throws {RefusedError} if the server tells of an error, or the connection breaks.
+ * @throws {RefusedError} if the server reports an error, or the connection breaks.
  */
 async function* readEvents<Event>(
   body: ReadableStream<Uint8Array<ArrayBuffer>> | null,
   signal: AbortSignal | undefined,
 ): AsyncGenerator<readonly Numbered<Event>[], void> {
-  if (!body) return;
-  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  const parser = eventParser<Event>();
+  const splitter = new SseSplitter({ maxEventBytes: Infinity, maxStreamBytes: Infinity });
   try {
-    for (;;) {
-      const { done, value } = await reader.read();
-      if (done) return;
-      const events = parser(value);
+    for await (const piece of bodyPieces(body)) {
+      const events = splitter.events(piece).flatMap((event) => readEvent<Event>(event));
       if (events.length > 0) yield events;
     }
   } catch (cause) {
     if (signal?.aborted || cause instanceof RefusedError) throw cause;
     throw new RefusedError(0, "The connection to the server broke.", { cause });
-  } finally {
-    reader.cancel().catch(() => {});
   }
 }
 
-/**
- * Makes a function that takes a piece of a stream and gives the events that are whole with it. The time is linear in the
- * stream's length, however that is cut.
- */
-export function eventParser<Event>(): (piece: string) => readonly Numbered<Event>[] {
-  let pending = "";
-  let fields: Record<string, string> = {};
-  return (piece) => {
-    const events: Numbered<Event>[] = [];
-    let from = 0;
-    for (let at = piece.indexOf("\n"); at >= 0; at = piece.indexOf("\n", from)) {
-      const line = pending + piece.slice(from, at);
-      pending = "";
-      from = at + 1;
-      if (line !== "") {
-        const colon = line.indexOf(": ");
-        fields[line.slice(0, colon)] = line.slice(colon + 2);
-        continue;
-      }
-      const { id, event, data } = fields;
-      fields = {};
-      if (data === undefined) continue;
-      // What failed when it was too late for a status.
-      if (event === "error") {
-        const { error } = JSON.parse(data);
-        throw new RefusedError(error.status, error.message);
-      }
-      events.push({ number: Number(id), event: JSON.parse(data) });
-    }
-    pending += piece.slice(from);
-    return events;
-  };
+function readEvent<Event>({ id, name, data }: RawEvent): Numbered<Event>[] {
+  if (data === undefined) return [];
+  if (name !== "error") return [{ number: Number(id), event: JSON.parse(data) }];
+  // A failure after the status was sent.
+  const { error } = JSON.parse(data);
+  throw new RefusedError(error.status, error.message);
 }

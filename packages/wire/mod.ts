@@ -52,14 +52,7 @@ export {
   withoutThoughts,
   writeRequest,
 } from "./protocol.ts";
-export {
-  bodyPieces,
-  GrowingBytes,
-  MAX_EVENT_BYTES,
-  ReplyTooLong,
-  SseSplitter,
-  StreamedText,
-} from "./reply_stream.ts";
+export { ReplyTooLong, StreamedText } from "./reply_stream.ts";
 export { ResponseAssembler, type ResponseBody, ResponseEventWriter } from "./responses/response.ts";
 export { RESPONSES_FORMS, responsesBody } from "./responses/write_responses_body.ts";
 export { legalArguments, type LegalForms, originalCalls } from "./legality.ts";

@@ -1,5 +1,6 @@
 import { wholeNumber } from "@tare/cli/parts";
-import { type IncomingMessage, Server, type ServerResponse, STATUS_CODES } from "node:http";
+import { STATUS_TEXT, type StatusCode } from "@std/http/status";
+import { type IncomingMessage, Server, type ServerResponse } from "node:http";
 import { once } from "node:events";
 import { Buffer } from "node:buffer";
 import { Duplex } from "node:stream";
@@ -318,10 +319,10 @@ async function answerRequest(
 }
 
 /** Bytes of an answer that says why the server closes a connection. */
-function lastWords(status: number, code: string, message: string): Uint8Array<ArrayBuffer> {
+function lastWords(status: StatusCode, code: string, message: string): Uint8Array<ArrayBuffer> {
   const body = JSON.stringify({ error: { status, code, message } });
   const fields = `content-type: application/json\r\ncontent-length: ${body.length}\r\nconnection: close\r\n`;
-  return new TextEncoder().encode(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${fields}\r\n${body}`);
+  return new TextEncoder().encode(`HTTP/1.1 ${status} ${STATUS_TEXT[status]}\r\n${fields}\r\n${body}`);
 }
 
 function overloaded(): Response {

@@ -1,6 +1,5 @@
-import { delimiter } from "node:path";
 import { DEFAULT_PROVIDER } from "@tare/planner";
-import { join } from "@std/path";
+import { DELIMITER, join } from "@std/path";
 import type { AgentInfo } from "../agent_client.ts";
 import { isFile } from "../option.ts";
 import type { AgentEntry, Behind, Environment } from "./agents.ts";
@@ -30,7 +29,7 @@ export function programOf(
   { PATH = "" }: Environment,
 ): string {
   // It may be a path already.
-  const folders = /[\\/]/.test(program) ? [""] : PATH.split(delimiter);
+  const folders = /[\\/]/.test(program) ? [""] : PATH.split(DELIMITER);
   const all = folders.flatMap((folder) => ENDINGS.map((ending) => join(folder, program + ending)));
   const found = all.find(isFile);
   if (found !== undefined) return found;

@@ -17,7 +17,7 @@ import {
   profileNamed,
   PROFILES,
 } from "@tare/planner";
-import { ServerSentEventParseStream } from "@std/http";
+import { bodyPieces, SseSplitter } from "@tare/wire/sse";
 import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnLedger } from "@tare/loop";
 import { anthropicModel } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";
@@ -155,7 +155,11 @@ export async function playDemo(
     if (stopped !== undefined) break;
     nowMs += QUESTION_MS;
     const { body } = await post(`${API_PATH}/sessions/${id}/turns`, { input });
-    for await (const { data } of body!.pipeThrough(new ServerSentEventParseStream())) {
+    const splitter = new SseSplitter({ maxStreamBytes: Infinity });
+    const events = async function* () {
+      for await (const piece of bodyPieces(body)) yield* splitter.events(piece);
+    };
+    for await (const { data } of events()) {
       // A comment: it shows that the stream is there while nothing happens.
       if (data === undefined) continue;
       const event: LoopEvent = JSON.parse(data);

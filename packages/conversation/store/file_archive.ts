@@ -1,5 +1,5 @@
 import { mkdir, open, readFile, rename, rm } from "node:fs/promises";
-import { join, resolve } from "node:path";
+import { join, resolve } from "@std/path";
 import process from "node:process";
 import { type Archive, archiveRef, bytesFromText, isArchiveRef, textFromBytes } from "@tare/prune";
 

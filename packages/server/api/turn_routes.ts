@@ -1,9 +1,10 @@
 import { type Asker, Keys } from "@tare/conversation";
+import type { SseMessage } from "@tare/wire/sse";
 import { Type } from "typebox";
 import { ERROR, errorResponses, HttpError, httpErrorBody } from "../http/http_error.ts";
 import { route } from "../http/route.ts";
 import { closed } from "../http/schema.ts";
-import { type Heartbeat, type SseMessage, sseResponse } from "../http/sse_response.ts";
+import { type Heartbeat, sseResponse } from "../http/sse_response.ts";
 import type { EventLog } from "../sessions/event_log.ts";
 import type { NumberedEvent } from "../sessions/session_types.ts";
 import { BUDGET, EFFORT, SESSION_SETTINGS } from "../sessions/session_settings.ts";

@@ -1,7 +1,7 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { type AskedCall, type Judgement, pinOf } from "@tare/loop";
 import { workspaceTools } from "@tare/loop/tools";
-import { join } from "node:path";
+import { join } from "@std/path";
 import { type ApprovalRule, judgeBy } from "./rules.ts";
 
 /** A workspace with secrets, given by a link, and a link out of an allowed folder. */

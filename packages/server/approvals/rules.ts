@@ -1,7 +1,7 @@
 import { type AskedCall, type Judge, type Judgement, pinOf } from "@tare/loop";
 import { isProtected, pathAfterLinks } from "@tare/loop/tools";
 import type { Effects, ResolvedCall } from "@tare/messages";
-import { basename, isAbsolute, relative, resolve, sep } from "node:path";
+import { basename, isAbsolute, relative, resolve, SEPARATOR } from "@std/path";
 import { isDeepStrictEqual } from "node:util";
 import { type TUnsafe, Type } from "typebox";
 import { isRunner, staysInside, whatElse } from "./commands/programs.ts";
@@ -235,7 +235,7 @@ function spellings(path: string, roots: readonly string[]): readonly string[] {
 
 function insideOf(root: string, path: string): string | undefined {
   const inside = relative(root, path);
-  return inside === ".." || inside.startsWith(`..${sep}`) || isAbsolute(inside) ? undefined : inside;
+  return inside === ".." || inside.startsWith(`..${SEPARATOR}`) || isAbsolute(inside) ? undefined : inside;
 }
 
 async function commandOf(text: string, roots: readonly string[]): Promise<Command> {
@@ -446,7 +446,7 @@ function fitsPath(
   // Some file systems take either case, and letters written in either way: a no holds for all.
   const [wanted = [], parts = []] = [pattern, pattern.startsWith("/") ? absolute : from]
     .map((text) =>
-      (isStrict ? text.normalize("NFC").toLowerCase() : text).split(sep === "/" ? "/" : /[\\/]/).filter(
+      (isStrict ? text.normalize("NFC").toLowerCase() : text).split(SEPARATOR === "/" ? "/" : /[\\/]/).filter(
         Boolean,
       )
     );

@@ -1,10 +1,10 @@
 import { type Content, contentText, type FunctionToolCall, type ToolCall } from "@tare/messages";
 import { CompletionWriter } from "@tare/wire";
+import type { SseMessage } from "@tare/wire/sse";
 import { type Static, Type } from "typebox";
 import { USER_CONTENT } from "../api/message_schemas.ts";
 import { route } from "../http/route.ts";
 import { closed, COUNT, METADATA, nullable, tagged, textOr } from "../http/schema.ts";
-import type { SseMessage } from "../http/sse_response.ts";
 import {
   type AskedFields,
   type AskedTool,

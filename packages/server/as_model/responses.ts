@@ -1,9 +1,9 @@
 import type { Asker, Store } from "@tare/conversation";
 import type { ContentPart } from "@tare/messages";
 import { ApiError, type JsonRecord, type ResponseBody, ResponseEventWriter } from "@tare/wire";
+import type { SseMessage } from "@tare/wire/sse";
 import { HttpError } from "../http/http_error.ts";
 import { route } from "../http/route.ts";
-import type { SseMessage } from "../http/sse_response.ts";
 import { type ChatMessage, type Dialogue, readChatMessages } from "./chat_completions.ts";
 import { type AskedFields, type AskedTool, readAsked } from "./client_tools.ts";
 import { type AsModelOptions, continueConversation } from "./continue_conversation.ts";

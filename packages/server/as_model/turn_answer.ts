@@ -7,7 +7,8 @@ import {
   type ToolDefinition,
 } from "@tare/messages";
 import { ApiError, type ResponseEventWriter } from "@tare/wire";
-import { type Heartbeat, type SseMessage, sseResponse } from "../http/sse_response.ts";
+import type { SseMessage } from "@tare/wire/sse";
+import { type Heartbeat, sseResponse } from "../http/sse_response.ts";
 import type { StoreRecord } from "@tare/conversation";
 import type { ConversationPoint } from "./known_conversations.ts";
 import { toApiError, turnError } from "./errors.ts";

@@ -1,4 +1,4 @@
-import { STATUS_CODES } from "node:http";
+import { isStatus, STATUS_TEXT } from "@std/http/status";
 import { type Keys, StoreError } from "@tare/conversation";
 import { type Static, type TSchema, Type } from "typebox";
 import type { RouteResponse } from "./route.ts";
@@ -129,7 +129,7 @@ export function errorResponse(error: unknown): Response {
   const { status, headers } = toHttpError(error);
   return Response.json(httpErrorBody(error), {
     status,
-    statusText: STATUS_CODES[status] ?? "",
+    statusText: isStatus(status) ? STATUS_TEXT[status] : "",
     headers: { ...headers },
   });
 }

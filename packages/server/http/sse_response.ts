@@ -1,12 +1,4 @@
-/** What one server-sent event says. */
-export interface SseMessage {
-  /** Name by which a client resumes after this event. */
-  readonly id?: number | string;
-  /** Type of the event, without line breaks. Default: none, which clients read as `message`. */
-  readonly event?: string;
-  /** The data, without line breaks: JSON has none. */
-  readonly data: string;
-}
+import { eventText, type SseMessage } from "@tare/wire/sse";
 
 /** How a stream shows that it is alive while nothing happens. */
 export interface Heartbeat {
@@ -39,7 +31,7 @@ export function sseResponse(messages: AsyncIterable<SseMessage>, heartbeat: Hear
         if (result === undefined) return controller.enqueue(encoder.encode(": heartbeat\n\n"));
         next = undefined;
         if (result.done) controller.close();
-        else controller.enqueue(encoder.encode(format(result.value)));
+        else controller.enqueue(encoder.encode(eventText(result.value)));
       } finally {
         stopTimer();
       }
@@ -58,11 +50,6 @@ export function sseResponse(messages: AsyncIterable<SseMessage>, heartbeat: Hear
       "x-accel-buffering": "no",
     },
   });
-}
-
-function format({ id, event, data }: SseMessage): string {
-  return (event === undefined ? "" : `event: ${event}\n`) + (id === undefined ? "" : `id: ${id}\n`) +
-    `data: ${data}\n\n`;
 }
 
 function startTimer(ms: number, callback: () => void): () => void {

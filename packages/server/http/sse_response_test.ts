@@ -1,5 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { type SseMessage, sseResponse } from "./sse_response.ts";
+import type { SseMessage } from "@tare/wire/sse";
+import { sseResponse } from "./sse_response.ts";
 
 interface Timer {
   readonly ms: number;

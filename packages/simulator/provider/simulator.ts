@@ -30,6 +30,7 @@ import {
   toolsInFront,
   withFoundTools,
 } from "@tare/wire";
+import { eventText } from "@tare/wire/sse";
 import { LRUCache } from "lru-cache";
 import { Compile } from "typebox/schema";
 import { type Dialect, DIALECTS, refusalIn } from "../dialects.ts";
@@ -247,9 +248,7 @@ export function simulator(options: SimulatorOptions): Simulator {
       ];
       const [thought, next] = writer.response.output;
       if (thought?.type === "reasoning" && next) seals.remember([next.id], thought.id);
-      const texts = asked.stream
-        ? events.map((event) => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`)
-        : [JSON.stringify(writer.response)];
+      const texts = asked.stream ? events.map(typedEvent) : [JSON.stringify(writer.response)];
       return textsResponse(texts, { stream: asked.stream, fault });
     });
   }
@@ -582,9 +581,7 @@ function messagesResponse(
   { stream, fault }: { readonly stream: boolean; readonly fault?: Fault | null | undefined },
 ): Response {
   const writer = new MessageWriter(reply);
-  const texts = stream
-    ? writer.events().map((event) => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`)
-    : [JSON.stringify(writer.body())];
+  const texts = stream ? writer.events().map(typedEvent) : [JSON.stringify(writer.body())];
   return textsResponse(texts, { stream, fault });
 }
 
@@ -629,9 +626,14 @@ function replyResponse(
   const chunks = () =>
     writer.chunks(reply, pieces && { callDeltas: (calls) => oddCallDeltas(calls, pieces) });
   const texts = stream
-    ? [...chunks().map((chunk) => `data: ${JSON.stringify(chunk)}\n\n`), "data: [DONE]\n\n"]
+    ? [...chunks().map((chunk) => JSON.stringify(chunk)), "[DONE]"].map((data) => eventText({ data }))
     : [JSON.stringify(writer.body(reply))];
   return textsResponse(texts, { stream, fault });
+}
+
+/** An event of the protocols that repeat its type as its name. */
+function typedEvent(event: JsonRecord): string {
+  return eventText({ event: String(event.type), data: JSON.stringify(event) });
 }
 
 /** The HTTP response that carries these texts, broken in the way that the fault asks for. */

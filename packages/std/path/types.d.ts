@@ -10,6 +10,7 @@ export interface GlobToRegExpOptions {
   globstar?: boolean;
   caseInsensitive?: boolean;
 }
+export const DELIMITER: ":" | ";";
 export const SEPARATOR: "/" | "\\";
 export function basename(path: string | URL, suffix?: string): string;
 export function dirname(path: string | URL): string;

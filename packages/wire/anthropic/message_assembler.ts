@@ -2,7 +2,8 @@ import type { AssistantMessage, FinishReason, FunctionToolCall, ModelEvent, Usag
 import { freeId } from "../chat/reply_assembler.ts";
 import { readUsage } from "../chat/usage.ts";
 import { asRecord, isRecord, type JsonRecord } from "../json.ts";
-import { MAX_CALLS, type RawEvent, ReplyTooLong } from "../reply_stream.ts";
+import { MAX_CALLS, ReplyTooLong } from "../reply_stream.ts";
+import type { RawEvent } from "../sse.ts";
 import { readInput, writeReply } from "./write_messages_body.ts";
 
 /** Words for why a reply ended. Any other word is taken for `stop`. */

@@ -26,7 +26,7 @@ import { arrangeItems, findMarkedEnds, readCacheMarks } from "./cache_marks.ts";
 import { saidParts, statedFailure, toldFields } from "../meaning.ts";
 import { errorBody } from "./write_message.ts";
 import { hasContent, toolOf } from "./write_messages_body.ts";
-import { type RawEvent, splitEvents, SseSplitter } from "../reply_stream.ts";
+import { eventText, type RawEvent, splitEvents, SseSplitter } from "../sse.ts";
 import { readMessagesUsage, readStreamedBlocks, writeMessagesUsage } from "./message_assembler.ts";
 import { isSubscription, leavesNothing, pingBody, readAnswerBlocks } from "./ping.ts";
 import { isSearch, TOOL_SEARCH } from "./tool_search.ts";
@@ -395,7 +395,7 @@ function readData({ data }: RawEvent): JsonRecord | undefined {
 }
 
 function write(data: JsonRecord): Uint8Array<ArrayBuffer> {
-  return encoder.encode(`event: ${String(data.type)}\ndata: ${JSON.stringify(data)}\n\n`);
+  return encoder.encode(eventText({ event: String(data.type), data: JSON.stringify(data) }));
 }
 
 /**

@@ -10,7 +10,7 @@ import {
   readJsonAt,
   type Span,
 } from "../json.ts";
-import { splitEvents } from "../reply_stream.ts";
+import { splitEvents } from "../sse.ts";
 import { LOOK_BACK_BLOCKS } from "./cache_marks.ts";
 
 /** A body of JSON, or a part of one. */

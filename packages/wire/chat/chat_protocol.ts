@@ -25,7 +25,7 @@ import {
   toldFields,
 } from "../meaning.ts";
 import { legalArguments } from "../legality.ts";
-import { type RawEvent, splitEvents, SseSplitter } from "../reply_stream.ts";
+import { eventText, type RawEvent, splitEvents, SseSplitter } from "../sse.ts";
 import { CallAssembler, mergeDelta } from "./reply_assembler.ts";
 import { readUsage } from "./usage.ts";
 
@@ -326,7 +326,7 @@ class ChatTurnWriter implements TurnWriter {
   /** An error in the stream. */
   fail(message: string): Uint8Array<ArrayBuffer> {
     const body = new ApiError(502, message, { code: "upstream_failed" }).body();
-    return encoder.encode(`data: ${JSON.stringify(body)}\n\n`);
+    return encoder.encode(eventText({ data: JSON.stringify(body) }));
   }
 
   /** The replies and answers that stand in place of the one message that the client knows. */
@@ -443,7 +443,7 @@ class ChatTurnWriter implements TurnWriter {
       }
       if (ends && recalled) this.#holds = true;
     }
-    return [changed ? encoder.encode(`data: ${JSON.stringify(changed)}\n\n`) : bytes];
+    return [changed ? encoder.encode(eventText({ data: JSON.stringify(changed) })) : bytes];
   }
 
   /** Reads a delta and gives what the client may see of it; nothing if it may see nothing. */

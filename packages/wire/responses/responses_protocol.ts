@@ -30,7 +30,7 @@ import { inOrder, plainContent, saidArguments, saidParts, statedFailure, toldFie
 import { readUsage } from "../chat/usage.ts";
 import { responsesTool } from "./write_responses_body.ts";
 import { legalArguments } from "../legality.ts";
-import { type RawEvent, splitEvents, SseSplitter } from "../reply_stream.ts";
+import { eventText, type RawEvent, splitEvents, SseSplitter } from "../sse.ts";
 
 /**
  * OpenAI's responses: each item of the input is a message to the planner, which edits the outputs of function calls;
@@ -552,7 +552,7 @@ function readData(text: string): JsonRecord | undefined {
 }
 
 function write(data: JsonRecord): Uint8Array<ArrayBuffer> {
-  return encoder.encode(`event: ${String(data.type)}\ndata: ${JSON.stringify(data)}\n\n`);
+  return encoder.encode(eventText({ event: String(data.type), data: JSON.stringify(data) }));
 }
 
 function isThought({ type }: JsonRecord): boolean {

@@ -11,7 +11,7 @@ import {
   truncateSync,
   writeSync,
 } from "node:fs";
-import { dirname, resolve } from "node:path";
+import { dirname, resolve } from "@std/path";
 import { DatabaseSync, type SQLInputValue } from "node:sqlite";
 import { crc32 } from "node:zlib";
 import { folded, jsonText } from "../json_text.ts";

@@ -12,7 +12,7 @@ import {
   type Stats,
 } from "node:fs";
 import { type FileHandle, lstat, mkdir, open, opendir, readlink, realpath, stat } from "node:fs/promises";
-import { basename, dirname, isAbsolute, join, resolve, sep } from "node:path";
+import { basename, dirname, isAbsolute, join, resolve, SEPARATOR } from "@std/path";
 import { setImmediate } from "node:timers";
 import type { Effects, ToolContext } from "@tare/messages";
 import { Refusal, systemCode } from "../define_tool.ts";
@@ -211,8 +211,8 @@ async function linkTarget(path: string): Promise<string | undefined> {
 
 function relativeInside(root: string, absolute: string): string | undefined {
   if (absolute === root) return ".";
-  const prefix = root.endsWith(sep) ? root : root + sep;
-  return absolute.startsWith(prefix) ? absolute.slice(prefix.length).replaceAll(sep, "/") : undefined;
+  const prefix = root.endsWith(SEPARATOR) ? root : root + SEPARATOR;
+  return absolute.startsWith(prefix) ? absolute.slice(prefix.length).replaceAll(SEPARATOR, "/") : undefined;
 }
 
 // Opens files and folders of a workspace that other processes change at the same time. A path is resolved anew by each

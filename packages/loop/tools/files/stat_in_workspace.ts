@@ -1,6 +1,6 @@
 import type { Stats } from "node:fs";
 import { lstat } from "node:fs/promises";
-import { basename, dirname } from "node:path";
+import { basename, dirname } from "@std/path";
 import type { ToolContext } from "@tare/messages";
 import { distance } from "fastest-levenshtein";
 import { Refusal, systemCode } from "../define_tool.ts";

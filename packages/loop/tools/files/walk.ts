@@ -1,4 +1,4 @@
-import { join, resolve } from "node:path";
+import { join, resolve } from "@std/path";
 import type { ToolContext } from "@tare/messages";
 import { RE2JS } from "re2js";
 import ignore, { type Ignore } from "ignore";

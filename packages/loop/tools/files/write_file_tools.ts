@@ -2,7 +2,7 @@ import { constants, type Stats } from "node:fs";
 import { copyFile, type FileHandle, lstat, mkdir, open, readdir, rename, rm, unlink } from "node:fs/promises";
 import type { FileChange, Tool, ToolContext } from "@tare/messages";
 import { formatPatch, OMIT_HEADERS, structuredPatch } from "diff";
-import { basename, dirname, join } from "node:path";
+import { basename, dirname, join } from "@std/path";
 import { defineTool, ioReason, Refusal, systemCode } from "../define_tool.ts";
 import {
   assertAllowed,

@@ -1,7 +1,8 @@
-import { asRecord } from "@tare/wire";
+import { asRecord, joinBytes } from "@tare/wire";
+import { SseSplitter } from "@tare/wire/sse";
 import { type ChildProcessByStdio, spawn } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
-import { dirname, isAbsolute } from "node:path";
+import { dirname, isAbsolute } from "@std/path";
 import { systemCode } from "../define_tool.ts";
 import { guardWorkspace } from "../sandbox/guard.ts";
 import { type Sandbox, sandboxed, writeInputs } from "../sandbox/sandbox.ts";
@@ -233,11 +234,11 @@ class StdioTransport {
   #endsWhole = false;
   #leave: () => void = () => {};
   #closed: Promise<void> | undefined;
-  #stderr: Uint8Array = new Uint8Array();
+  #stderr: Uint8Array<ArrayBuffer> = new Uint8Array();
   /** Ids of the requests that have no answer yet. */
   readonly #open = new Set<number>();
   /** The line that isn't whole yet; of one that is too large, its edges. */
-  #pieces: Uint8Array[] = [];
+  #pieces: Uint8Array<ArrayBuffer>[] = [];
   #bytes = 0;
 
   /** The program isn't started yet. */
@@ -281,8 +282,8 @@ class StdioTransport {
     const reading = this.#readAll(child.stdout).catch(() => {
       // Its output was closed in the middle, and what became of the program is told.
     });
-    child.stderr.on("data", (chunk: Uint8Array) => {
-      this.#stderr = joined([this.#stderr, chunk.subarray(-TAIL_BYTES)]).slice(-TAIL_BYTES);
+    child.stderr.on("data", (chunk: Uint8Array<ArrayBuffer>) => {
+      this.#stderr = joinBytes([this.#stderr, chunk.subarray(-TAIL_BYTES)]).slice(-TAIL_BYTES);
     });
     const read = new Promise<void>((resolve) => child.once("close", () => resolve()));
     this.#ended = new Promise((resolve) => {
@@ -353,7 +354,7 @@ class StdioTransport {
   }
 
   /** Reads no faster than it works off: a program that floods waits meanwhile, and others don't. */
-  async #readAll(output: AsyncIterable<Uint8Array>): Promise<void> {
+  async #readAll(output: AsyncIterable<Uint8Array<ArrayBuffer>>): Promise<void> {
     const breaks = new Breaks();
     for await (const chunk of output) {
       breaks.goOn();
@@ -369,16 +370,16 @@ class StdioTransport {
     }
   }
 
-  #take(piece: Uint8Array): void {
+  #take(piece: Uint8Array<ArrayBuffer>): void {
     this.#bytes += piece.length;
     if (piece.length > 0) this.#pieces.push(piece);
     if (this.#bytes <= MAX_MESSAGE_BYTES) return;
-    const text = joined(this.#pieces);
+    const text = joinBytes(this.#pieces);
     this.#pieces = [text.slice(0, EDGE_BYTES), text.slice(-EDGE_BYTES)];
   }
 
   #line(): void {
-    const [isTooLarge, bytes] = [this.#bytes > MAX_MESSAGE_BYTES, joined(this.#pieces)];
+    const [isTooLarge, bytes] = [this.#bytes > MAX_MESSAGE_BYTES, joinBytes(this.#pieces)];
     this.#pieces = [];
     this.#bytes = 0;
     // Programs that write other things to their output are common, and harmless.
@@ -418,18 +419,6 @@ class StdioTransport {
 const LINE_FEED = 10;
 const OPENING_BRACE = 123;
 
-function joined(pieces: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
-  const [only] = pieces;
-  if (pieces.length === 1 && only) return only as Uint8Array<ArrayBuffer>;
-  const bytes = new Uint8Array(pieces.reduce((sum, { length }) => sum + length, 0));
-  let at = 0;
-  for (const piece of pieces) {
-    bytes.set(piece, at);
-    at += piece.length;
-  }
-  return bytes;
-}
-
 /**
  * JSON-RPC with a server at an address, by streamable HTTP. `onBroken` is told why an answer broke off, which one does
  * too that is too large.
@@ -465,10 +454,10 @@ const LINES_PER_MS = 50;
  * stream has one in each event; and no more lines at a time than whoever reads them bears.
  */
 function limited(
-  body: ReadableStream<Uint8Array>,
+  body: ReadableStream<Uint8Array<ArrayBuffer>>,
   isStream: boolean,
   onBroken: (error: unknown) => void,
-): ReadableStream<Uint8Array> {
+): ReadableStream<Uint8Array<ArrayBuffer>> {
   const reader = body.getReader();
   const checked = (isStream ? events : whole)(read(reader));
   return new ReadableStream({
@@ -487,59 +476,48 @@ function limited(
   });
 }
 
-async function* read(reader: ReadableStreamDefaultReader<Uint8Array>): AsyncGenerator<Uint8Array> {
+async function* read(
+  reader: ReadableStreamDefaultReader<Uint8Array<ArrayBuffer>>,
+): AsyncGenerator<Uint8Array<ArrayBuffer>> {
   for (let { done, value } = await reader.read(); !done && value; { done, value } = await reader.read()) {
     yield value;
   }
 }
 
-async function* whole(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, undefined> {
-  const pieces: Uint8Array[] = [];
+async function* whole(
+  body: AsyncIterable<Uint8Array<ArrayBuffer>>,
+): AsyncGenerator<Uint8Array<ArrayBuffer>, undefined> {
+  const pieces: Uint8Array<ArrayBuffer>[] = [];
   let length = 0;
   for await (const piece of body) {
     pieces.push(piece);
     if ((length += piece.length) > MAX_MESSAGE_BYTES) throw new RangeError(TOO_LARGE);
   }
-  const bytes = joined(pieces);
+  const bytes = joinBytes(pieces);
   const excess = excessOf(bytes);
   if (excess !== undefined) throw new RangeError(`its answer can't be read: ${excess}`);
   yield bytes;
 }
 
-async function* events(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, undefined> {
-  let line: Uint8Array[] = [];
-  /** The lines of the event that hold its data. */
-  let data: Uint8Array[] = [];
-  let length = 0;
+async function* events(
+  body: AsyncIterable<Uint8Array<ArrayBuffer>>,
+): AsyncGenerator<Uint8Array<ArrayBuffer>, undefined> {
+  const splitter = new SseSplitter({ maxEventBytes: MAX_MESSAGE_BYTES, maxStreamBytes: Infinity });
+  const encoder = new TextEncoder();
   for await (const chunk of body) {
     for (let start = 0; start < chunk.length; start += PIECE_BYTES) {
       const piece = chunk.subarray(start, start + PIECE_BYTES);
-      let lines = 0;
-      let from = 0;
-      for (let at = piece.indexOf(LINE_FEED); at >= 0; at = piece.indexOf(LINE_FEED, from)) {
-        lines++;
-        const text = joined([...line, piece.subarray(from, at)]);
-        line = [];
-        from = at + 1;
-        if (text.length > 1 || text.length === 1 && text[0] !== CARRIAGE_RETURN) {
-          if (DATA.every((byte, at) => text[at] === byte)) data.push(text.subarray(DATA.length));
-          continue;
-        }
-        const excess = excessOf(joined(data));
+      for (const { data = "" } of splitter.events(piece)) {
+        const excess = excessOf(encoder.encode(data));
         if (excess !== undefined) throw new RangeError(`its answer can't be read: ${excess}`);
-        data = [];
-        length = 0;
       }
-      line.push(piece.subarray(from));
-      if ((length += piece.length) > MAX_MESSAGE_BYTES) throw new RangeError(TOO_LARGE);
+      if (splitter.excess !== undefined) throw new RangeError(TOO_LARGE);
+      const lines = piece.reduce((count, byte) => byte === LINE_FEED ? count + 1 : count, 0);
       if (lines > LINES_PER_MS) await new Promise((resolve) => setTimeout(resolve, lines / LINES_PER_MS));
       yield piece;
     }
   }
 }
-
-const CARRIAGE_RETURN = 13;
-const DATA: readonly number[] = [...new TextEncoder().encode("data:")];
 
 /** Largest message that is taken from a server, in bytes. */
 const MAX_MESSAGE_BYTES: number = 16 * 2 ** 20;

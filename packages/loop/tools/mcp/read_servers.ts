@@ -1,4 +1,4 @@
-import { resolve } from "node:path";
+import { resolve } from "@std/path";
 import { asRecord } from "@tare/wire";
 
 /** An MCP server, as a file names it. */

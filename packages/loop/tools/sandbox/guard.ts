@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { lstatSync, mkdirSync, readdirSync, readlinkSync, realpathSync, rmdirSync } from "node:fs";
-import { basename, dirname, join } from "node:path";
+import { basename, dirname, join } from "@std/path";
 import { Refusal } from "../define_tool.ts";
 import { isProtected, repositoryEntries } from "./protected_paths.ts";
 import { isWithin, type Sandbox, sandboxed, writeInputs } from "./sandbox.ts";

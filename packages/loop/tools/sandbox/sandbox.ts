@@ -1,5 +1,5 @@
 import { existsSync, lstatSync, readdirSync, readlinkSync, realpathSync, statSync } from "node:fs";
-import { basename, delimiter, dirname, isAbsolute, join, relative, resolve, sep } from "node:path";
+import { basename, DELIMITER, dirname, isAbsolute, join, relative, resolve, SEPARATOR } from "@std/path";
 import type { ChildProcess } from "node:child_process";
 import process from "node:process";
 import { Writable } from "node:stream";
@@ -220,7 +220,7 @@ function pinned(paths: readonly string[], folder: string): readonly string[] {
 /** Whether a path is a folder's own or leads into it. */
 export function isWithin(path: string, folder: string): boolean {
   const way = relative(folder, path);
-  return way !== ".." && !way.startsWith(`..${sep}`);
+  return way !== ".." && !way.startsWith(`..${SEPARATOR}`);
 }
 
 function isThere(path: string): boolean {
@@ -330,7 +330,7 @@ export async function findSandbox(options: {
     return { why: `the workspace ${workspace} is the home folder or holds what a sandbox must hide` };
   }
   if (isWithin("/usr", realPath(home))) return { why: `the home folder is ${home}, which holds the system` };
-  const folders = path.split(delimiter).filter(isAbsolute);
+  const folders = path.split(DELIMITER).filter(isAbsolute);
   const by = MAKERS[process.platform];
   if (by === undefined) return { why: `there is none for ${process.platform}` };
   const program = by === "bubblewrap"
@@ -393,7 +393,7 @@ function programFolders(folders: readonly string[], home: string): Sandbox["show
 }
 
 function partsOf(path: string): number {
-  return path.split(sep).filter(Boolean).length;
+  return path.split(SEPARATOR).filter(Boolean).length;
 }
 
 /** What in a folder of the system not everybody on the machine may read: whoever runs this perhaps may. */

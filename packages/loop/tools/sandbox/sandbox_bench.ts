@@ -1,4 +1,4 @@
-import { dirname } from "node:path";
+import { dirname } from "@std/path";
 import { callOk, makeWorkspace } from "../fixture_test.ts";
 import { shellTool } from "../shell/shell_tool.ts";
 import { sandboxOf } from "./sandbox_fixture_test.ts";

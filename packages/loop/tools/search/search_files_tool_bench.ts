@@ -1,4 +1,4 @@
-import { dirname } from "node:path";
+import { dirname } from "@std/path";
 import { searchFilesTool } from "./search_files_tool.ts";
 import { callOk, makeWorkspace } from "../fixture_test.ts";
 

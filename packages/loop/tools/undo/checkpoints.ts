@@ -16,7 +16,7 @@ import {
   unlink,
   writeFile,
 } from "node:fs/promises";
-import { basename, dirname, join, relative, resolve } from "node:path";
+import { basename, dirname, join, relative, resolve } from "@std/path";
 import { setImmediate } from "node:timers";
 import type { Tool } from "@tare/messages";
 import { Refusal, systemCode } from "../define_tool.ts";

@@ -1,4 +1,4 @@
-import { basename } from "node:path";
+import { basename } from "@std/path";
 import { GIT_EFFECTS, GIT_HARMLESS, GIT_LETTERS, JUDGED_OPTIONS } from "./program_options.ts";
 import type { CommandWord } from "./read_command.ts";
 

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import fc, { cases } from "../../../../tests/cases.ts";
-import { join } from "node:path";
+import { join } from "@std/path";
 import { readCommand } from "./read_command.ts";
 import { needs, NOT_WINDOWS } from "../../../../tests/needs.ts";
 

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { bodyPieces, GrowingBytes } from "@tare/wire";
+import { bodyPieces, eventText, GrowingBytes } from "@tare/wire/sse";
 import { joinBytes } from "./json.ts";
-import { MAX_EVENT_BYTES, splitEvents, SseSplitter } from "./reply_stream.ts";
+import { MAX_EVENT_BYTES, splitEvents, SseSplitter } from "./sse.ts";
 
 const encode = (text: string) => new TextEncoder().encode(text);
 const decode = (bytes: Uint8Array) => new TextDecoder().decode(bytes);
@@ -60,6 +60,25 @@ Deno.test("SseSplitter says which stream is too long", () => {
   assertEquals(splitter.excess, undefined);
   splitter.cut(encode("\n"));
   assertEquals(splitter.excess, "its stream has more than 128 MiB");
+});
+
+Deno.test("SseSplitter takes other limits", () => {
+  const splitter = new SseSplitter({ maxEventBytes: 10, maxStreamBytes: Infinity });
+  assertEquals(splitter.events(encode("data: 1\n\ndata: 2\n\n")).map(({ data }) => data), ["1", "2"]);
+  assertEquals([splitter.events(encode("data: 3456\n\n")), splitter.excess !== undefined], [[], true]);
+});
+
+Deno.test("eventText() writes what SseSplitter reads", () => {
+  const messages = [{ data: "[DONE]" }, { event: "note", data: '{"a":"ü"}' }, { id: 7, data: "x" }];
+  const bytes = encode("\ufeff" + messages.map(eventText).join(""));
+  assertEquals(
+    new SseSplitter().events(bytes).map(({ name, id, data }) => ({ name, id, data })),
+    messages.map(({ id, event, data }) => ({
+      name: event,
+      id: id === undefined ? undefined : String(id),
+      data,
+    })),
+  );
 });
 
 Deno.test("GrowingBytes gives what was added, in order, once", () => {
