@@ -17,7 +17,7 @@ async function eventsOf(text: string, size: number): Promise<readonly unknown[]>
   const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, () => new Response(body()));
   try {
     const { events } = client({ url: `http://127.0.0.1:${server.addr.port}`, unreachable: "No." });
-    const read = await events("GET /v1/sessions/{id}/events", { path: { id: "s" } });
+    const read = await events("GET /sessions/{id}/events", { path: { id: "s" } });
     return (await Array.fromAsync(read)).flat();
   } finally {
     await server.shutdown();
