@@ -628,15 +628,15 @@ Deno.test("webhooks: 50 of a key are stored, however many servers add some at th
   const memory = sharedMemory();
   const servers = [1, 2].map(() => telling(["127.0.0.1:9"], { store: memory.open().store }).handler);
   const add = (handler: AgentHandler) =>
-    call(handler, "POST", "/v1/webhooks", { url: "http://127.0.0.1:9/", types: ["turn.ended"] });
+    call(handler, "POST", "/tare/v1/webhooks", { url: "http://127.0.0.1:9/", types: ["turn.ended"] });
   const count = async () => (await memory.open().store.listDocuments("webhook")).length;
   for (let made = 0; made < 47; made++) await add(servers[0]!);
   const added = await Promise.all([1, 2, 3].flatMap(() => servers.map(add)));
   assertEquals(added.map(({ status }) => status).sort(), [201, 201, 201, 400, 400, 400]);
   assertEquals(await count(), 50);
-  const { body } = await call(servers[1]!, "GET", "/v1/webhooks");
+  const { body } = await call(servers[1]!, "GET", "/tare/v1/webhooks");
   const { webhooks: [first] } = body as { webhooks: readonly ShownWebhook[] };
-  await call(servers[1]!, "DELETE", `/v1/webhooks/${first!.id}`);
+  await call(servers[1]!, "DELETE", `/tare/v1/webhooks/${first!.id}`);
   assertEquals([(await add(servers[0]!)).status, (await add(servers[1]!)).status], [201, 400]);
   for (const handler of servers) await handler.close();
 });
