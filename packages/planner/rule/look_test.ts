@@ -124,6 +124,16 @@ Deno.test("rejected() without a number: what cannot be shortened is still sent, 
   await assertRejects(view, PromptTooLong);
 });
 
+Deno.test("rejected() takes a window that the provider states as it is, whatever the refused prompt had", async () => {
+  const { session } = make();
+  const view = (tokens: number) =>
+    session.view({ messages: [user("word ".repeat(0.8 * tokens))], tools: [] }, { nowMs: 0 });
+  const { promptTokens } = await view(11_000);
+  session.rejected(10_000, { promptTokens });
+  await view(9_000);
+  await assertRejects(() => view(10_500), PromptTooLong);
+});
+
 Deno.test("view() evicts nothing from a long history that it sees for the first time, unless it is requested", async () => {
   const messages = [
     ...[1, 2].flatMap((at) => [user("Read."), ...step(lines(`r${at}`, 10_000)), ANSWER]),

@@ -295,6 +295,16 @@ Deno.test("offerTools() defers tools, whatever they cost, if there are more than
   assertEquals([listed(128), listed(129)], [128, 2]);
 });
 
+Deno.test("offerTools() defers no tools that are shorter than their list and the tools that stand for them", () => {
+  const tools = ["a", "b", "c"].map((name): Tool => ({
+    definition: { type: "function", function: { name } },
+    mayDefer: true,
+    run: () => "",
+  }));
+  // They take more than a tenth of the window.
+  assertEquals(offerTools(tools, undefined, { ...OPTIONS, windowTokens: 100 }).listed, tools);
+});
+
 Deno.test("offerTools() defers nothing that is to be shown in full, and nothing where schemas stay as they are", () => {
   const listed = (more: Partial<OfferOptions>) =>
     offerTools([echo, ...MANY], undefined, { ...OPTIONS, ...more }).listed.map((tool) =>
