@@ -342,6 +342,17 @@ Deno.test("offerTools() reckons what deferring keeps out, less what it takes", (
   assertEquals(told.tokens - looked.tokens, took);
   const used: Message = { role: "assistant", ...calling("call_tool", { name: "make_1" }, "b") };
   assertEquals(deferred([notice!, user, find, found, used])!, { ...looked, isDetour: false });
+  // A reply without calls is part of the conversation, and so is one that does something else as well.
+  const answer: Message = { role: "assistant", content: "Done." };
+  assertEquals(deferred([notice!, user, answer])!, told);
+  const both: Message = {
+    role: "assistant",
+    tool_calls: [find, used].flatMap((message) => message.role === "assistant" ? message.tool_calls! : []),
+  };
+  assertEquals(deferred([notice!, user, both, found])!, {
+    tokens: told.tokens - countMessageTokens(found, estimateTokens),
+    isDetour: false,
+  });
 });
 
 /** Each request is a prefix of the next, its tools the same. */
