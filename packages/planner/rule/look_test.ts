@@ -175,7 +175,7 @@ Deno.test("the baseline of a history that went back, or was forked, is what its 
   const copied = (value: unknown) => JSON.parse(JSON.stringify(value));
   for (const how of ["goes back", "restarts", "forks", "stores a fork"]) {
     const archive = memoryArchive();
-    const cache = new PrefixCache(profile);
+    const caches = [new PrefixCache(profile), new PrefixCache(profile)];
     const call = async (session: PlannerSession, messages: readonly Message[], nowMs: number) => {
       const view = await session.view({ messages, tools }, { nowMs, leavesNow: nowMs === 0 });
       const { promptTokens, predictedCachedTokens } = view;
@@ -183,13 +183,14 @@ Deno.test("the baseline of a history that went back, or was forked, is what its 
         { promptTokens, cachedTokens: predictedCachedTokens, outputTokens: 1 },
         view,
       )!;
-      const units = PrefixCache.unitsOf({ messages, tools: own }, estimateTokens);
-      const alone = {
-        promptTokens: units.reduce((sum, { tokens }) => sum + tokens, 0),
-        cachedTokens: cache.lookup(units, nowMs),
-      };
-      cache.store(units, nowMs);
-      return { entry, alone: promptCost(profile, alone) };
+      const [alone, resend] = [own, tools].map((tools, at) => {
+        const units = PrefixCache.unitsOf({ messages, tools }, estimateTokens);
+        const promptTokens = units.reduce((sum, { tokens }) => sum + tokens, 0);
+        const cachedTokens = caches[at]!.lookup(units, nowMs);
+        caches[at]!.store(units, nowMs);
+        return promptCost(profile, { promptTokens, cachedTokens });
+      });
+      return { entry, alone: alone!, resend: resend! };
     };
     const before = plannerSession({ ...options, archive });
     const { entry: whole } = await call(before, first, 0);
@@ -204,8 +205,12 @@ Deno.test("the baseline of a history that went back, or was forked, is what its 
       forks: forked,
       "stores a fork": plannerSession({ ...options, archive, state: copied(forked.state) }),
     }[how]!;
-    const { entry, alone } = await call(session, second, 1_000);
+    // What rewriting may cost is measured against resending everything, recall included.
+    const resent = () => (session.state as { readonly planner: { readonly resend: number } }).planner.resend;
+    const resentBefore = resent();
+    const { entry, alone, resend } = await call(session, second, 1_000);
     assertAlmostEquals(entry.withoutTokenUnits / alone, 1, 0.01, how);
+    assertAlmostEquals((resent() - resentBefore) / resend, 1, 0.01, how);
   }
 });
 
