@@ -277,7 +277,12 @@ Deno.test("offerTools() decides when there is something to decide, and anew only
   const few = state([echo, MANY[0]!])!;
   assertEquals([few.isDeferred, Object.keys(few.told)], [false, ["make_0"]]);
   // The same ones, though by now they would be too many for the window.
-  assertEquals(state([echo, MANY[0]!], few, { windowTokens: 1_000 }), few);
+  const some = [echo, ...MANY.slice(0, 6)];
+  const full = state(some)!;
+  assertEquals(full.isDeferred, false);
+  assertEquals(state(some, undefined, { windowTokens: 1_000 })?.isDeferred, true);
+  assertEquals(state(some, full, { windowTokens: 1_000 }), full);
+  assertEquals(state([...some, MANY[7]!], full, { windowTokens: 1_000 })?.isDeferred, true);
   const many = state([echo, ...MANY], few)!;
   assertEquals([many.isDeferred, Object.keys(many.told).length], [true, 40]);
   const back = state([echo, MANY[0]!], many)!;
