@@ -293,3 +293,44 @@ Deno.test("view() keeps a result whose eviction frees next to nothing, because a
   };
   assertEquals([await isKept("first"), await isKept("second")], [true, false]);
 });
+
+Deno.test("view() buys no rewrite by which a session may cost more than its loss limit over resending all", async () => {
+  const profile = profileNamed("anthropic-5m");
+  const archive = memoryArchive();
+  // Behind the result is much that stays, so that its eviction has a price.
+  const messages = [
+    user("Read."),
+    ...[1, 2, 3].flatMap((at) => step(lines(`r${at}`, 3_000))),
+    ANSWER,
+    user(lines("said", 1_500)),
+  ];
+  for (let at = 0; at < 60; at++) messages.push(...step("Nothing."));
+  const cache = new PrefixCache(profile);
+  const copied = (value: unknown) => JSON.parse(JSON.stringify(value));
+  let session = make({ archive, profile });
+  for (let length = 9; length <= messages.length; length += 2) {
+    const call = { nowMs: 1_000 * length, recall: true };
+    const history = { messages: messages.slice(0, length), tools: [] };
+    const { state, lookedAt } = copied({ state: session.state, lookedAt: session.lookedAt });
+    const view = await session.view(history, call);
+    if (view.rewrites.length > 0) {
+      const { paid, resend } = state.planner;
+      const isRewritten = async (lossLimit: number, share: number) => {
+        const planner = { ...state.planner, paid: paid + share * resend, rewritten: "here" };
+        session = make({ archive, profile, lossLimit, lookedAt, state: { ...state, planner } });
+        return (await session.view(history, call)).rewrites.length > 0;
+      };
+      assertEquals([await isRewritten(0.05, 0), await isRewritten(0.05, 0.3), await isRewritten(0.6, 0.3)], [
+        true,
+        false,
+        true,
+      ]);
+      return;
+    }
+    const units = PrefixCache.unitsOf(view, estimateTokens);
+    const cachedTokens = cache.lookup(units, call.nowMs);
+    cache.store(units, call.nowMs);
+    session.sent({ promptTokens: view.promptTokens, cachedTokens, outputTokens: 1 }, view);
+  }
+  throw new Error("Nothing was rewritten.");
+});
