@@ -4,6 +4,7 @@ import {
   type PlannerSession,
   plannerSession,
   profileNamed,
+  type PromptCall,
   type PromptSessionOptions,
   PromptTooLong,
 } from "@tare/planner";
@@ -212,6 +213,26 @@ Deno.test("the baseline of a history that went back, or was forked, is what its 
     assertAlmostEquals(entry.withoutTokenUnits / alone, 1, 0.01, how);
     assertAlmostEquals((resent() - resentBefore) / resend, 1, 0.01, how);
   }
+});
+
+Deno.test("the baseline holds the definitions that a request goes without, and no call that only looks them up", async () => {
+  const profile = profileNamed("openai");
+  const booked = async (deferred?: PromptCall["deferred"]) => {
+    const session = make({ profile });
+    const messages = [user("Go."), ...step("Seen.")];
+    const view = await session.view({ messages, tools: [] }, {
+      nowMs: 0,
+      ...(deferred && { deferred }),
+    });
+    const entry = session.sent({ promptTokens: view.promptTokens, cachedTokens: 0, outputTokens: 1 }, view)!;
+    const { planner: { resend } } = session.state as { readonly planner: { readonly resend: number } };
+    return [entry.withoutTokenUnits, resend] as const;
+  };
+  const [without, resend] = await booked();
+  const [withoutDeferring, resendDeferred] = await booked({ tokens: 5_000, isDetour: false });
+  assertAlmostEquals(withoutDeferring - without, 5_000 * profile.write, 1);
+  assertAlmostEquals(resendDeferred - resend, 5_000 * profile.write, 1);
+  assertEquals((await booked({ tokens: 5_000, isDetour: true }))[0], 0);
 });
 
 Deno.test("view() weighs everything again once its provider costs something else", async () => {
