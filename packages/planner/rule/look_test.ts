@@ -235,6 +235,19 @@ Deno.test("the baseline holds the definitions that a request goes without, and n
   assertEquals((await booked({ tokens: 5_000, isDetour: true }))[0], 0);
 });
 
+Deno.test("the baseline holds no call that only follows a recall", async () => {
+  const without = async (name: string) => {
+    const session = make({ profile: profileNamed("openai") });
+    const view = await session.view({ messages: [user("Go."), ...step("Seen.", name)], tools: [] }, {
+      nowMs: 0,
+    });
+    return session.sent({ promptTokens: view.promptTokens, cachedTokens: 0, outputTokens: 1 }, view)!
+      .withoutTokenUnits;
+  };
+  assertEquals(await without("recall"), 0);
+  assertGreater(await without("look"), 0);
+});
+
 Deno.test("view() weighs everything again once its provider costs something else", async () => {
   let profile = profileNamed("local");
   const session = make({ profile: () => profile });
@@ -341,11 +354,10 @@ Deno.test("view() buys no rewrite by which a session may cost more than its loss
         session = make({ archive, profile, lossLimit, lookedAt, state: { ...state, planner } });
         return (await session.view(history, call)).rewrites.length > 0;
       };
-      assertEquals([await isRewritten(0.05, 0), await isRewritten(0.05, 0.3), await isRewritten(0.6, 0.3)], [
-        true,
-        false,
-        true,
-      ]);
+      assertEquals([await isRewritten(0.05, 0), await isRewritten(0.6, 0.3)], [true, true]);
+      // What the call itself costs counts too.
+      const cost = 0.1 * view.rewrites[0]!.tokensBefore;
+      for (const share of [0.3, 0.05 + cost / resend]) assertEquals(await isRewritten(0.05, share), false);
       return;
     }
     const units = PrefixCache.unitsOf(view, estimateTokens);
