@@ -142,6 +142,14 @@ Deno.test("recallOriginal() finds the lines that hold a text in any case, with t
   });
 });
 
+Deno.test("recallOriginal() shows a line of up to 500 characters that it finds whole", async () => {
+  for (const length of [500, 501]) {
+    const line = "here".padEnd(length, "x");
+    const { content } = await recall(line, { find: "here" });
+    assertEquals(content === `1:${line}`, length === 500);
+  }
+});
+
 Deno.test("recallOriginal() finds a text in an original that begins with empty lines", async () => {
   assertEquals((await recall("\n\napple", { find: "apple" })).content, "1-\n2-\n3:apple");
 });

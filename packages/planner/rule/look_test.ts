@@ -1,6 +1,13 @@
 import { assert, assertAlmostEquals, assertEquals, assertGreater, assertRejects } from "@std/assert";
 import { countRequestTokens, estimateTokens, type Message, type ToolDefinition } from "@tare/messages";
-import { plannerSession, profileNamed, type PromptSessionOptions, PromptTooLong } from "@tare/planner";
+import {
+  type PlannerSession,
+  plannerSession,
+  profileNamed,
+  type PromptCall,
+  type PromptSessionOptions,
+  PromptTooLong,
+} from "@tare/planner";
 import { PrefixCache, promptCost } from "@tare/planner/parts";
 import { memoryArchive, RECALL_TOOL } from "@tare/prune";
 import { Layout } from "../edits/view.ts";
@@ -63,21 +70,14 @@ function lines(name: string, tokens: number): string {
   return all.join("\n").slice(0, 4 * tokens);
 }
 
-function make(options: Partial<PromptSessionOptions> = {}) {
-  const given = {
+function make(options: Partial<PromptSessionOptions> = {}): PlannerSession {
+  return plannerSession({
     profile: profileNamed("anthropic-5m"),
     countTokens: estimateTokens,
     archive: memoryArchive(),
     windowTokens: 1_000_000,
     ...options,
-  };
-  const session = plannerSession(given);
-  const copied = (value: unknown) => JSON.parse(JSON.stringify(value));
-  return {
-    session,
-    /** The same session after a restart. */
-    restarted: () => make({ ...given, state: copied(session.state), lookedAt: copied(session.lookedAt) }),
-  };
+  });
 }
 
 Deno.test("PromptTooLong names what is longest: a message, or the tools' definitions", async () => {
@@ -87,7 +87,7 @@ Deno.test("PromptTooLong names what is longest: a message, or the tools' definit
   };
   const thrown = (messages: readonly Message[], tools: readonly ToolDefinition[]) =>
     assertRejects(
-      () => make({ windowTokens: 4_000 }).session.view({ messages, tools }, { nowMs: 0 }),
+      () => make({ windowTokens: 4_000 }).view({ messages, tools }, { nowMs: 0 }),
       PromptTooLong,
     );
   const tools = await thrown([user("Go."), ANSWER, user("On.")], [tool]);
@@ -102,7 +102,7 @@ Deno.test("PromptTooLong names what is longest: a message, or the tools' definit
 Deno.test("rejected() without a number: a longer prompt that succeeds shows that the window is larger", async () => {
   const messages = [user("Read."), ...[1, 2, 3].flatMap((at) => step(lines(`r${at}`, 3_000)))];
   for (const limit of [undefined, 8_000]) {
-    const { session } = make();
+    const session = make();
     const view = () => session.view({ messages, tools: [] }, { nowMs: 0 });
     const before = await view();
     session.rejected(limit);
@@ -115,7 +115,7 @@ Deno.test("rejected() without a number: a longer prompt that succeeds shows that
 
 Deno.test("rejected() without a number: what cannot be shortened is still sent, because only the provider knows", async () => {
   const messages = [user(lines("said", 9_000))];
-  const { session } = make();
+  const session = make();
   const view = () => session.view({ messages, tools: [] }, { nowMs: 0 });
   await view();
   session.rejected(undefined);
@@ -124,13 +124,23 @@ Deno.test("rejected() without a number: what cannot be shortened is still sent, 
   await assertRejects(view, PromptTooLong);
 });
 
+Deno.test("rejected() takes a window that the provider states as it is, whatever the refused prompt had", async () => {
+  const session = make();
+  const view = (tokens: number) =>
+    session.view({ messages: [user("word ".repeat(0.8 * tokens))], tools: [] }, { nowMs: 0 });
+  const { promptTokens } = await view(11_000);
+  session.rejected(10_000, { promptTokens });
+  await view(9_000);
+  await assertRejects(() => view(10_500), PromptTooLong);
+});
+
 Deno.test("view() evicts nothing from a long history that it sees for the first time, unless it is requested", async () => {
   const messages = [
     ...[1, 2].flatMap((at) => [user("Read."), ...step(lines(`r${at}`, 10_000)), ANSWER]),
     user("And now?"),
   ];
   const rewrites = async (windowTokens: number, leavesNow = false, profile = "none") => {
-    const { session } = make({ profile: profileNamed(profile), windowTokens });
+    const session = make({ profile: profileNamed(profile), windowTokens });
     const counts: number[] = [];
     for (let call = 0; call < 2; call++) {
       const view = await session.view({ messages, tools: [] }, { nowMs: call, recall: true, leavesNow });
@@ -147,41 +157,114 @@ Deno.test("view() evicts nothing from a long history that it sees for the first 
   assertEquals((await rewrites(1_000_000, false, "openai"))[0], 0);
 });
 
-Deno.test("the baseline of a history that went back is what its client would pay, after a restart too", async () => {
+Deno.test("the baseline of a history that went back, or was forked, is what its client would pay", async () => {
   const profile = { ...profileNamed("anthropic-5m"), minTokens: 0, blockTokens: 1 };
+  const options = {
+    ...{ profile, countTokens: estimateTokens, windowTokens: 1_000_000 },
+    mechanisms: { schemas: false },
+  };
   const first = [
     ...[1, 2].flatMap((at) => [user(`Read ${at}.`), ...step(lines(`r${at}`, 10_000)), ANSWER]),
     user("And now?"),
     ...step(lines("r3", 5_000)),
   ];
   const second = [...first.slice(0, 8), user(lines("said", 3_000))];
-  const tools = [RECALL_TOOL];
-  for (const restarts of [false, true]) {
-    let { session, restarted } = make({ profile, mechanisms: { schemas: false } });
-    const cache = new PrefixCache(profile);
-    const entries = [];
-    for (const [call, messages] of [first, second].entries()) {
-      const nowMs = 1_000 * call;
-      if (restarts && call === 1) ({ session, restarted } = restarted());
-      const view = await session.view({ messages, tools }, { nowMs, leavesNow: call === 0 });
+  const own: ToolDefinition[] = [
+    { type: "function", function: { name: "look", description: lines("tool", 3_000) } },
+  ];
+  const tools = [RECALL_TOOL, ...own];
+  const copied = (value: unknown) => JSON.parse(JSON.stringify(value));
+  for (const how of ["goes back", "restarts", "forks", "stores a fork"]) {
+    const archive = memoryArchive();
+    const caches = [new PrefixCache(profile), new PrefixCache(profile)];
+    const call = async (session: PlannerSession, messages: readonly Message[], nowMs: number) => {
+      const view = await session.view({ messages, tools }, { nowMs, leavesNow: nowMs === 0 });
       const { promptTokens, predictedCachedTokens } = view;
-      const usage = { promptTokens, cachedTokens: predictedCachedTokens, outputTokens: 1 };
-      const own = PrefixCache.unitsOf({ messages, tools: [] }, estimateTokens);
-      const alone = {
-        promptTokens: own.reduce((sum, { tokens }) => sum + tokens, 0),
-        cachedTokens: cache.lookup(own, nowMs),
-      };
-      cache.store(own, nowMs);
-      entries.push({ entry: session.sent(usage, view)!, alone: promptCost(profile, alone) });
-    }
-    assertGreater(entries[0]!.entry.withoutTokenUnits, 1.5 * entries[0]!.entry.tokenUnits);
-    const { entry, alone } = entries[1]!;
-    assertAlmostEquals(entry.withoutTokenUnits / alone, 1, 0.01);
+      const entry = session.sent(
+        { promptTokens, cachedTokens: predictedCachedTokens, outputTokens: 1 },
+        view,
+      )!;
+      const [alone, resend] = [own, tools].map((tools, at) => {
+        const units = PrefixCache.unitsOf({ messages, tools }, estimateTokens);
+        const promptTokens = units.reduce((sum, { tokens }) => sum + tokens, 0);
+        const cachedTokens = caches[at]!.lookup(units, nowMs);
+        caches[at]!.store(units, nowMs);
+        return promptCost(profile, { promptTokens, cachedTokens });
+      });
+      return { entry, alone: alone!, resend: resend! };
+    };
+    const before = plannerSession({ ...options, archive });
+    const { entry: whole } = await call(before, first, 0);
+    assertGreater(whole.withoutTokenUnits, 1.5 * whole.tokenUnits);
+    const forked = before.fork(8, archive);
+    const session = {
+      "goes back": before,
+      restarts: plannerSession({
+        ...{ ...options, archive },
+        ...{ state: copied(before.state), lookedAt: copied(before.lookedAt) },
+      }),
+      forks: forked,
+      "stores a fork": plannerSession({ ...options, archive, state: copied(forked.state) }),
+    }[how]!;
+    // What rewriting may cost is measured against resending everything, recall included.
+    const resent = () => (session.state as { readonly planner: { readonly resend: number } }).planner.resend;
+    const resentBefore = resent();
+    const { entry, alone, resend } = await call(session, second, 1_000);
+    assertAlmostEquals(entry.withoutTokenUnits / alone, 1, 0.01, how);
+    assertAlmostEquals((resent() - resentBefore) / resend, 1, 0.01, how);
   }
 });
 
+Deno.test("the baseline holds the definitions that a request goes without, and no call that only looks them up", async () => {
+  const profile = profileNamed("openai");
+  const booked = async (deferred?: PromptCall["deferred"]) => {
+    const session = make({ profile });
+    const messages = [user("Go."), ...step("Seen.")];
+    const view = await session.view({ messages, tools: [] }, {
+      nowMs: 0,
+      ...(deferred && { deferred }),
+    });
+    const entry = session.sent({ promptTokens: view.promptTokens, cachedTokens: 0, outputTokens: 1 }, view)!;
+    const { planner: { resend } } = session.state as { readonly planner: { readonly resend: number } };
+    return [entry.withoutTokenUnits, resend] as const;
+  };
+  const [without, resend] = await booked();
+  const [withoutDeferring, resendDeferred] = await booked({ tokens: 5_000, isDetour: false });
+  assertAlmostEquals(withoutDeferring - without, 5_000 * profile.write, 1);
+  assertAlmostEquals(resendDeferred - resend, 5_000 * profile.write, 1);
+  assertEquals((await booked({ tokens: 5_000, isDetour: true }))[0], 0);
+});
+
+Deno.test("the baseline holds no call that only follows a recall", async () => {
+  const without = async (name: string) => {
+    const session = make({ profile: profileNamed("openai") });
+    const view = await session.view({ messages: [user("Go."), ...step("Seen.", name)], tools: [] }, {
+      nowMs: 0,
+    });
+    return session.sent({ promptTokens: view.promptTokens, cachedTokens: 0, outputTokens: 1 }, view)!
+      .withoutTokenUnits;
+  };
+  assertEquals(await without("recall"), 0);
+  assertGreater(await without("look"), 0);
+});
+
+Deno.test("view() weighs everything again once its provider costs something else", async () => {
+  let profile = profileNamed("local");
+  const session = make({ profile: () => profile });
+  const messages = [user("Read all.")];
+  const rewrites: number[] = [];
+  for (let call = 0; call < 12; call++) {
+    messages.push(...step(lines(`r${call}`, 1_000)));
+    if (call === 11) profile = profileNamed("none");
+    const view = await session.view({ messages, tools: [] }, { nowMs: call, recall: true });
+    session.sent({ promptTokens: view.promptTokens, cachedTokens: 0, outputTokens: 1 }, view);
+    rewrites.push(view.rewrites.length);
+  }
+  assertEquals(rewrites, [...Array(11).fill(0), 1]);
+});
+
 Deno.test("view() reports the tokens that each mechanism keeps out, which together are what is missing", async () => {
-  const { session } = make({ truncateTokens: 4_000, mechanisms: { references: true } });
+  const session = make({ truncateTokens: 4_000, mechanisms: { references: true } });
   const tools: ToolDefinition[] = [
     RECALL_TOOL,
     { type: "function", function: { name: "look", description: lines("tool", 3_000) } },
@@ -223,7 +306,7 @@ Deno.test("view() reports the tokens that each mechanism keeps out, which togeth
 
 Deno.test("view() keeps a result whose eviction frees next to nothing, because another one refers to it", async () => {
   const isKept = async (second: string) => {
-    const { session } = make({ profile: profileNamed("deepseek"), mechanisms: { references: true } });
+    const session = make({ profile: profileNamed("deepseek"), mechanisms: { references: true } });
     const messages = [
       user("Read all."),
       ...step(lines("first", 6_000), "Read"),
@@ -243,4 +326,44 @@ Deno.test("view() keeps a result whose eviction frees next to nothing, because a
     return shown.includes(messages[2]!);
   };
   assertEquals([await isKept("first"), await isKept("second")], [true, false]);
+});
+
+Deno.test("view() buys no rewrite by which a session may cost more than its loss limit over resending all", async () => {
+  const profile = profileNamed("anthropic-5m");
+  const archive = memoryArchive();
+  // Behind the result is much that stays, so that its eviction has a price.
+  const messages = [
+    user("Read."),
+    ...[1, 2, 3].flatMap((at) => step(lines(`r${at}`, 3_000))),
+    ANSWER,
+    user(lines("said", 1_500)),
+  ];
+  for (let at = 0; at < 60; at++) messages.push(...step("Nothing."));
+  const cache = new PrefixCache(profile);
+  const copied = (value: unknown) => JSON.parse(JSON.stringify(value));
+  let session = make({ archive, profile });
+  for (let length = 9; length <= messages.length; length += 2) {
+    const call = { nowMs: 1_000 * length, recall: true };
+    const history = { messages: messages.slice(0, length), tools: [] };
+    const { state, lookedAt } = copied({ state: session.state, lookedAt: session.lookedAt });
+    const view = await session.view(history, call);
+    if (view.rewrites.length > 0) {
+      const { paid, resend } = state.planner;
+      const isRewritten = async (lossLimit: number, share: number) => {
+        const planner = { ...state.planner, paid: paid + share * resend, rewritten: "here" };
+        session = make({ archive, profile, lossLimit, lookedAt, state: { ...state, planner } });
+        return (await session.view(history, call)).rewrites.length > 0;
+      };
+      assertEquals([await isRewritten(0.05, 0), await isRewritten(0.6, 0.3)], [true, true]);
+      // What the call itself costs counts too.
+      const cost = 0.1 * view.rewrites[0]!.tokensBefore;
+      for (const share of [0.3, 0.05 + cost / resend]) assertEquals(await isRewritten(0.05, share), false);
+      return;
+    }
+    const units = PrefixCache.unitsOf(view, estimateTokens);
+    const cachedTokens = cache.lookup(units, call.nowMs);
+    cache.store(units, call.nowMs);
+    session.sent({ promptTokens: view.promptTokens, cachedTokens, outputTokens: 1 }, view);
+  }
+  throw new Error("Nothing was rewritten.");
 });

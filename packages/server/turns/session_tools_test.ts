@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { Model, Tool } from "@tare/messages";
 import type { ToolSource } from "@tare/server";
+import { withoutUse } from "./session_tools.ts";
 import { agent, call, error, events, newSession, request, scriptedModel, turn } from "../fixture_test.ts";
 
 function tool(name: string): Tool {
@@ -127,4 +128,15 @@ Deno.test("Sessions.create() refuses tools of servers that aren't there, and cli
     400,
     "Cannot use tools[0]: the agent has a tool docs__mine of its own; give yours another name.",
   ]);
+});
+
+Deno.test("withoutUse() lists each tool as it was, and lets no other than those that are named run", async () => {
+  const [may, mayNot] = withoutUse([tool("one"), tool("two")], ["one"]);
+  assertEquals([may!.definition, mayNot!.definition], [tool("one").definition, tool("two").definition]);
+  const context = { signal: new AbortController().signal, progress: () => {}, callId: "1" };
+  assertEquals(await may!.run({}, context), "result of one");
+  assertEquals(await mayNot!.run({}, context), {
+    content: "Cannot run two: a helper may not use it. Do without, or say in your answer what is missing.",
+    error: true,
+  });
 });

@@ -277,7 +277,12 @@ Deno.test("offerTools() decides when there is something to decide, and anew only
   const few = state([echo, MANY[0]!])!;
   assertEquals([few.isDeferred, Object.keys(few.told)], [false, ["make_0"]]);
   // The same ones, though by now they would be too many for the window.
-  assertEquals(state([echo, MANY[0]!], few, { windowTokens: 1_000 }), few);
+  const some = [echo, ...MANY.slice(0, 6)];
+  const full = state(some)!;
+  assertEquals(full.isDeferred, false);
+  assertEquals(state(some, undefined, { windowTokens: 1_000 })?.isDeferred, true);
+  assertEquals(state(some, full, { windowTokens: 1_000 }), full);
+  assertEquals(state([...some, MANY[7]!], full, { windowTokens: 1_000 })?.isDeferred, true);
   const many = state([echo, ...MANY], few)!;
   assertEquals([many.isDeferred, Object.keys(many.told).length], [true, 40]);
   const back = state([echo, MANY[0]!], many)!;
@@ -293,6 +298,16 @@ Deno.test("offerTools() defers tools, whatever they cost, if there are more than
     return offerTools(tools, undefined, costly).listed.length;
   };
   assertEquals([listed(128), listed(129)], [128, 2]);
+});
+
+Deno.test("offerTools() defers no tools that are shorter than their list and the tools that stand for them", () => {
+  const tools = ["a", "b", "c"].map((name): Tool => ({
+    definition: { type: "function", function: { name } },
+    mayDefer: true,
+    run: () => "",
+  }));
+  // They take more than a tenth of the window.
+  assertEquals(offerTools(tools, undefined, { ...OPTIONS, windowTokens: 100 }).listed, tools);
 });
 
 Deno.test("offerTools() defers nothing that is to be shown in full, and nothing where schemas stay as they are", () => {
@@ -332,6 +347,17 @@ Deno.test("offerTools() reckons what deferring keeps out, less what it takes", (
   assertEquals(told.tokens - looked.tokens, took);
   const used: Message = { role: "assistant", ...calling("call_tool", { name: "make_1" }, "b") };
   assertEquals(deferred([notice!, user, find, found, used])!, { ...looked, isDetour: false });
+  // A reply without calls is part of the conversation, and so is one that does something else as well.
+  const answer: Message = { role: "assistant", content: "Done." };
+  assertEquals(deferred([notice!, user, answer])!, told);
+  const both: Message = {
+    role: "assistant",
+    tool_calls: [find, used].flatMap((message) => message.role === "assistant" ? message.tool_calls! : []),
+  };
+  assertEquals(deferred([notice!, user, both, found])!, {
+    tokens: told.tokens - countMessageTokens(found, estimateTokens),
+    isDetour: false,
+  });
 });
 
 /** Each request is a prefix of the next, its tools the same. */

@@ -109,6 +109,7 @@ Deno.test("what tools gave is told only if it shall be", async () => {
     await turn.done;
     const { attributes } = spans.find(({ name }) => name === "execute_tool look")!;
     assertEquals(attributes["gen_ai.tool.call.result"], captureContent ? '"Seen."' : undefined);
+    assertEquals(attributes["error.type"], undefined);
     const [, chat] = spans;
     assertEquals(chat!.attributes["server.port"], 1);
     assert(("gen_ai.output.messages" in chat!.attributes) === captureContent);
@@ -153,6 +154,7 @@ Deno.test("usage is recorded once for each model call, in a turn and next to its
   assertEquals(again("gen_ai.client.token.usage", "gen_ai.token.type"), { input: 1, output: 1 });
   assertEquals(spans.map(({ name, ended }) => [name, ended]), [["chat m", true]]);
   assertEquals(spans[0]!.attributes["gen_ai.usage.input_tokens"], 70);
+  assertEquals(spans[0]!.attributes["gen_ai.request.stream"], true);
 });
 
 Deno.test("tracedModel() ends the model's own reply when nobody reads on", async () => {
