@@ -1,5 +1,5 @@
 import { type Content, planAfter, type WorkPlan } from "@tare/messages";
-import type { Body } from "@tare/server/client";
+import type { Body } from "../../../server/client.ts";
 import { api, RefusedError, requestKey } from "../api/api.ts";
 import type {
   AgentSession,

@@ -1,6 +1,6 @@
 import type { TurnLedger } from "@tare/loop";
 import type { Content, ContentPart, FileChange, WorkPlan } from "@tare/messages";
-import type { Told } from "@tare/server/client";
+import type { Told } from "../../../server/client.ts";
 import type { JSX } from "preact";
 import { memo } from "preact/compat";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
