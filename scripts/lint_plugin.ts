@@ -155,6 +155,9 @@ export const PROVIDER_PLACES: readonly string[] = [
 
 const PROVIDER = /openai|anthropic|claude|deepseek|gemini|mistral|groq|xai\b/;
 
+/** The packages that import the server's typed client by its path: they aren't published. */
+const CLIENT_USERS: readonly string[] = ["page", "cli"];
+
 /** The package that a file belongs to, and the file's path inside it; nothing for files outside `packages/`. */
 function place(filename: string): { readonly name: string; readonly path: string } | undefined {
   const match = /\/packages\/([^/]+)\/(.+)$/.exec(filename.replaceAll("\\", "/"));
@@ -178,6 +181,9 @@ function importFault(name: string, path: string, specifier: string): string | un
     return `Package ${name} may not import ${specifier}: @tare/conversation/telemetry alone speaks to it.`;
   }
   if (!specifier.startsWith(".")) return undefined;
+  // Its types are inferred from values, which can't be published.
+  const isClient = specifier.endsWith("/server/client.ts") && CLIENT_USERS.includes(name);
+  if (isClient) return undefined;
   const depth = path.split("/").length - 1;
   const climbs = specifier.split("/").filter((part) => part === "..").length;
   if (climbs <= depth || (isTest(path) && specifier.includes("/tests/"))) return undefined;

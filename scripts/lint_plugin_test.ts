@@ -30,6 +30,11 @@ Deno.test("package-table sees re-exports, dynamic imports, subpaths and paths th
   assertEquals(faults("/repo/packages/context/deep/x.ts", 'import "../y.ts";'), []);
   assertEquals(faults("/repo/packages/context/x_test.ts", 'import "../../tests/conversations.ts";'), []);
   assertEquals(faults("/repo/scripts/x.ts", 'import "@tare/app";'), []);
+  const client = 'import "../server/client.ts";';
+  const users = Object.keys(PACKAGE_TABLE).filter((name) =>
+    faults(`/repo/packages/${name}/x.ts`, client).length === 0
+  );
+  assertEquals(users, ["page", "cli"]);
 });
 
 Deno.test("package-table lets one place alone speak to OpenTelemetry, tests left aside", () => {

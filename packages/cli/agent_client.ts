@@ -11,13 +11,13 @@ import {
   type SessionSpend,
   type SpendReport,
   type Told,
-} from "@tare/server/client";
+} from "../server/client.ts";
 
 import { findOwnerKey, ownerKeyIn } from "./server/find_owner_key.ts";
 import { findServer, FOLDER_VARIABLES, USUAL_PORT } from "./server/noted_server.ts";
 import { wholeNumber } from "./option.ts";
 
-export { RefusedError } from "@tare/server/client";
+export { RefusedError } from "../server/client.ts";
 
 /** Where the server is that a command talks to, and what its requests must carry. */
 export interface ServerAddress {

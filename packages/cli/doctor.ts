@@ -5,7 +5,7 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import type { MissesReport } from "@tare/server/client";
+import type { MissesReport } from "../server/client.ts";
 import { agentClient, serverAddress } from "./agent_client.ts";
 import { AGENTS } from "./agents/agents.ts";
 import { checkInstallation } from "./agents/installation.ts";

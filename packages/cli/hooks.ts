@@ -4,7 +4,7 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { client, type Told } from "@tare/server/client";
+import { client, type Told } from "../server/client.ts";
 import { serverAddress } from "./agent_client.ts";
 import { commandLine } from "./command_line.ts";
 import { inDigitsOf } from "./in_digits.ts";

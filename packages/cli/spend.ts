@@ -5,7 +5,7 @@
  */
 // deno-lint-ignore-file no-console
 import { type CallReport, SPEND_BY, SPENT_ON, type Sums } from "@tare/conversation/report";
-import { API_PATH, type SessionSpend, type SpendReport } from "@tare/server/client";
+import { API_PATH, type SessionSpend, type SpendReport } from "../server/client.ts";
 import { agentClient, serverAddress } from "./agent_client.ts";
 import { commandLine } from "./command_line.ts";
 import { inDigits, inDigitsOf, inDollars } from "./in_digits.ts";

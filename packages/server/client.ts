@@ -2,8 +2,8 @@
  * A client of the server's routes, whose types are those of the table that the server dispatches, validates and documents
  * by. Of the server it needs types and {@linkcode API_PATH} alone, so that a page carries nothing else of it.
  *
- * It isn't an entry point of the package: types that are worked out from values can't be published. The rooms that
- * nobody imports have it as `@tare/server/client`, by the configuration of the workspace.
+ * It isn't an entry point of the package: types that are inferred from values can't be published. Packages that aren't
+ * published import this file.
  *
  * @module
  */

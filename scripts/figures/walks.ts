@@ -1,5 +1,5 @@
 import { fromFileUrl } from "@std/path";
-import { API_PATH } from "@tare/server/client";
+import { API_PATH } from "../../packages/server/client.ts";
 import { simulator, toolCall } from "@tare/simulator";
 import { type EnteredFunction, type MarkedProgram, startMarked } from "./marked_program.ts";
 

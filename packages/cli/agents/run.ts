@@ -5,7 +5,7 @@
  */
 // deno-lint-ignore-file no-console
 import { DEFAULT_PROVIDER } from "@tare/planner";
-import type { MissesReport, SpendReport } from "@tare/server/client";
+import type { MissesReport, SpendReport } from "../../server/client.ts";
 import { constants } from "node:os";
 import { resolve } from "@std/path";
 import { agentClient, serverAddress, statedAddress } from "../agent_client.ts";

@@ -22,7 +22,7 @@ import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnLedger } from "@tare
 import { anthropicModel } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";
 import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
-import { API_PATH } from "@tare/server/client";
+import { API_PATH } from "../../server/client.ts";
 import { rehearsal, simulator } from "@tare/simulator";
 import { memoryStore } from "@tare/conversation";
 import { workspaceTools } from "@tare/loop/tools";

@@ -5,7 +5,7 @@
  */
 import { type JSX, render } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import type { Told } from "@tare/server/client";
+import type { Told } from "../../server/client.ts";
 import { api, gate, hasKey, keepKey, takeKey } from "./api/api.ts";
 import { OverviewView } from "./overview/overview.tsx";
 import { dollars } from "./parts/format.ts";

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import type { MissesReport, SessionSpend, SpendReport } from "@tare/server/client";
+import type { MissesReport, SessionSpend, SpendReport } from "../../server/client.ts";
 import { openStore } from "@tare/conversation/sqlite";
 import { gateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";

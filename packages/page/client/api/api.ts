@@ -1,6 +1,6 @@
-import { client } from "@tare/server/client";
+import { client } from "../../../server/client.ts";
 
-export { RefusedError } from "@tare/server/client";
+export { RefusedError } from "../../../server/client.ts";
 
 const KEY = "tare.key";
 

@@ -1,4 +1,4 @@
-import type { Asking, MissesReport, SessionSpend, SpendReport } from "@tare/server/client";
+import type { Asking, MissesReport, SessionSpend, SpendReport } from "../../../server/client.ts";
 import type { BlockReport, CallReport, Overview, PinReport, PromptReport } from "@tare/conversation/report";
 import { api } from "./api.ts";
 import { type Head, headOf } from "./sessions.ts";

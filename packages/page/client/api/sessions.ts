@@ -1,5 +1,5 @@
 import type { Sums } from "@tare/conversation/report";
-import type { Body, EventOf, Told } from "@tare/server/client";
+import type { Body, EventOf, Told } from "../../../server/client.ts";
 
 type Listed = Told<"GET /sessions">["sessions"][number];
 

@@ -1,5 +1,5 @@
 import type { Overview as Report, Sums } from "@tare/conversation/report";
-import type { MissesReport, SpendReport } from "@tare/server/client";
+import type { MissesReport, SpendReport } from "../../../server/client.ts";
 import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
 import { readMisses, readOverview, readSpend, type Subject } from "../api/reports.ts";

@@ -1,5 +1,5 @@
 import type { Content, WorkPlan } from "@tare/messages";
-import type { Body } from "@tare/server/client";
+import type { Body } from "../../../server/client.ts";
 import { type TranscriptEntry, TranscriptReducer, updateEntries } from "@tare/server/transcript";
 import { api, RefusedError, requestKey } from "../api/api.ts";
 import type {

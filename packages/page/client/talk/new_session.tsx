@@ -1,5 +1,5 @@
 import type { Content } from "@tare/messages";
-import type { Told } from "@tare/server/client";
+import type { Told } from "../../../server/client.ts";
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { api } from "../api/api.ts";

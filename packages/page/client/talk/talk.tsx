@@ -1,6 +1,6 @@
 import type { TurnLedger } from "@tare/loop";
 import type { Content, ContentPart, FileChange, WorkPlan } from "@tare/messages";
-import type { Told } from "@tare/server/client";
+import type { Told } from "../../../server/client.ts";
 import { type EntryOf, shortArguments, type TranscriptEntry } from "@tare/server/transcript";
 import type { JSX } from "preact";
 import { memo } from "preact/compat";

@@ -1,5 +1,5 @@
 import type { CallReport } from "@tare/conversation/report";
-import type { SessionSpend } from "@tare/server/client";
+import type { SessionSpend } from "../../../server/client.ts";
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { pin, readCalls, readHead, readSessionSpend, type Subject } from "../api/reports.ts";
