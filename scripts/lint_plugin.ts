@@ -9,20 +9,18 @@
 export const PACKAGE_TABLE: Readonly<Record<string, readonly string[]>> = {
   messages: [],
   tiktoken: ["messages"],
-  arguments: ["messages"],
   context: ["messages"],
   prune: ["messages"],
   schemas: ["messages"],
   planner: ["messages", "context", "prune", "schemas"],
   wire: ["messages"],
   adapters: ["messages", "prune", "planner"],
-  loop: ["messages", "arguments", "prune", "wire"],
+  loop: ["messages", "prune", "wire"],
   conversation: ["messages", "prune", "planner"],
-  gateway: ["messages", "arguments", "prune", "planner", "wire", "conversation"],
-  simulator: ["messages", "tiktoken", "arguments", "context", "prune", "planner", "wire"],
+  gateway: ["messages", "prune", "planner", "wire", "conversation"],
+  simulator: ["messages", "tiktoken", "context", "prune", "planner", "wire", "loop"],
   server: [
     "messages",
-    "arguments",
     "context",
     "prune",
     "schemas",
@@ -37,7 +35,6 @@ export const PACKAGE_TABLE: Readonly<Record<string, readonly string[]>> = {
   app: [
     "messages",
     "tiktoken",
-    "arguments",
     "context",
     "prune",
     "schemas",
@@ -58,7 +55,6 @@ export const PACKAGE_TABLE: Readonly<Record<string, readonly string[]>> = {
 export const PURE_PACKAGES: readonly string[] = [
   "messages",
   "tiktoken",
-  "arguments",
   "context",
   "prune",
   "schemas",
@@ -67,7 +63,7 @@ export const PURE_PACKAGES: readonly string[] = [
 ];
 
 /** What brings much along, so that few packages import it: their tests and benchmarks may, to count exactly and to validate. */
-const FOR_TESTS: readonly string[] = ["tiktoken", "arguments"];
+const FOR_TESTS: readonly string[] = ["tiktoken", "loop"];
 
 /** Packages that run on Deno, Node and Bun: what they need of the system they have from `node:` modules. */
 export const PORTABLE_PACKAGES: readonly string[] = [

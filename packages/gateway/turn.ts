@@ -1,4 +1,3 @@
-import { argumentsParser } from "@tare/arguments";
 import { Conversation } from "@tare/conversation";
 import {
   contentText,
@@ -80,8 +79,6 @@ export interface SentCall {
   /** What the ledger says of it; nothing of what is no turn, and where the policy keeps none. */
   readonly entry?: LedgerEntry;
 }
-
-const readRecall = argumentsParser(RECALL_TOOL);
 
 /** One request of a client: a call of the upstream, or several if the model recalls. */
 export class GatewayTurn {
@@ -365,10 +362,8 @@ export class GatewayTurn {
 
   async #answer({ arguments: text }: WireReply["recalls"][number]): Promise<string> {
     const { session, countTokens } = this.#options;
-    const args = readRecall(text);
-    if (!args.ok) return args.problem;
     try {
-      const asked = args.value as Pick<Recalled, keyof Recalled>;
+      const asked: Pick<Recalled, keyof Recalled> = JSON.parse(text.trim() || "{}");
       const shown = () => this.#view?.messages ?? [];
       const archive = session.readableWith(shown);
       return (await recallOriginal(archive, asked, { countTokens, shown })).content;

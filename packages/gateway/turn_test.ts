@@ -40,7 +40,7 @@ Deno.test("GatewayTurn answers recalls from the session's archive and goes on be
   await turn.recall(reply);
   const [, assistant, first, second] = (await sent()).messages;
   assertEquals([assistant.tool_calls, first.content], [calls, "the original"]);
-  assertStringIncludes(second.content, "ref must be string");
+  assertStringIncludes(second.content, "request.ref is 5; it must be a string");
   turn.remember();
   assertEquals(session.hidden.map(({ after, items }) => [after, items.length]), [[1, 3]]);
 });

@@ -24,7 +24,7 @@ import {
   pinOf,
 } from "./event.ts";
 import { MadeCalls } from "./made_calls.ts";
-import type { argumentsParser } from "@tare/arguments";
+import type { argumentsParser } from "./arguments/arguments.ts";
 import type { Clock, Watchdog } from "./watchdog.ts";
 
 /** A tool with what has been worked out of it before the turn. */

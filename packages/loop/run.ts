@@ -24,7 +24,7 @@ import {
   type Usage,
 } from "@tare/messages";
 import { checkGiven } from "@tare/messages/internal";
-import { argumentsParser } from "@tare/arguments";
+import { argumentsParser } from "./arguments/arguments.ts";
 import {
   CUT_OFF,
   type PreparedTool,

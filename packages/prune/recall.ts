@@ -65,7 +65,7 @@ export async function recallOriginal(
 }> {
   checkGiven("recallOriginal()", { archive, request, options }, {
     archive: { get: "function" },
-    request: { "ref?": "string", "lines?": "string", "find?": "string", "offset?": "value" },
+    request: { "ref?": "string", "lines?": "string", "find?": "string", "offset?": "count" },
     options: {
       "countTokens?": "counter",
       "limitTokens?": "number",

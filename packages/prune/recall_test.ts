@@ -7,7 +7,7 @@ import {
   assertStringIncludes,
 } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
-import { argumentsParser } from "@tare/arguments";
+import { argumentsParser } from "@tare/loop/arguments";
 import {
   type Archive,
   archiveMessages,

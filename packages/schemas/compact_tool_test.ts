@@ -1,7 +1,7 @@
 import { assertEquals, assertStrictEquals, assertThrows } from "@std/assert";
 import fc from "../../tests/cases.ts";
 import type { JsonSchema, ToolDefinition } from "@tare/messages";
-import { argumentsParser } from "@tare/arguments";
+import { argumentsParser } from "@tare/loop/arguments";
 import { compactTool } from "@tare/schemas";
 
 function tool(parameters: JsonSchema): ToolDefinition {

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { estimateTokens, type Tool, type ToolDefinition } from "@tare/messages";
-import { argumentsParser } from "@tare/arguments";
+import { argumentsParser } from "@tare/loop/arguments";
 import { Catalogue, standIns } from "@tare/schemas";
 
 const countTokens = estimateTokens;

@@ -3,7 +3,7 @@
  *
  * The definitions of tools are sent with every request, and most of their tokens are prose that the model has read
  * in the first one. {@linkcode shownTools} decides for each request which form of which tool to send. Arguments are
- * validated against the full schema all along (`@tare/arguments`): a call that breaks a rule which the
+ * validated against the full schema all along (`@tare/loop/arguments`): a call that breaks a rule which the
  * compact form leaves out is answered with the full definition.
  *
  * Where there are many tools, their definitions need not stand in requests at all: a {@linkcode Catalogue} tells their

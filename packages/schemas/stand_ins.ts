@@ -40,7 +40,7 @@ export function standIns(
   options: {
     /** Counts the tokens of a text. Default: `estimateTokens`. */
     readonly countTokens?: CountTokens | undefined;
-    /** Makes the function that validates a tool's arguments: `argumentsParser` of `@tare/arguments`. */
+    /** Makes the function that validates a tool's arguments: `argumentsParser` of `@tare/loop/arguments`. */
     readonly parser: (tool: ToolDefinition) => (argumentsText: string) =>
       | { readonly ok: true; readonly value: Readonly<Record<string, unknown>> }
       | { readonly ok: false; readonly problem: string };

@@ -7,7 +7,7 @@ import { entryPoints, published } from "../../scripts/repository.ts";
 import { PUBLISHED } from "../../scripts/pack_npm.ts";
 
 /** What runs everywhere. */
-const PURE = ["messages", "tiktoken", "arguments", "context", "prune", "schemas", "planner", "wire"];
+const PURE = ["messages", "tiktoken", "context", "prune", "schemas", "planner", "wire"];
 
 /** A test that compares with Ajv, which makes code of schemas: workerd allows none. */
 const BY_AJV = "compactTool() compiles if the full schema does, and allows every call that it allows";

@@ -10,7 +10,6 @@ const MAX_BYTES: Readonly<Record<string, number>> = {
   "messages": 100_000,
   "tiktoken": 100_000,
   // With the engine that runs patterns in linear time: whoever else needs none of it.
-  "arguments": 230_000,
   "context": 100_000,
   "prune": 100_000,
   "schemas": 100_000,

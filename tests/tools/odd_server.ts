@@ -183,7 +183,22 @@ const LIES: readonly unknown[] = [
   { name: "huge", description: "d".repeat(MIB), inputSchema: { type: "object" } },
   { name: "add", inputSchema: { type: "object" } },
   { name: "backtracks", inputSchema: { type: "object", properties: { a: { pattern: "(?=(a+)+$)" } } } },
-  { name: "circles", inputSchema: { type: "object", allOf: [{ $ref: "#" }] } },
+  {
+    name: "doubles",
+    inputSchema: {
+      type: "object",
+      allOf: [{ $ref: "#/$defs/a0" }],
+      $defs: {
+        ...Object.fromEntries(
+          Array.from(
+            { length: 40 },
+            (_, at) => [`a${at}`, { allOf: Array(2).fill({ $ref: `#/$defs/a${at + 1}` }) }],
+          ),
+        ),
+        a40: {},
+      },
+    },
+  },
   { name: "with.dot", inputSchema: { type: "object" } },
   { name: "with/dot", inputSchema: { type: "object" } },
   { name: "l".repeat(80), inputSchema: { type: "object" } },

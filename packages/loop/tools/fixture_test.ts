@@ -1,6 +1,6 @@
 import { dirname, join } from "@std/path";
 import type { Tool, ToolContext } from "@tare/messages";
-import { argumentsParser } from "@tare/arguments";
+import { argumentsParser } from "@tare/loop/arguments";
 
 /** A temporary workspace with a folder beside it that no file tool may reach. */
 export interface Workspace extends AsyncDisposable {

@@ -1,5 +1,5 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { argumentsParser } from "@tare/arguments";
+import { argumentsParser } from "@tare/loop/arguments";
 import { memoryArchive } from "@tare/prune";
 import { recallTool, workspaceTools } from "@tare/loop/tools";
 import { callError, callOk, makeWorkspace } from "./fixture_test.ts";

@@ -4,7 +4,7 @@
  * @module
  */
 import type { JsonSchema } from "@tare/messages";
-import { schemaChecker } from "@tare/arguments";
+import { schemaChecker } from "@tare/loop/arguments";
 import type { AgentHandler } from "@tare/server";
 
 type Fetch = AgentHandler["fetch"];
@@ -96,7 +96,7 @@ const checkers = new Map<string, Check>();
 
 function checkerOf(schema: JsonSchema): Check {
   const name = JSON.stringify(schema);
-  const checker = checkers.get(name) ?? schemaChecker(schema);
+  const checker = checkers.get(name) ?? schemaChecker(schema, undefined, { trusted: true });
   checkers.set(name, checker);
   return checker;
 }

@@ -49,6 +49,6 @@ Deno.test("checker() tells of a long list its first wrong item, at its place, an
   assertEquals(faults({ messages: wrong }), 'messages.30000.role must be "user" or "assistant"');
   assertEquals(
     faults({ messages: Array(40_001).fill(messages[0]), model: "" }),
-    "messages must have at most 40000 items",
+    "messages must not have more than 40000 items",
   );
 });

@@ -1,4 +1,4 @@
-import { argumentsParser } from "@tare/arguments";
+import { argumentsParser } from "@tare/loop/arguments";
 import type { Store, StoreRecord } from "@tare/conversation";
 import { Accounts } from "@tare/conversation/report";
 import {

@@ -6,7 +6,7 @@ import {
   type Message,
   type Tool,
 } from "@tare/messages";
-import { argumentsParser } from "@tare/arguments";
+import { argumentsParser } from "@tare/loop/arguments";
 import type { Profile, PromptCall } from "@tare/planner";
 import { worthDeferring } from "@tare/planner/parts";
 import { CALL_TOOL, Catalogue, FIND_TOOLS, standIns } from "@tare/schemas";

@@ -6,7 +6,7 @@ import {
   type ToolDefinition,
   type ToolOutput,
 } from "@tare/messages";
-import { schemaChecker } from "@tare/arguments";
+import { schemaChecker } from "../../arguments/arguments.ts";
 import { createHash } from "node:crypto";
 import { asRecord } from "@tare/wire";
 import { isDeepStrictEqual } from "node:util";
