@@ -3,7 +3,7 @@ import { profileNamed } from "@tare/planner";
 import { type SimulatedReply, simulator } from "@tare/simulator";
 import { agentClient } from "@tare/cli/parts";
 import { readSettings } from "./settings/settings.ts";
-import { startServer } from "./start_server.ts";
+import { startServer } from "./compose.ts";
 
 /** What somebody sends with each request. */
 type Sent = Readonly<Record<string, string>>;

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { once } from "node:events";
 import { readSettings } from "./settings/settings.ts";
-import { startServer } from "./start_server.ts";
+import { startServer } from "./compose.ts";
 
 /** What the server says at its start of the profile, before a provider that answers a request for its models so. */
 async function toldProfile(

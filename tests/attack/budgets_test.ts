@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { readSettings } from "../../packages/app/settings/settings.ts";
-import { startServer } from "../../packages/app/start_server.ts";
+import { startServer } from "../../packages/app/compose.ts";
 
 /** How a stream of the provider's ends. */
 type Ending = "whole" | "open" | "broken";

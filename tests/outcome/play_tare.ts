@@ -4,7 +4,7 @@ import { agentClient } from "../../packages/cli/agent_client.ts";
 import { ownerKeyIn } from "../../packages/cli/server/find_owner_key.ts";
 import { findPlaces } from "../../packages/app/prompt/workplace.ts";
 import { readSettings } from "../../packages/app/settings/settings.ts";
-import { startServer } from "../../packages/app/start_server.ts";
+import { startServer } from "../../packages/app/compose.ts";
 import type { Said } from "../agents/model.ts";
 import { type ProviderCall, startProvider } from "../agents/provider.ts";
 import { startServerProcess } from "../crash/server_process.ts";

@@ -6,7 +6,7 @@
 import { fromFileUrl, join } from "@std/path";
 import { type AgentClient, agentClient } from "../../packages/cli/agent_client.ts";
 import { readSettings } from "../../packages/app/settings/settings.ts";
-import { startServer } from "../../packages/app/start_server.ts";
+import { startServer } from "../../packages/app/compose.ts";
 import { withoutInstalls } from "../../packages/app/server_process_fixture_test.ts";
 
 /** What an entry wrote, and its exit code. */

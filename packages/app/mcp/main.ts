@@ -4,6 +4,6 @@
  *
  * @module
  */
-import { runServer } from "../start_server.ts";
+import { runServer } from "../run_server.ts";
 
 await runServer({ mcpSdk: () => import("@modelcontextprotocol/client") });

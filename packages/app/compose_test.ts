@@ -7,7 +7,8 @@ import { profileNamed } from "@tare/planner";
 import { scripted, simulator, toolCall } from "@tare/simulator";
 import { ownerOf } from "../../tests/crash/owner.ts";
 import { readSettings } from "./settings/settings.ts";
-import { REHEARSAL_NOTICE, startServer } from "./start_server.ts";
+import { startServer } from "./compose.ts";
+import { REHEARSAL_NOTICE } from "./rehearsal_provider.ts";
 
 const QUESTION =
   "Which package of this repository has the most lines of code, and which files does it consist of?";

@@ -1,0 +1,268 @@
+import { resolve } from "@std/path";
+import { forgetServer, noteServer, realPath } from "@tare/cli/parts";
+import { Warmth } from "@tare/conversation";
+import { type Figures, Telemetry } from "@tare/conversation/telemetry";
+import { type Gateway, gateway } from "@tare/gateway";
+import type { McpSdk } from "@tare/loop/mcp";
+import type { Sandbox } from "@tare/loop/tools";
+import { countingPictures, type CountTokens, sampledCount } from "@tare/messages";
+import { page } from "@tare/page";
+import { DEFAULT_PROVIDER } from "@tare/planner";
+import { type AgentHandler, agentHandler, allowedHosts, isLoopback } from "@tare/server";
+import { loadTokenizer } from "@tare/tiktoken";
+import { configuredModels, hasChatProvider, isRehearsed, priceOf, serverProfile } from "./agent_models.ts";
+import { connectTls } from "./connect_tls.ts";
+import { type OpenData, openData } from "./data/open_data.ts";
+import { noteOwnerPort } from "./data/owner_key.ts";
+import { pingUsdOfToday } from "./data/ping_cost.ts";
+import { greet } from "./greeting.ts";
+import { lazily } from "./lazily.ts";
+import { addressOf, GRACE_MS, listenAsSet, reachable } from "./listener/listen.ts";
+import { connectionLimits } from "./listener/listen_http.ts";
+import INSTRUCTIONS from "./prompt/instructions.md" with { type: "text" };
+import type { InstructionPlaces } from "./prompt/workplace.ts";
+import { promptOptions } from "./prompt_options.ts";
+import { type AgentProvider, startRehearsal } from "./rehearsal_provider.ts";
+import type { Settings } from "./settings/settings.ts";
+import { upstreamsOf } from "./upstreams.ts";
+import { type OpenWorkspace, openWorkspace } from "./workspace.ts";
+
+/** Largest request bodies: prompts of others may hold pictures and recordings. */
+const LIMITS = { agentBytes: 10 * 2 ** 20, gatewayBytes: 32 * 2 ** 20 };
+
+/** Days that other agents' conversations are kept, unless the settings say otherwise. */
+const KEPT_DAYS = 30;
+
+/** Size of the figures of other agents' conversations where nothing else of them is kept. */
+const FIGURES_MIB = 256;
+
+const HOUR_MS = 60 * 60_000;
+const DAY_MS = 24 * HOUR_MS;
+
+/** Parts that only some servers need, and others don't install. */
+export interface Parts {
+  /** Loads the client of MCP servers. Default: there may be none. */
+  readonly mcpSdk?: () => Promise<McpSdk>;
+  /** The sandbox that commands and the programs of MCP servers run in, or why there is none. */
+  readonly sandbox?: Sandbox | { readonly why: string };
+  /** Places of the instructions that sessions are given. Default: none. */
+  readonly places?: InstructionPlaces;
+  /** Port of the last start, taken again if the settings name none and it is free. Default: none. */
+  readonly lastPort?: number | undefined;
+  /** Whether the greeting holds the owner's key: only a person reads it. Default: no. */
+  readonly showsKey?: boolean;
+}
+
+/** A server that listens. */
+export interface RunningServer {
+  readonly url: string;
+  /** Text for the person who started it. */
+  readonly greeting: string;
+  /** Stops listening. Turns end, as interrupted, or are left to the next server that has the sessions. */
+  readonly close: (options?: { readonly leaves?: boolean }) => Promise<void>;
+}
+
+/**
+ * Starts the agent server, and without a configured provider a rehearsal provider beside it: the store, then the models
+ * and the gateway that ask providers, the workspace with its tools, the agent, and the listener in front of all.
+ *
+ * @throws {RangeError} if host and port can't be listened on, or other machines can reach them and no token is set.
+ * @throws {StoreError} if the sessions can't be opened.
+ */
+export async function startServer(
+  settings: Settings,
+  log: (line: string) => void,
+  { mcpSdk, showsKey = false, places, lastPort, sandbox: found = { why: "nobody has looked for one" } }:
+    Parts = {},
+): Promise<RunningServer> {
+  refuseUnsafe(settings, mcpSdk !== undefined);
+  const { token, keepWarm, expireAfterDays } = settings;
+  const data = resolve(settings.data);
+  const onError = (error: unknown) =>
+    log(error instanceof Error ? error.stack ?? error.message : String(error));
+  const opened = await openData(settings, { log, onError });
+  const { store, keys, lagMs } = opened;
+  const tokenizer = lazily(() =>
+    loadTokenizer(settings.model === undefined ? {} : { model: settings.model })
+  );
+  const countTokens = lazily(async () => countingPictures(sampledCount((await tokenizer()).count)));
+  const { apiKey, baseUrl: baseURL = DEFAULT_PROVIDER.baseURL } = settings;
+  const asked = hasChatProvider(settings) ? serverProfile({ baseURL, apiKey }) : undefined;
+  const limits = await connectionLimits(settings);
+  const provider = isRehearsed(settings)
+    ? startRehearsal(tokenizer, { settings, limits, onError })
+    : { ...configuredModels(settings, asked), close: () => Promise.resolve() };
+  // Loaded only where somebody reads them.
+  const figures = settings.metrics === "off"
+    ? undefined
+    : (await import("./prometheus.ts")).prometheus({ onError });
+  // One budget for agent and gateway.
+  const warmth = new Warmth({
+    now: store.now,
+    budgetUsdPerDay: keepWarm === "off" ? 0 : keepWarm,
+    spentUsd: await pingUsdOfToday(store),
+    onError,
+  });
+  const shared: Shared = { store, keys, lagMs, countTokens, figures, warmth, onError };
+  const passing = gatewayOf(settings, { ...shared, asked });
+  const workspace = openWorkspace(settings, {
+    owner: opened.owner,
+    sandbox: "by" in found ? found : undefined,
+    ...{ places, mcpSdk, log, onError },
+  });
+  const instance = crypto.randomUUID();
+  const agent = agentOf(settings, { ...shared, provider, workspace, passing, instance, sandbox: found });
+  const fetch = (request: Request) => agent.fetch(request, { signal: request.signal });
+  const server = await listenAsSet(settings, { fetch, lastPort, limits, onError }).catch(async (error) => {
+    await workspace.close();
+    await provider.close();
+    await opened.close();
+    throw error;
+  });
+  const expire = async () => {
+    if (expireAfterDays === undefined) return;
+    await agent.expire(expireAfterDays * DAY_MS + lagMs()).catch(onError);
+  };
+  let expiring = expire();
+  const watching = agent.attend().catch(onError);
+  const hourly = setInterval(() => expiring = expire(), HOUR_MS);
+  // Loading takes a second or two. It starts once requests are answered, and only the first turn waits for it.
+  tokenizer().catch((error) => log(`Cannot load the token counter: ${error}`));
+  workspace.start();
+  // The agent's first session needs its window; the gateway's sessions learn it when it is known.
+  if (settings.model !== undefined) await asked?.asked();
+  if (token === undefined) await noteOwnerPort(data, server.addr.port).catch(onError);
+  const noted = {
+    folder: realPath(resolve(settings.workspace)),
+    url: reachable(server.addr),
+    instance,
+    pid: Deno.pid,
+  };
+  await noteServer(data, noted).catch(onError);
+  const url = addressOf(server.addr);
+  const signIn = showsKey && token === undefined ? opened.ownKey : undefined;
+  return {
+    url,
+    greeting: greet(url, { provider, settings, sandbox: found, signIn }),
+    async close({ leaves = false } = {}) {
+      clearInterval(hourly);
+      await forgetServer(data, noted).catch(onError);
+      const leaveWithinMs = leaves ? settings.endWithinSeconds * 1000 : undefined;
+      const closed = agent.close({ leaveWithinMs }).then(workspace.close);
+      await Promise.all([server.close({ graceMs: GRACE_MS + (leaveWithinMs ?? 0) }), closed]);
+      await passing.close();
+      await asked?.close();
+      await Promise.all([expiring, watching]);
+      await provider.close();
+      await opened.close();
+    },
+  };
+}
+
+/** Parts that agent and gateway share. */
+interface Shared extends Pick<OpenData, "store" | "keys" | "lagMs"> {
+  readonly countTokens: () => Promise<CountTokens>;
+  readonly figures: Figures | undefined;
+  readonly warmth: Warmth;
+  readonly onError: (error: unknown) => void;
+}
+
+/** Returns the gateway for other people's agents. */
+function gatewayOf(
+  settings: Settings,
+  { store, keys, lagMs, countTokens, figures, warmth, onError, asked }: Shared & {
+    readonly asked: ReturnType<typeof serverProfile> | undefined;
+  },
+): Gateway {
+  const { captureContent = false, expireAfterDays = KEPT_DAYS, gatewayStoreMiB, maxDataMiB = Infinity } =
+    settings;
+  return gateway({
+    ...promptOptions(settings),
+    telemetry: new Telemetry("@tare/gateway", { captureContent, figures }),
+    upstreams: upstreamsOf(settings, asked),
+    ...{ store, keys, countTokens, onError },
+    forward: settings.forward,
+    recall: settings.recall,
+    control: settings.observe ? 1 : settings.control,
+    ...(settings.keepWarm !== "off" && { warmth }),
+    maxBodyBytes: LIMITS.gatewayBytes,
+    keepsContent: gatewayStoreMiB > 0,
+    keepMs: () => expireAfterDays * DAY_MS + lagMs(),
+    // The agent's sessions must have room in the same file.
+    keepBytes: Math.min(gatewayStoreMiB || FIGURES_MIB, maxDataMiB / 4) * 2 ** 20,
+  });
+}
+
+/** Returns the agent, its API and the page. */
+function agentOf(
+  settings: Settings,
+  { store, keys, countTokens, figures, warmth, onError, provider, workspace, passing, instance, sandbox }:
+    & Shared
+    & {
+      readonly provider: AgentProvider;
+      readonly workspace: OpenWorkspace;
+      readonly passing: Gateway;
+      readonly instance: string;
+      readonly sandbox: Sandbox | { readonly why: string };
+    },
+): AgentHandler {
+  const { captureContent = false, metrics, webhookHosts: hosts, maxSessions, maxRunningTurns } = settings;
+  const { address, efforts, profile, windowTokens, assumesWindow, seesPictures } = provider;
+  return agentHandler({
+    ...promptOptions(settings),
+    ...workspace.options,
+    ...{ store, keys, countTokens, instance, onError },
+    telemetry: new Telemetry("@tare/server", { captureContent, figures }),
+    ...(figures && { metrics: { figures, isOpen: metrics === "open" } }),
+    ...{ address, efforts, profile, windowTokens, assumesWindow, seesPictures },
+    ...(provider.model !== undefined && { defaultModel: provider.model }),
+    ...(provider.notice !== undefined && { notice: provider.notice }),
+    model: provider.ask,
+    price: priceOf(settings, profile),
+    ...(settings.effort !== undefined && { effort: settings.effort }),
+    passesOn: {
+      ...(hasChatProvider(settings) && { chat: settings.baseUrl ?? DEFAULT_PROVIDER.baseURL }),
+      messages: settings.messagesUrl,
+    },
+    sandbox: "by" in sandbox ? { by: sandbox.by, domains: sandbox.domains } : { ...sandbox, domains: [] },
+    instructions: settings.instructions?.text ?? INSTRUCTIONS.trim(),
+    delegates: settings.delegate,
+    approvals: {
+      rules: settings.approvals?.rules ?? [],
+      workspace: resolve(settings.workspace),
+      unattended: settings.unattended,
+      answerWithinMs: settings.answerWithinMinutes * 60_000,
+    },
+    unknownOutcome: settings.unknownOutcome,
+    ...(hosts.length > 0 && { webhooks: { hosts, connect: connectTls } }),
+    ...{ maxSessions, maxRunningTurns },
+    limits: { maxSteps: settings.maxSteps },
+    maxQueuedTurns: settings.maxQueuedTurns,
+    maxBodyBytes: LIMITS.agentBytes,
+    keepWarm: settings.keepWarm === "off" ? "off" : warmth,
+    gateway: passing,
+    files: page,
+    guard: {
+      hosts: allowedHosts(settings.host, settings.allowedHosts),
+      origins: settings.corsOrigins,
+      guests: settings.token === undefined,
+    },
+  });
+}
+
+/** @throws {RangeError} if the settings would let others in without a token, or need a part that isn't there. */
+function refuseUnsafe({ host, token, mcp }: Settings, hasMcp: boolean): void {
+  if (token === undefined && !isLoopback(host)) {
+    throw new RangeError(
+      `Cannot start: TARE_HOST is ${
+        JSON.stringify(host)
+      }, which other machines can reach, so TARE_TOKEN must be ` +
+        "set to a token that requests then must carry; or listen on 127.0.0.1.",
+    );
+  }
+  if (mcp !== undefined && !hasMcp) {
+    throw new RangeError(
+      "Cannot start: TARE_MCP is set, and main.ts has no client of MCP servers; start with start.ts.",
+    );
+  }
+}

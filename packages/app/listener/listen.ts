@@ -1,0 +1,63 @@
+import { USUAL_PORT } from "@tare/cli/parts";
+import type { Settings } from "../settings/settings.ts";
+import { type ConnectionLimits, type HttpListener, listenHttp } from "./listen_http.ts";
+
+/** Time that answers have to finish when a server ends, in milliseconds. */
+export const GRACE_MS = 2000;
+
+/** Options of the server's listener and of the rehearsal provider's. */
+export interface Listening {
+  readonly limits: ConnectionLimits;
+  readonly onError: (error: unknown) => void;
+}
+
+/**
+ * Listens where the settings say, or else on the last port, the usual one or a free one.
+ *
+ * @throws {RangeError} if host and port cannot be listened on.
+ */
+export async function listenAsSet(
+  { host, port }: Settings,
+  { fetch, lastPort = USUAL_PORT, ...listening }: Listening & {
+    readonly fetch: (request: Request) => Promise<Response>;
+    readonly lastPort?: number | undefined;
+  },
+): Promise<HttpListener> {
+  const listenOn = (port: number) => listenHttp(fetch, { hostname: host, port, ...listening });
+  try {
+    if (port !== undefined) return await listenOn(port);
+    for (const one of new Set([lastPort, USUAL_PORT])) {
+      try {
+        return await listenOn(one);
+      } catch (error) {
+        // There the server of another folder may listen, or the port may be another user's by now.
+        if (one !== USUAL_PORT || error instanceof Deno.errors.AddrInUse) continue;
+        throw error;
+      }
+    }
+    return await listenOn(0);
+  } catch (cause) {
+    const reason = cause instanceof Deno.errors.AddrInUse
+      ? "another program listens there; TARE_PORT takes another port, or 0 for a free one"
+      : `${(cause as Error).message}; TARE_HOST and TARE_PORT say where`;
+    throw new RangeError(
+      `Cannot start: TARE_HOST is ${JSON.stringify(host)} and TARE_PORT is ${port ?? USUAL_PORT}: ${reason}.`,
+      {
+        cause,
+      },
+    );
+  }
+}
+
+/** Returns the URL of an address. */
+export function addressOf({ hostname, port }: Deno.NetAddr): string {
+  return `http://${hostname.includes(":") ? `[${hostname}]` : hostname}:${port}`;
+}
+
+/** Returns the URL by which programs of this machine reach an address. */
+export function reachable({ hostname, port }: Deno.NetAddr): string {
+  return addressOf({ transport: "tcp", port, hostname: LOOPBACK_OF[hostname] ?? hostname });
+}
+
+/** What reaches a server that listens on every address. */
+const LOOPBACK_OF: Readonly<Record<string, string>> = { "0.0.0.0": "127.0.0.1", "::": "::1" };

@@ -1,0 +1,64 @@
+// deno-lint-ignore-file no-console
+import { shownText, whenLeft } from "@tare/cli/parts";
+import { StoreError } from "@tare/conversation";
+import { type Parts, startServer } from "./compose.ts";
+import { handedOver } from "./handed_over.ts";
+import { findPlaces } from "./prompt/workplace.ts";
+import { readSettings } from "./settings/settings.ts";
+import { sayAlive } from "./supervise.ts";
+
+/** How much longer than its turns may take an orderly end may last, in milliseconds. */
+const END_MS = 5000;
+
+/** Within so many milliseconds a terminal's Ctrl-C has come from itself and from each process that passes it on. */
+const CTRL_C_MS = 300;
+
+/** Runs the agent server as this process: by its flags and environment, until it is told to end. */
+export async function runServer(parts: Parts = {}): Promise<void> {
+  try {
+    const tell = (line: string) => console.error(shownText(line));
+    const handed = await handedOver();
+    const { environment, sandbox, lastPort } = handed;
+    const showsKey = Deno.stdout.isTerminal();
+    const settings = readSettings(Deno.args, environment);
+    const places = handed.places ?? findPlaces(settings.workspace);
+    const server = await startServer(settings, tell, {
+      ...{ sandbox, showsKey, places, lastPort },
+      ...parts,
+    });
+    let endsSince: number | undefined;
+    const end = async (signal?: Deno.Signal) => {
+      if (endsSince !== undefined) {
+        const isSame = signal === "SIGINT" && performance.now() - endsSince < CTRL_C_MS;
+        if (signal === undefined || isSame) return;
+        Deno.exit(1);
+      }
+      endsSince = performance.now();
+      // Who presses Ctrl-C wants it to stop.
+      const leaves = signal !== "SIGINT";
+      const limitMs = END_MS + (leaves ? settings.endWithinSeconds * 1000 : 0);
+      setTimeout(() => {
+        console.error(
+          `Cannot end in order: something hangs after ${
+            limitMs / 1000
+          } seconds. What was acknowledged is stored.`,
+        );
+        Deno.exit(1);
+      }, limitMs);
+      await server.close({ leaves });
+      Deno.exit(0);
+    };
+    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
+      Deno.addSignalListener(signal, () => end(signal));
+    }
+    whenLeft(() => end());
+    sayAlive();
+    // Last: whoever has read it may end the server.
+    console.log(server.greeting);
+  } catch (error) {
+    // Only what a person can mend is a sentence; anything else is a bug and shows its stack.
+    if (!(error instanceof RangeError || error instanceof StoreError)) throw error;
+    console.error(shownText(error.message));
+    Deno.exit(1);
+  }
+}

@@ -1,0 +1,88 @@
+import { join, resolve } from "@std/path";
+import { createHash } from "node:crypto";
+import { realPath } from "@tare/cli/parts";
+import { type McpSdk, mcpServers } from "@tare/loop/mcp";
+import { programTool } from "@tare/loop/programs";
+import {
+  BackgroundCommands,
+  clearWorkspaces,
+  openCheckpoints,
+  type Sandbox,
+  workspaceTools,
+} from "@tare/loop/tools";
+import type { Tool } from "@tare/messages";
+import type { AgentOptions } from "@tare/server";
+import { skillTool } from "./prompt/skill_tool.ts";
+import { type InstructionPlaces, skillsOutside, workplaceOf } from "./prompt/workplace.ts";
+import type { Settings } from "./settings/settings.ts";
+
+/** Options of {@linkcode openWorkspace}. */
+interface WorkspaceOptions {
+  /** Owner of the processes that commands start. */
+  readonly owner: string;
+  /** The sandbox of commands and of MCP servers' programs. Absent: they run without one. */
+  readonly sandbox: Sandbox | undefined;
+  /** Places of instructions and skills. Absent: sessions have none. */
+  readonly places: InstructionPlaces | undefined;
+  /** Loads the client of MCP servers. Absent: none may be configured. */
+  readonly mcpSdk: (() => Promise<McpSdk>) | undefined;
+  readonly log: (line: string) => void;
+  readonly onError: (error: unknown) => void;
+}
+
+/** The agent's workspace: its tools, and what undoes their changes. */
+export interface OpenWorkspace {
+  /** Its options of the agent. */
+  readonly options:
+    & Pick<AgentOptions, "tools" | "workplace" | "toolSource" | "checkpoints" | "background">
+    & { readonly workspace: string };
+  /** Starts the MCP servers. */
+  readonly start: () => void;
+  /** Ends commands, MCP servers and the record of changes. */
+  readonly close: () => Promise<void>;
+}
+
+/** Opens the workspace that the settings name. */
+export function openWorkspace(
+  settings: Settings,
+  { owner, sandbox, places, mcpSdk, log, onError }: WorkspaceOptions,
+): OpenWorkspace {
+  const workspace = resolve(settings.workspace);
+  const hidden = resolve(settings.data);
+  const env = settings.path === undefined ? {} : { PATH: settings.path };
+  const mcp = mcpSdk && settings.mcp &&
+    mcpServers(settings.mcp.servers, { sdk: mcpSdk, cwd: workspace, env, owner, sandbox, onWarning: log });
+  // A data folder that somebody has chosen may serve another workspace tomorrow, and several servers may have it at once:
+  // none sees the unfinished work of the others.
+  const name = createHash("sha256").update(`${owner}\n${realPath(workspace)}`).digest("hex").slice(0, 16);
+  const checkpoints = openCheckpoints({ workspace, hidden, folder: join(hidden, "undo", name), onError });
+  const background = new BackgroundCommands();
+  const skills = places && skillTool(skillsOutside(places));
+  const tools: readonly Tool[] = [
+    ...workspaceTools({
+      workspace,
+      hidden,
+      shell: { owner, env, sandbox, background },
+      ...(sandbox?.proxy && { web: { domains: sandbox.domains, socket: sandbox.proxy.socket } }),
+    }),
+    ...(skills ? [skills] : []),
+  ];
+  const shell = tools.find(({ definition }) => sandbox && definition.function.name === "shell");
+  return {
+    options: {
+      workspace: realPath(workspace),
+      tools: [...tools, ...settings.programs ? [programTool()] : []],
+      ...(places && { workplace: workplaceOf({ places, hidden: realPath(hidden), shell }) }),
+      ...(mcp && { toolSource: mcp }),
+      checkpoints,
+      background,
+    },
+    start: () => mcp?.start(),
+    async close() {
+      await background.close();
+      await mcp?.close();
+      await clearWorkspaces();
+      await checkpoints.close();
+    },
+  };
+}
