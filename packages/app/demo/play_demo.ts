@@ -23,7 +23,7 @@ import { anthropicModel } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";
 import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
-import { memoryStore } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import { workspaceTools } from "@tare/loop/tools";
 import { commandLine } from "../command_line.ts";
 import { isDirectory } from "../settings/option.ts";
