@@ -8,7 +8,7 @@ import { loadTokenizer } from "@tare/tiktoken";
 import { profileNamed } from "@tare/planner";
 import { type AgentHandler, agentHandler, type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
 import { type SimulatedModel, simulator, toolCall } from "@tare/simulator";
-import { memoryStore } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import { selectElisions } from "@tare/prune";
 import { programTool } from "@tare/loop/programs";
 import { workspaceTools } from "@tare/loop/tools";

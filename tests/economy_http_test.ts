@@ -7,7 +7,7 @@ import { loadTokenizer } from "@tare/tiktoken";
 import { type LedgerEntry, profileNamed } from "@tare/planner";
 import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
 import { replay as replayModel, simulator } from "@tare/simulator";
-import { memoryStore } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import { plannerPolicy, play, type Recording } from "@tare/simulator/economy";
 import { generateWorkload, withHugeResult } from "./workload.ts";
 
@@ -39,7 +39,8 @@ async function playOverHttp(recording: Recording) {
   const { messages, calls } = recording;
   const tokenizer = await loadTokenizer();
   // The clock stands at the time of the call that comes next.
-  const now = (): number => calls[Math.min(provider.requests.length, calls.length - 1)]?.timeMs ?? 0;
+  const now = (): number =>
+    Math.floor(calls[Math.min(provider.requests.length, calls.length - 1)]?.timeMs ?? 0);
   const provider = simulator({ model: replayModel(messages), tokenizer, profile, now });
   const listening = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, provider.fetch);
   const baseURL = `http://127.0.0.1:${listening.addr.port}/v1`;

@@ -10,7 +10,7 @@ import { loadTokenizer } from "@tare/tiktoken";
 import { profileNamed, PROFILES } from "@tare/planner";
 import { agentHandler } from "@tare/server";
 import { type SimulatedModel, simulator, toolCall } from "@tare/simulator";
-import { memoryStore } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import { postSession } from "./post_session.ts";
 import { seeded } from "./seeded.ts";
 import { word } from "./words.ts";

@@ -20,7 +20,7 @@ import { callCost, PrefixCache } from "@tare/planner/parts";
 import type { PolicyOptions } from "@tare/planner/policies";
 import { RECALL_TOOL } from "@tare/prune";
 import { agentHandler } from "@tare/server";
-import { memoryStore } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import { seeded } from "./seeded.ts";
 import { word } from "./words.ts";
 

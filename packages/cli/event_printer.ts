@@ -15,7 +15,7 @@ const MAX_LINES = 60;
 /** Most rows that are shown of what a call writes while it runs. */
 const MAX_ROWS = 8;
 
-/** So much of the newest of that is looked at, in UTF-16 code units. */
+/** Length of the end of an output in which these are found, in UTF-16 code units. */
 const NEWEST = 8_192;
 
 const INDENT = "  ";
@@ -130,7 +130,7 @@ export function eventPrinter(
         case "reply":
           if (event.type === "text_delta") (drawn?.write ?? stream)(event.text);
           else if (event.type === "assistant_message") {
-            if (!before) (drawn?.write ?? stream)(entry.text);
+            if (before?.kind !== "reply" || before.text === "") (drawn?.write ?? stream)(entry.text);
             drawn?.end();
           }
           break;

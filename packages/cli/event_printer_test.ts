@@ -285,3 +285,22 @@ Deno.test("eventPrinter() shows the plan as it is after each call, also of a tur
     '→ update_plan {"done":1}\n← update_plan {"done":1}: error, 0 bytes, 0 ms\n',
   );
 });
+
+Deno.test("eventPrinter() prints a reply that wasn't streamed", () => {
+  const reply = (message: { readonly content?: string; readonly refusal?: string }): SessionEvent => ({
+    ...{ type: "assistant_message", step: 1, message: { role: "assistant", ...message } },
+  });
+  assertEquals(
+    printed([
+      reply({ content: "Whole." }),
+      { type: "step_start", step: 2 },
+      { type: "reasoning_delta", step: 2, text: "hm" },
+      reply({ refusal: "I won't." }),
+      { type: "step_start", step: 3 },
+      { type: "text_delta", step: 3, text: "Streamed." },
+      { type: "warning", message: "w" },
+      reply({ content: "Streamed." }),
+    ]),
+    "Whole.\n── step 2\nI won't.\n── step 3\nStreamed.\n! w\n",
+  );
+});

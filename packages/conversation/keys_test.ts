@@ -1,5 +1,7 @@
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { Keys, type Keys as AnyKeys, memoryStore, type Reservation, sharedMemory } from "@tare/conversation";
+import { Keys, type Keys as AnyKeys, type Reservation } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
+import { sharedMemory } from "../../tests/shared_memory.ts";
 
 const NOON = Date.UTC(2026, 0, 31, 12);
 

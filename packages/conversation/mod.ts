@@ -5,10 +5,9 @@
  *   messages, and what its calls came to.
  * - {@linkcode Store} is where conversations are kept: events, state, archived texts, documents and idempotency keys.
  *   One {@linkcode Store.commit} writes several {@linkcode StoreRecord}s, all or none.
- * - `openStore()` of `@tare/conversation/sqlite` keeps everything in one file, `openPostgresStore()` of
- *   `@tare/conversation/postgres` in a database that several processes have open, with large texts in a bucket by
- *   `openS3Objects()` of `@tare/conversation/s3`.
- * - {@linkcode memoryStore} keeps everything in memory, for tests and trials.
+ * - `openStore()` of `@tare/conversation/sqlite` keeps everything in one file, `memoryStore()` in memory, for tests and
+ *   trials, `openPostgresStore()` of `@tare/conversation/postgres` in a database that several processes have open, with
+ *   large texts in a bucket by `openS3Objects()` of `@tare/conversation/s3`.
  * - {@linkcode JsonPacker} packs a value that grows, so that each version of it takes what is new in it.
  * - {@linkcode copyContents} copies all that one store holds into another, of another kind too.
  * - {@linkcode DocumentReader} reads the documents of a kind, without those that are damaged.
@@ -28,7 +27,6 @@ export { type ContentsItem, copyContents, type StoreContents, sumContents } from
 export { DocumentReader } from "./documents.ts";
 export { type Asker, type KeyReport, Keys, type Reservation } from "./keys.ts";
 export { openFileArchive } from "./store/file_archive.ts";
-export { memoryStore, sharedMemory } from "./store/memory/memory_store.ts";
 export { JsonPacker } from "./store/packed_json.ts";
 export type {
   Hold,

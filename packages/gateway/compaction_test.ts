@@ -7,7 +7,7 @@ import {
   assertStringIncludes,
 } from "@std/assert";
 import fc, { cases } from "../../tests/cases.ts";
-import { memoryStore } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import { type Gateway, gateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { memoryStore } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import type { CallReport } from "@tare/conversation/report";
 import { type Gateway, gateway } from "@tare/gateway";
 import { profileNamed } from "@tare/planner";

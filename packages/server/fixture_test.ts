@@ -17,7 +17,8 @@ import {
 import { profileNamed } from "@tare/planner";
 import { type AgentHandler, agentHandler, type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
 import { EventLog } from "./sessions/event_log.ts";
-import { Keys, memoryStore, type Store } from "@tare/conversation";
+import { Keys, type Store } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import { checkedFetch, type OpenapiDocument } from "./http/openapi_fixture_test.ts";
 
 /** A tool that gives back its text. */

@@ -109,9 +109,8 @@ export class TranscriptReducer {
   #open: Call[] = [];
   /** Ids of calls that have ended since the last reply: later output of theirs doesn't count. */
   readonly #ended = new Set<string>();
-  /** Ends since the last input, and the one before. */
+  /** Ends since the last input. */
   #ends: End[] = [];
-  #inputKey = -1;
   #warned: string | undefined;
   #hasPictures = false;
 
@@ -228,8 +227,7 @@ export class TranscriptReducer {
   }
 
   #said(content: Content): TranscriptChange {
-    this.#inputKey = this.#length;
-    this.#ends = this.#ends.slice(-1);
+    this.#ends = [];
     this.#hasPictures ||= typeof content !== "string" && content.some(({ type }) => type === "image_url");
     return { entry: { key: this.#length++, kind: "said", content } };
   }
@@ -319,7 +317,7 @@ export class TranscriptReducer {
     this.#reply = undefined;
     if (reason !== "approval" && reason !== "tool_calls") this.#open = [];
     // The cost of a turn that continued after approval is stated once.
-    for (const before of whole ? this.#ends.filter(({ key }) => key > this.#inputKey) : []) {
+    for (const before of whole ? this.#ends : []) {
       const { ledger: _, whole: __, ...entry } = before;
       yield { entry, before };
     }

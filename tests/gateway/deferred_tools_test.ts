@@ -1,5 +1,5 @@
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
-import { memoryStore } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import type { GatewayOptions } from "@tare/gateway";
 import type { Message } from "@tare/messages";
 import { profileNamed } from "@tare/planner";

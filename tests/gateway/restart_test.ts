@@ -3,7 +3,7 @@ import fc, { cases } from "../cases.ts";
 import { type Gateway, gateway, type GatewayOptions } from "@tare/gateway";
 import { estimateTokens, type Message } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import { memoryStore } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import {
   type Asked,
   assertSame,

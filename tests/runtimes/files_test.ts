@@ -7,7 +7,7 @@ import { bundleFileSuite, runSuite } from "./suite.ts";
 const SUITES: Readonly<Record<string, readonly string[]>> = {
   loop: ["loop/tools/files", "loop/tools/search"],
   conversation: [
-    "conversation/store/memory",
+    "conversation/store/memory_store_test.ts",
     "conversation/store/file_archive_test.ts",
     "conversation/store/sqlite/migrations_test.ts",
     "conversation/store/sqlite/open_store_test.ts",

@@ -42,9 +42,10 @@ export class SessionUpdates {
         case "reply":
           if (event.type === "text_delta") yield* this.#chunk("agent_message_chunk", event.text);
           else if (event.type === "reasoning_delta") yield* this.#chunk("agent_thought_chunk", event.text);
-          else if (!before) {
-            yield* this.#chunk("agent_thought_chunk", entry.reasoning);
-            yield* this.#chunk("agent_message_chunk", entry.text);
+          else {
+            const streamed = before?.kind === "reply" ? before : { text: "", reasoning: "" };
+            if (streamed.reasoning === "") yield* this.#chunk("agent_thought_chunk", entry.reasoning);
+            if (streamed.text === "") yield* this.#chunk("agent_message_chunk", entry.text);
           }
           break;
         case "call":

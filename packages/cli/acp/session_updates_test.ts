@@ -214,3 +214,20 @@ Deno.test("SessionUpdates gives the plan as the editor's own, and not as a call"
     ],
   );
 });
+
+Deno.test("SessionUpdates gives a reply of which only the reasoning was streamed", () => {
+  assertEquals(
+    updatesOf([
+      { type: "step_start", step: 1 },
+      { type: "reasoning_delta", step: 1, text: "Hm." },
+      {
+        ...{ type: "assistant_message", step: 1 },
+        message: { role: "assistant", refusal: "No.", reasoning_content: "Hm." },
+      },
+    ]),
+    [
+      { sessionUpdate: "agent_thought_chunk", content: text("Hm."), messageId: "m1" },
+      { sessionUpdate: "agent_message_chunk", content: text("No."), messageId: "m1" },
+    ],
+  );
+});

@@ -24,7 +24,7 @@ import { openaiModel } from "@tare/loop/openai";
 import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
 import { API_PATH } from "../../server/client.ts";
 import { rehearsal, simulator } from "@tare/simulator";
-import { memoryStore } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import { workspaceTools } from "@tare/loop/tools";
 import { commandLine } from "../command_line.ts";
 import { isDirectory } from "../option.ts";

@@ -70,7 +70,7 @@ export function waitingLine(
       );
     const [call] = calls;
     const what = call
-      // Of a turn that somebody has come to its calls aren't known.
+      // The call's start was before the first event.
       ? `${call.name === "" ? "a call" : shorten(`${call.name} ${call.arguments}`)}${
         calls.length > 1 ? ` and ${calls.length - 1} more` : ""
       }`

@@ -1,6 +1,8 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { type Gateway, gateway, type GatewayOptions } from "@tare/gateway";
-import { memoryStore, sharedMemory, type Store } from "@tare/conversation";
+import type { Store } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
+import { sharedMemory } from "../../../tests/shared_memory.ts";
 import { openStore } from "@tare/conversation/sqlite";
 import { conversation, MANNERS, play, type Played } from "./conversations_fixture_test.ts";
 import { CHAT, DIALECTS } from "./dialects_fixture_test.ts";

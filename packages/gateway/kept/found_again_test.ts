@@ -1,7 +1,9 @@
 import { assert, assertEquals, assertLess, assertNotEquals, assertStringIncludes } from "@std/assert";
 import { gateway, type GatewayOptions } from "@tare/gateway";
 import { profileNamed } from "@tare/planner";
-import { memoryStore, sharedMemory, type Store } from "@tare/conversation";
+import type { Store } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
+import { sharedMemory } from "../../../tests/shared_memory.ts";
 import { openStore } from "@tare/conversation/sqlite";
 import { longResult } from "../agents_fixture_test.ts";
 import { completion, gatewayed, OPTIONS, post, READ } from "../fixture_test.ts";

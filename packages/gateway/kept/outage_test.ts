@@ -1,6 +1,8 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { gateway } from "@tare/gateway";
-import { memoryStore, sharedMemory, type Store, StoreError } from "@tare/conversation";
+import { type Store, StoreError } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
+import { sharedMemory } from "../../../tests/shared_memory.ts";
 import { type Asked, assertSame, conversation, MANNERS, play, whole } from "./conversations_fixture_test.ts";
 import { CHAT } from "./dialects_fixture_test.ts";
 import { OPTIONS, post } from "../fixture_test.ts";

@@ -1,6 +1,8 @@
 import { assert, assertMatch } from "@std/assert";
 import fc, { cases } from "../../../tests/cases.ts";
-import { memoryStore, sharedMemory, type Store } from "@tare/conversation";
+import type { Store } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
+import { sharedMemory } from "../../../tests/shared_memory.ts";
 import { openStore } from "@tare/conversation/sqlite";
 import {
   assertSame,

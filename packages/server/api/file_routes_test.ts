@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
-import { Keys, memoryStore } from "@tare/conversation";
+import { Keys } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import { workspaceTools } from "@tare/loop/tools";
 import { type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
 import { agent, call, error, refused, scriptedModel } from "../fixture_test.ts";

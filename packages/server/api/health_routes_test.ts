@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { type CountTokens, estimateTokens } from "@tare/messages";
-import { memoryStore, sharedMemory } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
+import { sharedMemory } from "../../../tests/shared_memory.ts";
 import { openStore } from "@tare/conversation/sqlite";
 import { agent, call, newSession, scriptedModel, silentModel, turn } from "../fixture_test.ts";
 

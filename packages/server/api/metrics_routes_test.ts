@@ -1,5 +1,7 @@
 import { assertEquals } from "@std/assert";
-import { Keys, memoryStore, sharedMemory } from "@tare/conversation";
+import { Keys } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
+import { sharedMemory } from "../../../tests/shared_memory.ts";
 import type { Figures } from "@tare/conversation/telemetry";
 import {
   agent,

@@ -4,7 +4,7 @@ import type { Model, Tool } from "@tare/messages";
 import type { CallReport, Overview, PinReport, PromptReport, reportBlock } from "@tare/conversation/report";
 import { profileNamed, type Quote } from "@tare/planner";
 import type { AgentHandler } from "@tare/server";
-import { memoryStore } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import {
   agent,
   call,

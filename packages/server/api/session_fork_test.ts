@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { memoryStore, sharedMemory } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
+import { sharedMemory } from "../../../tests/shared_memory.ts";
 import type { AssistantMessage, Message, Model, ModelRequest, Tool } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import type { AgentHandler } from "@tare/server";

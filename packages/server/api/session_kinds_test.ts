@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { memoryStore, type Store, StoreError, type StoreRecord } from "@tare/conversation";
+import { type Store, StoreError, type StoreRecord } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import {
   Accounts,
   type CallReport,

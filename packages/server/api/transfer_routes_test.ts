@@ -2,7 +2,8 @@ import { assertEquals, assertThrows } from "@std/assert";
 import fc, { cases } from "../../../tests/cases.ts";
 import type { AgentHandler } from "@tare/server";
 import type { Message } from "@tare/messages";
-import { memoryStore, StoreError } from "@tare/conversation";
+import { StoreError } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import { openStore } from "@tare/conversation/sqlite";
 import {
   agent,

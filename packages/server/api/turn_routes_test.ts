@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { ServerSentEventParseStream } from "@std/http";
 import type { AgentHandler } from "@tare/server";
-import { memoryStore } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import {
   agent,
   call,

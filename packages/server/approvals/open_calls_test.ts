@@ -7,7 +7,8 @@ import type {
   Tool,
   ToolDefinition,
 } from "@tare/messages";
-import { memoryStore, type Store } from "@tare/conversation";
+import type { Store } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import { makeSession, scriptedSessions, unpaired } from "../script_fixture_test.ts";
 import { openCalls } from "./approvals.ts";
 import type { Session } from "../sessions/session.ts";

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { Model } from "@tare/messages";
-import { sharedMemory } from "@tare/conversation";
+import { sharedMemory } from "../../../tests/shared_memory.ts";
 import { agent, call, newSession, scriptedModel, turn } from "../fixture_test.ts";
 import { asksFor, follow, outline, readTurn, recorder, toolCall } from "./fixture_test.ts";
 

@@ -1,4 +1,4 @@
-import { memoryStore } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import {
   type AssistantMessage,
   estimateTokens,

@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { memoryStore } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import { ApiError, type ResponseBody, ResponseEventWriter } from "@tare/wire";
 import { readResponseInput } from "./responses.ts";
 import type { InputItem } from "./responses_schema.ts";

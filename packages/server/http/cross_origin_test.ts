@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { Keys, memoryStore } from "@tare/conversation";
+import { Keys } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import type { AgentOptions } from "@tare/server";
 import { agent, error, scriptedModel } from "../fixture_test.ts";
 

@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { Keys, memoryStore } from "@tare/conversation";
+import { Keys } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import { type AgentOptions, allowedHosts } from "@tare/server";
 import { guard } from "./guard.ts";
 import { agent, error, scriptedModel } from "../fixture_test.ts";

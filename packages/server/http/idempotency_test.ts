@@ -1,6 +1,8 @@
 import { assertEquals } from "@std/assert";
 import type { AgentHandler } from "@tare/server";
-import { memoryStore, sharedMemory, type Store, StoreError } from "@tare/conversation";
+import { type Store, StoreError } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
+import { sharedMemory } from "../../../tests/shared_memory.ts";
 import {
   agent,
   call,

@@ -1,5 +1,7 @@
 import { assertEquals, assertObjectMatch } from "@std/assert";
-import { memoryStore, sharedMemory, type Store } from "@tare/conversation";
+import type { Store } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
+import { sharedMemory } from "../../../tests/shared_memory.ts";
 import { programTool } from "@tare/loop/programs";
 import { openCheckpoints, workspaceTools } from "@tare/loop/tools";
 import { contentText, type Model, type Tool } from "@tare/messages";

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { memoryStore } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import { BackgroundCommands } from "@tare/loop/tools";
 import type { AssistantMessage, Model, ModelRequest, Tool } from "@tare/messages";
 import { agent, call, newSession, turn } from "../fixture_test.ts";

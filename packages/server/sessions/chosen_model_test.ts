@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { Model, ModelRequest, ModelSettings } from "@tare/messages";
-import { memoryStore, type Store } from "@tare/conversation";
+import type { Store } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import {
   agent,
   call,

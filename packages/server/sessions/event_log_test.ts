@@ -1,7 +1,8 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import type { LoopEvent } from "@tare/loop";
 import { HttpError } from "../http/http_error.ts";
-import { memoryStore, type Store } from "@tare/conversation";
+import type { Store } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import { EventLog } from "./event_log.ts";
 import { newLog } from "../fixture_test.ts";
 

@@ -1,5 +1,6 @@
 import { assertEquals, assertStrictEquals } from "@std/assert";
-import { memoryStore, type Store } from "@tare/conversation";
+import type { Store } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import fc, { cases } from "../../../tests/cases.ts";
 import { echo } from "../fixture_test.ts";
 import { scriptedSessions, snapshot, unpaired } from "../script_fixture_test.ts";

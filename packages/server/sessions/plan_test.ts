@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { memoryStore } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import { workspaceTools } from "@tare/loop/tools";
 import { type AssistantMessage, describeCall, type Model, type ModelRequest } from "@tare/messages";
 import { agent, call, echo, newSession, turn } from "../fixture_test.ts";

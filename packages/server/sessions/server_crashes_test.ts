@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { contentText, type FunctionToolCall, type Message, type Model, type Tool } from "@tare/messages";
-import { sharedMemory } from "@tare/conversation";
+import { sharedMemory } from "../../../tests/shared_memory.ts";
 import { type Days, type Overview, sumsOf } from "@tare/conversation/report";
 import type { AgentHandler } from "@tare/server";
 import fc, { cases } from "../../../tests/cases.ts";

@@ -1,6 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { contentText, type Model } from "@tare/messages";
-import { JsonPacker, memoryStore, StoreError, type StoreRecord } from "@tare/conversation";
+import { JsonPacker, StoreError, type StoreRecord } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import { HttpError } from "../http/http_error.ts";
 import { scriptedModel, silentModel, UNREPORTED } from "../fixture_test.ts";
 import {

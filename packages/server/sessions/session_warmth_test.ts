@@ -1,5 +1,7 @@
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
-import { memoryStore, sharedMemory, Warmth } from "@tare/conversation";
+import { Warmth } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
+import { sharedMemory } from "../../../tests/shared_memory.ts";
 import type { Overview } from "@tare/conversation/report";
 import type { LoopEvent, TurnLedger } from "@tare/loop";
 import { anthropicModel } from "@tare/loop/anthropic";

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertNotStrictEquals, assertRejects, assertStrictEquals } from "@std/assert";
 import { HttpError } from "../http/http_error.ts";
 import type { NumberedEvent } from "./session_types.ts";
-import { memoryStore } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import fc, { cases } from "../../../tests/cases.ts";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
@@ -186,6 +186,8 @@ Deno.test("Sessions.get() gives one object for one session, however many are ask
   assertStrictEquals(await sessions.get(held.id), held);
 });
 
+const MINUTE_MS = 60_000;
+
 Deno.test("Sessions.expire() deletes what nothing happened to for so long, and nothing that runs", async () => {
   let nowMs = 0;
   const now = () => nowMs;
@@ -199,16 +201,16 @@ Deno.test("Sessions.expire() deletes what nothing happened to for so long, and n
   await sessions.create([{}]);
   await running.start({ input: "q" });
   await asked;
-  nowMs = 1000;
+  nowMs = MINUTE_MS;
   await loaded.start({ input: "q" }).then(({ cancel, done }) => (cancel(), done));
   await sessions.create([{}]);
   const ids = async () => (await sessions.list({ limit: 10 })).sessions.map(({ id }) => id);
-  assertEquals([await sessions.expire(1001), (await ids()).length], [0, 5]);
-  assertEquals([await sessions.expire(1000), held.isGone, running.isGone], [2, true, false]);
+  assertEquals([await sessions.expire(MINUTE_MS + 1), (await ids()).length], [0, 5]);
+  assertEquals([await sessions.expire(MINUTE_MS), held.isGone, running.isGone], [2, true, false]);
   assertEquals((await ids()).slice(1), [loaded.id, running.id]);
   await running.cancel();
-  nowMs = 5000;
-  assertEquals([await sessions.expire(1000), await ids()], [3, []]);
+  nowMs = 5 * MINUTE_MS;
+  assertEquals([await sessions.expire(MINUTE_MS), await ids()], [3, []]);
 });
 
 Deno.test("agentHandler() starts turns in many sessions at once, and mends none that runs", async () => {

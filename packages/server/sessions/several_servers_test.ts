@@ -1,7 +1,8 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { ServerSentEventParseStream } from "@std/http";
 import { contentText, type Model, type ModelRequest } from "@tare/messages";
-import { sharedMemory, type Store, StoreError } from "@tare/conversation";
+import { type Store, StoreError } from "@tare/conversation";
+import { sharedMemory } from "../../../tests/shared_memory.ts";
 import type { AgentHandler } from "@tare/server";
 import { ALLOW_EVERYTHING } from "../approvals/rules.ts";
 import {

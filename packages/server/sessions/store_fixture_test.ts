@@ -3,7 +3,8 @@
  *
  * @module
  */
-import { memoryStore, type Store, StoreError, type StoreRecord } from "@tare/conversation";
+import { type Store, StoreError, type StoreRecord } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 
 /** A store that remembers each of its writes. */
 export interface RecordedStore extends Store {

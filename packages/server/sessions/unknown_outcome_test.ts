@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { contentText, type Model, type Tool } from "@tare/messages";
-import { memoryStore, StoreError } from "@tare/conversation";
+import { StoreError } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import type { AgentHandler, AgentOptions } from "@tare/server";
 import { follow, outline, readTurn, toolCall } from "../approvals/fixture_test.ts";
 import { ALLOW_EVERYTHING } from "../approvals/rules.ts";

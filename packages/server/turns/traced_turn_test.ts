@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { ModelError } from "@tare/loop";
 import type { Model, Tool } from "@tare/messages";
-import { memoryStore } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import { Telemetry } from "@tare/conversation/telemetry";
 import fc, { cases } from "../../../tests/cases.ts";
 import { recordTelemetry } from "../../../tests/telemetry/recorder.ts";

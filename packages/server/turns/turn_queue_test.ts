@@ -1,5 +1,6 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { memoryStore, sharedMemory } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
+import { sharedMemory } from "../../../tests/shared_memory.ts";
 import type { AgentHandler } from "@tare/server";
 import { TurnQueue } from "./turn_queue.ts";
 import {

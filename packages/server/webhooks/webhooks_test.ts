@@ -1,6 +1,8 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import fc, { cases } from "../../../tests/cases.ts";
-import { Keys, memoryStore, sharedMemory, StoreError } from "@tare/conversation";
+import { Keys, StoreError } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
+import { sharedMemory } from "../../../tests/shared_memory.ts";
 import type { AssistantMessage, Model } from "@tare/messages";
 import { type AgentHandler, type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
 import { agent, call, newSession, refused, scriptedModel, silentModel, turn } from "../fixture_test.ts";

@@ -30,6 +30,7 @@ interface Statement<Row> {
 /** An open SQLite file that is this process's alone. Everything throws a {@linkcode StoreError} if the file fails. */
 export interface Database {
   readonly path: string;
+  readonly isInMemory: boolean;
   /** What of it is lost, as a sentence; the file itself, once it is gone. Nothing: nothing that is known. */
   readonly damage: string | undefined;
   /** Prepares a statement. The caller knows the form of its rows. */
@@ -133,6 +134,16 @@ export function openDatabase(path: string, options: DatabaseOptions): Database {
     lock?.close();
     throw toOpenError(error, file);
   }
+}
+
+/** Opens an empty database in memory, with the newest version of the schema. */
+export function openMemory(migrations: readonly Migration[]): Database {
+  const connection = new DatabaseSync(":memory:", { enableForeignKeyConstraints: false });
+  connection.function("folded", { deterministic: true }, (json) => folded(String(json)));
+  connection.exec("PRAGMA auto_vacuum = INCREMENTAL");
+  migrate(connection, { version: 0, migrations });
+  connection.exec("PRAGMA foreign_keys = ON");
+  return databaseOver(connection, { file: ":memory:" });
 }
 
 /** A file that holds nothing but whether there was a store beside it. */
@@ -246,16 +257,17 @@ function firstValue(connection: DatabaseSync, sql: string): unknown {
 
 function databaseOver(
   connection: DatabaseSync,
-  { file, lock, reserve, damage, maxBytes }: Pick<DatabaseOptions, "maxBytes"> & {
+  { file, lock, reserve = NO_RESERVE, damage, maxBytes }: Pick<DatabaseOptions, "maxBytes"> & {
     readonly file: string;
-    readonly lock: DatabaseSync;
-    readonly reserve: Reserve;
-    readonly damage: string | undefined;
+    /** Absent: it is in memory. */
+    readonly lock?: DatabaseSync;
+    readonly reserve?: Reserve;
+    readonly damage?: string | undefined;
   },
 ): Database {
   // Reading makes sure that there is a log.
   firstValue(connection, "SELECT count(*) FROM sqlite_schema");
-  const files = [file, `${file}-wal`].map((path) => ({ path, opened: statSync(path) }));
+  const files = (lock ? [file, `${file}-wal`] : []).map((path) => ({ path, opened: statSync(path) }));
   let lost: string | undefined;
   let isClosed = false;
   const isThere = () => {
@@ -308,6 +320,7 @@ function databaseOver(
   };
   return {
     path: file,
+    isInMemory: lock === undefined,
     get damage() {
       return isClosed || isThere() ? damage : lostError(lost ?? file).message;
     },
@@ -375,7 +388,7 @@ function databaseOver(
         if (isThere()) connection.close();
       } finally {
         if (descriptor !== undefined) closeSync(descriptor);
-        lock.close();
+        lock?.close();
       }
     },
   };
@@ -482,11 +495,13 @@ interface Reserve {
   take(): void;
 }
 
+const NO_RESERVE: Reserve = { give() {}, take() {} };
+
 const BLOCK_BYTES = 64 * 1024;
 
 /** Opens the reserve in a file, and takes its room. */
 function openReserve(file: string, bytes: number): Reserve {
-  if (bytes === 0) return { give() {}, take() {} };
+  if (bytes === 0) return NO_RESERVE;
   const take = () => {
     if (sizeOf(file) === bytes) return;
     const size = fill(file, 2 * bytes);

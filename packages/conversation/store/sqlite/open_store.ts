@@ -39,7 +39,14 @@ import {
   sessionExistsError,
   StoreError,
 } from "../store_error.ts";
-import { type Database, fromStoredJson, openDatabase, type StoredJson, toStoredJson } from "./database.ts";
+import {
+  type Database,
+  fromStoredJson,
+  openDatabase,
+  openMemory,
+  type StoredJson,
+  toStoredJson,
+} from "./database.ts";
 import { corruptError, toOpenError, toStoreError } from "./file_error.ts";
 import { MIGRATIONS, NEEDS_ATTENTION } from "./migrations.ts";
 import { type StoredTexts, storedTexts } from "./stored_texts.ts";
@@ -92,7 +99,10 @@ export function openStore(
   return promiseOf(async () => {
     const database = openDatabase(path, { migrations: MIGRATIONS, ...options });
     try {
-      return await storeIn(database, { now });
+      const { store, sweep } = storeIn(database, { now });
+      // Of what an earlier process removed.
+      await sweep();
+      return store;
     } catch (error) {
       database.close();
       throw toOpenError(error, database.path);
@@ -100,11 +110,21 @@ export function openStore(
   });
 }
 
+/** Returns a store in memory, for tests and trials: it takes no file and ends with the process. */
+export function memoryStore(
+  { now = Date.now }: {
+    /** Milliseconds since the epoch; idempotency keys expire by it. Default: the system's clock. */
+    readonly now?: () => number;
+  } = {},
+): Store {
+  return storeIn(openMemory(MIGRATIONS), { now }).store;
+}
+
 /** Nothing here waits: a call has had its effect when it returns its promise, so that calls never come between. */
-async function storeIn(
+function storeIn(
   database: Database,
   { now }: { readonly now: () => number },
-): Promise<Store> {
+): { readonly store: Store; readonly sweep: () => Promise<void> } {
   const { path } = database;
   const selectPlace = database.prepare<SessionRow>(
     "SELECT key, coalesce((SELECT max(number) FROM events WHERE session = key), 0) AS last FROM sessions WHERE id = ?",
@@ -176,9 +196,7 @@ async function storeIn(
   );
   const value = (row: StoredJson | undefined) => row && fromStoredJson(row, path);
 
-  // Of what an earlier process removed.
-  await sweep();
-  return {
+  const store: Store = {
     get damage() {
       return database.damage;
     },
@@ -264,13 +282,14 @@ async function storeIn(
     listDeliveries: (receiver, options) => promiseOf(() => deliveries.list(receiver, options)),
     getDelivery: (id) => promiseOf(() => deliveries.get(id)),
     expireDeliveries: (limits) => promiseOf(() => deliveries.expire(limits)),
-    copy: () => copyOf(database),
+    ...(!database.isInMemory && { copy: () => copyOf(database) }),
     close: () =>
       promiseOf(() => {
         isOpen = false;
         database.close();
       }),
   };
+  return { store, sweep };
 }
 
 const KINDS = ["agent", "gateway"] as const satisfies readonly SessionRecord["kind"][];
@@ -348,7 +367,7 @@ async function copyOf(database: Database): ReturnType<NonNullable<Store["copy"]>
       }
       for (let written = 0; written < read;) written += writeSync(copy, piece, written, read - written);
       at += read;
-      if (at % (PIECES_AT_ONCE * PIECE) === 0) await pause();
+      if (at % (PIECES_AT_ONCE * PIECE) === 0) await nextTask();
     }
     return { bytes, stream: streamOf(copy) };
   } catch (error) {
@@ -733,6 +752,8 @@ const REMOVED = "removed:";
 
 /** Removes sessions, however large they are, without keeping the process from everything else, as long as the file is open. */
 function removedSessions(database: Database, isOpen: () => boolean) {
+  // Nothing in memory takes long.
+  const pause = database.isInMemory ? () => Promise.resolve() : nextTask;
   const rename = database.prepare<{ readonly key: number }>(
     `UPDATE sessions SET id = '${REMOVED}' || hex(randomblob(16)) WHERE id = ? RETURNING key`,
   );
@@ -818,6 +839,6 @@ function removedSessions(database: Database, isOpen: () => boolean) {
 }
 
 /** Lets the process do what waits. */
-function pause(): Promise<void> {
+function nextTask(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve));
 }

@@ -95,7 +95,7 @@ export class SessionTalk {
       }
       for (const { id, session: helper } of session.helpers) {
         this.#show({ type: "helper_started", id, session: helper });
-        // Of a call that has ended.
+        // The reducer doesn't store calls that have ended.
         const call = this.entries.findLast((entry) => entry.kind === "call" && entry.id === id);
         if (call?.kind === "call") this.entries[call.key] = { ...call, helper };
       }

@@ -1,5 +1,18 @@
+/**
+ * Stores of plain maps: one that random use of other stores is compared with, and one that several openings share, whose
+ * processes can be paused and killed. Holds no tests of its own.
+ *
+ * @module
+ */
 import { type Archive, archiveRef } from "@tare/prune";
-import { documentJson, folded, jsonText, plainRecord, promiseOf, searchedJson } from "../json_text.ts";
+import {
+  documentJson,
+  folded,
+  jsonText,
+  plainRecord,
+  promiseOf,
+  searchedJson,
+} from "../packages/conversation/store/json_text.ts";
 import type {
   Hold,
   HolderRequest,
@@ -13,7 +26,7 @@ import type {
   StoredEvent,
   StoredSums,
   StoreRecord,
-} from "../port.ts";
+} from "../packages/conversation/store/port.ts";
 import {
   changedError,
   conflictError,
@@ -23,7 +36,13 @@ import {
   notClaimedError,
   otherTextError,
   sessionExistsError,
-} from "../store_error.ts";
+} from "../packages/conversation/store/store_error.ts";
+
+/** How a store is opened. */
+interface OpenOptions {
+  /** Milliseconds since the epoch; idempotency keys expire by it. Default: the system's clock. */
+  readonly now?: () => number;
+}
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 
@@ -135,16 +154,8 @@ interface OpenTables {
   readonly write: (records: readonly StoreRecord[]) => void;
 }
 
-/** A store that is nowhere but in memory, and gone when nobody refers to it any longer: for tests and trials. */
-export function memoryStore(options: {
-  /** Milliseconds since the epoch; idempotency keys expire by it. Default: the system's clock. */
-  readonly now?: () => number;
-} = {}): Store {
-  return memoryPlace()(options);
-}
-
-/** A place in memory. What it gives opens the store that is kept there, each time as another process would. */
-export function memoryPlace(): typeof memoryStore {
+/** A place in memory. The function that it returns opens its store, each time as another process would. */
+export function memoryPlace(): (options?: OpenOptions) => Store {
   const tables = noTables();
   return (options = {}) => openTables(tables, options, alone()).store;
 }
@@ -180,7 +191,7 @@ function alone(): Access {
 /** Opens what is kept in these tables. */
 function openTables(
   tables: Tables,
-  { now = Date.now }: NonNullable<Parameters<typeof memoryStore>[0]>,
+  { now = Date.now }: OpenOptions,
   { owner, wasOwner, isThere, enter, assertHeld, answer, changed }: Access,
 ): OpenTables {
   const { sessions, documents, keys, deliveries } = tables;
@@ -626,7 +637,7 @@ interface Asked {
 /** An empty store in memory that several can have open. An opening that is lost keeps its sessions for `leaseMs`. */
 export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number } = {}): {
   /** Opens it once more, as another process does. */
-  readonly open: (options?: Parameters<typeof memoryStore>[0]) => {
+  readonly open: (options?: OpenOptions) => {
     readonly store: Store & { readonly shared: SharedStore };
     /** Stops the process: nothing that it asks of the store is done, and it is told nothing. */
     readonly pause: () => void;
@@ -718,7 +729,7 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
   };
 
   const open = (
-    options: Parameters<typeof memoryStore>[0] = {},
+    options: OpenOptions = {},
   ): ReturnType<ReturnType<typeof sharedMemory>["open"]> => {
     const owner = newOwner();
     const opening: Opening = {

@@ -1,10 +1,28 @@
-import { sharedMemory, type Store } from "@tare/conversation";
-import { inMemory } from "../like_memory_fixture_test.ts";
-import { holding, type SharedPlace } from "../openings_fixture_test.ts";
-import { testSharedStore } from "../shared_suite_fixture_test.ts";
-import { testStore } from "../store_suite_fixture_test.ts";
+import type { Store } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
+import { sharedMemory } from "../../../tests/shared_memory.ts";
+import { inMemory } from "./like_memory_fixture_test.ts";
+import { holding, type SharedPlace } from "./openings_fixture_test.ts";
+import { testSharedStore } from "./shared_suite_fixture_test.ts";
+import { type OpenStore, type Place, testStore } from "./store_suite_fixture_test.ts";
 
-testStore("memoryStore()", inMemory);
+/** A store in memory ends with its process: a test ends where another one would open it. */
+const oneProcess: Place = (test) => {
+  const ended = Promise.withResolvers<void>();
+  let isOpen = false;
+  const open: OpenStore = (options) => {
+    if (!isOpen) {
+      isOpen = true;
+      return Promise.resolve(memoryStore(options));
+    }
+    ended.resolve();
+    return ended.promise.then(() => new Promise<never>(() => {}));
+  };
+  return Promise.race([test(open), ended.promise]);
+};
+
+testStore("memoryStore()", oneProcess);
+testStore("plain maps", inMemory);
 
 const LEASE_MS = 10_000;
 
