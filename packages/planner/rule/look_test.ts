@@ -399,3 +399,16 @@ Deno.test("view() keeps a result longer the later another one refers to it", asy
   assertLess(early, late);
   assertLess(late, Infinity);
 });
+
+Deno.test("rejected() without a number makes room as in a window of four fifths of the refused prompt", async () => {
+  const session = make({ windowTokens: 20_000 });
+  const words = (of: number) => `${"abcdefghijklmnop"[of]}word `.repeat(800);
+  const messages = [user("Read."), ...Array.from({ length: 14 }, (_, at) => step(words(at))).flat()];
+  const view = () => session.view({ messages, tools: [] }, { nowMs: 0, recall: true });
+  const before = await view();
+  session.rejected(undefined, { promptTokens: before.promptTokens });
+  // A full window is emptied to three fifths, of what the prompt may have at most, and doesn't lose everything.
+  const { promptTokens } = await view();
+  assertLess(promptTokens, 0.6 * 0.8 * before.promptTokens);
+  assertGreater(promptTokens, 0.1 * before.promptTokens);
+});
