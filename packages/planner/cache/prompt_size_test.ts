@@ -148,20 +148,20 @@ Deno.test("observeSize() takes no scale for more or less than tokenizers count, 
 
 Deno.test("sizePrompt() believes a counter that counts as tokenizers do, and corrects one that counts by length", () => {
   /** Counts words, random strings and Han by these shares of what tokenizers usually take, anything else by length. */
-  const counter = (words: number, dense: number, han: number) => (text: string) => {
+  const counter = ([words, dense, han]: readonly [number, number, number]) => (text: string) => {
     if (/\p{Script=Han}/u.test(text)) return han * text.length;
     if (/^[A-Za-z\d]+$/.test(text)) return 0.75 * dense * text.length;
     return (/^[A-Za-z ]+$/.test(text) ? 0.23 * words : 0.5) * text.length;
   };
   const tokens = (countTokens: (text: string) => number) =>
     sizePrompt(undefined, of({ [CYRILLIC]: 1_000 }), countTokens).tokens;
-  for (const [words, dense, han] of [[1, 1, 1], [0.61, 2.49, 1], [2.49, 1, 0.61], [1, 0.61, 2.49]] as const) {
-    assertEquals(tokens(counter(words, dense, han)), 1_000);
+  for (const shares of [[1, 1, 1], [0.61, 2.49, 1], [2.49, 1, 0.61], [1, 0.61, 2.49]] as const) {
+    assertEquals(tokens(counter(shares)), 1_000);
   }
   for (const share of [0.59, 2.51]) {
-    for (const [words, dense, han] of [[share, 1, 1], [1, share, 1], [1, 1, share]] as const) {
+    for (const shares of [[share, 1, 1], [1, share, 1], [1, 1, share]] as const) {
       // Cyrillic usually takes 0.35 tokens for each letter, and half a token is counted.
-      assertAlmostEquals(tokens(counter(words, dense, han)), 700, 1e-6);
+      assertAlmostEquals(tokens(counter(shares)), 700, 1e-6);
     }
   }
 });

@@ -1,4 +1,11 @@
-import { assert, assertAlmostEquals, assertEquals, assertGreater, assertRejects } from "@std/assert";
+import {
+  assert,
+  assertAlmostEquals,
+  assertEquals,
+  assertGreater,
+  assertLess,
+  assertRejects,
+} from "@std/assert";
 import { countRequestTokens, estimateTokens, type Message, type ToolDefinition } from "@tare/messages";
 import {
   type PlannerSession,
@@ -366,4 +373,42 @@ Deno.test("view() buys no rewrite by which a session may cost more than its loss
     session.sent({ promptTokens: view.promptTokens, cachedTokens, outputTokens: 1 }, view);
   }
   throw new Error("Nothing was rewritten.");
+});
+
+Deno.test("view() keeps a result longer the later another one refers to it", async () => {
+  const goneAt = async (place: number) => {
+    const session = make({ profile: profileNamed("none"), mechanisms: { references: true } });
+    const messages = [user("Read all."), ...step(lines("first", 6_000), "Read")];
+    for (let at = 0; at < 20; at++) {
+      messages.push(
+        ...(at === place
+          ? step(`${lines("first", 300)}\n${lines("more", 100)}`, "Read")
+          : step(`Nothing ${at}`)),
+      );
+    }
+    for (let length = 3; length <= messages.length; length += 2) {
+      const call = { nowMs: length, recall: true };
+      const view = await session.view({ messages: messages.slice(0, length), tools: [] }, call);
+      session.sent({ promptTokens: view.promptTokens, cachedTokens: 0, outputTokens: 1 }, view);
+      if (!view.messages.includes(messages[2]!)) return length;
+    }
+    return Infinity;
+  };
+  const [never, early, late] = [await goneAt(-1), await goneAt(1), await goneAt(4)];
+  assertLess(never, early);
+  assertLess(early, late);
+  assertLess(late, Infinity);
+});
+
+Deno.test("rejected() without a number makes room as in a window of four fifths of the refused prompt", async () => {
+  const session = make({ windowTokens: 20_000 });
+  const words = (of: number) => `${"abcdefghijklmnop"[of]}word `.repeat(800);
+  const messages = [user("Read."), ...Array.from({ length: 14 }, (_, at) => step(words(at))).flat()];
+  const view = () => session.view({ messages, tools: [] }, { nowMs: 0, recall: true });
+  const before = await view();
+  session.rejected(undefined, { promptTokens: before.promptTokens });
+  // A full window is emptied to three fifths, of what the prompt may have at most, and doesn't lose everything.
+  const { promptTokens } = await view();
+  assertLess(promptTokens, 0.6 * 0.8 * before.promptTokens);
+  assertGreater(promptTokens, 0.1 * before.promptTokens);
 });

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { Tool } from "@tare/messages";
 import { StoreError } from "@tare/conversation";
-import { echo } from "../fixture_test.ts";
+import { agent, echo, newSession, turn } from "../fixture_test.ts";
 import { FULL } from "../sessions/store_fixture_test.ts";
 import { call, dictatedSession } from "./dictation_fixture_test.ts";
 
@@ -115,4 +115,16 @@ Deno.test("a turn ends when the reply can't be stored whose calls already run", 
   await dictation.asked();
   dictation.end({ tool_calls: [call("a")] });
   assertEquals((await done).error, full);
+});
+
+Deno.test("a turn without a limit of its own ends after 500,000 output tokens", async () => {
+  const usage = { promptTokens: 10, cachedTokens: 0, outputTokens: 500_000 };
+  let calls = 0;
+  const handler = agent(async function* () {
+    calls++;
+    const message = { role: "assistant", content: "", tool_calls: [call("a")] } as const;
+    yield { type: "completed", message, finishReason: "tool_calls", usage };
+  });
+  const { event } = (await turn(handler, await newSession(handler), "Go.")).at(-1)!;
+  assertEquals([event.type === "turn_end" && event.reason, calls], ["output_limit", 1]);
 });
