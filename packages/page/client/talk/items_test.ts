@@ -43,7 +43,13 @@ Deno.test("Items show what a program calls, once, whether or not somebody is ask
   const nested = { kind: "call", id: "p/1", name: "write_file", arguments: "{}", isNested: true } as const;
   const asked = { type: "approval_asked", ...about } as const;
   assertEquals(shown([asked]), [{ ...nested, approval: "asked" }]);
-  const answered = { type: "approval_answered", id: "p/1", decision: "allow", by: "person" } as const;
+  const answered = {
+    type: "approval_answered",
+    approvalId: "q-p/1",
+    id: "p/1",
+    decision: "allow",
+    by: "person",
+  } as const;
   const result = { content: "ok", error: false, durationMs: 5 };
   const told = { type: "tool_result", step: 1, id: "p/1", name: "write_file", bytes: 2, ...result } as const;
   assertEquals(shown([asked, answered, { type: "tool_call", ...about }, { ...told, parent: "p" }]), [
@@ -65,7 +71,13 @@ Deno.test("Items show that a call waits for an answer, and what was said", () =>
   const shownCall = { kind: "call", id: "a", name: "shell", arguments: "{}" } as const;
   const asked = [{ type: "tool_call", ...call }, { type: "approval_asked", ...call }] as const;
   assertEquals(shown(asked), [{ ...shownCall, approval: "asked" }]);
-  const answered = { type: "approval_answered", id: "a", decision: "deny", by: "person" } as const;
+  const answered = {
+    type: "approval_answered",
+    approvalId: "q-a",
+    id: "a",
+    decision: "deny",
+    by: "person",
+  } as const;
   assertEquals(shown([...asked, answered, { ...answered, id: "nobody's" }]), [
     { ...shownCall, approval: answered },
   ]);
@@ -141,7 +153,7 @@ Deno.test("Items say of a turn that asks that it waits, until all is answered", 
     arguments: "",
   });
   const answered = (id: string): TalkEvent => ({
-    ...{ type: "approval_answered", id, decision: "deny", by: "person" },
+    ...{ type: "approval_answered", approvalId: `q-${id}`, id, decision: "deny", by: "person" },
   });
   const ends = (events: readonly TalkEvent[]) =>
     shown(events).flatMap((item) => item.kind === "end" ? [item.reason] : []);
