@@ -498,8 +498,8 @@ async function* callModel(
 }
 
 /**
- * Returns a reply whose calls have distinct ids, by which their results, what is asked about them and the calls that they make
- * are told apart. What only its provider reads contains the ids that they had, so a reply whose ids change is without it.
+ * Returns a reply whose calls have distinct ids: results, approvals and nested calls are matched by them. `carried` contains
+ * the ids that the provider used, so it is removed from a reply whose ids change.
  */
 function withDistinctIds(message: AssistantMessage, before: readonly Message[]): AssistantMessage {
   const { tool_calls: calls = [], carried: _, ...said } = message;

@@ -221,7 +221,7 @@ Deno.test("run() tells the model where nobody can be asked, and goes on", async 
   ]);
 });
 
-Deno.test("run() gives calls with an empty id, another's, or a nested one's ids of their own, by which they are asked for", async () => {
+Deno.test("run() gives distinct ids to calls whose id is empty, repeated or that of a nested call", async () => {
   const { ran, tools } = noted("write");
   const calls = [call("", "write"), call("x", "write"), call("x", "write"), call("x/1", "write")];
   const { model } = scripted(callTools(...calls));
