@@ -197,7 +197,7 @@ for (const way of Object.keys(WAYS) as Way[]) {
       ({ agent, close } = await start());
       const { approvals } = await (await ask(agent, "GET", `/${id}/approvals`)).json();
       const { lastEvent } = await (await ask(agent, "GET", `/${id}`)).json();
-      await ask(agent, "POST", `/${id}/approvals/${approvals[0].callId}`, { decision: "allow" });
+      await ask(agent, "POST", `/${id}/approvals/${approvals[0].id}`, { decision: "allow" });
       const second = await eventsOf(await ask(agent, "GET", `/${id}/events?after=${lastEvent}`));
       assertEquals(ends(second), ["completed"]);
       const third = await turn(agent, id, "And now?");

@@ -146,7 +146,7 @@ Deno.test("who has no key can neither say what calls may do nor see what others 
   const { body: { id } } = await place.ask("POST /tare/v1/sessions", owner, {});
   place.replies.push(WRITE);
   await place.ask(`POST /tare/v1/sessions/${id}/turns`, owner, { input: "Write a." });
-  const { body: { approvals: [{ callId }] } } = await place.ask(
+  const { body: { approvals: [{ id: asked, callId }] } } = await place.ask(
     `GET /tare/v1/sessions/${id}/approvals`,
     owner,
   );
@@ -157,7 +157,7 @@ Deno.test("who has no key can neither say what calls may do nor see what others 
   const allowing = { approvalRules: [{ tool: "*", decision: "allow" }] };
   assertEquals(
     await place.statuses(guest, [
-      [`POST /tare/v1/sessions/${id}/approvals/${callId}`, yes],
+      [`POST /tare/v1/sessions/${id}/approvals/${asked}`, yes],
       [`POST /tare/v1/sessions/${ownSession}/approvals/w`, yes],
       ["POST /tare/v1/sessions", allowing],
       ["GET /tare/v1/backup"],
@@ -198,14 +198,21 @@ Deno.test("who has no key can neither say what calls may do nor see what others 
   assertEquals(chat.status, 200);
   assertEquals([...Deno.readDirSync(`${place.data}/workspace`)], []);
   // The person is still asked, says yes, and the log says who it was.
-  const answered = await place.ask(`POST /tare/v1/sessions/${id}/approvals/${callId}`, owner, {
+  const answered = await place.ask(`POST /tare/v1/sessions/${id}/approvals/${asked}`, owner, {
     decision: "allow",
   });
   assertEquals(answered.status, 200);
   const follow = await place.ask(`GET /tare/v1/sessions/${id}/events?after=${answered.body.after}`, owner);
   const told = follow.text.split("\n").filter((line) => line.includes("approval_answered"));
   assertEquals(told.map((line) => JSON.parse(line.slice("data: ".length))), [
-    { type: "approval_answered", id: callId, decision: "allow", by: "person", key: "owner" },
+    {
+      type: "approval_answered",
+      approvalId: asked,
+      id: callId,
+      decision: "allow",
+      by: "person",
+      key: "owner",
+    },
   ]);
   assertEquals([...Deno.readDirSync(`${place.data}/workspace`)].map(({ name }) => name), ["a.txt"]);
 });
@@ -454,8 +461,11 @@ Deno.test("only the owner, or a key that may, says what calls do; the log names 
     return id as string;
   };
   const [ofAlice, ofCarol] = [await asking(alice), await asking(carol)];
-  const answer = async (id: string, who: Sent) =>
-    await place.ask(`POST /tare/v1/sessions/${id}/approvals/w`, who, { decision: "deny" });
+  const answer = async (id: string, who: Sent) => {
+    const { body } = await place.ask(`GET /tare/v1/sessions/${id}/approvals`, place.owner);
+    const path = `/tare/v1/sessions/${id}/approvals/${body.approvals[0].id}`;
+    return await place.ask(`POST ${path}`, who, { decision: "deny" });
+  };
   const refused = await answer(ofAlice, alice);
   assertEquals([refused.status, refused.body.error.message], [
     403,

@@ -90,7 +90,7 @@ export interface SessionPage {
 export type Approval = Told<"GET /sessions/{id}/approvals">["approvals"][number];
 
 /** What somebody says to that. */
-export type ApprovalAnswer = Omit<Body<"POST /sessions/{id}/approvals/{call}">, "askedAtMs">;
+export type ApprovalAnswer = Body<"POST /sessions/{id}/approvals/{approval}">;
 
 /** What the agent is. */
 export type AgentInfo = Pick<Told<"GET /agent">, "workspace" | "model" | "windowTokens" | "passesOn">;
@@ -206,9 +206,9 @@ export function agentClient(url: string, token?: string) {
     approvals: async (id: string) =>
       (await api.json("GET /sessions/{id}/approvals", { path: { id } })).approvals,
     /** Says whether one may. */
-    async answer(id: string, { callId, askedAtMs }: Approval, answer: ApprovalAnswer): Promise<void> {
-      const path = { id, call: callId };
-      await api.json("POST /sessions/{id}/approvals/{call}", { path, body: { ...answer, askedAtMs } });
+    async answer(id: string, approval: Pick<Approval, "id">, answer: ApprovalAnswer): Promise<void> {
+      const path = { id, approval: approval.id };
+      await api.json("POST /sessions/{id}/approvals/{approval}", { path, body: answer });
     },
     /** How far a session is, and whether a turn runs in it. */
     session: (id: string): Promise<SessionState> => session(id),

@@ -75,7 +75,13 @@ Deno.test("eventPrinter() prints steps, streamed text, calls in one line, result
 });
 
 Deno.test("eventPrinter() says what was answered to what a turn asked, and by whom", () => {
-  const answer = { type: "approval_answered", id: "1", decision: "deny", by: "person" } as const;
+  const answer = {
+    type: "approval_answered",
+    approvalId: "q-1",
+    id: "1",
+    decision: "deny",
+    by: "person",
+  } as const;
   assertEquals(
     printed([
       { type: "approval_asked", step: 1, id: "1", name: "shell", arguments: '{"command":"ls"}' },

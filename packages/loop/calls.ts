@@ -109,9 +109,7 @@ export async function* runTools(
       judge,
       answer: answered.find((one) => one.call === call && one.asked.id === call.id),
       output: (text) => live.push(call.id, text),
-      // Nobody could tell whose calls they are.
-      makes: async () =>
-        isAmbiguous(call, calls) ? AMBIGUOUS_PARENT : madeBy(call, await options.journal?.(call)),
+      makes: async () => madeBy(call, await options.journal?.(call)),
     });
     return { index, call, outcome, durationMs: clock.now() - startedAt };
   };
@@ -149,11 +147,8 @@ export async function* runTools(
         taken();
       }
       if (!finished) continue;
-      const { index, call, durationMs } = finished;
+      const { index, call, outcome, durationMs } = finished;
       running.delete(index);
-      const outcome: CallOutcome | OpenCall = "asked" in finished.outcome && isAmbiguous(call, calls)
-        ? { content: AMBIGUOUS, error: true, changedState: false }
-        : finished.outcome;
       if ("asked" in outcome) {
         open.set(call, outcome.asked);
         continue;
@@ -185,24 +180,6 @@ export async function* runTools(
     asked: watchdog.signal.aborted ? [] : calls.flatMap((call) => open.get(call) ?? []),
   };
 }
-
-/**
- * Whether an answer that names this call's id could be meant for another one, or for none: calls that a call makes have ids
- * that begin with its own.
- */
-function isAmbiguous(call: ToolCall, calls: readonly ToolCall[]): boolean {
-  const { id } = call;
-  const isMadeBy = (one: string, parent: string) => one.startsWith(`${parent}/`);
-  return id === "" ||
-    calls.some((other) =>
-      other !== call && (other.id === id || isMadeBy(other.id, id) || isMadeBy(id, other.id))
-    );
-}
-
-const AMBIGUOUS =
-  "Cannot run it: somebody has to be asked first, and its id is empty or that of another call too. Call it alone.";
-
-const AMBIGUOUS_PARENT = "its id is empty or that of another call too. Call it alone.";
 
 /** Why no call of a reply that was cut off is run. */
 export const CUT_OFF =
@@ -277,7 +254,7 @@ interface RunCallOptions {
   /** Called right before the tool runs, which waits for it. Default: nobody waits. */
   readonly begins?: () => Promise<void>;
   /** Gives what makes the calls of one that makes others. Default: none may. */
-  readonly makes?: () => Promise<MadeCalls | string>;
+  readonly makes?: () => Promise<MadeCalls>;
 }
 
 /** A call that didn't run, or stopped, because somebody has to be asked first: for it, or for calls that it makes. */
@@ -331,7 +308,6 @@ async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOut
   }
 
   const calls = tool.replays && await options.makes?.();
-  if (typeof calls === "string") return refused(`Cannot run ${name}: ${calls}`);
   const { begins } = options;
   // Whoever is told may have stopped the turn.
   if (begins && !watchdog.signal.aborted) {

@@ -104,6 +104,8 @@ export type LoopEvent =
   | ({
     readonly type: "approval_asked";
     readonly step: number;
+    /** Id of the question, where who plays the turn gives it one; `id` is that of the call. */
+    readonly approvalId?: string;
     /** When it was asked, in milliseconds since the epoch, where who plays the turn has a clock. */
     readonly askedAtMs?: number;
     /** When the time for an answer is over, where it ever is. */

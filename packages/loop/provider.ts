@@ -1,12 +1,13 @@
-import type {
-  AssistantMessage,
-  KeepablePrompt,
-  Message,
-  Model,
-  ModelEvent,
-  ModelRequest,
-  ModelSettings,
-  ToolCall,
+import {
+  type AssistantMessage,
+  callIds,
+  type KeepablePrompt,
+  type Message,
+  type Model,
+  type ModelEvent,
+  type ModelRequest,
+  type ModelSettings,
+  type ToolCall,
 } from "@tare/messages";
 import type { NeededOptions } from "@tare/messages/internal";
 import { asRecord, type LegalForms, originalCalls, ReplyTooLong, statusOf } from "@tare/wire";
@@ -341,15 +342,6 @@ function firstBytes(progress: () => void): TransformStream<Bytes, Bytes> {
       else controller.terminate();
     },
   });
-}
-
-function callIds(messages: readonly Message[]): ReadonlySet<string> {
-  const ids = new Set<string>();
-  for (const message of messages) {
-    if (message.role !== "assistant") continue;
-    for (const call of message.tool_calls ?? []) ids.add(call.id);
-  }
-  return ids;
 }
 
 /** What a reply consists of. */

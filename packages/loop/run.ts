@@ -1,5 +1,6 @@
 import {
   type AssistantMessage,
+  callIds,
   type Content,
   contentText,
   type ContextHook,
@@ -11,6 +12,7 @@ import {
   describeCall,
   estimateTokens,
   type FinishReason,
+  freeCallId,
   type Message,
   MESSAGE_OVERHEAD_TOKENS,
   type Model,
@@ -480,8 +482,8 @@ async function* callModel(
       if (done) throw new ModelError("bad_response", "The model's stream ended without a reply.");
       sent.received(event);
       if (event.type === "completed") {
-        const { message, finishReason, usage = countUsage(view, message, countTokens) } = event;
-        return { message, finishReason, usage };
+        const { finishReason, usage = countUsage(view, event.message, countTokens) } = event;
+        return { message: withDistinctIds(event.message, messages), finishReason, usage };
       }
       if (event.type !== "tool_call_delta") yield { ...event, step };
     }
@@ -493,6 +495,22 @@ async function* callModel(
     // Not awaited: a generator that hangs in next() would never return.
     if (events.return) watchdog.track(events.return());
   }
+}
+
+/**
+ * Returns a reply whose calls have distinct ids: results, approvals and nested calls are matched by them. `carried` contains
+ * the ids that the provider used, so it is removed from a reply whose ids change.
+ */
+function withDistinctIds(message: AssistantMessage, before: readonly Message[]): AssistantMessage {
+  const { tool_calls: calls = [], carried: _, ...said } = message;
+  const used = new Set<string>();
+  const distinct = calls.map((call) => {
+    const isFree = freeCallId(call.id, used) === call.id;
+    const id = isFree ? call.id : freeCallId("", new Set([...callIds([...before, message]), ...used]));
+    used.add(id);
+    return isFree ? call : { ...call, id };
+  });
+  return distinct.every((call, at) => call === calls[at]) ? message : { ...said, tool_calls: distinct };
 }
 
 /** A request that was sent and has no complete reply yet. */

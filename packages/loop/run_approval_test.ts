@@ -221,14 +221,16 @@ Deno.test("run() tells the model where nobody can be asked, and goes on", async 
   ]);
 });
 
-Deno.test("run() asks for no call whose id an answer couldn't be told by", async () => {
+Deno.test("run() gives distinct ids to calls whose id is empty, repeated or that of a nested call", async () => {
   const { ran, tools } = noted("write");
-  const calls = [call("", "write"), call("x", "write", { n: 1 }), call("x", "write", { n: 2 })];
-  const { model } = scripted(callTools(...calls), say("Done."));
-  const { result } = await collect(run({ model, tools, history: [], input: "Go", judge }));
-  assertWhole(result);
-  for (const { content } of result.messages.slice(2, 5)) assertMatch(String(content), /Call it alone\.$/);
-  assertEquals(ran, []);
+  const calls = [call("", "write"), call("x", "write"), call("x", "write"), call("x/1", "write")];
+  const { model } = scripted(callTools(...calls));
+  const { events, result } = await collect(run({ model, tools, history: [], input: "Go", judge }));
+  const ids = events.flatMap((event) => event.type === "approval_asked" ? [event.id] : []);
+  assertEquals([result.reason, ids.length, new Set(ids).size, ids[1]], ["approval", 4, 4, "x"]);
+  assertEquals([ids.includes(""), ids.includes("x/1"), ran], [false, false, []]);
+  const reply = result.messages.at(-1);
+  assertEquals(reply?.role === "assistant" && reply.tool_calls?.map(({ id }) => id), ids);
 });
 
 Deno.test("run() leaves nothing to be asked for when it is stopped, answered calls included", async () => {

@@ -71,7 +71,7 @@ Deno.test("runTools() answers calls that share an id each for itself", async () 
   const { result } = await collect(run({ model, tools: [echo], history: [], input: "Go" }));
   assertEquals(result.messages.slice(2, 4), [
     { role: "tool", tool_call_id: "x", content: "1" },
-    { role: "tool", tool_call_id: "x", content: "2" },
+    { role: "tool", tool_call_id: "call_2", content: "2" },
   ]);
 });
 

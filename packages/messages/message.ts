@@ -352,6 +352,27 @@ export function meantCall(call: ToolCall): { readonly name: string; readonly arg
   return made;
 }
 
+/** Returns the ids of all calls in these messages. */
+export function callIds(messages: readonly Message[]): ReadonlySet<string> {
+  const ids = new Set<string>();
+  for (const message of messages) {
+    if (message.role !== "assistant") continue;
+    for (const call of message.tool_calls ?? []) ids.add(call.id);
+  }
+  return ids;
+}
+
+/**
+ * Returns this id for a call of a reply, or another one if it is empty, among those that are `used`, or contains a slash, as
+ * only ids of calls that other calls make do.
+ */
+export function freeCallId(id: string, used: ReadonlySet<string>): string {
+  if (id !== "" && !used.has(id) && !id.includes("/")) return id;
+  let number = used.size + 1;
+  while (used.has(`call_${number}`)) number++;
+  return `call_${number}`;
+}
+
 /**
  * All calls of a conversation, in order, each with its answer. Ids may repeat, within a message and over messages, and
  * may be empty: an answer takes, of the newest message that has an unanswered call of its id, the first unanswered

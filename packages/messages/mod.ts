@@ -11,11 +11,13 @@
 export {
   type AssistantMessage,
   CALL_TOOL_NAME,
+  callIds,
   type Content,
   type ContentPart,
   contentText,
   describeCall,
   firstWords,
+  freeCallId,
   type FunctionToolCall,
   hashBytes,
   hashPiece,

@@ -99,7 +99,7 @@ export interface AgentHandler {
  * | `POST /tare/v1/sessions/{id}/model` | lets the next turns ask another model, or with another effort |
  * | `POST /tare/v1/sessions/{id}/cancel` | cancels the running turn and waits for its end |
  * | `GET /tare/v1/sessions/{id}/approvals` | lists the calls that wait for an answer before they run |
- * | `POST /tare/v1/sessions/{id}/approvals/{call}` | says whether a call may run |
+ * | `POST /tare/v1/sessions/{id}/approvals/{approval}` | says whether a call may run |
  * | `GET /tare/v1/sessions/{id}/changes` | what its turns have changed of files |
  * | `POST /tare/v1/sessions/{id}/undo` | puts files back as they were before a turn |
  * | `POST /tare/v1/sessions/{id}/redo` | takes the last undo back |

@@ -1,6 +1,7 @@
 // deno-lint-ignore-file no-console
 import { assertEquals } from "@std/assert";
-import { Keys, memoryStore } from "@tare/conversation";
+import { Keys } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import { agent, scriptedModel } from "./fixture_test.ts";
 
 Deno.test("agentHandler() served by Deno.serve answers without a warning of the runtime", async () => {

@@ -45,7 +45,13 @@ Deno.test("TranscriptReducer shows what a program calls, once, whether or not so
   const nested = { kind: "call", id: "p/1", name: "write_file", arguments: "{}", parent: "p" } as const;
   const asked = { type: "approval_asked", ...about } as const;
   assertEquals(shown([asked]), [{ ...nested, approval: "asked" }]);
-  const answered = { type: "approval_answered", id: "p/1", decision: "allow", by: "person" } as const;
+  const answered = {
+    type: "approval_answered",
+    approvalId: "q-p/1",
+    id: "p/1",
+    decision: "allow",
+    by: "person",
+  } as const;
   const result = { content: "ok", error: false, bytes: 2, durationMs: 5 };
   const told = { type: "tool_result", step: 1, id: "p/1", name: "write_file", ...result } as const;
   assertEquals(shown([asked, answered, { type: "tool_call", ...about }, { ...told, parent: "p" }]), [
@@ -67,7 +73,13 @@ Deno.test("TranscriptReducer shows that a call waits for approval, and the answe
   const shownCall = { kind: "call", id: "a", name: "shell", arguments: "{}" } as const;
   const asked = [{ type: "tool_call", ...call }, { type: "approval_asked", ...call }] as const;
   assertEquals(shown(asked), [{ ...shownCall, approval: "asked" }]);
-  const answered = { type: "approval_answered", id: "a", decision: "deny", by: "person" } as const;
+  const answered = {
+    type: "approval_answered",
+    approvalId: "q-a",
+    id: "a",
+    decision: "deny",
+    by: "person",
+  } as const;
   assertEquals(shown([...asked, answered, { ...answered, id: "nobody's" }]), [
     { ...shownCall, approval: answered },
   ]);
@@ -139,7 +151,7 @@ Deno.test("TranscriptReducer marks the end of a turn that asked once all is answ
     arguments: "",
   });
   const answered = (id: string): SessionEvent => ({
-    ...{ type: "approval_answered", id, decision: "deny", by: "person" },
+    ...{ type: "approval_answered", approvalId: `q-${id}`, id, decision: "deny", by: "person" },
   });
   const ends = (events: readonly SessionEvent[]) =>
     shown(events).flatMap((item) => item.kind === "end" ? [item.reason] : []);

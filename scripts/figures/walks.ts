@@ -215,8 +215,8 @@ function requests(
     {
       kind: "agent's approval, answered",
       ask: () => {
-        const call = /"approval_asked".*?"id":"([^"]+)"/.exec(events)?.[1];
-        return post(`${API_PATH}/sessions/${session}/approvals/${call}`, { decision: "allow" });
+        const approval = /"approvalId":"([^"]+)"/.exec(events)?.[1];
+        return post(`${API_PATH}/sessions/${session}/approvals/${approval}`, { decision: "allow" });
       },
     },
     { kind: "ledger", ask: async () => textOf(await fetch(`${url}${API_PATH}/ledger`, { headers: owner })) },

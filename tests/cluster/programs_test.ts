@@ -29,11 +29,10 @@ Deno.test("a program waits for its answers over restarts, and goes on where they
       return status === "idle" && open.length > 0 ? open[0] : undefined;
     });
   const allow = async (member: Member, path: string) => {
-    const { callId, askedAtMs } = await asked(member, path);
-    const to = `${at(member)}/approvals/${encodeURIComponent(callId)}`;
-    const answer = await send(to, jsonPost({ decision: "allow", askedAtMs }));
+    const { id } = await asked(member, path);
+    const answer = await send(`${at(member)}/approvals/${id}`, jsonPost({ decision: "allow" }));
     assertEquals(answer.status, 200, await answer.text());
-    return callId;
+    return id;
   };
 
   await (await send(`${at(first)}/turns`, jsonPost({ input: "Go." }))).text();
@@ -41,7 +40,7 @@ Deno.test("a program waits for its answers over restarts, and goes on where they
   await cluster.endMember(first, "SIGKILL");
   await cluster.endMember(second, "SIGTERM");
   await cluster.startMember(second);
-  assertEquals(await allow(second, "left.txt"), left.callId);
+  assertEquals(await allow(second, "left.txt"), left.id);
   await allow(second, "right.txt");
   await asked(second, "last.txt");
   await cluster.startMember(first);

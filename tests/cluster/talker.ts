@@ -33,9 +33,8 @@ interface Fate {
 
 /** A question, as far as it counts here. */
 interface Question {
-  readonly callId: string;
+  readonly id: string;
   readonly arguments: string;
-  readonly askedAtMs: number;
 }
 
 /** What may stand behind a turn's end, and what it says. */
@@ -185,7 +184,7 @@ export class Talker {
   }
 
   async #answer(at: string, open: readonly Question[]): Promise<void> {
-    for (const { callId, askedAtMs, arguments: text } of open) {
+    for (const { id, arguments: text } of open) {
       const fate = this.#fate(text);
       const decision = this.#random() < 0.7 ? "allow" : "deny";
       fate.mayRun ||= decision === "allow";
@@ -194,7 +193,7 @@ export class Talker {
       const answers = await Promise.all(
         Array.from(
           { length: people },
-          () => postOnce(`${at}/approvals/${callId}`, { decision, askedAtMs }, PASSING),
+          () => postOnce(`${at}/approvals/${id}`, { decision }, PASSING),
         ),
       );
       const heard = answers.filter(({ status }) => status === 200).length;

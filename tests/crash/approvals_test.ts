@@ -29,9 +29,8 @@ interface Fate {
 
 /** A question, as far as it counts here. */
 interface Open {
-  readonly callId: string;
+  readonly id: string;
   readonly arguments: string;
-  readonly askedAtMs: number;
 }
 
 /** Somebody who talks in a session, and says yes and no as it comes. */
@@ -116,8 +115,8 @@ class Person {
       const decision = this.#random() < 0.7 ? "allow" : "deny";
       // A yes that is on its way may be heard.
       if (fate.said !== "allow") fate.said = decision;
-      const body = { decision, askedAtMs: approval.askedAtMs, reason: "so" };
-      const response = await fetch(`${at}/approvals/${approval.callId}`, jsonPost(body, ownerOf(this.#data)));
+      const body = { decision, reason: "so" };
+      const response = await fetch(`${at}/approvals/${approval.id}`, jsonPost(body, ownerOf(this.#data)));
       assertEquals(response.status, 200, await response.text());
       fate.isHeard = true;
     }

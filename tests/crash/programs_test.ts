@@ -111,13 +111,12 @@ class Person {
 
   async #answer(
     at: string,
-    approvals: readonly { readonly callId: string; readonly arguments: string; readonly askedAtMs: number }[],
+    approvals: readonly { readonly id: string; readonly arguments: string }[],
     begun: () => void,
   ): Promise<void> {
-    for (const { callId, arguments: text, askedAtMs } of approvals) {
-      const body = { decision: isDenied(JSON.parse(text).path) ? "deny" : "allow", askedAtMs };
-      const path = `${at}/approvals/${encodeURIComponent(callId)}`;
-      const response = await fetch(path, jsonPost(body, ownerOf(this.#data)));
+    for (const { id, arguments: text } of approvals) {
+      const body = { decision: isDenied(JSON.parse(text).path) ? "deny" : "allow" };
+      const response = await fetch(`${at}/approvals/${id}`, jsonPost(body, ownerOf(this.#data)));
       assertEquals(response.status, 200, await response.text());
     }
     await this.#read(await fetch(`${at}/events?after=${this.#last}`), begun);

@@ -100,8 +100,8 @@ export async function agentServer({ mcp, replies, data, asks = false }: {
       await eventsTo("turn_end", await fetch(`${session}/turns`, posted({ input: "Go." }))),
     async allow(session, decision = "allow") {
       const { lastEvent } = await (await fetch(session)).json();
-      const [{ callId }] = (await (await fetch(`${session}/approvals`)).json()).approvals;
-      const answered = await fetch(`${session}/approvals/${callId}`, {
+      const [approval] = (await (await fetch(`${session}/approvals`)).json()).approvals;
+      const answered = await fetch(`${session}/approvals/${approval.id}`, {
         ...posted({ decision }),
         headers: { "content-type": "application/json", ...ownerOf(data ?? join(folder, "data")) },
       });

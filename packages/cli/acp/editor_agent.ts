@@ -320,7 +320,7 @@ class EditorSession {
     this.#updates.begin(ledger.usd);
     for (const asked of approvals) {
       this.#questions.asked(asked);
-      const event = { type: "approval_asked", step: 1, id: asked.callId, ...asked } as const;
+      const event = { ...asked, type: "approval_asked", step: 1, id: asked.callId } as const;
       for (const update of this.#updates.of({ number: lastEvent, event })) await this.#show(update);
     }
     this.#isAsking = this.#questions.areOpen;
@@ -472,10 +472,11 @@ class EditorSession {
     if (event.type === "turn_end") this.#isAsking = event.reason === "approval";
     if (event.type === "approval_asked") {
       // Of a session's events each tells its times.
-      const { id: callId, name, arguments: text, askedAtMs = 0, expiresAtMs = 0 } = event;
-      this.#questions.asked({ callId, name, arguments: text, askedAtMs, expiresAtMs });
+      const { approvalId: id = "", id: callId, name, arguments: text, askedAtMs = 0, expiresAtMs = 0 } =
+        event;
+      this.#questions.asked({ id, callId, name, arguments: text, askedAtMs, expiresAtMs });
     }
-    if (event.type === "approval_answered") this.#questions.answered(event.id);
+    if (event.type === "approval_answered") this.#questions.answered(event.approvalId);
     return [...this.#updates.of(numbered, { isOwn })];
   }
 
@@ -557,7 +558,7 @@ class Questions {
 
   /** The server asks this. The person is asked once the turn has ended: before, nothing would go on. */
   asked(asked: Approval): void {
-    this.#open.set(asked.callId, { asked, answered: new AbortController() });
+    this.#open.set(asked.id, { asked, answered: new AbortController() });
   }
 
   /** Somebody has answered, or the time is over: the person need not any more. */

@@ -38,17 +38,27 @@ class AskingServer {
     return {
       startTurn: () => Promise.resolve(this.read()),
       follow: (_session, after) => Promise.resolve(this.read(after)),
-      answer: (session, { callId: id, askedAtMs }, { decision }) => {
-        this.answers.push([session, id, askedAtMs, decision]);
+      answer: (session, { id: approvalId }, { decision }) => {
+        const id = approvalId.slice("q-".length);
+        this.answers.push([session, approvalId, decision]);
         this.add([
-          { type: "approval_answered", id, decision: decision === "deny" ? "deny" : "allow", by: "person" },
+          {
+            type: "approval_answered",
+            approvalId,
+            id,
+            decision: decision === "deny" ? "deny" : "allow",
+            by: "person",
+          },
           ...this.then(id),
         ]);
         return Promise.resolve();
       },
       cancel: (session) => {
         this.cancelled.push(session);
-        this.add([{ type: "approval_answered", id: "x", decision: "deny", by: "cancel" }, DENIED], false);
+        this.add([
+          { type: "approval_answered", approvalId: "q-x", id: "x", decision: "deny", by: "cancel" },
+          DENIED,
+        ], false);
         return Promise.resolve();
       },
     };
@@ -65,6 +75,7 @@ const call = (id: string): readonly Event[] => [
 const question = (id: string): Event => ({
   type: "approval_asked",
   step: 1,
+  approvalId: `q-${id}`,
   id,
   name: "shell",
   arguments: '{"command":"ls"}',
@@ -109,7 +120,7 @@ Deno.test("editorAgent() asks before calls run, and goes on with what the person
   await edit(server.parts, async (agent, updates) => {
     await newSession(agent);
     assertEquals(await say(agent), { stopReason: "end_turn" });
-    assertEquals(server.answers, [["s", "x", 7, "allow"], ["s", "y", 7, "deny"], ["s", "z", 7, "always"]]);
+    assertEquals(server.answers, [["s", "q-x", "allow"], ["s", "q-y", "deny"], ["s", "q-z", "always"]]);
     assertEquals(states(updates), [
       "c1 in_progress",
       "c2 in_progress",
@@ -150,7 +161,7 @@ Deno.test("editorAgent() stops asking when the turn is cancelled, or somebody el
       if (isCancelled) await agent.notify("session/cancel", { sessionId: "s" });
       else {
         server.add([
-          { type: "approval_answered", id: "x", decision: "allow", by: "person" },
+          { type: "approval_answered", approvalId: "q-x", id: "x", decision: "allow", by: "person" },
           ran("x"),
           end("completed"),
         ]);
@@ -199,7 +210,7 @@ Deno.test("editorAgent() denies what the editor can't ask for, and asks again if
   await edit(server.parts, async (agent, updates) => {
     await newSession(agent);
     assertEquals(await say(agent), { stopReason: "end_turn" });
-    assertEquals(server.answers, [["s", "x", 7, "deny"]]);
+    assertEquals(server.answers, [["s", "q-x", "deny"]]);
     const warned = told(updates).filter((line) => line.startsWith("warning:"));
     assertEquals(warned.map((line) => line.split(": ")[1]), ["Cannot ask in the editor, so it is denied"]);
   });
@@ -230,7 +241,14 @@ Deno.test("editorAgent() asks what a session that is loaded or resumed was left 
   for (const method of ["session/load", "session/resume"] as const) {
     const server = new AskingServer([...call("x"), question("x"), end("approval")]);
     server.then = () => [{ type: "turn_start" }, ran("x"), end("completed")];
-    const open = { callId: "x", name: "shell", arguments: '{"command":"ls"}', askedAtMs: 7, expiresAtMs: 8 };
+    const open = {
+      id: "q-x",
+      callId: "x",
+      name: "shell",
+      arguments: '{"command":"ls"}',
+      askedAtMs: 7,
+      expiresAtMs: 8,
+    };
     await edit({
       ...server.parts,
       session: () => Promise.resolve({ status: "idle", lastEvent: 3, ledger: {}, approvals: [open] }),
@@ -239,7 +257,7 @@ Deno.test("editorAgent() asks what a session that is loaded or resumed was left 
       const [id, before] = method === "session/load" ? ["c1", ["c1 in_progress"]] : ["a3.x", []];
       await come(before.length + 3);
       assertEquals(states(updates), [...before, `${id} pending`, `${id} in_progress`, `${id} completed`]);
-      assertEquals(server.answers, [["s", "x", 7, "allow"]]);
+      assertEquals(server.answers, [["s", "q-x", "allow"]]);
     }, { permit: () => ({ outcome: { outcome: "selected", optionId: "allow" } }) });
   }
 });
@@ -252,7 +270,7 @@ Deno.test("editorAgent() goes on with a prompt where a session asked, and shows 
     session: () => Promise.resolve({ status: "idle", lastEvent: 3, ledger: {}, approvals: [] }),
     startTurn(_session, input) {
       server.add([
-        { type: "approval_answered", id: "x", decision: "deny", by: "cancel" },
+        { type: "approval_answered", approvalId: "q-x", id: "x", decision: "deny", by: "cancel" },
         DENIED,
         { type: "turn_start", input },
         TEXT("Well."),

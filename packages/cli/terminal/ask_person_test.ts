@@ -76,7 +76,7 @@ Deno.test("askPerson() reads a line as the answer, and none once the question is
       if (asks) queueMicrotask(() => input.write("not on Sundays\n"));
     },
   });
-  const approval = { callId: "1", name: "shell", arguments: "{}", askedAtMs: 0, expiresAtMs: 1 };
+  const approval = { id: "q-1", callId: "1", name: "shell", arguments: "{}", askedAtMs: 0, expiresAtMs: 1 };
   const settled = new AbortController();
   assertEquals(await ask(approval, settled.signal), { decision: "deny", reason: "not on Sundays" });
   assertEquals(told, ["\x1b[7m▌?\x1b[27m May this run: shell {}\n", true, false]);
@@ -107,7 +107,7 @@ function atTerminal({ terminal }: { readonly terminal: boolean }) {
   const drawn = () => new Promise<void>((resolve) => output.write("", () => resolve()));
   const input = new PassThrough();
   const lines = createInterface({ input, output, terminal });
-  const approval = { callId: "1", name: "shell", arguments: "{}", askedAtMs: 0, expiresAtMs: 1 };
+  const approval = { id: "q-1", callId: "1", name: "shell", arguments: "{}", askedAtMs: 0, expiresAtMs: 1 };
   const { ask, write } = askPerson(lines, { write: (text) => void output.write(text) });
   return {
     ...{ input, write },

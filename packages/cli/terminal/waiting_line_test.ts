@@ -104,8 +104,8 @@ Deno.test("waitingLine() shows a call that somebody had to allow, once it runs",
     { ...asked, id: "a", name: "shell" },
     { ...asked, id: "b", name: "write_file" },
     { type: "turn_end", reason: "approval", text: "", ledger: EMPTY_LEDGER },
-    { ...answered, id: "b", decision: "deny" },
-    { ...answered, id: "a", decision: "allow" },
+    { ...answered, approvalId: "q-b", id: "b", decision: "deny" },
+    { ...answered, approvalId: "q-a", id: "a", decision: "allow" },
     // Until then the next question may stand there.
     { type: "turn_start", input: "" },
     {

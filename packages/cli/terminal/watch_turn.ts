@@ -50,7 +50,7 @@ export function watchTurn(
       return await client.startTurn(session, input, { unattended: ask === undefined, effort, leavesNow });
     }
     const events = await client.follow(session, after);
-    for (const { callId } of await client.approvals(session)) questions.set(callId, new AbortController());
+    for (const { id } of await client.approvals(session)) questions.set(id, new AbortController());
     putAll().catch((error) => failure.reject(error));
     return events;
   };
@@ -81,24 +81,22 @@ export function watchTurn(
 
   const started = Promise.resolve().then(start);
   const put = async (approval: Approval) => {
-    const settled = questions.get(approval.callId)?.signal;
+    const settled = questions.get(approval.id)?.signal;
     const answer = settled && await ask?.(approval, settled);
     if (!answer || settled.aborted) return;
     await whenThere(() => client.answer(session, approval, answer)).catch(async (error) => {
       // Somebody else may have been quicker.
       const open = await whenThere(() => client.approvals(session));
-      if (open.some(({ callId }) => callId === approval.callId)) throw error;
+      if (open.some(({ id }) => id === approval.id)) throw error;
     });
   };
   const putAll = async () => {
     const asked = new Set<string>();
     for (;;) {
       // Somebody else may have answered meanwhile.
-      const next = (await whenThere(() => client.approvals(session))).find(({ callId }) =>
-        !asked.has(callId)
-      );
+      const next = (await whenThere(() => client.approvals(session))).find(({ id }) => !asked.has(id));
       if (!next) return;
-      asked.add(next.callId);
+      asked.add(next.id);
       await put(next);
     }
   };
@@ -108,8 +106,8 @@ export function watchTurn(
       last = number;
       if (event.type === "turn_start") end = undefined;
       if (event.type === "turn_end") end = event;
-      if (event.type === "approval_asked") questions.set(event.id, new AbortController());
-      if (event.type === "approval_answered") questions.get(event.id)?.abort();
+      if (event.type === "approval_asked") questions.set(event.approvalId ?? "", new AbortController());
+      if (event.type === "approval_answered") questions.get(event.approvalId)?.abort();
       show(event);
       if (event.type !== "turn_end" || !ask) continue;
       if (event.reason !== "approval") return;

@@ -71,10 +71,18 @@ Deno.test("watchTurn() cancels a turn that can't be shown to its end", async () 
 Deno.test("watchTurn() asks, goes on with the turn, and leaves to others what they have answered", async () => {
   const asked = (
     id: string,
-  ) => ({ type: "approval_asked", step: 1, id, name: "shell", arguments: "{}" } as const);
+  ) => ({
+    type: "approval_asked",
+    step: 1,
+    approvalId: `q-${id}`,
+    id,
+    name: "shell",
+    arguments: "{}",
+  } as const);
   const answered = (id: string) =>
-    ({ type: "approval_answered", id, decision: "allow", by: "person" }) as const;
+    ({ type: "approval_answered", approvalId: `q-${id}`, id, decision: "allow", by: "person" }) as const;
   const approval = (callId: string): Approval => ({
+    id: `q-${callId}`,
     callId,
     name: "shell",
     arguments: "{}",
@@ -97,9 +105,9 @@ Deno.test("watchTurn() asks, goes on with the turn, and leaves to others what th
       })());
     },
     approvals: () => Promise.resolve(open.map(approval)),
-    answer: (_: string, { callId }: Approval, answer: ApprovalAnswer) => {
-      answers.push([callId, answer]);
-      open = open.filter((id) => id !== callId);
+    answer: (_: string, { id, callId }: Pick<Approval, "id"> & Partial<Approval>, answer: ApprovalAnswer) => {
+      answers.push([id, answer]);
+      open = open.filter((one) => one !== callId);
       // A refusal is nobody's business where somebody else was quicker.
       return callId === "c" ? Promise.reject(new Error("Too late.")) : Promise.resolve();
     },
@@ -122,7 +130,7 @@ Deno.test("watchTurn() asks, goes on with the turn, and leaves to others what th
     },
   });
   assertEquals(await turn.end, END);
-  assertEquals(answers, [["a", { decision: "allow" }], ["c", { decision: "allow" }]]);
+  assertEquals(answers, [["q-a", { decision: "allow" }], ["q-c", { decision: "allow" }]]);
   assertEquals(afters, [5]);
   assertEquals(shown.slice(5), [
     ...["approval_answered", "approval_answered", "approval_answered"],
@@ -131,9 +139,22 @@ Deno.test("watchTurn() asks, goes on with the turn, and leaves to others what th
 });
 
 Deno.test("watchTurn() keeps a question through the end of a server that ends in order", async () => {
-  const asked: SessionEvent = { type: "approval_asked", step: 1, id: "a", name: "shell", arguments: "{}" };
+  const asked: SessionEvent = {
+    type: "approval_asked",
+    step: 1,
+    approvalId: "q-a",
+    id: "a",
+    name: "shell",
+    arguments: "{}",
+  };
   const waits: SessionEvent = { type: "turn_end", reason: "approval", text: "", ledger: EMPTY_LEDGER };
-  const yes: SessionEvent = { type: "approval_answered", id: "a", decision: "allow", by: "person" };
+  const yes: SessionEvent = {
+    type: "approval_answered",
+    approvalId: "q-a",
+    id: "a",
+    decision: "allow",
+    by: "person",
+  };
   // Asked by this terminal's own turn, or before it came.
   for (const input of ["q", undefined]) {
     const said = Promise.withResolvers<undefined>();
@@ -149,6 +170,7 @@ Deno.test("watchTurn() keeps a question through the end of a server that ends in
       approvals: () => {
         if (server !== "is away") {
           return Promise.resolve([{
+            id: "q-a",
             callId: "a",
             name: "shell",
             arguments: "{}",
@@ -181,7 +203,10 @@ Deno.test("watchTurn() takes a turn for cancelled whose questions were withdrawn
     ...client(Promise.resolve([START, waits])),
     follow: () =>
       Promise.resolve(
-        numbered([{ type: "approval_answered", id: "a", decision: "deny", by: "cancel" }], 2),
+        numbered(
+          [{ type: "approval_answered", approvalId: "q-a", id: "a", decision: "deny", by: "cancel" }],
+          2,
+        ),
       ),
   };
   const options = { session: "s", input: "q", show() {}, ask: () => Promise.resolve(undefined) };
@@ -200,7 +225,7 @@ Deno.test("watchTurn() without an input shows what came behind the event that is
 });
 
 Deno.test("watchTurn() without an input answers what is asked already, and goes on with that turn", async () => {
-  const approval = { callId: "a", name: "shell", arguments: "{}", askedAtMs: 1, expiresAtMs: 2 };
+  const approval = { id: "q-a", callId: "a", name: "shell", arguments: "{}", askedAtMs: 1, expiresAtMs: 2 };
   let open: Approval[] = [approval];
   const answered = Promise.withResolvers<void>();
   const server = {
@@ -209,7 +234,11 @@ Deno.test("watchTurn() without an input answers what is asked already, and goes 
       Promise.resolve((async function* () {
         await answered.promise;
         yield* numbered(
-          [{ type: "approval_answered", id: "a", decision: "allow", by: "person" }, START, END],
+          [
+            { type: "approval_answered", approvalId: "q-a", id: "a", decision: "allow", by: "person" },
+            START,
+            END,
+          ],
           after,
         );
       })()),
@@ -224,12 +253,12 @@ Deno.test("watchTurn() without an input answers what is asked already, and goes 
   const turn = watchTurn(server, {
     session: "s",
     show() {},
-    ask({ callId }) {
-      asked.push(callId);
+    ask({ id }) {
+      asked.push(id);
       return Promise.resolve({ decision: "allow" });
     },
   });
-  assertEquals([await turn.end, asked], [END, ["a"]]);
+  assertEquals([await turn.end, asked], [END, ["q-a"]]);
 });
 
 Deno.test("watchTurn() reads on where a server breaks off in the middle of a turn, once it is there again", async () => {
@@ -258,7 +287,14 @@ Deno.test("watchTurn() reads on where a server breaks off in the middle of a tur
 });
 
 Deno.test("watchTurn() gives an answer once the server is there again that was away as somebody gave it", async () => {
-  const asked: SessionEvent = { type: "approval_asked", step: 1, id: "a", name: "shell", arguments: "{}" };
+  const asked: SessionEvent = {
+    type: "approval_asked",
+    step: 1,
+    approvalId: "q-a",
+    id: "a",
+    name: "shell",
+    arguments: "{}",
+  };
   const waits: SessionEvent = { type: "turn_end", reason: "approval", text: "", ledger: EMPTY_LEDGER };
   const answered = Promise.withResolvers<void>();
   const answers: string[] = [];
@@ -268,7 +304,11 @@ Deno.test("watchTurn() gives an answer once the server is there again that was a
       Promise.resolve((async function* () {
         await answered.promise;
         yield* numbered(
-          [{ type: "approval_answered", id: "a", decision: "allow", by: "person" }, START, END],
+          [
+            { type: "approval_answered", approvalId: "q-a", id: "a", decision: "allow", by: "person" },
+            START,
+            END,
+          ],
           after,
         );
       })()),
@@ -276,10 +316,10 @@ Deno.test("watchTurn() gives an answer once the server is there again that was a
       Promise.resolve(
         answers.length === 2
           ? []
-          : [{ callId: "a", name: "shell", arguments: "{}", askedAtMs: 1, expiresAtMs: 2 }],
+          : [{ id: "q-a", callId: "a", name: "shell", arguments: "{}", askedAtMs: 1, expiresAtMs: 2 }],
       ),
-    answer: (_: string, { callId }: Approval, { decision }: ApprovalAnswer) => {
-      if (answers.push(`${callId} ${decision}`) === 1) {
+    answer: (_: string, { id }: Pick<Approval, "id">, { decision }: ApprovalAnswer) => {
+      if (answers.push(`${id} ${decision}`) === 1) {
         return Promise.reject(new RefusedError(0, "It can't be reached."));
       }
       answered.resolve();
@@ -288,6 +328,6 @@ Deno.test("watchTurn() gives an answer once the server is there again that was a
   };
   const ask = () => Promise.resolve({ decision: "allow" } as const);
   const turn = watchTurn(server, { session: "s", input: "q", show() {}, ask, tryAgainMs: 0 });
-  assertEquals([await turn.end, answers], [END, ["a allow", "a allow"]]);
+  assertEquals([await turn.end, answers], [END, ["q-a allow", "q-a allow"]]);
   assertEquals(server.cancelled, []);
 });

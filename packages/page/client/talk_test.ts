@@ -173,8 +173,8 @@ Deno.test("A call that has to be asked for waits for an answer, given by keys, h
   await seen(page, ".question pre", "echo three");
   await seen(page, ".call.asked .state", "waits");
   const { sessions: [{ id }] } = await (await server.ask("/tare/v1/sessions")).json();
-  const { approvals: [{ callId }] } = await (await server.ask(`/tare/v1/sessions/${id}/approvals`)).json();
-  await (await server.ask(`/tare/v1/sessions/${id}/approvals/${callId}`, { decision: "allow" })).text();
+  const { approvals: [approval] } = await (await server.ask(`/tare/v1/sessions/${id}/approvals`)).json();
+  await (await server.ask(`/tare/v1/sessions/${id}/approvals/${approval.id}`, { decision: "allow" })).text();
   await seen(page, ".reply", "Fourth done.");
   assertEquals(await texts(".question", page), []);
   const { messages } = await (await server.ask(`/tare/v1/sessions/${id}`)).json();

@@ -9,7 +9,7 @@ import { APPROVAL, SESSION, sessionBody } from "./session_body.ts";
 
 const APPROVALS = Type.Array(APPROVAL);
 
-/** Body of `POST /tare/v1/sessions/{id}/approvals/{call}`. */
+/** Body of `POST /tare/v1/sessions/{id}/approvals/{approval}`. */
 export const ANSWER = closed(
   {
     decision: Type.Enum(["allow", "deny", "always"], {
@@ -18,11 +18,6 @@ export const ANSWER = closed(
         "of commands the same one; files that are run or obeyed later are asked for again.",
     }),
     reason: Type.Optional(Type.String({ maxLength: 10_000, description: "Why, for the model." })),
-    askedAtMs: Type.Optional(Type.Number({
-      minimum: 0,
-      description:
-        "Which question is meant, by its time: an answer that comes late is none to a later call of the same id.",
-    })),
   },
   "ApprovalAnswer",
   { decision: "deny", reason: "Use the staging database." },
@@ -31,8 +26,9 @@ export const ANSWER = closed(
 /** The JSON that clients get of what is asked. */
 export function approvalBodies(questions: readonly Question[]) {
   return questions.map((
-    { id: callId, name, arguments: text, why, begun, parent, effects, change, askedAtMs, expiresAtMs },
+    { approvalId, id: callId, name, arguments: text, why, begun, parent, effects, change, ...times },
   ) => ({
+    id: approvalId,
     callId,
     name,
     arguments: text,
@@ -41,8 +37,8 @@ export function approvalBodies(questions: readonly Question[]) {
     ...(parent !== undefined && { parent }),
     ...(effects && { effects }),
     ...(change && { change }),
-    askedAtMs,
-    expiresAtMs,
+    askedAtMs: times.askedAtMs,
+    expiresAtMs: times.expiresAtMs,
   }));
 }
 
@@ -67,7 +63,7 @@ export function approvalRoutes(sessions: Sessions) {
     }),
     route({
       method: "POST",
-      path: "/sessions/{id}/approvals/{call}",
+      path: "/sessions/{id}/approvals/{approval}",
       operationId: "answerApproval",
       summary: "Says whether a call may run. With the last answer the turn goes on.",
       who: "approve",
@@ -80,17 +76,17 @@ export function approvalRoutes(sessions: Sessions) {
           },
         },
         ...errorResponses({
-          404: "There is no such session, or it asks nothing about this call.",
+          404: "There is no such session, or it has no such approval any more.",
           409: "Somebody has answered already.",
           429: "The turn would go on, and as many turns run as the server allows. Nothing has happened.",
         }),
       },
-      async answer({ path: { id, call: callId }, body, keep, asker }) {
+      async answer({ path: { id, approval }, body, keep, asker }) {
         const session = await sessions.get(id);
         let after = 0;
         await session.answer((questions) => {
           after = session.lastEvent;
-          return answerTo(questions, callId, { ...body, key: asker.name });
+          return answerTo(questions, approval, { ...body, key: asker.name });
         });
         keep({ sessionId: id });
         const approvals = approvalBodies(session.questions);

@@ -10,6 +10,11 @@ const STRING = Type.String();
 const TOKENS = Type.Number({ minimum: 0 });
 const STEP = Type.Integer({ minimum: 1 });
 
+const APPROVAL_ID = Type.String({
+  description:
+    "Id of the question, to answer it by: `id` is that of the call, which another one may have had too.",
+});
+
 const HASH = Type.String({ description: "SHA-256 of a part of what the tool is, in hex." });
 
 /** Why somebody is asked. */
@@ -171,6 +176,7 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
   },
   approval_asked: {
     step: STEP,
+    approvalId: Type.Optional(APPROVAL_ID),
     id: STRING,
     name: Type.String({ description: "The tool that would run." }),
     arguments: Type.String({ description: "What it would run with, as JSON." }),
@@ -187,6 +193,7 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
     ),
   },
   approval_answered: {
+    approvalId: APPROVAL_ID,
     id: STRING,
     decision: Type.Enum(["allow", "deny"]),
     reason: Type.Optional(STRING),

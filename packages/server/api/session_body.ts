@@ -61,7 +61,8 @@ const MS = Type.Number({ minimum: 0, description: "In milliseconds since the epo
 
 /** A call that waits for somebody to say whether it may run. */
 export const APPROVAL = closed({
-  callId: Type.String(),
+  id: Type.String({ description: "Its own id, to answer it by." }),
+  callId: Type.String({ description: "Id of the call, which another one may have had too." }),
   name: Type.String({ description: "The tool that would run." }),
   arguments: Type.String({ description: "What it would run with, as JSON." }),
   why: Type.Optional(WHY),

@@ -325,7 +325,7 @@ Deno.test("GET /tare/v1/spend cuts what both kinds cost, and a session tells whe
   assertEquals((await call(server, "GET", "/tare/v1/sessions/none/spend")).status, 404);
 });
 
-Deno.test("A call whose id needs encoding can be answered, however it is encoded", async () => {
+Deno.test("A call can be answered whatever its id is", async () => {
   for (const id of ["functions.shell:0", "a/b", "50%", "a%2Fb", "ü ?#"]) {
     const tool_calls = [{
       id,
@@ -335,7 +335,8 @@ Deno.test("A call whose id needs encoding can be answered, however it is encoded
     const server = agent(scriptedModel([{ tool_calls }, { content: "Done." }]), { approvals: { rules: [] } });
     const session = await newSession(server);
     await turn(server, session, "q");
-    const path = `${session}/approvals/${encodeURIComponent(id)}`;
+    const { body } = await call(server, "GET", `${session}/approvals`);
+    const path = `${session}/approvals/${(body as { approvals: { id: string }[] }).approvals[0]?.id}`;
     const answered = await call(server, "POST", path, { decision: "allow" });
     assertEquals([id, answered.status], [id, 200]);
     const after = (answered.body as { after: number }).after;

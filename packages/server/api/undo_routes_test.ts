@@ -4,6 +4,7 @@ import type { AssistantMessage, Model, ModelRequest } from "@tare/messages";
 import { openCheckpoints, workspaceTools } from "@tare/loop/tools";
 import { type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
 import { agent, call, error, newSession, scriptedModel, silentModel, turn } from "../fixture_test.ts";
+import { answerCall } from "../approvals/fixture_test.ts";
 
 type Call = NonNullable<AssistantMessage["tool_calls"]>[number];
 
@@ -163,7 +164,7 @@ Deno.test("what runs once it was allowed belongs to the turn that asked, and so 
     return turns.map(({ turn, files }) => [turn, ...files.map(({ path }) => path)]);
   };
   await turn(handler, session, "write");
-  await call(handler, "POST", `${session}/approvals/0`, { decision: "allow" });
+  await answerCall(handler, session, { callId: "0", decision: "allow" });
   const stream = await handler.fetch(new Request(`http://localhost${session}/events`));
   await stream.text();
   assertEquals(await changed(), [[0, "b.txt"]]);

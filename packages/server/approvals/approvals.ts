@@ -37,7 +37,10 @@ export interface Opening extends Pick<WaitingTurn, "budget"> {
 
 /** What a turn asks at its end, and what is kept of it until it goes on, if it asks anything. */
 interface Closing {
-  readonly events: readonly (AskedEvent & Required<Pick<AskedEvent, "askedAtMs" | "expiresAtMs">>)[];
+  readonly events: readonly (
+    & AskedEvent
+    & Required<Pick<AskedEvent, "approvalId" | "askedAtMs" | "expiresAtMs">>
+  )[];
   readonly asks?: WaitingTurn | undefined;
 }
 
@@ -113,7 +116,7 @@ export function closeTurn(
   const askedAtMs = store.now();
   const expiresAtMs = askedAtMs + answerWithinMs;
   return {
-    events: asked.map((event) => ({ ...event, askedAtMs, expiresAtMs })),
+    events: asked.map((event) => ({ ...event, approvalId: crypto.randomUUID(), askedAtMs, expiresAtMs })),
     asks: asked.length === 0 ? undefined : { untilMs: expiresAtMs, budget, spent: addLedgers(spent, ledger) },
   };
 }
@@ -141,12 +144,13 @@ export function questionsAfter(questions: SessionQuestions, event: SessionEvent)
   const { asked, always } = questions;
   switch (event.type) {
     case "approval_asked": {
-      const { type: _type, step: _step, askedAtMs = 0, expiresAtMs = Infinity, ...call } = event;
-      return { ...questions, asked: [...asked, { ...call, askedAtMs, expiresAtMs }] };
+      const { type: _type, step: _step, approvalId = "", askedAtMs = 0, expiresAtMs = Infinity, ...call } =
+        event;
+      return { ...questions, asked: [...asked, { ...call, approvalId, askedAtMs, expiresAtMs }] };
     }
     case "approval_answered": {
-      const { type: _type, id, ...answer } = event;
-      const question = asked.find((one) => one.id === id);
+      const { type: _type, approvalId, id: _id, ...answer } = event;
+      const question = asked.find((one) => one.approvalId === approvalId);
       return {
         ...questions,
         asked: asked.map((one) => one === question ? { ...one, answer } : one),
@@ -175,32 +179,29 @@ export function openQuestions({ asked }: SessionQuestions): readonly Question[] 
 /** What a client says to a question. */
 interface GivenAnswer extends Pick<Answer, "reason"> {
   readonly decision: "allow" | "deny" | "always";
-  /** Which question is meant, where a provider gives its calls the same ids over and over. Default: the open one. */
-  readonly askedAtMs?: number | undefined;
   /** Name of the key with which it is said. Default: nobody knows. */
   readonly key?: string;
 }
 
-/** The event by which a person answers. @throws {HttpError} 404 if it isn't asked, 409 if somebody has answered. */
+/** Returns the event by which a person answers. @throws {HttpError} 404 if there is no such question, 409 if it is answered. */
 export function answerTo(
   questions: SessionQuestions,
-  id: string,
-  { decision, reason, askedAtMs, key }: GivenAnswer,
+  approvalId: string,
+  { decision, reason, key }: GivenAnswer,
 ): readonly ApprovalAnswered[] {
-  const question = questions.asked.find((one) => one.id === id);
+  const question = questions.asked.find((one) => one.approvalId === approvalId);
   if (!question) {
-    const state = "nothing is asked about it, or not any more";
-    throw new HttpError(404, "not_found", `Cannot answer for call ${id}: ${state}.`);
+    const state = "the session has no such approval, or its turn has continued";
+    throw new HttpError(404, "not_found", `Cannot answer approval ${approvalId}: ${state}.`);
   }
-  if (question.answer || (askedAtMs ?? question.askedAtMs) !== question.askedAtMs) {
-    const state = question.answer
-      ? `somebody has said ${question.answer.decision}`
-      : `what was asked at ${askedAtMs} is settled, and this was asked at ${question.askedAtMs}`;
-    throw new HttpError(409, "already_answered", `Cannot answer for call ${id}: ${state}.`);
+  if (question.answer) {
+    const state = `it is answered already, with ${question.answer.decision}`;
+    throw new HttpError(409, "already_answered", `Cannot answer approval ${approvalId}: ${state}.`);
   }
   return [{
     type: "approval_answered",
-    id,
+    approvalId,
+    id: question.id,
     decision: decision === "deny" ? decision : "allow",
     ...(reason !== undefined && reason.trim() !== "" && { reason }),
     ...(decision === "always" && { always: true }),
@@ -216,7 +217,7 @@ function denials(
   whenMs: number = Infinity,
 ): readonly ApprovalAnswered[] {
   return openQuestions(questions).filter(({ expiresAtMs }) => by !== "time" || expiresAtMs <= whenMs)
-    .map(({ id }) => ({ type: "approval_answered", id, decision: "deny", by }));
+    .map(({ approvalId, id }) => ({ type: "approval_answered", approvalId, id, decision: "deny", by }));
 }
 
 /** Why a call didn't run, for the model; nothing if it may. */
@@ -397,7 +398,7 @@ function stillAsked(id: string): HttpError {
   return new HttpError(
     409,
     "approval_open",
-    `Cannot continue session ${id}: calls wait for an answer. Answer with POST ${API_PATH}/sessions/${id}/approvals/{call}, ` +
+    `Cannot continue session ${id}: calls wait for an answer. Answer with POST ${API_PATH}/sessions/${id}/approvals/{approval}, ` +
       "or send an input, which denies them.",
   );
 }

@@ -1,7 +1,16 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { memoryStore } from "@tare/conversation/sqlite";
 import { agent, call, events, newSession, request, scriptedModel, turn } from "../fixture_test.ts";
-import { asking, asksFor, follow, outline, readTurn, recorder, toolCall } from "./fixture_test.ts";
+import {
+  answerCall,
+  asking,
+  asksFor,
+  follow,
+  outline,
+  readTurn,
+  recorder,
+  toolCall,
+} from "./fixture_test.ts";
 
 Deno.test("where nobody can be asked it is no, or yes where the server says so, and rules hold all the same", async () => {
   const rules = [{ tool: "drop", decision: "deny" }] as const;
@@ -58,7 +67,7 @@ Deno.test("a yes outranks no rule that has come to deny since it was asked for",
   await first.close();
   const rules = [{ tool: "write", decision: "deny" }] as const;
   const second = agent(model, { tools: [write.tool], store, approvals: { rules } });
-  await call(second, "POST", `${session}/approvals/a`, { decision: "allow" });
+  await answerCall(second, session, { callId: "a", decision: "allow" });
   const went = outline(await follow(second, session, last));
   assertStringIncludes(went[2]!, "tool_result a Cannot run write: a rule forbids it.");
   assertEquals(write.ran, []);
@@ -79,10 +88,10 @@ Deno.test("what a turn may cost holds over its questions", async () => {
   await first.close();
   const handler = agent(model, asking({ tools: [write.tool], store }));
   const second = readTurn(handler, session, id);
-  await call(handler, "POST", `${session}/approvals/a`, { decision: "allow" });
+  await answerCall(handler, session, { callId: "a", decision: "allow" });
   const { id: last } = (await second).at(-1)!;
   const third = readTurn(handler, session, last);
-  await call(handler, "POST", `${session}/approvals/b`, { decision: "allow" });
+  await answerCall(handler, session, { callId: "b", decision: "allow" });
   assertEquals(outline(await third), [
     "approval_answered b allow person",
     "turn_start",
@@ -106,13 +115,16 @@ Deno.test("a turn that was cut off behind its answers says what was denied, and 
   // What the commit of the last answer leaves behind if the server is killed right after it.
   const sessionId = session.split("/").at(-1)!;
   const after = asked.at(-1)!.id;
+  const ids = asked.flatMap(({ event }) =>
+    event.type === "approval_asked" ? [{ approvalId: event.approvalId, id: event.id }] : []
+  );
   await store.commit([{
     type: "events",
     sessionId,
     after,
     events: [
-      { type: "approval_answered", id: "a", decision: "allow", by: "person" },
-      { type: "approval_answered", id: "b", decision: "deny", reason: "No.", by: "person" },
+      { type: "approval_answered", ...ids[0], decision: "allow", by: "person" },
+      { type: "approval_answered", ...ids[1], decision: "deny", reason: "No.", by: "person" },
       { type: "turn_start" },
     ] as { type: string }[],
   }]);
@@ -125,7 +137,7 @@ Deno.test("a turn that was cut off behind its answers says what was denied, and 
     "tool_result b Cannot run write: the user said no: No.",
     "turn_end interrupted",
   ]);
-  assertEquals((await call(second, "POST", `${session}/approvals/a`, { decision: "allow" })).status, 404);
+  assertEquals((await answerCall(second, session, { callId: "a", decision: "allow" })).status, 404);
   const goesOn = await events(await second.fetch(request("POST", `${session}/turns`, { continue: true })));
   assertEquals(outline(goesOn).at(-1), "turn_end completed");
   assertEquals(write.ran, []);
@@ -156,7 +168,7 @@ Deno.test("an answer that is one too many for the turns that may run changes not
   const session = await newSession(handler);
   const { id: last } = (await turn(handler, session, "Go")).at(-1)!;
   const busy = await handler.fetch(request("POST", `${await newSession(handler)}/turns`, { input: "wait" }));
-  assertEquals((await call(handler, "POST", `${session}/approvals/a`, { decision: "allow" })).status, 429);
+  assertEquals((await answerCall(handler, session, { callId: "a", decision: "allow" })).status, 429);
   assertEquals((await asksFor(handler, session)).length, 1);
   timers[0]!.work();
   while (timers.length < 2) await new Promise((resolve) => setTimeout(resolve));

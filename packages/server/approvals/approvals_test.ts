@@ -1,8 +1,20 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { memoryStore } from "@tare/conversation/sqlite";
+import { programTool } from "@tare/loop/programs";
 import { workspaceTools } from "@tare/loop/tools";
+import type { AgentHandler } from "@tare/server";
 import { agent, call, newSession, scriptedModel, turn } from "../fixture_test.ts";
-import { asking, asksFor, follow, outline, readTurn, recorder, toolCall } from "./fixture_test.ts";
+import {
+  answerCall,
+  approvalOf,
+  asking,
+  asksFor,
+  follow,
+  outline,
+  readTurn,
+  recorder,
+  toolCall,
+} from "./fixture_test.ts";
 
 const DAY_MS = 24 * 60 * 60_000;
 
@@ -27,7 +39,9 @@ Deno.test("a call that has to be asked for waits, and the turn goes on with it o
     "turn_end approval",
   ]);
   assertEquals([write.ran, read.ran.length], [[], 1]);
+  const path = await approvalOf(handler, session, "a");
   const approvals = [{
+    id: path.split("/").at(-1)!,
     callId: "a",
     name: "write",
     arguments: '{"n":1}',
@@ -40,7 +54,7 @@ Deno.test("a call that has to be asked for waits, and the turn goes on with it o
 
   const last = asked.at(-1)!.id;
   const following = follow(handler, session, last);
-  const answered = await call(handler, "POST", `${session}/approvals/a`, { decision: "allow", askedAtMs: 5 });
+  const answered = await call(handler, "POST", path, { decision: "allow" });
   const { approvals: left, after } = answered.body as { approvals: unknown; after: number };
   assertEquals([answered.status, left, after], [200, [], last]);
   assertEquals(outline(await following), [
@@ -63,7 +77,7 @@ Deno.test("a call that has to be asked for waits, and the turn goes on with it o
     "tool",
     "assistant",
   ]);
-  assertEquals((await call(handler, "POST", `${session}/approvals/a`, { decision: "allow" })).status, 404);
+  assertEquals((await call(handler, "POST", path, { decision: "allow" })).status, 404);
 });
 
 Deno.test("a denied call doesn't run, and the model reads why; the turn waits for every answer", async () => {
@@ -76,19 +90,71 @@ Deno.test("a denied call doesn't run, and the model reads why; the turn waits fo
   const session = await newSession(handler);
   const { id: last } = (await turn(handler, session, "Go")).at(-1)!;
   const denied = { decision: "deny", reason: "Not today." };
-  const first = (await call(handler, "POST", `${session}/approvals/a`, denied)).body;
+  const path = await approvalOf(handler, session, "a");
+  const first = (await call(handler, "POST", path, denied)).body;
   assertEquals((first as { approvals: { callId: string }[] }).approvals.map(({ callId }) => callId), ["b"]);
-  assertEquals((await call(handler, "POST", `${session}/approvals/a`, denied)).status, 409);
-  const stale = { decision: "allow", askedAtMs: 99 };
-  assertEquals((await call(handler, "POST", `${session}/approvals/b`, stale)).status, 409);
+  assertEquals((await call(handler, "POST", path, denied)).status, 409);
   assertEquals((await call(handler, "POST", `${session}/turns`, { continue: true })).status, 409);
-  await call(handler, "POST", `${session}/approvals/b`, { decision: "allow" });
+  await answerCall(handler, session, { callId: "b", decision: "allow" });
   const went = outline(await follow(handler, session, last));
   assertEquals(went.filter((line) => line.startsWith("tool_result")).sort(), [
     "tool_result a Cannot run write: the user said no: Not today.",
     "tool_result b write ran",
   ]);
   assertEquals(write.ran, [{ n: 2 }]);
+});
+
+Deno.test("calls with one id, or the id of a program's call, are asked about and answered separately, after a restart too", async () => {
+  const write = recorder("write");
+  const program = { code: "await Promise.all([tools.write({ n: 4 }), tools.write({ n: 5 })]);" };
+  const store = memoryStore();
+  const model = scriptedModel([
+    {
+      tool_calls: [
+        toolCall("p", "write", { n: 1 }),
+        toolCall("p", "write", { n: 2 }),
+        toolCall("p/1", "write", { n: 3 }),
+        toolCall("", "run_program", program),
+      ],
+    },
+    { tool_calls: [toolCall("p", "write", { n: 6 })] },
+    { content: "Done." },
+  ]);
+  const options = asking({ store, tools: [write.tool, programTool()] });
+  const first = agent(model, options);
+  const session = await newSession(first);
+  const asked = await turn(first, session, "Go");
+  const open = async (handler: AgentHandler) => {
+    const { approvals } = (await call(handler, "GET", `${session}/approvals`)).body as {
+      approvals: { id: string; arguments: string }[];
+    };
+    return new Map(approvals.map((approval) => [JSON.parse(approval.arguments).n as number, approval.id]));
+  };
+  const before = await open(first);
+  const told = asked.flatMap(({ event }) => event.type === "approval_asked" ? [event.approvalId] : []);
+  assertEquals([[...before.keys()], [...before.values()]], [[1, 2, 3, 4, 5], told]);
+  assertEquals(new Set(told).size, 5);
+  await first.close();
+
+  const handler = agent(model, options);
+  assertEquals(await open(handler), before);
+  const decide = async (n: number, decision: string) => {
+    const path = `${session}/approvals/${before.get(n)}`;
+    const { status, body } = await call(handler, "POST", path, { decision });
+    assertEquals([n, status], [n, 200]);
+    return body as { after: number };
+  };
+  for (const [n, decision] of [[2, "allow"], [1, "deny"], [5, "deny"], [3, "allow"]] as const) {
+    await decide(n, decision);
+    assertEquals((await open(handler)).has(n), false);
+  }
+  const following = readTurn(handler, session, (await decide(4, "allow")).after);
+  assertEquals(outline(await following).at(-1), "turn_end approval");
+  assertEquals((write.ran as { n: number }[]).map(({ n }) => n).toSorted(), [2, 3, 4]);
+  // The id of an earlier call comes again: an answer to the earlier question is none to this one.
+  const late = await call(handler, "POST", `${session}/approvals/${before.get(2)}`, { decision: "allow" });
+  assertEquals([late.status, [...(await open(handler)).keys()], write.ran.length], [404, [6], 3]);
+  await handler.close();
 });
 
 Deno.test("a new message denies what is asked, and so does cancelling, which calls no model", async () => {
@@ -175,7 +241,7 @@ Deno.test("always allows calls like this one for the rest of the session, after 
   await turn(first, session, "Go");
   await first.close();
   const second = agent(model, options);
-  const { body } = await call(second, "POST", `${session}/approvals/a`, { decision: "always" });
+  const { body } = await answerCall(second, session, { callId: "a", decision: "always" });
   const { after } = body as { readonly after: number };
   const following = follow(second, session, after);
   // Two run, and the third is asked for.
@@ -197,7 +263,7 @@ Deno.test("a turn that goes on with answers is one turn, whose end tells what al
   const session = await newSession(handler);
   const asked = await turn(handler, session, "Go");
   const following = follow(handler, session, asked.at(-1)!.id);
-  await call(handler, "POST", `${session}/approvals/a`, { decision: "allow" });
+  await answerCall(handler, session, { callId: "a", decision: "allow" });
   const ended = [...asked, ...await following, ...await turn(handler, session, "All of it?")].flatMap((
     { event },
   ) => event.type === "turn_end" ? [event] : []);
@@ -242,8 +308,8 @@ Deno.test("who is asked for an edit sees what it changes, and a yes is none to a
     ["c", "a.txt", changes[1]![1]],
   ]);
   const second = readTurn(handler, session, asked.at(-1)!.id);
-  await call(handler, "POST", `${session}/approvals/a`, { decision: "allow" });
-  await call(handler, "POST", `${session}/approvals/c`, { decision: "allow" });
+  await answerCall(handler, session, { callId: "a", decision: "allow" });
+  await answerCall(handler, session, { callId: "c", decision: "allow" });
   const went = await second;
   // Both stand, though each changes what stands around the other.
   assertEquals(await Deno.readTextFile(file), "1\nthree\n");
@@ -252,7 +318,7 @@ Deno.test("who is asked for an edit sees what it changes, and a yes is none to a
 
   await Deno.writeTextFile(file, "somebody's\n");
   const third = readTurn(handler, session, went.at(-1)!.id);
-  await call(handler, "POST", `${session}/approvals/d`, { decision: "allow" });
+  await answerCall(handler, session, { callId: "d", decision: "allow" });
   assertStringIncludes(
     outline(await third).find((line) => line.startsWith("tool_result d"))!,
     "have changed",
@@ -276,7 +342,7 @@ Deno.test("the results of answered calls are stored before the model is called w
   session = await newSession(handler);
   const asked = await turn(handler, session, "Go");
   const following = follow(handler, session, asked.at(-1)!.id);
-  await call(handler, "POST", `${session}/approvals/a`, { decision: "allow" });
+  await answerCall(handler, session, { callId: "a", decision: "allow" });
   assertEquals(outline(await following).at(-1), "turn_end completed");
   assertEquals(stored, [[], ["a"]]);
 });

@@ -49,6 +49,23 @@ export async function asksFor(handler: AgentHandler, session: string): Promise<s
   return approvals.map((approval) => approval.arguments);
 }
 
+/** Path of the question about the call of this id. */
+export async function approvalOf(handler: AgentHandler, session: string, callId: string): Promise<string> {
+  const { approvals } = (await call(handler, "GET", `${session}/approvals`)).body as {
+    approvals: { id: string; callId: string }[];
+  };
+  return `${session}/approvals/${approvals.find((approval) => approval.callId === callId)?.id}`;
+}
+
+/** Answers the question about the call of this id. */
+export async function answerCall(
+  handler: AgentHandler,
+  session: string,
+  { callId, ...answer }: { readonly callId: string; readonly decision: string; readonly reason?: string },
+): ReturnType<typeof call> {
+  return await call(handler, "POST", await approvalOf(handler, session, callId), answer);
+}
+
 /** The events behind a number up to the next turn's end. */
 export async function readTurn(handler: AgentHandler, session: string, after: number): Promise<SeenEvent[]> {
   const response = await handler.fetch(request("GET", `${session}/events?after=${after}`));

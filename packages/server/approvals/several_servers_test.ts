@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import type { Model } from "@tare/messages";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
 import { agent, call, newSession, scriptedModel, turn } from "../fixture_test.ts";
-import { asksFor, follow, outline, readTurn, recorder, toolCall } from "./fixture_test.ts";
+import { approvalOf, asksFor, follow, outline, readTurn, recorder, toolCall } from "./fixture_test.ts";
 
 function servers(model: Model, write: ReturnType<typeof recorder>) {
   const memory = sharedMemory();
@@ -37,7 +37,8 @@ Deno.test("what a turn asks on one server is answered on another, which goes on;
   const { id: last } = (await turn(a.handler, session, "Go")).at(-1)!;
   const onA = readTurn(a.handler, session, last);
   assertEquals(await asksFor(b.handler, session), ["{}"]);
-  const answered = await call(b.handler, "POST", `${session}/approvals/a`, { decision: "allow" });
+  const path = await approvalOf(b.handler, session, "a");
+  const answered = await call(b.handler, "POST", path, { decision: "allow" });
   assertEquals(answered.status, 200);
   const seen = outline(await onA);
   assertEquals([seen[0], seen[1], seen.at(-1)], [
@@ -46,7 +47,7 @@ Deno.test("what a turn asks on one server is answered on another, which goes on;
     "turn_end completed",
   ]);
   assertEquals(write.ran, [{}]);
-  const late = await call(a.handler, "POST", `${session}/approvals/a`, { decision: "deny" });
+  const late = await call(a.handler, "POST", path, { decision: "deny" });
   assertEquals(late.status, 404);
   assertEquals([a.errors, b.errors, a.timers.size, b.timers.size], [[], [], 0, 0]);
 });

@@ -6,7 +6,15 @@ import { programTool } from "@tare/loop/programs";
 import { openCheckpoints, workspaceTools } from "@tare/loop/tools";
 import { contentText, type Model, type Tool } from "@tare/messages";
 import type { AgentHandler, AgentOptions } from "@tare/server";
-import { asking, follow, outline, readTurn, recorder, toolCall } from "../approvals/fixture_test.ts";
+import {
+  answerCall,
+  asking,
+  follow,
+  outline,
+  readTurn,
+  recorder,
+  toolCall,
+} from "../approvals/fixture_test.ts";
 import { ALLOW_EVERYTHING } from "../approvals/rules.ts";
 import {
   agent,
@@ -52,20 +60,19 @@ Deno.test("a program waits for whoever is asked about its calls, and goes on wit
   ]);
   const { approvals } = (await call(handler, "GET", `${session}/approvals`)).body as { approvals: unknown };
   const about = { name: "write", parent: "p", askedAtMs: 5, expiresAtMs: 5 + 24 * 60 * 60_000 };
+  const ids = asked.flatMap(({ event }) => event.type === "approval_asked" ? [event.approvalId] : []);
   assertEquals(approvals, [
-    { callId: "p/2", arguments: '{"n":1}', ...about },
-    { callId: "p/3", arguments: '{"n":2}', ...about },
+    { id: ids[0], callId: "p/2", arguments: '{"n":1}', ...about },
+    { id: ids[1], callId: "p/3", arguments: '{"n":2}', ...about },
   ]);
   await handler.close();
 
   // Another server, which knows nothing but what is stored.
   const next = agent(scriptedModel([{ content: "Done." }]), options);
-  const answer = (id: string, body: unknown) =>
-    call(next, "POST", `${session}/approvals/${encodeURIComponent(id)}`, body);
   const { id: last } = asked.at(-1)!;
   const following = follow(next, session, last);
-  await answer("p/2", { decision: "always" });
-  await answer("p/3", { decision: "deny", reason: "Not that." });
+  await answerCall(next, session, { callId: "p/2", decision: "always" });
+  await answerCall(next, session, { callId: "p/3", decision: "deny", reason: "Not that." });
   assertEquals(outline(await following), [
     ...["approval_answered p/2 allow person", "approval_answered p/3 Not that. deny person", "turn_start"],
     ...["tool_call p/3", "tool_result p/3 Cannot run write: the user said no: Not that."],
@@ -133,16 +140,15 @@ async function untilDone(handler: AgentHandler, path: string): Promise<number> {
   for (let rounds = 0; rounds < 20; rounds++) {
     const { status, approvals, lastEvent, ...body } = (await call(handler, "GET", path)).body as {
       status: string;
-      approvals: readonly { callId: string }[];
+      approvals: readonly { id: string }[];
       lastEvent: number;
       messages: readonly { role: string; content?: unknown }[];
     };
     if (status === "running") {
       await readTurn(handler, path, lastEvent);
     } else if (approvals.length > 0) {
-      const { callId } = approvals[0]!;
       asked++;
-      const answered = await call(handler, "POST", `${path}/approvals/${encodeURIComponent(callId)}`, {
+      const answered = await call(handler, "POST", `${path}/approvals/${approvals[0]!.id}`, {
         decision: "allow",
       });
       const { approvals: left, after } = answered.body as { approvals: unknown[]; after: number };
@@ -286,7 +292,7 @@ Deno.test("somebody is asked before a program's call is made once more, and abou
   };
   assertEquals(approvals.map(({ callId, begun }) => [callId, begun]), [["p/1", true]]);
   const following = follow(handler, path, last);
-  await call(handler, "POST", `${path}/approvals/p%2F1`, { decision: "allow" });
+  await answerCall(handler, path, { callId: "p/1", decision: "allow" });
   assertEquals(outline(await following).at(-1), "turn_end completed");
   assertEquals(ran, ["act", "act", "look"]);
   assertEquals(await results(handler, path), ["act ran\nact ran look ran"]);

@@ -387,6 +387,8 @@ export type SessionEvent =
   /** Somebody has said whether a call may run that the last turn asked for. */
   | {
     readonly type: "approval_answered";
+    /** Id of the question. */
+    readonly approvalId: string;
     /** Id of the call. */
     readonly id: string;
     readonly decision: "allow" | "deny";
@@ -413,6 +415,8 @@ export function asSessionEvent(event: StoredEvent["event"]): SessionEvent {
 
 /** What somebody is asked: whether a call may run. */
 export interface Question extends AskedCall {
+  /** Its own id, which the server makes: a model may give several calls the same one. */
+  readonly approvalId: string;
   /** In milliseconds since the epoch. */
   readonly askedAtMs: number;
   /** When the time for an answer is over, likewise. */
@@ -423,7 +427,7 @@ export interface Question extends AskedCall {
 export type ApprovalAnswered = Extract<SessionEvent, { readonly type: "approval_answered" }>;
 
 /** What somebody said to a question. */
-export type Answer = Omit<ApprovalAnswered, "type" | "id">;
+export type Answer = Omit<ApprovalAnswered, "type" | "approvalId" | "id">;
 
 /** What is asked for of a message, or that nothing is any more. */
 export type PinChange = { readonly set: Pin } | { readonly remove: number };

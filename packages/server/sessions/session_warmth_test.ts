@@ -160,7 +160,7 @@ function served(options: TestOptions = {}, world = newWorld()) {
 /** The calls that wait for an answer. */
 async function approvalsOf(server: AgentHandler, path: string) {
   const { body } = await call(server, "GET", `${path}/approvals`);
-  return (body as { approvals: readonly { callId: string; askedAtMs: number }[] }).approvals;
+  return (body as { approvals: readonly { id: string }[] }).approvals;
 }
 
 const PROFILE = profileNamed("anthropic-5m");
@@ -231,8 +231,8 @@ Deno.test("a prompt is kept warm by a few pings while an approval is open, howev
   assertEquals([warmth.waiting, timers.waiting], [0, []]);
   const [open] = await approvalsOf(server, path);
   release();
-  const answer = { decision: "allow", askedAtMs: open?.askedAtMs };
-  assertEquals((await call(server, "POST", `${path}/approvals/${open?.callId}`, answer)).status, 200);
+  const answer = { decision: "allow" };
+  assertEquals((await call(server, "POST", `${path}/approvals/${open?.id}`, answer)).status, 200);
   const seen = await follow(server, path, 0);
   const { whole } = seen.at(-1)!.event as Extract<LoopEvent, { type: "turn_end" }>;
   const { all } = (await call(server, "GET", "/tare/v1/overview")).body as Overview;
@@ -332,8 +332,8 @@ Deno.test("of several servers none keeps warm what another has gone on with", as
   await a.pass(5 * MINUTE);
   assertEquals(a.asked, ["call writes", "ping reads"]);
   const [open] = await approvalsOf(b.server, path);
-  const answer = { decision: "allow", askedAtMs: open?.askedAtMs };
-  assertEquals((await call(b.server, "POST", `${path}/approvals/${open?.callId}`, answer)).status, 200);
+  const answer = { decision: "allow" };
+  assertEquals((await call(b.server, "POST", `${path}/approvals/${open?.id}`, answer)).status, 200);
   await b.began;
   await a.pass(60 * MINUTE);
   // The one that goes on has no request of its own yet.

@@ -3,7 +3,7 @@ import { contentText, type Model, type Tool } from "@tare/messages";
 import { StoreError } from "@tare/conversation";
 import { memoryStore } from "@tare/conversation/sqlite";
 import type { AgentHandler, AgentOptions } from "@tare/server";
-import { follow, outline, readTurn, toolCall } from "../approvals/fixture_test.ts";
+import { answerCall, follow, outline, readTurn, toolCall } from "../approvals/fixture_test.ts";
 import { ALLOW_EVERYTHING } from "../approvals/rules.ts";
 import { agent, call, newSession, request } from "../fixture_test.ts";
 import { recordedStore } from "./store_fixture_test.ts";
@@ -126,7 +126,7 @@ for (const decision of ["allow", "deny"] as const) {
       begun: true,
     }]);
     assertEquals(ran, []);
-    const { after } = (await call(handler, "POST", `${path}/approvals/0`, { decision })).body as {
+    const { after } = (await answerCall(handler, path, { callId: "0", decision })).body as {
       after: number;
     };
     assertEquals(outline(await follow(handler, path, after)).at(-1), "turn_end completed");

@@ -4,6 +4,7 @@ import { profileNamed } from "@tare/planner";
 import type { ToolSource, Workplace } from "@tare/server";
 import { agent, call, echo, events, newSession, request, turn } from "../fixture_test.ts";
 import { recordedStore } from "./store_fixture_test.ts";
+import { answerCall } from "../approvals/fixture_test.ts";
 
 /** A place that is told by its version, and what it is now. */
 function versions(): { workplace: Workplace; now: number } {
@@ -154,7 +155,7 @@ Deno.test("nothing is told between calls and their results: the next turn makes 
   await turn(handler, session, "1");
   place.now = 2;
   const { lastEvent } = (await call(handler, "GET", session)).body as { lastEvent: number };
-  await call(handler, "POST", `${session}/approvals/a`, { decision: "allow" });
+  await answerCall(handler, session, { callId: "a", decision: "allow" });
   await events(await handler.fetch(request("GET", `${session}/events?after=${lastEvent}`)));
   await turn(handler, session, "2");
   const first = "Be brief.\n\nHere it is version 1.";

@@ -16,6 +16,7 @@ import fc, { cases } from "../../../tests/cases.ts";
 import { recordedStore } from "../sessions/store_fixture_test.ts";
 import { type OfferOptions, type OfferState, offerTools } from "./session_tools.ts";
 import { agent, call, echo, events, newSession, request, turn } from "../fixture_test.ts";
+import { answerCall } from "../approvals/fixture_test.ts";
 
 const PROSE = "It says at length what nobody needs to know who does not call it. ".repeat(10);
 
@@ -227,7 +228,7 @@ Deno.test("a call of call_tool is asked for as one of the tool that it names, an
   assertEquals([asked!.name, asked!.arguments], ["make__make_7", '{"id":7}']);
   now = now.slice(1);
   const { lastEvent } = (await call(handler, "GET", session)).body as { lastEvent: number };
-  await call(handler, "POST", `${session}/approvals/a`, { decision: "allow" });
+  await answerCall(handler, session, { callId: "a", decision: "allow" });
   await events(await handler.fetch(request("GET", `${session}/events?after=${lastEvent}`)));
   await turn(handler, session, "Thanks.");
   const [, second, third] = requests;

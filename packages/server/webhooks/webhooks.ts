@@ -389,8 +389,8 @@ function toldOf(
   const session = { id, ...(by !== undefined && { key: by }), ...(isShort && { metadata }) };
   const approvals = events.flatMap((event) => {
     if (event.type !== "approval_asked") return [];
-    const { id: callId, name, arguments: text, why, askedAtMs, expiresAtMs } = event;
-    return [{ callId, name, arguments: cut(text), why, askedAtMs, expiresAtMs }];
+    const { approvalId, id: callId, name, arguments: text, why, askedAtMs, expiresAtMs } = event;
+    return [{ id: approvalId, callId, name, arguments: cut(text), why, askedAtMs, expiresAtMs }];
   });
   const asked = approvals.length === 0 ? [] : [
     {

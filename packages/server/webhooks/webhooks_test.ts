@@ -111,7 +111,8 @@ Deno.test("what is asked before a call runs is told to whoever wants to hear of 
     "/hook/both approval.asked",
     "/hook/both turn.ended",
   ]);
-  const { askedAtMs, expiresAtMs, ...approval } = told[0].data.approvals[0];
+  const { id, askedAtMs, expiresAtMs, ...approval } = told[0].data.approvals[0];
+  assert(id !== "call" && id === told[1].data.approvals[0].id);
   assert(askedAtMs < expiresAtMs);
   assertEquals(approval, { callId: "call", name: "echo", arguments: '{"text":"x"}' });
   assertEquals(told[2].data.turn.reason, "approval");

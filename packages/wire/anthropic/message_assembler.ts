@@ -1,5 +1,11 @@
-import type { AssistantMessage, FinishReason, FunctionToolCall, ModelEvent, Usage } from "@tare/messages";
-import { freeId } from "../chat/reply_assembler.ts";
+import {
+  type AssistantMessage,
+  type FinishReason,
+  freeCallId,
+  type FunctionToolCall,
+  type ModelEvent,
+  type Usage,
+} from "@tare/messages";
 import { readUsage } from "../chat/usage.ts";
 import { asRecord, isRecord, type JsonRecord } from "../json.ts";
 import { MAX_CALLS, ReplyTooLong } from "../reply_stream.ts";
@@ -70,7 +76,7 @@ export class MessageAssembler {
       if (block.type === "thinking") thoughts.push(String(block.thinking ?? ""));
       const written = this.#blocks.inputOf(index);
       if (block.type !== "tool_use") return written === "" ? block : { ...block, input: readInput(written) };
-      const id = freeId(String(block.id ?? ""), used);
+      const id = freeCallId(String(block.id ?? ""), used);
       used.add(id);
       const input = written || JSON.stringify(block.input ?? {});
       calls.push({ id, type: "function", function: { name: String(block.name ?? ""), arguments: input } });

@@ -1,4 +1,10 @@
-import type { FinishReason, FunctionToolCall, ModelEvent, Usage } from "@tare/messages";
+import {
+  type FinishReason,
+  freeCallId,
+  type FunctionToolCall,
+  type ModelEvent,
+  type Usage,
+} from "@tare/messages";
 import { asRecord, type JsonRecord } from "../json.ts";
 import { readUsage } from "./usage.ts";
 import { MAX_CALLS, ReplyTooLong } from "../reply_stream.ts";
@@ -154,7 +160,7 @@ export class CallAssembler {
     return this.#calls
       .filter((call) => call.id || call.name || call.arguments)
       .map((call) => {
-        const id = freeId(call.id, used);
+        const id = freeCallId(call.id, used);
         used.add(id);
         return {
           id,
@@ -254,14 +260,6 @@ function isJsonObject(text: string): boolean {
   } catch {
     return false;
   }
-}
-
-/** This id, or if it is empty or used another one. */
-export function freeId(id: string, used: ReadonlySet<string>): string {
-  if (id && !used.has(id)) return id;
-  let number = used.size + 1;
-  while (used.has(`call_${number}`)) number++;
-  return `call_${number}`;
 }
 
 /** Fields of a part of reasoning whose text grows from delta to delta. */

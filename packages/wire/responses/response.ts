@@ -1,5 +1,11 @@
-import type { AssistantMessage, FinishReason, FunctionToolCall, ModelEvent, Usage } from "@tare/messages";
-import { freeId } from "../chat/reply_assembler.ts";
+import {
+  type AssistantMessage,
+  type FinishReason,
+  freeCallId,
+  type FunctionToolCall,
+  type ModelEvent,
+  type Usage,
+} from "@tare/messages";
 import { readUsage } from "../chat/usage.ts";
 import { asRecord, isRecord, type JsonRecord } from "../json.ts";
 import { MAX_CALLS, ReplyTooLong } from "../reply_stream.ts";
@@ -415,7 +421,7 @@ export class ResponseAssembler {
         refusals!.push(textsOf(item, "refusal"));
       }
       if (item.type !== "function_call") return item;
-      const id = freeId(String(item.call_id ?? ""), used);
+      const id = freeCallId(String(item.call_id ?? ""), used);
       used.add(id);
       const input = String(item.arguments ?? "").trim() || "{}";
       calls.push({ id, type: "function", function: { name: String(item.name ?? ""), arguments: input } });

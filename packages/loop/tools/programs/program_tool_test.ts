@@ -244,7 +244,7 @@ Deno.test("run_program waits for what a call's end brings about, however long th
   assertEquals(resultOf(result), "over\nline 1\nline 2\nline 3");
 });
 
-Deno.test("run_program isn't run next to a call whose id its own calls could have", async () => {
+Deno.test("run_program is run next to a call whose id its own calls could have", async () => {
   const { model } = scripted(
     callTools(
       call("p", "run_program", { code: "await tools.line({ n: 1 });" }),
@@ -259,8 +259,9 @@ Deno.test("run_program isn't run next to a call whose id its own calls could hav
     event.type === "tool_result" ? [[event.id, event.parent, event.content]] : []
   );
   assertEquals(results.toSorted(([one], [other]) => String(one) < String(other) ? -1 : 1), [
-    ["p", undefined, "Cannot run run_program: its id is empty or that of another call too. Call it alone."],
-    ["p/1", undefined, "line 2"],
+    ["call_4", undefined, "line 2"],
+    ["p", undefined, "It printed nothing."],
+    ["p/1", "p", "line 1"],
     ["q", undefined, "line 3"],
     ["q/1", "q", "line 3"],
   ]);

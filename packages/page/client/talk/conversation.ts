@@ -177,10 +177,9 @@ export class SessionTalk {
 
   /** Says whether a call may run. */
   async answer(approval: WaitingCall, said: Said): Promise<boolean> {
-    const { callId, askedAtMs } = approval;
     const done = await this.#attempt(async () => {
-      const path = { ...this.#path, call: callId };
-      await api.send("POST /sessions/{id}/approvals/{call}", { path, body: { ...said, askedAtMs } });
+      const path = { ...this.#path, approval: approval.id };
+      await api.send("POST /sessions/{id}/approvals/{approval}", { path, body: said });
     });
     // What it comes to is told by the events.
     if (done && !this.#isReading) this.follow();
@@ -263,11 +262,11 @@ export class SessionTalk {
     }
     if (event.type === "turn_end") this.isRunning = false;
     if (event.type === "approval_asked") {
-      const { type: _, step: __, pin: ___, id: callId, askedAtMs = 0, expiresAtMs = 0, ...call } = event;
-      this.approvals = [...this.approvals, { ...call, callId, askedAtMs, expiresAtMs }];
+      const { type: _, step: __, pin: ___, approvalId: id = "", id: callId, ...call } = event;
+      this.approvals = [...this.approvals, { askedAtMs: 0, expiresAtMs: 0, ...call, id, callId }];
     }
     if (event.type === "approval_answered") {
-      this.approvals = this.approvals.filter(({ callId }) => callId !== event.id);
+      this.approvals = this.approvals.filter(({ id }) => id !== event.approvalId);
     }
   }
 

@@ -64,7 +64,7 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
         {isRunning && <Working />}
         {conversation.approvals.map((approval) => (
           <QuestionView
-            key={`${approval.callId} ${approval.askedAtMs}`}
+            key={approval.id}
             approval={approval}
             answer={(said) => conversation.answer(approval, said)}
           />
@@ -221,7 +221,7 @@ function QuestionView({ approval, answer }: {
   /** False if the server didn't take it. */
   readonly answer: (said: Said) => Promise<boolean>;
 }): JSX.Element {
-  const { callId, name, why, effects, change, expiresAtMs } = approval;
+  const { name, why, effects, change, expiresAtMs } = approval;
   const [reason, setReason] = useState("");
   const [isSent, setSent] = useState(false);
   const box = useRef<HTMLFormElement>(null);
@@ -236,7 +236,7 @@ function QuestionView({ approval, answer }: {
       setSent(false);
     }
   };
-  const id = `why-${callId}`;
+  const id = `why-${approval.id}`;
   return (
     <form
       class="question"
