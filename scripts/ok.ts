@@ -11,7 +11,7 @@ import { consumerFault, runDeno } from "./consumer.ts";
 import { coverageFaults } from "./tested/coverage_faults.ts";
 import { readCoverage } from "./tested/read_coverage.ts";
 import { packForNpm, PUBLISHED } from "./pack_npm.ts";
-import { entryPoints, members, programs, published, root, sourceFiles } from "./repository.ts";
+import { config, entryPoints, members, programs, published, root, sourceFiles } from "./repository.ts";
 import { sourceFaults } from "./source_rules.ts";
 
 interface Outcome {
@@ -96,8 +96,7 @@ async function doc(): Promise<Outcome> {
 
 /** The facades of `@std` stand for what JSR holds beside our packages. */
 async function consumer(): Promise<Outcome> {
-  const standIns = members.filter(({ name }) => name.startsWith("@std/")).map(({ folder }) => folder);
-  const fault = await consumerFault(fromFileUrl(root), { standIns });
+  const fault = await consumerFault(fromFileUrl(root), { standIns: config.links });
   if (fault !== undefined) console.log(fault);
   return { passed: Number(fault === undefined), failed: Number(fault !== undefined) };
 }

@@ -15,6 +15,8 @@ export const root: URL = new URL("../", import.meta.url);
 /** The workspace's configuration. */
 export const config: {
   readonly workspace: readonly string[];
+  /** Folders that stand for packages of JSR. */
+  readonly links: readonly string[];
   readonly tasks: Readonly<Record<string, { readonly command: string }>>;
 } = readJson("deno.json");
 

@@ -103,7 +103,8 @@ const { code, end } = supervise({
       ...handed,
     }, {
       args: [
-        ...["run", "--frozen", V8_FLAGS, ...serverPermissions(given, handed)],
+        // Quiet: the runtime warns that two configurations have links.
+        ...["run", "--frozen", "--quiet", V8_FLAGS, ...serverPermissions(given, handed)],
         ...paths,
         ...args,
       ],

@@ -64,8 +64,7 @@ detail([...names].map(([name, paths]) => `${name}: ${paths.join(", ")}`));
 say("Public fields that others assign", [[...fields.values()].flat().length]);
 detail([...fields].map(([owner, own]) => `${owner}: ${own.map(({ name }) => name).join(", ")}`));
 
-// Stand-ins for what JSR holds are no packages of ours.
-const unpublished = members.filter((member) => member.publish === false && member.name.startsWith("@tare/"));
+const unpublished = members.filter((member) => member.publish === false);
 say("Packages that people import, and that nobody does", [published.length, unpublished.length]);
 detail([published, unpublished].map((some) => some.map(({ name }) => name).join(", ")));
 
