@@ -101,6 +101,8 @@ Deno.test("PromptTooLong names what is longest: a message, or the tools' definit
   assert(tools.message.includes("The tools' definitions"), tools.message);
   const { longest, promptTokens } = await thrown([user("Go."), ANSWER, user(lines("said", 45_000))], [tool]);
   assertEquals([tools.longest.place, longest.place], [-1, 2]);
+  const first = await thrown([user(lines("said", 45_000))], []);
+  assert(first.message.includes("Message 0 (user)"), first.message);
   // The message has three fifths of the prompt, whoever counts it.
   assertAlmostEquals(longest.tokens / promptTokens, 45_000 / 75_000, 0.02);
   assertAlmostEquals(tools.longest.tokens / tools.promptTokens, 1, 0.02);
@@ -411,4 +413,17 @@ Deno.test("rejected() without a number makes room as in a window of four fifths 
   const { promptTokens } = await view();
   assertLess(promptTokens, 0.6 * 0.8 * before.promptTokens);
   assertGreater(promptTokens, 0.1 * before.promptTokens);
+});
+
+Deno.test("view() counts a prompt as its model's provider does, whatever another model has counted since", async () => {
+  const session = make({ windowTokens: 10_000 });
+  const view = (tokens: number, model: string) =>
+    session.view({ messages: [user("word ".repeat(0.8 * tokens))], tools: [] }, { nowMs: 0, model });
+  for (const [model, times] of [["a", 2], ["b", 1]] as const) {
+    const seen = await view(4_000, model);
+    const promptTokens = times * seen.promptTokens;
+    session.sent({ promptTokens, cachedTokens: 0, outputTokens: 1 }, seen);
+  }
+  await view(6_000, "b");
+  await assertRejects(() => view(6_000, "a"), PromptTooLong);
 });
