@@ -430,3 +430,13 @@ Deno.test("view() counts a prompt as its model's provider does, whatever another
   await view(6_000, "b");
   await assertRejects(() => view(6_000, "a"), PromptTooLong);
 });
+
+Deno.test("rejected() leaves less room than the window has if what was refused should have fitted", async () => {
+  const session = make();
+  const view = (tokens: number) =>
+    session.view({ messages: [user("word ".repeat(0.8 * tokens))], tools: [] }, { nowMs: 0 });
+  await view(9_000);
+  session.rejected(10_000, { promptTokens: 9_000 });
+  await view(6_000);
+  await assertRejects(() => view(8_500), PromptTooLong);
+});
