@@ -122,10 +122,10 @@ Deno.test("view() refuses what people said and the window can't hold, and says w
 });
 
 Deno.test("view() sends what may fit by some count until a refusal, and then only what is likely to fit", async () => {
-  const asked = (tokens: number): Message[] => [{ role: "user", content: "word ".repeat(0.8 * tokens) }];
+  const input = (tokens: number): Message[] => [{ role: "user", content: "word ".repeat(0.8 * tokens) }];
   const planned = session();
   // By the coarsest tokenizer it fits.
-  const [long, short] = [asked(1.5 * WINDOW), asked(0.8 * WINDOW)];
+  const [long, short] = [input(1.5 * WINDOW), input(0.8 * WINDOW)];
   const first = await planned.view({ messages: long, tools }, { nowMs: 0 });
   assertEquals(first.messages, long);
   assertEquals((await session().view({ messages: short, tools }, { nowMs: 0 })).messages, short);
@@ -134,7 +134,7 @@ Deno.test("view() sends what may fit by some count until a refusal, and then onl
   for (const messages of [long, short]) {
     await assertRejects(() => planned.view({ messages, tools }, { nowMs: 0 }), PromptTooLong);
   }
-  const shorter = asked(0.3 * WINDOW);
+  const shorter = input(0.3 * WINDOW);
   assertEquals((await planned.view({ messages: shorter, tools }, { nowMs: 0 })).messages, shorter);
 });
 

@@ -78,12 +78,12 @@ Deno.test("recallOriginal() shows pictures only to a model that sees them, and t
   const ref = await archive.put(
     JSON.stringify([{ type: "text", text: "A chart." }, { type: "image_url", image_url: { url } }]),
   );
-  const seen = await recallOriginal(archive, { ref }, { seesPictures: true });
-  assertEquals([seen.error, seen.pictures], [false, [url]]);
-  assertStringIncludes(seen.content, "A chart.");
-  const unseen = await recallOriginal(archive, { ref });
-  assertEquals([unseen.error, unseen.pictures], [true, undefined]);
-  assertStringIncludes(unseen.content, "this model is shown no pictures");
+  const visible = await recallOriginal(archive, { ref }, { seesPictures: true });
+  assertEquals([visible.error, visible.pictures], [false, [url]]);
+  assertStringIncludes(visible.content, "A chart.");
+  const refused = await recallOriginal(archive, { ref });
+  assertEquals([refused.error, refused.pictures], [true, undefined]);
+  assertStringIncludes(refused.content, "this model is shown no pictures");
   const quoted = `See ${await archive.get(ref)}`;
   for (const original of ['[{"type":"text","text":"A chart."}]', quoted]) {
     assertEquals(await recall(original), { content: original, error: false });

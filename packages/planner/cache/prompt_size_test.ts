@@ -261,10 +261,10 @@ Deno.test("messageKinds() divides what a message counts among the kinds of its t
   // A twelfth of a run must be digits: two of 24 letters are, two of 25 are not.
   assertEquals(Object.keys(user(`${"a".repeat(22)}12`)), ["2"]);
   assertEquals(Object.keys(user(`${"a".repeat(23)}12`)), ["0", "1"]);
-  // A run goes on behind a mark of base64, and ends at any other.
+  // A mark of base64 continues a run, any other ends it.
   assertEquals(Object.keys(user("mQ7x+z0pVb3/d9Rf_w2y-s8=")), ["2"]);
   assertEquals(Object.keys(user("mQ7xTz0pVb3K;9RfLw2yHs8U")), ["0", "1"]);
-  // What follows ASCII is Latin.
+  // Latin begins right after ASCII.
   assertEquals(Object.keys(user("\u0080".repeat(30))), ["3"]);
   const scripts = ["ä", "Ω", "Ж", "ש", "ع", "ह", "ไ", "あ", "漢", "한", "🙂"];
   assertEquals(

@@ -68,7 +68,7 @@ function step(content: string, name = "look", path = `${ids}.ts`): Message[] {
   ];
 }
 
-/** Text of so many tokens, of which no line is like another. */
+/** Text of so many tokens whose lines all differ. */
 function lines(name: string, tokens: number): string {
   const all = Array.from(
     { length: tokens },
@@ -99,9 +99,11 @@ Deno.test("PromptTooLong names what is longest: a message, or the tools' definit
     );
   const tools = await thrown([user("Go."), ANSWER, user("On.")], [tool]);
   assert(tools.message.includes("The tools' definitions"), tools.message);
-  const { longest, promptTokens } = await thrown([user("Go."), ANSWER, user(lines("said", 45_000))], [tool]);
+  const { longest, promptTokens } = await thrown([user("Go."), ANSWER, user(lines("input", 45_000))], [tool]);
   assertEquals([tools.longest.place, longest.place], [-1, 2]);
-  // The message has three fifths of the prompt, whoever counts it.
+  const first = await thrown([user(lines("input", 45_000))], []);
+  assert(first.message.includes("Message 0 (user)"), first.message);
+  // The message has three fifths of the prompt by any count.
   assertAlmostEquals(longest.tokens / promptTokens, 45_000 / 75_000, 0.02);
   assertAlmostEquals(tools.longest.tokens / tools.promptTokens, 1, 0.02);
 });
@@ -121,7 +123,7 @@ Deno.test("rejected() without a number: a longer prompt that succeeds shows that
 });
 
 Deno.test("rejected() without a number: what cannot be shortened is still sent, because only the provider knows", async () => {
-  const messages = [user(lines("said", 9_000))];
+  const messages = [user(lines("input", 9_000))];
   const session = make();
   const view = () => session.view({ messages, tools: [] }, { nowMs: 0 });
   await view();
@@ -175,13 +177,13 @@ Deno.test("the baseline of a history that went back, or was forked, is what its 
     user("And now?"),
     ...step(lines("r3", 5_000)),
   ];
-  const second = [...first.slice(0, 8), user(lines("said", 3_000))];
+  const second = [...first.slice(0, 8), user(lines("input", 3_000))];
   const own: ToolDefinition[] = [
     { type: "function", function: { name: "look", description: lines("tool", 3_000) } },
   ];
   const tools = [RECALL_TOOL, ...own];
   const copied = (value: unknown) => JSON.parse(JSON.stringify(value));
-  for (const how of ["goes back", "restarts", "forks", "stores a fork"]) {
+  for (const how of ["goes back", "restarts", "forks", "stores a fork", "is stored and forks"]) {
     const archive = memoryArchive();
     const caches = [new PrefixCache(profile), new PrefixCache(profile)];
     const call = async (session: PlannerSession, messages: readonly Message[], nowMs: number) => {
@@ -191,14 +193,14 @@ Deno.test("the baseline of a history that went back, or was forked, is what its 
         { promptTokens, cachedTokens: predictedCachedTokens, outputTokens: 1 },
         view,
       )!;
-      const [alone, resend] = [own, tools].map((tools, at) => {
+      const [baseline, resend] = [own, tools].map((tools, at) => {
         const units = PrefixCache.unitsOf({ messages, tools }, estimateTokens);
         const promptTokens = units.reduce((sum, { tokens }) => sum + tokens, 0);
         const cachedTokens = caches[at]!.lookup(units, nowMs);
         caches[at]!.store(units, nowMs);
         return promptCost(profile, { promptTokens, cachedTokens });
       });
-      return { entry, alone: alone!, resend: resend! };
+      return { entry, baseline: baseline!, resend: resend! };
     };
     const before = plannerSession({ ...options, archive });
     const { entry: whole } = await call(before, first, 0);
@@ -212,19 +214,27 @@ Deno.test("the baseline of a history that went back, or was forked, is what its 
       }),
       forks: forked,
       "stores a fork": plannerSession({ ...options, archive, state: copied(forked.state) }),
+      "is stored and forks": plannerSession({ ...options, archive, state: copied(before.state) })
+        .fork(8, archive),
     }[how]!;
-    // What rewriting may cost is measured against resending everything, recall included.
+    // The loss limit compares with resending everything, recall included.
     const resent = () => (session.state as { readonly planner: { readonly resend: number } }).planner.resend;
     const resentBefore = resent();
-    const { entry, alone, resend } = await call(session, second, 1_000);
-    assertAlmostEquals(entry.withoutTokenUnits / alone, 1, 0.01, how);
+    const { entry, baseline, resend } = await call(session, second, 1_000);
+    // Where only the state is known, the definition of recall is taken for the client's own.
+    assertAlmostEquals(
+      entry.withoutTokenUnits / baseline,
+      1,
+      how === "is stored and forks" ? 0.05 : 0.01,
+      how,
+    );
     assertAlmostEquals((resent() - resentBefore) / resend, 1, 0.01, how);
   }
 });
 
 Deno.test("the baseline holds the definitions that a request goes without, and no call that only looks them up", async () => {
   const profile = profileNamed("openai");
-  const booked = async (deferred?: PromptCall["deferred"]) => {
+  const costs = async (deferred?: PromptCall["deferred"]) => {
     const session = make({ profile });
     const messages = [user("Go."), ...step("Seen.")];
     const view = await session.view({ messages, tools: [] }, {
@@ -235,11 +245,11 @@ Deno.test("the baseline holds the definitions that a request goes without, and n
     const { planner: { resend } } = session.state as { readonly planner: { readonly resend: number } };
     return [entry.withoutTokenUnits, resend] as const;
   };
-  const [without, resend] = await booked();
-  const [withoutDeferring, resendDeferred] = await booked({ tokens: 5_000, isDetour: false });
+  const [without, resend] = await costs();
+  const [withoutDeferring, resendDeferred] = await costs({ tokens: 5_000, isDetour: false });
   assertAlmostEquals(withoutDeferring - without, 5_000 * profile.write, 1);
   assertAlmostEquals(resendDeferred - resend, 5_000 * profile.write, 1);
-  assertEquals((await booked({ tokens: 5_000, isDetour: true }))[0], 0);
+  assertEquals((await costs({ tokens: 5_000, isDetour: true }))[0], 0);
 });
 
 Deno.test("the baseline holds no call that only follows a recall", async () => {
@@ -300,7 +310,7 @@ Deno.test("view() reports the tokens that each mechanism keeps out, which togeth
   assertAlmostEquals(saved.references, 1_500, 100);
   assertAlmostEquals(saved.notation, 230, 50);
   assertAlmostEquals(saved.schemas, 3_000, 300);
-  // What is said in fewer words since it came is no later edit.
+  // A result that was compressed at ingestion counts as unedited.
   assertEquals(stable!.edited, 0);
 
   const more = [...messages, ANSWER, user("And now?")];
@@ -312,7 +322,7 @@ Deno.test("view() reports the tokens that each mechanism keeps out, which togeth
 });
 
 Deno.test("view() keeps a result whose eviction frees next to nothing, because another one refers to it", async () => {
-  const isKept = async (second: string) => {
+  const isRetained = async (second: string) => {
     const session = make({ profile: profileNamed("deepseek"), mechanisms: { references: true } });
     const messages = [
       user("Read all."),
@@ -320,30 +330,30 @@ Deno.test("view() keeps a result whose eviction frees next to nothing, because a
       ...step(`${lines(second, 6_000)}\n${lines("more", 100)}`, "Read"),
       ...Array.from({ length: 14 }, (_, at) => step(lines(`later${at}`, 4_000))).flat(),
     ];
-    let shown: readonly Message[] = [];
+    let visible: readonly Message[] = [];
     let rewrites = 0;
     for (let length = 3; length <= messages.length; length += 2) {
       const call = { nowMs: length, recall: true };
       const view = await session.view({ messages: messages.slice(0, length), tools: [] }, call);
       session.sent({ promptTokens: view.promptTokens, cachedTokens: 0, outputTokens: 1 }, view);
       rewrites += view.rewrites.length;
-      shown = view.messages;
+      visible = view.messages;
     }
     assertGreater(rewrites, 0);
-    return shown.includes(messages[2]!);
+    return visible.includes(messages[2]!);
   };
-  assertEquals([await isKept("first"), await isKept("second")], [true, false]);
+  assertEquals([await isRetained("first"), await isRetained("second")], [true, false]);
 });
 
-Deno.test("view() buys no rewrite by which a session may cost more than its loss limit over resending all", async () => {
+Deno.test("view() evicts nothing if the session may cost more than its loss limit over resending everything", async () => {
   const profile = profileNamed("anthropic-5m");
   const archive = memoryArchive();
-  // Behind the result is much that stays, so that its eviction has a price.
+  // Much that stays follows the results, so that their eviction has a price.
   const messages = [
     user("Read."),
     ...[1, 2, 3].flatMap((at) => step(lines(`r${at}`, 3_000))),
     ANSWER,
-    user(lines("said", 1_500)),
+    user(lines("input", 1_500)),
   ];
   for (let at = 0; at < 60; at++) messages.push(...step("Nothing."));
   const cache = new PrefixCache(profile);
@@ -362,7 +372,7 @@ Deno.test("view() buys no rewrite by which a session may cost more than its loss
         return (await session.view(history, call)).rewrites.length > 0;
       };
       assertEquals([await isRewritten(0.05, 0), await isRewritten(0.6, 0.3)], [true, true]);
-      // What the call itself costs counts too.
+      // The cost of the call itself counts as well.
       const cost = 0.1 * view.rewrites[0]!.tokensBefore;
       for (const share of [0.3, 0.05 + cost / resend]) assertEquals(await isRewritten(0.05, share), false);
       return;
@@ -411,4 +421,27 @@ Deno.test("rejected() without a number makes room as in a window of four fifths 
   const { promptTokens } = await view();
   assertLess(promptTokens, 0.6 * 0.8 * before.promptTokens);
   assertGreater(promptTokens, 0.1 * before.promptTokens);
+});
+
+Deno.test("view() counts a prompt as its model's provider does, whatever another model has counted since", async () => {
+  const session = make({ windowTokens: 10_000 });
+  const view = (tokens: number, model: string) =>
+    session.view({ messages: [user("word ".repeat(0.8 * tokens))], tools: [] }, { nowMs: 0, model });
+  for (const [model, times] of [["a", 2], ["b", 1]] as const) {
+    const first = await view(4_000, model);
+    const promptTokens = times * first.promptTokens;
+    session.sent({ promptTokens, cachedTokens: 0, outputTokens: 1 }, first);
+  }
+  await view(6_000, "b");
+  await assertRejects(() => view(6_000, "a"), PromptTooLong);
+});
+
+Deno.test("rejected() leaves less room than the window has if what was refused should have fitted", async () => {
+  const session = make();
+  const view = (tokens: number) =>
+    session.view({ messages: [user("word ".repeat(0.8 * tokens))], tools: [] }, { nowMs: 0 });
+  await view(9_000);
+  session.rejected(10_000, { promptTokens: 9_000 });
+  await view(6_000);
+  await assertRejects(() => view(8_500), PromptTooLong);
 });

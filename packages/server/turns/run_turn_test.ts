@@ -1,4 +1,4 @@
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals, assertMatch } from "@std/assert";
 import type { Tool } from "@tare/messages";
 import { StoreError } from "@tare/conversation";
 import { agent, echo, newSession, turn } from "../fixture_test.ts";
@@ -127,4 +127,16 @@ Deno.test("a turn without a limit of its own ends after 500,000 output tokens", 
   });
   const { event } = (await turn(handler, await newSession(handler), "Go.")).at(-1)!;
   assertEquals([event.type === "turn_end" && event.reason, calls], ["output_limit", 1]);
+});
+
+Deno.test("a turn whose prompt is longer than the window ends with what to do, and calls no model", async () => {
+  let calls = 0;
+  const handler = agent(async function* () {
+    calls++;
+    yield { type: "completed", message: { role: "assistant", content: "So." }, finishReason: "stop" };
+  }, { windowTokens: 4_000 });
+  const { event } = (await turn(handler, await newSession(handler), "many words ".repeat(20_000))).at(-1)!;
+  assert(event.type === "turn_end");
+  assertEquals([event.reason, event.code, calls], ["model_error", "prompt_too_long", 0]);
+  assertMatch(event.message ?? "", /choose a model with a larger window/);
 });

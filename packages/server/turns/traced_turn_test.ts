@@ -157,7 +157,7 @@ Deno.test("usage is recorded once for each model call, in a turn and next to its
   assertEquals(spans[0]!.attributes["gen_ai.request.stream"], true);
 });
 
-Deno.test("tracedModel() ends the model's own reply when nobody reads on", async () => {
+Deno.test("tracedModel() ends the model's own reply when its reader stops", async () => {
   recordTelemetry();
   let hasEnded = false;
   const model = tracedModel(async function* () {
@@ -173,7 +173,7 @@ Deno.test("tracedModel() ends the model's own reply when nobody reads on", async
   assertEquals(hasEnded, true);
 });
 
-Deno.test("tracedModel() records a reply that fails, or that goes on after its request was cancelled", async () => {
+Deno.test("tracedModel() records a reply that fails, or continues after its request was cancelled", async () => {
   const traced = (model: Model) =>
     tracedModel(model, { telemetry: new Telemetry("t"), provider: "p", model: "m", conversation: "c" });
   const { spans } = recordTelemetry();

@@ -147,7 +147,7 @@ function storeIn(
     failure = undefined;
     await removed.sweep();
   }, (error) => {
-    // What there is no room to sweep now is swept later.
+    // Without room on the disk the next sweep does it.
     if (!(error instanceof StoreError && error.code === "full")) failure = error;
   });
   const sweep = async () => {

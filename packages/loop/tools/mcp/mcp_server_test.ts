@@ -41,8 +41,8 @@ Deno.test("mcpServers() lists tools again that change while the look at an earli
     servers.start();
     assertEquals(await names(), ["s__first"]);
     state.tools = ["second"];
-    const taken = Promise.withResolvers<readonly string[]>();
-    // The list changes again so many steps after the pause behind the look has ended.
+    const after = Promise.withResolvers<readonly string[]>();
+    // The list changes again so many steps after the pause between two looks has ended.
     globalThis.setTimeout = ((work: () => void, ms = 0) =>
       setTimeout(async () => {
         work();
@@ -50,11 +50,11 @@ Deno.test("mcpServers() lists tools again that change while the look at an earli
         for (let step = 0; step < steps; step++) await undefined;
         state.tools = ["third"];
         state.changed();
-        taken.resolve(names());
+        after.resolve(names());
       }, ms === 200 ? 0 : ms)) as typeof setTimeout;
     try {
       state.changed();
-      assertEquals([steps, await taken.promise], [steps, ["s__third"]]);
+      assertEquals([steps, await after.promise], [steps, ["s__third"]]);
     } finally {
       globalThis.setTimeout = setTimeout;
       await servers.close();
