@@ -17,7 +17,7 @@ import { noteOwnerPort } from "./data/owner_key.ts";
 import { pingUsdOfToday } from "./data/ping_cost.ts";
 import { greet } from "./greeting.ts";
 import { lazily } from "./lazily.ts";
-import { addressOf, GRACE_MS, listenAsSet, reachable } from "./listener/listen.ts";
+import { ANSWER_GRACE_MS, listenAsSet, reachable, serverUrl } from "./listener/listen.ts";
 import { connectionLimits } from "./listener/listen_http.ts";
 import INSTRUCTIONS from "./prompt/instructions.md" with { type: "text" };
 import type { InstructionPlaces } from "./prompt/workplace.ts";
@@ -139,7 +139,7 @@ export async function startServer(
     pid: Deno.pid,
   };
   await noteServer(data, noted).catch(onError);
-  const url = addressOf(server.addr);
+  const url = serverUrl(server.addr);
   const signIn = showsKey && token === undefined ? opened.ownKey : undefined;
   return {
     url,
@@ -149,7 +149,7 @@ export async function startServer(
       await forgetServer(data, noted).catch(onError);
       const leaveWithinMs = leaves ? settings.endWithinSeconds * 1000 : undefined;
       const closed = agent.close({ leaveWithinMs }).then(workspace.close);
-      await Promise.all([server.close({ graceMs: GRACE_MS + (leaveWithinMs ?? 0) }), closed]);
+      await Promise.all([server.close({ graceMs: ANSWER_GRACE_MS + (leaveWithinMs ?? 0) }), closed]);
       await passing.close();
       await asked?.close();
       await Promise.all([expiring, watching]);

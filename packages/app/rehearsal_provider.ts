@@ -4,7 +4,7 @@ import { rehearsal, simulator } from "@tare/simulator";
 import type { Tokenizer } from "@tare/tiktoken";
 import { type AgentModels, USUAL_WINDOW } from "./agent_models.ts";
 import { lazily } from "./lazily.ts";
-import { addressOf, GRACE_MS, type Listening } from "./listener/listen.ts";
+import { ANSWER_GRACE_MS, type Listening, serverUrl } from "./listener/listen.ts";
 import { listenHttp } from "./listener/listen_http.ts";
 import type { Settings } from "./settings/settings.ts";
 
@@ -30,7 +30,7 @@ export function startRehearsal(
   );
   const fetch = async (request: Request) => await (await provider()).fetch(request);
   const server = listenHttp(fetch, { hostname: "127.0.0.1", port: 0, limits, onError });
-  const baseURL = `${addressOf(server.addr)}/v1`;
+  const baseURL = `${serverUrl(server.addr)}/v1`;
   return {
     model: "rehearsal",
     ask: (model) => openaiModel({ model, baseURL }),
@@ -41,6 +41,6 @@ export function startRehearsal(
     windowTokens: () => settings.windowTokens ?? USUAL_WINDOW,
     assumesWindow: () => settings.windowTokens === undefined,
     notice: REHEARSAL_NOTICE,
-    close: () => server.close({ graceMs: GRACE_MS }),
+    close: () => server.close({ graceMs: ANSWER_GRACE_MS }),
   };
 }

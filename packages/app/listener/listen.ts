@@ -3,7 +3,7 @@ import type { Settings } from "../settings/settings.ts";
 import { type ConnectionLimits, type HttpListener, listenHttp } from "./listen_http.ts";
 
 /** Time that answers have to finish when a server ends, in milliseconds. */
-export const GRACE_MS = 2000;
+export const ANSWER_GRACE_MS = 2000;
 
 /** Options of the server's listener and of the rehearsal provider's. */
 export interface Listening {
@@ -50,13 +50,13 @@ export async function listenAsSet(
 }
 
 /** Returns the URL of an address. */
-export function addressOf({ hostname, port }: Deno.NetAddr): string {
+export function serverUrl({ hostname, port }: Deno.NetAddr): string {
   return `http://${hostname.includes(":") ? `[${hostname}]` : hostname}:${port}`;
 }
 
 /** Returns the URL by which programs of this machine reach an address. */
 export function reachable({ hostname, port }: Deno.NetAddr): string {
-  return addressOf({ transport: "tcp", port, hostname: LOOPBACK_OF[hostname] ?? hostname });
+  return serverUrl({ transport: "tcp", port, hostname: LOOPBACK_OF[hostname] ?? hostname });
 }
 
 /** What reaches a server that listens on every address. */
