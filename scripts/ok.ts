@@ -30,14 +30,11 @@ const coverageFolder = Deno.args.find((arg) => arg.startsWith("--coverage="))?.s
 
 /** Folders outside the workspace, each with a configuration and a lock file of its own. */
 const APART = [
-  "tests/clients",
-  "tests/tools",
-  "tests/cluster",
+  "tests/apart",
   "packages/page/client",
   "packages/cli/acp",
   "packages/app/mcp",
-  "scripts/mutants",
-  "scripts/packed",
+  "scripts/apart",
 ];
 
 /** A gate that is one command: its output is shown only if it fails. */
@@ -108,7 +105,7 @@ async function packed(): Promise<Outcome> {
     for (const name of PUBLISHED) await packForNpm(name, folder);
     return await command(
       ["run", "--frozen", "--allow-read", "--allow-env", "check_packed.ts", folder],
-      "scripts/packed",
+      "scripts/apart/packed",
     );
   } catch (error) {
     console.log((error as Error).message);

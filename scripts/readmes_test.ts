@@ -41,7 +41,7 @@ for (const name of Object.keys(PACKAGE_TABLE)) {
 /** The packages whose READMEs' blocks a test runs with their real clients. */
 const RUN_WITH_CLIENTS: readonly string[] = JSON.parse(
   /^const PACKAGES = (\[[^]*?\]);$/m.exec(
-    Deno.readTextFileSync(new URL("../tests/clients/adapters/examples_test.ts", import.meta.url)),
+    Deno.readTextFileSync(new URL("../tests/apart/clients/adapters/examples_test.ts", import.meta.url)),
   )![1]!.replace(/,\s*\]/, "]"),
 );
 

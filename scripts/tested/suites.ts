@@ -72,12 +72,18 @@ export const SUITES: Readonly<Record<string, Suite>> = {
   attack: { commands: () => [workspaceTests("tests/attack")] },
   gateway: { commands: () => [workspaceTests("tests/gateway")] },
   outcome: { commands: () => [workspaceTests("tests/outcome")] },
-  clients: { commands: () => [testsApart("tests/clients", "--doc", "--parallel")] },
-  tools: { commands: () => [testsApart("tests/tools", "--doc", "--parallel")], covers: true },
-  cluster: { commands: () => [testsApart("tests/cluster", "--doc", "--parallel")], covers: true },
-  page: { commands: () => [testsApart("packages/page/client")], covers: true },
-  acp: { commands: () => [testsApart("packages/cli/acp")], covers: true },
-  peers: { commands: () => [testsApart("scripts/savings/peers")] },
+  clients: { commands: () => [testsBy("tests/apart", "tests/apart/clients", "--doc", "--parallel")] },
+  tools: {
+    commands: () => [testsBy("tests/apart", "tests/apart/tools", "--doc", "--parallel")],
+    covers: true,
+  },
+  cluster: {
+    commands: () => [testsBy("tests/apart", "tests/apart/cluster", "--doc", "--parallel")],
+    covers: true,
+  },
+  page: { commands: () => [testsBy("packages/page/client", "packages/page/client")], covers: true },
+  acp: { commands: () => [testsBy("packages/cli/acp", "packages/cli/acp")], covers: true },
+  peers: { commands: () => [testsBy("scripts/apart", "scripts/apart/peers")] },
   runtimes: {
     commands: () => [installFromNpm("tests/runtimes/programs"), tests("-P", "tests/runtimes")],
     needs: [NEEDS.LINUX, NPM],
@@ -94,9 +100,9 @@ function workspaceTests(...args: readonly string[]): SuiteCommand {
   return tests("-P", "--parallel", ...args);
 }
 
-/** Tests with a configuration and a lock file of their own, which Deno installs. */
-function testsApart(folder: string, ...flags: readonly string[]): SuiteCommand {
-  return tests("--allow-all", ...flags, "--config", `${folder}/deno.json`, folder);
+/** Tests by the configuration and lock file of a folder, whose packages Deno installs. */
+function testsBy(configured: string, ...args: readonly string[]): SuiteCommand {
+  return tests("--allow-all", "--config", `${configured}/deno.json`, ...args);
 }
 
 function tests(...args: readonly string[]): SuiteCommand {
@@ -110,7 +116,7 @@ function installFromNpm(folder: string): SuiteCommand {
 
 /** Returns files of the workspace, without those of other suites, whose text matches. */
 async function filesWith(pattern: RegExp): Promise<readonly string[]> {
-  const isOther = /^(tests\/\w+\/|scripts\/savings\/peers\/|packages\/(page\/client|cli\/acp|app\/mcp)\/)/;
+  const isOther = /^(tests\/\w+\/|scripts\/apart\/peers\/|packages\/(page\/client|cli\/acp|app\/mcp)\/)/;
   return (await sourceFiles())
     .filter(({ path, text }) => !isOther.test(path) && pattern.test(text))
     .map(({ path }) => path);

@@ -1,0 +1,99 @@
+import { percentile } from "../../../../scripts/percentile.ts";
+import { createSession, playTurn } from "./turn.ts";
+
+/** A model as they are in use: it thinks for so long before each answer, and says so many words, so many a second. */
+export const MANNER = { thinkMs: 5_000, words: 40, perSecond: 80 };
+
+/** Model calls of a turn. */
+const STEPS_PER_TURN = 4;
+
+/** Sessions at work, each on one of the servers, each in one turn after the other. */
+export interface Load {
+  /** Addresses of the servers. */
+  readonly servers: readonly string[];
+  /** Address of the provider. */
+  readonly provider: string;
+  readonly sessions: number;
+  /** How long is measured, in milliseconds. */
+  readonly measuredMs: number;
+}
+
+/** What a load showed. */
+export interface LoadResult {
+  readonly turnsPerSecond: number;
+  /** What a step took beyond the provider's part, in milliseconds. */
+  readonly addedP50Ms: number;
+  readonly addedP99Ms: number;
+}
+
+/**
+ * Measures what a step takes beyond the provider's part, as seen from outside the servers: from the end of one reply
+ * until the next request comes, the tool's run and all ways included; and for a turn's first and last request together,
+ * from the client's request until the first one comes, and from the end of the last reply until the client has the turn's
+ * end. `around` is called when measuring begins, and what it gives when it ends, with the steps taken.
+ */
+export async function measureLoad<Gauged>(
+  { servers, provider, sessions, measuredMs }: Load,
+  around: () => Promise<(steps: number) => Promise<Gauged>>,
+): Promise<LoadResult & Gauged> {
+  const stepMs = MANNER.thinkMs + MANNER.words / MANNER.perSecond * 1000;
+  const ids = [];
+  for (let made = 0; made < sessions; made++) {
+    const server = servers[made % servers.length]!;
+    ids.push({ server, id: await createSession(server) });
+  }
+  const takeTimes = async (): Promise<Record<string, [number, number][]>> =>
+    await (await fetch(new URL("/bench/times", provider), { method: "POST" })).json();
+  const turns: { readonly said: string; readonly startMs: number; readonly endMs: number }[] = [];
+  let isOver = false;
+  const nowMs = () => performance.timeOrigin + performance.now();
+  const play = async ({ server, id }: { server: string; id: string }, index: number) => {
+    for (let turn = 0; !isOver; turn++) {
+      const said = `${index}.${turn}`;
+      const startMs = nowMs();
+      await playTurn(server, id, `What does the file say? (${said})`);
+      turns.push({ said, startMs, endMs: nowMs() });
+    }
+  };
+  const playing = ids.map(async (session, index) => {
+    await pause(stepMs * STEPS_PER_TURN * index / sessions);
+    await play(session, index);
+  });
+  const failed = Promise.all(playing).then(() => {});
+  // Once every session has begun, all is as it goes on.
+  await Promise.race([failed, pause(stepMs * (STEPS_PER_TURN + 1))]);
+  const fromMs = nowMs();
+  const gauge = await around();
+  await Promise.race([failed, pause(measuredMs)]);
+  const untilMs = nowMs();
+  // What of the newest requests has been answered is enough.
+  const times = await takeTimes();
+  const isIn = (ms: number) => ms >= fromMs && ms < untilMs;
+  const steps = Object.values(times).flat().filter(([, sentMs]) => isIn(sentMs)).length;
+  const gauged = await gauge(steps);
+  isOver = true;
+  await failed;
+  Object.entries(await takeTimes()).forEach(([said, more]) => (times[said] ??= []).push(...more));
+  const seconds = (untilMs - fromMs) / 1000;
+  const between = Object.values(times).flatMap((calls) =>
+    calls.slice(1).map(([cameMs], index) => ({ atMs: cameMs, addedMs: cameMs - calls[index]![1] }))
+  );
+  const ends = turns.map(({ said, startMs, endMs }) => {
+    const calls = times[said] ?? [];
+    if (calls.length !== STEPS_PER_TURN) {
+      throw new Error(`Cannot measure: a turn made ${calls.length} requests.`);
+    }
+    return { atMs: endMs, addedMs: calls[0]![0] - startMs + endMs - calls.at(-1)![1] };
+  });
+  const added = [...between, ...ends].filter(({ atMs }) => isIn(atMs)).map(({ addedMs }) => addedMs);
+  return {
+    turnsPerSecond: steps / STEPS_PER_TURN / seconds,
+    addedP50Ms: percentile(added, 0.5),
+    addedP99Ms: percentile(added, 0.99),
+    ...gauged,
+  };
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}

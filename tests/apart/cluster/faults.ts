@@ -1,0 +1,141 @@
+import { FAKETIME, FAKETIME_LIBRARY } from "../../needs.ts";
+import { pause } from "./client.ts";
+import type { Cluster, Member } from "./cluster.ts";
+
+/** Something that goes wrong. */
+export interface Fault {
+  readonly name: string;
+  /** What happens to a server, from the beginning to the mended end. */
+  readonly happen: (cluster: Cluster, member: Member, random: () => number) => Promise<void>;
+  /** If the server loses what it holds: how long others may take to mark its turns, in milliseconds. */
+  readonly marksWithinMs?: number;
+  /** Whether it needs a database of ours. Default: no. */
+  readonly killsDatabase?: boolean;
+  /** Whether some servers can't reach the database in time: the gateway fails open there. Default: no. */
+  readonly hidesDatabase?: boolean;
+}
+
+/** How long a server may be silent before it loses what it holds, in milliseconds: the store's default. */
+const LEASE_MS = 10_000;
+
+/** Time that a server may take to find and mark what another one has left, beside the lease, in milliseconds. */
+const MARK_SLACK_MS = 5000;
+
+/** Longest time that a server is away and comes back as it was: if nobody has taken over, it goes on by itself. */
+const MAX_AWAY_MS = 1.4 * LEASE_MS;
+
+function longerThanLease(random: () => number): number {
+  return LEASE_MS + random() * (MAX_AWAY_MS - LEASE_MS);
+}
+
+/** A server whose clock is far ahead, where that can be had: its keys and ages must be those of the database's clock. */
+function wrongClocks(): readonly Fault[] {
+  if (!FAKETIME.isMet()) return [];
+  return [{
+    name: "a server's clock is 25 hours ahead",
+    async happen(cluster, member) {
+      await cluster.endMember(member, "SIGTERM");
+      await cluster.startMember(member, {
+        LD_PRELOAD: FAKETIME_LIBRARY,
+        FAKETIME: "+25h",
+        FAKETIME_DONT_FAKE_MONOTONIC: "1",
+      });
+      await pause(3000);
+      await cluster.endMember(member, "SIGTERM");
+      await cluster.startMember(member);
+    },
+  }];
+}
+
+/** What can go wrong; what differs most stands first. */
+export const FAULTS: readonly Fault[] = [
+  {
+    name: "a server is killed",
+    marksWithinMs: LEASE_MS + MARK_SLACK_MS,
+    async happen(cluster, member, random) {
+      await cluster.endMember(member, "SIGKILL");
+      // Another one in its place comes before or after its lease is over.
+      const awayMs = random() < 0.5 ? 0 : LEASE_MS;
+      await pause(awayMs);
+      await cluster.startMember(member);
+      await pause(LEASE_MS - awayMs);
+    },
+  },
+  {
+    name: "the database is killed",
+    killsDatabase: true,
+    hidesDatabase: true,
+    async happen({ postgres }, _member, random) {
+      await postgres.kill();
+      await pause(random() * 2000);
+      await postgres.start();
+    },
+  },
+  {
+    name: "a server sleeps longer than its lease and wakes up",
+    marksWithinMs: MAX_AWAY_MS + MARK_SLACK_MS,
+    async happen(_cluster, { program }, random) {
+      program!.signal("SIGSTOP");
+      await pause(longerThanLease(random));
+      program!.signal("SIGCONT");
+    },
+  },
+  {
+    name: "what a server and the database send arrives after the lease",
+    hidesDatabase: true,
+    marksWithinMs: MAX_AWAY_MS + MARK_SLACK_MS,
+    async happen(_cluster, { network }, random) {
+      network.set({ type: "stuck" });
+      await pause(longerThanLease(random));
+      network.set({ type: "open" });
+    },
+  },
+  {
+    name: "the connections of a server are slow",
+    hidesDatabase: true,
+    async happen(_cluster, { network }, random) {
+      network.set({ type: "slow", delayMs: 50 + random() * 250 });
+      await pause(3000);
+      network.set({ type: "open" });
+    },
+  },
+  {
+    name: "the connections of a server are cut for a moment",
+    hidesDatabase: true,
+    async happen(_cluster, { network }, random) {
+      for (let cuts = 0; cuts < 3; cuts++) {
+        network.set({ type: "cut" });
+        await pause(random() * 1000);
+        network.set({ type: "open" });
+        await pause(random() * 1000);
+      }
+    },
+  },
+  ...wrongClocks(),
+  {
+    name: "a server ends in order",
+    marksWithinMs: MARK_SLACK_MS,
+    async happen(cluster, member) {
+      await cluster.endMember(member, "SIGTERM");
+      await cluster.startMember(member);
+    },
+  },
+  {
+    name: "the connections of a server are cut for longer than the lease",
+    hidesDatabase: true,
+    marksWithinMs: MAX_AWAY_MS + MARK_SLACK_MS,
+    async happen(_cluster, { network }, random) {
+      network.set({ type: "cut" });
+      await pause(longerThanLease(random));
+      network.set({ type: "open" });
+    },
+  },
+  {
+    name: "a server sleeps shorter than its lease",
+    async happen(_cluster, { program }, random) {
+      program!.signal("SIGSTOP");
+      await pause(LEASE_MS * 0.5 * random());
+      program!.signal("SIGCONT");
+    },
+  },
+];

@@ -1,0 +1,46 @@
+import { fromFileUrl } from "@std/path";
+import { startProgram } from "../../crash/program.ts";
+
+/** One request to the provider: each of its pieces as JSON, byte by byte what a cache would compare. */
+export interface ProviderRequest {
+  readonly tools: string;
+  readonly messages: readonly string[];
+  /** Tokens that the provider served from its cache. */
+  readonly cachedTokens: number;
+}
+
+/** The simulated provider, in a process of its own. */
+export interface Provider extends AsyncDisposable {
+  /** Without a path. */
+  readonly url: string;
+  /** The requests of a conversation in the order in which they came; it is known by its first text. */
+  readonly requestsOf: (firstText: string) => Promise<readonly ProviderRequest[]>;
+}
+
+const PROGRAM = fromFileUrl(new URL("provider_process.ts", import.meta.url));
+
+/** Starts it. */
+export async function startProvider(seed: number): Promise<Provider> {
+  const command = new Deno.Command(Deno.execPath(), {
+    args: ["run", "--frozen", "--allow-net=127.0.0.1", "--allow-read", "--allow-env", PROGRAM, String(seed)],
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
+  });
+  const program = await startProgram(command);
+  return {
+    url: program.url,
+    async requestsOf(firstText) {
+      return await (await fetch(`${program.url}/recorded?of=${encodeURIComponent(firstText)}`)).json();
+    },
+    async [Symbol.asyncDispose]() {
+      await program.end("SIGKILL");
+    },
+  };
+}
+
+/** Whether a request begins with all that another one held. */
+export function extendsRequest(before: ProviderRequest, after: ProviderRequest): boolean {
+  return before.tools === after.tools &&
+    before.messages.every((message, index) => message === after.messages[index]);
+}

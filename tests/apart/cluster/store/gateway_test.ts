@@ -1,0 +1,37 @@
+import { openPostgresStore } from "@tare/conversation/postgres";
+import type { Store } from "../../../../packages/conversation/mod.ts";
+import {
+  assertSame,
+  conversation,
+  MANNERS,
+  played,
+  whole,
+} from "../../../../packages/gateway/kept/conversations_fixture_test.ts";
+import { DIALECTS } from "../../../../packages/gateway/kept/dialects_fixture_test.ts";
+import { seeded } from "../../../seeded.ts";
+import { SEED } from "../../../cases.ts";
+import { startPostgres } from "../postgres.ts";
+import { FEW, withDatabase } from "./store.ts";
+
+const postgres = await startPostgres();
+
+for (const dialect of DIALECTS) {
+  for (const manner of [MANNERS[0]!, MANNERS[3]!]) {
+    Deno.test(`gateways on one database that take turns, and are killed, send what one sends: ${dialect.name}, ${manner.name}`, () =>
+      withDatabase(postgres, async (url) => {
+        const asked = conversation(dialect, manner);
+        const stores = await Promise.all([0, 1, 2].map(() => openPostgresStore(url, FEW)));
+        try {
+          const random = seeded(SEED);
+          const which = asked.map(() => Math.floor(3 * random()));
+          const actual = await played(asked, dialect, {
+            store: (at): Store => stores[which[at]!]!,
+            gatewayAt: (at) => ({ which: which[at]!, isAnew: at % 5 === 4 }),
+          });
+          assertSame(actual, await whole(asked, dialect));
+        } finally {
+          await Promise.all(stores.map((store) => store.close()));
+        }
+      }));
+  }
+}

@@ -1,0 +1,112 @@
+import { openPostgresStore } from "@tare/conversation/postgres";
+import type { Opening, SharedPlace } from "../../../../packages/conversation/store/openings_fixture_test.ts";
+import { holding } from "../../../../packages/conversation/store/openings_fixture_test.ts";
+import type { Place } from "../../../../packages/conversation/store/store_suite_fixture_test.ts";
+import { type Postgres, query } from "../postgres.ts";
+import { type Tampering, TcpProxy } from "../tcp_proxy.ts";
+
+/** Long for a busy machine to keep; a test that has it run out says so to store and database. */
+const LEASE_MS = 60_000;
+
+/** How stores are opened where many tests run beside each other. */
+export const FEW = { maxConnections: 2, leaseMs: LEASE_MS, renewMs: 20 } as const;
+
+/** What is lost on its way is sent again for so long: time enough for a busy machine. */
+export const PATIENT = { ...FEW, timeoutMs: 60_000 } as const;
+
+/** The same where attempts get lost that nobody hears the end of. Each takes so long then. */
+export const LOSING = { ...PATIENT, maxConnections: 1, statementMs: 2000, connectMs: 2000 } as const;
+
+/** For who waits for the error: long for a busy machine to take for what does answer. */
+export const GIVING_UP = { ...FEW, maxConnections: 1, timeoutMs: 4000 } as const;
+
+/** Runs a test on a database of its own. */
+export async function withDatabase(postgres: Postgres, test: (url: string) => Promise<void>): Promise<void> {
+  const url = await postgres.makeDatabase();
+  try {
+    await test(url);
+  } finally {
+    await postgres.dropDatabase(url);
+  }
+}
+
+/** A proxy in front of a database's server. */
+export function proxyTo(url: string, tampering: Tampering = {}): TcpProxy {
+  const { hostname, port } = new URL(url);
+  return new TcpProxy(() => ({ hostname, port: Number(port || 5432) }), tampering);
+}
+
+/** The way to a database by a proxy in front of its server. */
+export function through(url: string, { port }: TcpProxy): string {
+  const by = new URL(url);
+  by.host = `127.0.0.1:${port}`;
+  return by.href;
+}
+
+/** A place for tests that know of one opening alone: that takes whatever it writes to. */
+export function inPostgres(postgres: Postgres): Place {
+  return (test) =>
+    withDatabase(
+      postgres,
+      (url) => test(async (options) => holding(await openPostgresStore(url, { ...FEW, ...options }))),
+    );
+}
+
+/** The same in one database for all, which is emptied in between: for many short tests, one after the other. */
+export function inOneDatabase(postgres: Postgres): Place {
+  let made: Promise<string> | undefined;
+  return async (test) => {
+    const url = await (made ??= postgres.makeDatabase());
+    const tables = [
+      ..."sessions heads names events state titles attention texts archived documents".split(" "),
+      ..."deliveries keys requests servers sums sums_added".split(" "),
+    ];
+    try {
+      await test(async (options) => holding(await openPostgresStore(url, { ...FEW, ...options })));
+    } finally {
+      // After a failure too: else every shorter test that is tried then fails by what this one has left.
+      await query(url, tables.map((table) => `DELETE FROM tare.${table}`).join("; "));
+    }
+  };
+}
+
+/** A place for several openings, each of which reaches the database by a proxy of its own. */
+export function sharedInPostgres(postgres: Postgres): SharedPlace {
+  return (test) =>
+    withDatabase(postgres, async (url) => {
+      const opened = new Map<Opening, { readonly proxy: TcpProxy; readonly id: string; skip(): void }>();
+      try {
+        await test({
+          async open() {
+            const proxy = proxyTo(url);
+            let skippedMs = 0;
+            const clock = () => performance.now() + skippedMs;
+            const before = opened.size === 0 ? [] : await servers(url);
+            const opening = await openPostgresStore(through(url, proxy), { ...FEW, clock });
+            const id = (await servers(url)).find((id) => !before.includes(id))!;
+            opened.set(opening, { proxy, id, skip: () => skippedMs += LEASE_MS });
+            return opening;
+          },
+          async stop(opening) {
+            const { proxy, id, skip } = opened.get(opening)!;
+            proxy.set({ type: "stuck" });
+            skip();
+            // A renewal that is on its way already is over at once.
+            const end = "UPDATE tare.servers SET lease = '0', expires_at = '-infinity' WHERE id = $1";
+            await query(url, end, [id]);
+          },
+          goOn: (opening) => opened.get(opening)!.proxy.set({ type: "open" }),
+        });
+      } finally {
+        for (const [opening, { proxy }] of opened) {
+          proxy.set({ type: "open" });
+          await opening.close();
+          await proxy[Symbol.asyncDispose]();
+        }
+      }
+    });
+}
+
+async function servers(url: string): Promise<string[]> {
+  return (await query<{ id: string }>(url, "SELECT id FROM tare.servers")).map(({ id }) => id);
+}

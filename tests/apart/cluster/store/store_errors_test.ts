@@ -1,0 +1,226 @@
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { StoreError } from "@tare/conversation";
+import { openPostgresStore } from "@tare/conversation/postgres";
+import { held } from "../../../../packages/conversation/store/openings_fixture_test.ts";
+import { sessionRecord } from "../../../../packages/conversation/store/store_suite_fixture_test.ts";
+import { query, startPostgres } from "../postgres.ts";
+import { FEW, proxyTo, through, withDatabase } from "./store.ts";
+
+const postgres = await startPostgres();
+
+/** What may pass is tried for a moment; each attempt has the time that a busy machine takes for it. */
+const BRIEFLY = { timeoutMs: 300, statementMs: 60_000, connectMs: 60_000 };
+
+/** Asserts how something fails, and that nothing of it says the password. */
+async function assertFails(
+  act: () => Promise<unknown>,
+  { url, code, message }: {
+    readonly url: string;
+    readonly code: StoreError["code"];
+    readonly message: string;
+  },
+): Promise<void> {
+  const error = await assertRejects(act, StoreError);
+  assertEquals([error.code, error.message], [code, message]);
+  const { password } = new URL(url);
+  for (const secret of [password, decodeURIComponent(password)]) {
+    assert(!Deno.inspect(error, { depth: 9 }).includes(secret), Deno.inspect(error, { depth: 9 }));
+  }
+}
+
+/** The database as errors name it. */
+function placeIn(url: string): string {
+  const { host, pathname } = new URL(url);
+  return `postgres://${host}${pathname}`;
+}
+
+function test(what: string, run: (url: string) => Promise<void>): void {
+  Deno.test(`openPostgresStore() ${what}`, () => withDatabase(postgres, run));
+}
+
+function assertRefused(
+  url: string,
+  { options = {}, code = "io", message }: {
+    readonly options?: Parameters<typeof openPostgresStore>[1];
+    readonly code?: StoreError["code"];
+    readonly message: string;
+  },
+): Promise<void> {
+  return assertFails(() => openPostgresStore(url, { ...FEW, ...options }), {
+    url,
+    code,
+    message,
+  });
+}
+
+test("says that the password is wrong", async (url) => {
+  const wrong = new URL(url);
+  wrong.password = "not%20this%20one";
+  await assertRefused(wrong.href, {
+    message:
+      `Cannot use the store ${placeIn(url)}: password authentication failed for user "${wrong.username}". ` +
+      "Check the name and the password.",
+  });
+});
+
+test("says that there is no such database", async (url) => {
+  const none = new URL(url);
+  none.pathname = "/none";
+  await assertRefused(none.href, {
+    message: `Cannot use the store ${placeIn(none.href)}: database "none" does not exist. ` +
+      "Make the database first: the store makes its tables, not the database.",
+  });
+});
+
+test("says that no server is there", async (url) => {
+  const { hostname, port } = new URL(url);
+  // A client's port is nobody else's, and nobody listens there.
+  using client = await Deno.connect({ hostname, port: Number(port || 5432) });
+  const nobody = new URL(url);
+  nobody.host = `127.0.0.1:${(client.localAddr as Deno.NetAddr).port}`;
+  await assertRefused(nobody.href, {
+    options: BRIEFLY,
+    message: `Cannot use the store ${placeIn(nobody.href)}: connect ECONNREFUSED ${nobody.host}. ` +
+      "Check that it runs and can be reached from here.",
+  });
+});
+
+test("says what its URL should be", async () => {
+  for (const url of ["mysql://user:secret@host/database", "user:secret@host", ""]) {
+    const error = await assertRejects(() => openPostgresStore(url), TypeError);
+    assertEquals(
+      error.message,
+      "Cannot open a store: its URL isn't of the form postgres://user:password@host:port/database",
+    );
+  }
+});
+
+test("says that a newer program made the tables", async (url) => {
+  await (await openPostgresStore(url, FEW)).close();
+  const [row] = await query<{ version: number }>(
+    url,
+    "UPDATE tare.schema_version SET version = version + 7 RETURNING version",
+  );
+  const { version } = row!;
+  await assertRefused(url, {
+    code: "newer_version",
+    message:
+      `Cannot open the store ${
+        placeIn(url)
+      }: its schema is version ${version}, and this program knows up to ` +
+      `${version - 7}. Use the program that wrote it or a newer one, or another database.`,
+  });
+});
+
+test("says that the server is too old", async (url) => {
+  // What a server says of itself, as an old one says it.
+  const onAnswer = (piece: Uint8Array) => {
+    const text = new TextDecoder("latin1").decode(piece);
+    // Whatever else it says may hold six digits too.
+    if (!/version\0[^]*number\0/.test(text)) return piece;
+    const old = text.replace(/(?<!\d)(1[5-9]|[2-9]\d)(\d{4})(?!\d)/, "14$2");
+    return Uint8Array.from(old, (letter) => letter.charCodeAt(0));
+  };
+  const proxy = proxyTo(url, { onAnswer });
+  const error = await assertRejects(() => openPostgresStore(through(url, proxy), FEW), StoreError);
+  assertEquals(error.code, "io");
+  assert(/: this is PostgreSQL .*\. Use 15 or newer\.$/.test(error.message), error.message);
+  await proxy[Symbol.asyncDispose]();
+});
+
+test("says that the user may not make the tables, and takes a schema that it was given", async (url) => {
+  const user = `limited_${crypto.randomUUID().slice(0, 8)}`;
+  await query(url, `CREATE USER ${user} PASSWORD 'of the limited'`);
+  const limited = new URL(url);
+  limited.username = user;
+  limited.password = "of the limited";
+  const { pathname } = limited;
+  await assertRefused(limited.href, {
+    message: `Cannot use the store ${placeIn(url)}: permission denied for database ${pathname.slice(1)}. ` +
+      "Let this user make the schema tare, or give it one.",
+  });
+  await query(url, `CREATE SCHEMA tare AUTHORIZATION ${user}`);
+  const store = await openPostgresStore(limited.href, FEW);
+  await store.commit([sessionRecord("a")]);
+  await store.close();
+
+  await query(url, `ALTER USER ${user} CONNECTION LIMIT 0`);
+  await assertRefused(limited.href, {
+    options: BRIEFLY,
+    message: `Cannot use the store ${placeIn(url)}: too many connections for role "${user}". ` +
+      "Raise max_connections there, or let the servers have fewer connections each.",
+  });
+  await query(url, `DROP OWNED BY ${user}`);
+  await query(url, `DROP USER ${user}`);
+});
+
+test("gives a store whose commits say that the disk is full, keep nothing, and go on when there is room", async (url) => {
+  const store = await openPostgresStore(url, FEW);
+  await store.commit([sessionRecord("a")]);
+  await held(store, "a");
+  const fail = (table: string, code: string, message: string) =>
+    query(
+      url,
+      `CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$
+       BEGIN RAISE EXCEPTION '${message}' USING ERRCODE = '${code}'; END $$;
+       CREATE TRIGGER fail BEFORE INSERT ON tare.${table} EXECUTE FUNCTION fail();`,
+    );
+  const commit = () =>
+    store.commit([
+      { type: "events", sessionId: "a", after: 0, events: [{ type: "turn_start" }] },
+      { type: "state", sessionId: "a", name: "x", value: 1 },
+    ]);
+  await fail("state", "53100", "could not extend file: No space left on device");
+  await assertFails(commit, {
+    url,
+    code: "full",
+    message: `Cannot write to the store ${placeIn(url)}: could not extend file: No space left on device. ` +
+      "Nothing of this write was kept; make room for it.",
+  });
+  assertEquals([await store.lastEvent("a"), await store.readState("a", "x")], [0, undefined]);
+  await query(url, "DROP FUNCTION fail CASCADE");
+  await commit();
+  assertEquals([await store.lastEvent("a"), await store.readState("a", "x")], [1, 1]);
+  await store.close();
+});
+
+test("gives a store that says what is damaged", async (url) => {
+  const store = await openPostgresStore(url, FEW);
+  await store.commit([sessionRecord("a")]);
+  await held(store, "a");
+  for (const after of [0, 1, 2]) {
+    await store.commit([{ type: "events", sessionId: "a", after, events: [{ type: "turn_start" }] }]);
+  }
+  const ref = await store.archive("a").put("text");
+  const other = await store.archive("a").put("other text");
+  const fails = (act: () => Promise<unknown>, message: string) =>
+    assertFails(act, { url, code: "corrupt", message });
+
+  await query(url, "DELETE FROM tare.events WHERE first = 2");
+  await fails(
+    () => store.readEvents("a"),
+    `Cannot read the store ${placeIn(url)}: session a lacks event 2. Restore it from a backup.`,
+  );
+  await query(
+    url,
+    "UPDATE tare.texts SET zstd = (SELECT zstd FROM tare.texts WHERE ref = $1) WHERE ref = $2",
+    [other, ref],
+  );
+  await fails(
+    () => store.archive("a").get(ref),
+    `Cannot read the archived text ${ref} in the store ${
+      placeIn(url)
+    }: it was damaged, its content has another hash. ` +
+      "Restore it from a backup.",
+  );
+  assertEquals(await store.archive("a").get(other), "other text");
+  await query(url, "DROP TABLE tare.documents");
+  await fails(
+    () => store.getDocument("response", "r"),
+    `Cannot read the store ${
+      placeIn(url)
+    }: its tables aren't what they should be, relation "tare.documents" does not exist. ` +
+      "Restore it from a backup, or use another database.",
+  );
+  await store.close();
+});

@@ -1,0 +1,51 @@
+import { assertEquals } from "@std/assert";
+import { openPostgresStore } from "@tare/conversation/postgres";
+import { events, held } from "../../../../packages/conversation/store/openings_fixture_test.ts";
+import { sessionRecord } from "../../../../packages/conversation/store/store_suite_fixture_test.ts";
+import { startPostgres } from "../postgres.ts";
+import { FEW, withDatabase } from "./store.ts";
+
+const postgres = await startPostgres();
+
+Deno.test("openPostgresStore(): where much is written what is watched is read together, and tells the same", async () => {
+  await withDatabase(postgres, async (url) => {
+    await using stack = new AsyncDisposableStack();
+    const one = await openPostgresStore(url, FEW);
+    stack.defer(() => one.close());
+    const two = await openPostgresStore(url, FEW);
+    stack.defer(() => two.close());
+    await one.commit([sessionRecord("a"), sessionRecord("b")]);
+    const written = { a: 0, b: 0 };
+    /** Texts by the numbers of their events, and how many events were told at once. */
+    const seen = { a: new Map<number, unknown>(), b: new Map<number, unknown>() };
+    const most = { a: 0, b: 0 };
+    const last = { a: 0, b: 0 };
+    let changed = Promise.withResolvers<void>();
+    for (const id of ["a", "b"] as const) {
+      const end = two.shared.watch(id, (sighting) => {
+        const { told = [], lastEvent = 0 } = sighting ?? {};
+        for (const { number, event } of told) seen[id].set(number, event["text"]);
+        most[id] = Math.max(most[id], told.length);
+        last[id] = Math.max(last[id], lastEvent);
+        changed.resolve();
+      });
+      stack.defer(end);
+      await held(one, id);
+    }
+    // At first each commit is told by itself, then those of a moment together.
+    while (most.a < 2 || most.b < 2) {
+      await Promise.all(
+        (["a", "b"] as const).map((id) => one.commit([events(id, written[id], `${++written[id]}`)])),
+      );
+    }
+    for (; last.a < written.a || last.b < written.b; await changed.promise) changed = Promise.withResolvers();
+    for (const id of ["a", "b"] as const) {
+      const stored = await one.readEvents(id);
+      assertEquals(stored.length, written[id]);
+      // Whoever lacks one reads it by its number; none was told otherwise than it is.
+      const told = stored.filter(({ number }) => seen[id].has(number));
+      assertEquals(told.map(({ number }) => seen[id].get(number)), told.map(({ event }) => event["text"]));
+      assertEquals(told.length > written[id] / 2, true);
+    }
+  });
+});

@@ -1,0 +1,410 @@
+import { assert, assertEquals } from "@std/assert";
+import type { Message } from "@tare/messages";
+import type { SessionEvent } from "@tare/server";
+import { readEvents, type ReceivedEvent } from "../../crash/read_events.ts";
+import { awaitedLater, get, isBroken, pause, post, postOnce, send, until } from "./client.ts";
+import { tokensIn } from "./cluster_model.ts";
+import { extendsRequest, type Provider, type ProviderRequest } from "./provider.ts";
+import { assertTurns, isRewrite } from "../../crash/witness.ts";
+
+/** What a talker is made with. */
+export interface TalkerOptions {
+  /** The session's own: the provider knows it by them. */
+  readonly instructions: string;
+  /** Whether its commands are asked for. */
+  readonly asks: boolean;
+  readonly provider: Provider;
+  readonly random: () => number;
+}
+
+/** A text of the user's, and whether it is known to be in the session. */
+interface Said {
+  readonly text: string;
+  isTaken: boolean;
+}
+
+/** What became of a question, as far as its client knows. */
+interface Fate {
+  /** Whether somebody said yes, acknowledged or not. */
+  mayRun: boolean;
+  /** Whether a no was acknowledged. */
+  isDenied: boolean;
+}
+
+/** A question, as far as it counts here. */
+interface Question {
+  readonly id: string;
+  readonly arguments: string;
+}
+
+/** What may stand behind a turn's end, and what it says. */
+const BEHIND_TURNS: Readonly<Record<string, string>> = {
+  approval_answered: "approval",
+  message_added: "withdrawn",
+};
+
+/** Conflicts that pass: a turn whose server is gone counts as running until its lease is over. */
+const PASSING = ["turn_running", "idempotency_key_in_use"];
+
+/**
+ * The clients of one session of the agent: one talks, steers, cancels, and answers what is asked; another one follows the
+ * events. They go on through whatever breaks, remember what was acknowledged, and check that it holds.
+ */
+export class Talker {
+  readonly id: string;
+  readonly #instructions: string;
+  readonly #asks: boolean;
+  readonly #provider: Provider;
+  readonly #random: () => number;
+  /** The data of each event that was received, by its number. */
+  readonly #acknowledged = new Map<number, string>();
+  readonly #said: Said[] = [];
+  readonly #fates = new Map<string, Fate>();
+  #last = 0;
+  /** How many of its turns ended in each way. */
+  readonly ends: Map<string, number> = new Map();
+  /** How often a server went on with a turn that another one had left. */
+  resumed = 0;
+  /** How many turns it asked for in the background. */
+  queued = 0;
+
+  private constructor(id: string, { instructions, asks, provider, random }: TalkerOptions) {
+    this.id = id;
+    this.#instructions = instructions;
+    this.#asks = asks;
+    this.#provider = provider;
+    this.#random = random;
+  }
+
+  /** Makes a session. */
+  static async create(url: string, options: TalkerOptions): Promise<Talker> {
+    const { instructions, asks } = options;
+    const approvalRules = asks ? [{ tool: "shell", decision: "ask" }] : [];
+    const { status, body } = await postOnce(`${url}/tare/v1/sessions`, { instructions, approvalRules });
+    assertEquals(status, 201);
+    return new Talker(body.id, options);
+  }
+
+  /** Has one turn after the other until it `isOver`, and then waits for the end of the last. */
+  async work(url: string, isOver: () => boolean): Promise<void> {
+    const at = `${url}/tare/v1/sessions/${this.id}`;
+    let isIdle = false;
+    const watching = awaitedLater(this.#watch(at, () => isIdle));
+    try {
+      while (!isOver()) await this.#turn(at);
+      await this.#settle(at);
+    } finally {
+      isIdle = true;
+      await watching;
+    }
+  }
+
+  /** Goes on with what was left, answers what is asked, or says something new. */
+  async #turn(at: string): Promise<void> {
+    await this.#settle(at);
+    const asked = this.#asks ? await this.#open(at) : [];
+    if (asked.length > 0 && this.#random() < 0.9) await this.#answer(at, asked);
+    else await this.#say(at);
+  }
+
+  async #say(at: string): Promise<void> {
+    const text = `Go on: ${this.#said.length}.`;
+    const said = { text, isTaken: false };
+    this.#said.push(said);
+    const background = this.#random() < 0.2;
+    const request = { input: text, ...(background && { background }) };
+    const isPlayed = await this.#play(at, request, () => this.#meddle(at));
+    said.isTaken ||= isPlayed;
+    if (background && isPlayed) this.queued++;
+  }
+
+  /** Steers or cancels, or neither. */
+  async #meddle(at: string): Promise<void> {
+    const choice = this.#random();
+    if (choice < 0.3) {
+      const said = { text: `And also: ${this.#said.length}.`, isTaken: false };
+      this.#said.push(said);
+      const isPlayed = await this.#play(at, { input: said.text, steer: true });
+      said.isTaken ||= isPlayed;
+    } else if (choice < 0.4) {
+      const { status, body } = await postOnce(`${at}/cancel`, {}, PASSING);
+      assert(status === 200 || body.error.code === "idempotency_key_interrupted", JSON.stringify(body));
+      if (status === 200) assertEquals((await get(at)).status, 200);
+    }
+  }
+
+  /**
+   * Sends what starts or steers a turn, until it is known what became of it, and receives the events up to the end; gives
+   * whether it was taken.
+   */
+  async #play(at: string, request: unknown, meddle?: () => Promise<void>): Promise<boolean> {
+    const key = crypto.randomUUID();
+    const twin = this.#random() < 0.2 ? awaitedLater(this.#sendOnce(at, { request, key })) : undefined;
+    let meddling: Promise<void> | undefined;
+    const meddlesAt = Math.floor(this.#random() * 60);
+    let received = 0;
+    const isTaken = await until(`POST ${at}/turns`, async () => {
+      const response = await post(`${at}/turns`, request, key);
+      if (!response) return undefined;
+      if (response.status === 200) {
+        for await (const { data } of this.#received(response)) {
+          if (meddle && received++ === meddlesAt) meddling = awaitedLater(meddle());
+          if (JSON.parse(data).type === "turn_end") return true;
+        }
+        // Broken off. What is sent again is played again, once the turn has ended.
+        return undefined;
+      }
+      const body = await response.json();
+      if (response.status === 202) return true;
+      assertEquals(response.status, 409, JSON.stringify(body));
+      if (PASSING.includes(body.error.code)) return undefined;
+      assert(
+        ["nothing_to_continue", "approval_open"].includes(body.error.code),
+        JSON.stringify(body),
+      );
+      return false;
+    });
+    await Promise.all([meddling, twin]);
+    return isTaken;
+  }
+
+  /** The same request with the same key, at the same time and perhaps at another server. It has no effect of its own. */
+  async #sendOnce(
+    at: string,
+    { request, key }: { readonly request: unknown; readonly key: string },
+  ): Promise<void> {
+    const response = await post(`${at}/turns`, request, key);
+    if (response?.status === 200) await Array.fromAsync(this.#received(response));
+    else await response?.body?.cancel();
+  }
+
+  async #open(at: string): Promise<readonly Question[]> {
+    const { body } = await get(`${at}/approvals`);
+    return body.approvals;
+  }
+
+  async #answer(at: string, open: readonly Question[]): Promise<void> {
+    for (const { id, arguments: text } of open) {
+      const fate = this.#fate(text);
+      const decision = this.#random() < 0.7 ? "allow" : "deny";
+      fate.mayRun ||= decision === "allow";
+      // Now and then two people say the same at the same time.
+      const people = this.#random() < 0.3 ? 2 : 1;
+      const answers = await Promise.all(
+        Array.from(
+          { length: people },
+          () => postOnce(`${at}/approvals/${id}`, { decision }, PASSING),
+        ),
+      );
+      const heard = answers.filter(({ status }) => status === 200).length;
+      assert(heard <= 1, "two answers to one question were heard");
+      fate.isDenied ||= heard === 1 && decision === "deny";
+      for (const { status, body } of answers) {
+        // Somebody else was heard, or this one was by a server that was lost before it said so.
+        assert([200, 404, 409].includes(status), `${status} ${JSON.stringify(body)}`);
+      }
+    }
+  }
+
+  #fate(text: string): Fate {
+    const [token = ""] = tokensIn(text);
+    const fate = this.#fates.get(token) ?? { mayRun: false, isDenied: false };
+    this.#fates.set(token, fate);
+    return fate;
+  }
+
+  /** Waits until no turn runs; gives how the last one ended. */
+  async #settle(at: string): Promise<string | undefined> {
+    let seen: unknown;
+    return await until(
+      () => `the end of the turn of session ${this.id}, of ${JSON.stringify(seen)}`,
+      async () => {
+        // Whoever has begun since isn't idle then.
+        if (await this.#isWaiting(at)) return undefined;
+        const { status, body } = await get(at);
+        assertEquals(status, 200, JSON.stringify(body));
+        seen = body;
+        if (body.status !== "idle") return undefined;
+        if (body.lastEvent === 0) return "none";
+        const { data } = await this.#newest(at, body.lastEvent) ?? {};
+        const event = data && JSON.parse(data);
+        seen = { ...body, event };
+        // What came of its questions: of some while others are open, or that nobody is asked any more.
+        return event?.type === "turn_end" ? event.reason : BEHIND_TURNS[event?.type];
+      },
+    );
+  }
+
+  /** Whether turns wait though nothing is asked: they are about to begin. */
+  async #isWaiting(at: string): Promise<boolean> {
+    const { queue } = (await get(`${at}/queue`)).body;
+    return queue.length > 0 && (await this.#open(at)).length === 0;
+  }
+
+  async #newest(at: string, number: number): Promise<ReceivedEvent | undefined> {
+    const controller = new AbortController();
+    try {
+      const response = await send(`${at}/events?after=${number - 1}`, {}, controller.signal);
+      if (response.ok) { for await (const event of readEvents(response)) return event; }
+      else await response.body?.cancel();
+    } catch (error) {
+      if (!isBroken(error) && !isTold(error)) throw error;
+    } finally {
+      controller.abort();
+    }
+    return undefined;
+  }
+
+  /** Follows the session as a second client, which connects again behind the last event that it saw. */
+  async #watch(at: string, isOver: () => boolean): Promise<void> {
+    let last = this.#last;
+    while (!isOver()) {
+      const controller = new AbortController();
+      const ending = setInterval(() => isOver() && controller.abort(), 50);
+      try {
+        const response = await send(`${at}/events?after=${last}`, {}, controller.signal);
+        if (!response.ok) await response.body?.cancel();
+        else {
+          for await (const event of this.#received(response)) {
+            assertEquals(event.number, last + 1, `an event of session ${this.id} is missing or comes twice`);
+            last = event.number;
+          }
+        }
+      } catch (error) {
+        if (!isBroken(error) && !isTold(error)) throw error;
+      } finally {
+        clearInterval(ending);
+        controller.abort();
+      }
+      await pause(20);
+    }
+  }
+
+  /** The events of a stream, until it ends or breaks. What comes a second time is what it was. */
+  async *#received(response: Response): AsyncGenerator<ReceivedEvent, void> {
+    try {
+      for await (const event of readEvents(response)) {
+        const known = this.#acknowledged.get(event.number);
+        assertEquals(event.data, known ?? event.data, `event ${event.number} of session ${this.id}`);
+        this.#acknowledged.set(event.number, event.data);
+        this.#last = Math.max(this.#last, event.number);
+        yield event;
+      }
+    } catch (error) {
+      if (!isBroken(error) && !isTold(error)) throw error;
+    }
+  }
+
+  /** All that was acknowledged is there, whichever server is asked, in order and once, and the session is whole. */
+  async check(urls: readonly string[]): Promise<readonly ReceivedEvent[]> {
+    const states = await Promise.all(urls.map((url) => this.#read(`${url}/tare/v1/sessions/${this.id}`)));
+    const [first] = states;
+    assert(first);
+    for (const state of states) assertEquals(state, first, "two servers tell of other sessions");
+    const { messages, received, asked } = first;
+    assertEquals(received.map(({ number }) => number), received.map((_, index) => index + 1));
+    for (const [number, data] of this.#acknowledged) {
+      assertEquals(received[number - 1]?.data, data, `event ${number} of session ${this.id}`);
+    }
+    for (const { text, isTaken } of this.#said) {
+      const times = messages.filter(({ role, content }) => role === "user" && content === text).length;
+      // What was said in the middle of a turn that asks waits for the answer too.
+      assert(
+        times === 1 || times === 0 && (!isTaken || asked > 0),
+        `${text} is there ${times} times; taken: ${isTaken}`,
+      );
+    }
+    const events = received.map(({ data }): SessionEvent => JSON.parse(data));
+    assertTurns(events);
+    const behind = events.slice(events.findLastIndex(({ type }) => type === "turn_end") + 1);
+    const told = behind.flatMap((event) => event.type === "approval_answered" ? [event.id] : []);
+    assertAnswered(messages, { asked, told: new Set(told) });
+    await this.#assertPrefixes(events);
+    this.#countEnds(events);
+    return received;
+  }
+
+  async #read(at: string) {
+    const { body } = await get(at);
+    assertEquals(body.status, "idle", `session ${this.id}`);
+    const received: ReceivedEvent[] = [];
+    const controller = new AbortController();
+    try {
+      const response = await send(`${at}/events`, {}, controller.signal);
+      // A session that asks keeps the stream open.
+      if (body.lastEvent > 0) {
+        for await (const event of readEvents(response)) {
+          received.push(event);
+          if (event.number >= body.lastEvent) break;
+        }
+      }
+    } finally {
+      controller.abort();
+    }
+    const { approvals } = (await get(`${at}/approvals`)).body;
+    return { messages: body.messages as Message[], received, asked: approvals.length as number };
+  }
+
+  async #assertPrefixes(events: readonly SessionEvent[]): Promise<void> {
+    const requests = await this.#provider.requestsOf(this.#instructions);
+    const steps = events.filter(({ type }) => type === "step_end").length;
+    assert(
+      requests.length >= steps,
+      `${requests.length} requests begin with the instructions, in ${steps} steps`,
+    );
+    let breaks = 0;
+    let newest: ProviderRequest | undefined;
+    for (const request of requests) {
+      // What a server sent before it was cut off may come late: a prompt of which all was sent before breaks no prefix.
+      if (newest && extendsRequest(request, newest)) continue;
+      if (newest && !extendsRequest(newest, request)) breaks++;
+      newest = request;
+    }
+    const rewrites = events.filter(isRewrite).length;
+    assert(breaks <= rewrites, `${breaks} breaks of the prefix, ${rewrites} rewrites`);
+  }
+
+  /** No turn ended because its server did. */
+  #countEnds(events: readonly SessionEvent[]): void {
+    this.ends.clear();
+    this.resumed = events.filter(({ type }) => type === "turn_resumed").length;
+    for (const event of events) {
+      if (event.type === "turn_end") assert(event.reason !== "interrupted", JSON.stringify(event));
+      if (event.type === "turn_end") this.ends.set(event.reason, (this.ends.get(event.reason) ?? 0) + 1);
+    }
+  }
+
+  /** What ran was allowed where it must be asked for, and what was denied for sure didn't run. */
+  checkRuns(ran: readonly string[]): void {
+    for (const token of this.#asks ? ran : []) {
+      const { mayRun = false, isDenied = false } = this.#fates.get(token) ?? {};
+      assert(mayRun && !isDenied, `${token} ran without a yes`);
+    }
+  }
+}
+
+/** Whether the server said in the stream why it can't go on. */
+function isTold(error: unknown): boolean {
+  return error instanceof Error && error.message.startsWith('{"error"');
+}
+
+/**
+ * Each answer is one to a call before it that had none. Only at the end may calls have none: those that somebody is asked
+ * about, and beside them those about which somebody was told already.
+ */
+function assertAnswered(
+  messages: readonly Message[],
+  { asked, told }: { readonly asked: number; readonly told: ReadonlySet<string> },
+): void {
+  const open = new Set<string>();
+  for (const message of messages) {
+    if (message.role === "tool") assert(open.delete(message.tool_call_id), "an answer to no call");
+    else {
+      assertEquals([...open], [], "a call has no answer");
+      if (message.role === "assistant") { for (const { id } of message.tool_calls ?? []) open.add(id); }
+    }
+  }
+  const untold = [...open].filter((id) => !told.has(id));
+  assertEquals(untold.length, asked, "calls without an answer");
+  assert(asked > 0 || open.size === 0, "all was answered, and calls have no answer");
+}
