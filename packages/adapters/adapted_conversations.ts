@@ -2,14 +2,12 @@ import {
   type Content,
   contentText,
   countMessageTokens,
-  hashPiece,
-  holdsMedia,
   type Message,
   type ToolDefinition,
   type ToolMessage,
   type Usage,
 } from "@tare/messages";
-import { checkGiven, type NeededOptions } from "@tare/messages/internal";
+import { checkGiven, hashPiece, holdsMedia, type NeededOptions } from "@tare/messages/internal";
 import {
   type LedgerEntry,
   type PlannerSession,

@@ -1,5 +1,6 @@
 import { assert, assertAlmostEquals, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { estimateTokens, hashText } from "@tare/messages";
+import { estimateTokens } from "@tare/messages";
+import { hashText } from "@tare/messages/internal";
 import fc, { cases } from "../../tests/cases.ts";
 import { profileNamed } from "@tare/planner";
 import { promptCost } from "@tare/planner/parts";

@@ -6,8 +6,8 @@
  *
  * @module
  */
-import { sameData, type ToolDefinition, type Usage } from "@tare/messages";
-import { checkGiven } from "@tare/messages/internal";
+import type { ToolDefinition, Usage } from "@tare/messages";
+import { checkGiven, sameData } from "@tare/messages/internal";
 import { AdaptedConversations, type AdaptedView, askFitting, withMethods } from "./adapted_conversations.ts";
 import {
   PROMPT_READER,

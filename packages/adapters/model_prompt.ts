@@ -10,10 +10,9 @@ import {
   contentText,
   type Message,
   partsOfBlock,
-  sameData,
   type ToolCall,
 } from "@tare/messages";
-import { checkGiven } from "@tare/messages/internal";
+import { checkGiven, sameData } from "@tare/messages/internal";
 import type { SessionView } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
 import type { setBreakpoints } from "./cache_breakpoints.ts";

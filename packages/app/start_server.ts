@@ -5,21 +5,16 @@ import { gateway } from "@tare/gateway";
 import { openaiModel } from "@tare/loop/openai";
 import { countingPictures, sampledCount } from "@tare/messages";
 import { encodingOfModel, loadTokenizer, type Tokenizer } from "@tare/tiktoken";
-import { chooseProfile, DEFAULT_PROVIDER, listWindow, profileNamed } from "@tare/planner";
-import { searchesTools } from "@tare/planner/parts";
+import { chooseProfile, listWindow, profileNamed } from "@tare/planner";
+import { DEFAULT_PROVIDER, searchesTools } from "@tare/planner/internal";
 import type { PolicyOptions } from "@tare/planner/policies";
 import { page } from "@tare/page";
 import { agentHandler, allowedHosts, isLoopback } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { Telemetry } from "@tare/conversation/telemetry";
 import { programTool } from "@tare/loop/programs";
-import {
-  BackgroundCommands,
-  clearWorkspaces,
-  openCheckpoints,
-  type Sandbox,
-  workspaceTools,
-} from "@tare/loop/tools";
+import { BackgroundCommands, openCheckpoints, type Sandbox, workspaceTools } from "@tare/loop/tools";
+import { clearWorkspaces } from "@tare/loop/internal";
 import { type McpSdk, mcpServers } from "@tare/loop/mcp";
 import { Keys, type Store, StoreError, Warmth } from "@tare/conversation";
 import { type Days, sumsOf } from "@tare/conversation/report";

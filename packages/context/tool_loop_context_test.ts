@@ -1,6 +1,7 @@
 import { assertEquals, assertStrictEquals, assertThrows } from "@std/assert";
 import { groupTurns, toolLoopContext } from "@tare/context";
-import { countRequestTokens, type Message, MESSAGE_OVERHEAD_TOKENS, type ToolCall } from "@tare/messages";
+import { countRequestTokens, type Message, type ToolCall } from "@tare/messages";
+import { MESSAGE_OVERHEAD_TOKENS } from "@tare/messages/internal";
 import { fitTurns } from "./tool_loop_context.ts";
 
 const countTokens = (text: string) => text.length;

@@ -3,19 +3,18 @@ import { ToldWarnings } from "@tare/conversation/report";
 import { type Chat, Telemetry } from "@tare/conversation/telemetry";
 import type { Message } from "@tare/messages";
 import { listPrice, PromptTooLong, readTooLong } from "@tare/planner";
-import { mostOfCall, providerOf } from "@tare/planner/parts";
+import { mostOfCall, providerOf } from "@tare/planner/internal";
+import type { Protocol, WireReply } from "@tare/wire";
 import {
   bodyPieces,
   GrowingBytes,
   joinBytes,
   MAX_EVENT_BYTES,
   peekField,
-  type Protocol,
   ReplyTooLong,
   SseSplitter,
   StreamedText,
-  type WireReply,
-} from "@tare/wire";
+} from "@tare/wire/internal";
 import type { SetOptions, Upstream } from "./options.ts";
 import type { GatewaySession } from "./sessions/session.ts";
 import type { GatewayTurn, SentCall } from "./turn.ts";

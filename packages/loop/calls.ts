@@ -1,7 +1,6 @@
 import {
   contentText,
   type CountTokens,
-  describeCall,
   type FileChange,
   type Message,
   type ResolvedCall,
@@ -10,9 +9,9 @@ import {
   type ToolContext,
   type ToolDefinition,
   type ToolMessage,
-  toolMessage,
   type ToolOutput,
 } from "@tare/messages";
+import { describeCall, toolMessage } from "@tare/messages/internal";
 import { distance } from "fastest-levenshtein";
 import { isDeepStrictEqual } from "node:util";
 import {

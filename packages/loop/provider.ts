@@ -9,16 +9,16 @@ import type {
   ToolCall,
 } from "@tare/messages";
 import type { NeededOptions } from "@tare/messages/internal";
+import type { LegalForms } from "@tare/wire";
 import {
   asRecord,
   bodyPieces,
   GrowingBytes,
-  type LegalForms,
   originalCalls,
   ReplyTooLong,
   SseSplitter,
   statusOf,
-} from "@tare/wire";
+} from "@tare/wire/internal";
 import { ModelError } from "./event.ts";
 
 /** Which model of a provider, and how to reach it: what the options of every model have. */

@@ -8,11 +8,9 @@ import {
   countMessageTokens,
   countRequestTokens,
   type CountTokens,
-  describeCall,
   estimateTokens,
   type FinishReason,
   type Message,
-  MESSAGE_OVERHEAD_TOKENS,
   type Model,
   type ModelEvent,
   type ModelRequest,
@@ -23,7 +21,7 @@ import {
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
-import { checkGiven } from "@tare/messages/internal";
+import { checkGiven, describeCall, MESSAGE_OVERHEAD_TOKENS } from "@tare/messages/internal";
 import { argumentsParser } from "./arguments/arguments.ts";
 import {
   CUT_OFF,

@@ -9,9 +9,7 @@ import { estimateTokens, type Message, type ToolDefinition, type Usage } from "@
 import {
   type History,
   type LedgerEntry,
-  makePin,
   type Pin,
-  pinsAfter,
   type PlannerSession,
   plannerSession,
   type Profile,
@@ -20,6 +18,7 @@ import {
   type PromptSessionOptions,
   type SessionView,
 } from "@tare/planner";
+import { makePin, pinsAfter } from "@tare/planner/internal";
 import { PrefixCache, promptCost } from "@tare/planner/parts";
 import { type Archive, memoryArchive } from "@tare/prune";
 import {} from "../../tests/call_pairs.ts";

@@ -1,5 +1,5 @@
-import { addUsage, countRequestTokens, sameData, type Usage } from "@tare/messages";
-import { checkGiven, type NeededOptions } from "@tare/messages/internal";
+import { countRequestTokens, type Usage } from "@tare/messages";
+import { addUsage, checkGiven, type NeededOptions, sameData } from "@tare/messages/internal";
 import { type Archive, archiveRef, RECALL_TOOL } from "@tare/prune";
 import type { Arrival, ArrivalOptions, arrive, Arrived, writeOut } from "./arrival/arrival.ts";
 import { servedTokens } from "./cache/prefix.ts";

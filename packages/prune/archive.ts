@@ -111,7 +111,7 @@ const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { bytesFromText, textFromBytes } from "@tare/prune";
+ * import { bytesFromText, textFromBytes } from "@tare/prune/internal";
  *
  * assertEquals(textFromBytes(bytesFromText("half a pair: \ud83d")), "half a pair: \ud83d");
  * ```

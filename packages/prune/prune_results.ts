@@ -4,14 +4,13 @@ import {
   countRequestTokens,
   type CountTokens,
   estimateTokens,
-  meantCall,
   type Message,
   pairCalls,
   type Tool,
   type ToolCall,
   type ToolMessage,
 } from "@tare/messages";
-import { checkGiven, type Needed } from "@tare/messages/internal";
+import { checkGiven, meantCall, type Needed } from "@tare/messages/internal";
 import { type Archive, bytesFromText, reasonOf } from "./archive.ts";
 import { formatPlaceholder, holdsPlaceholder, parsePlaceholder, splitTruncated } from "./placeholder.ts";
 import { RECALL_TOOL } from "./recall_tool.ts";

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { bodyPieces, GrowingBytes } from "@tare/wire";
+import { bodyPieces, GrowingBytes } from "@tare/wire/internal";
 import { joinBytes } from "./json.ts";
 import { MAX_EVENT_BYTES, splitEvents, SseSplitter } from "./reply_stream.ts";
 

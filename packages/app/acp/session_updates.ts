@@ -1,14 +1,6 @@
 import type { ContentBlock, PlanEntryStatus, SessionUpdate, ToolCallStatus } from "@agentclientprotocol/sdk";
-import {
-  type AssistantMessage,
-  type Content,
-  contentText,
-  describeCall,
-  PLAN_TOOL_NAME,
-  planAfter,
-  type Usage,
-  type WorkPlan,
-} from "@tare/messages";
+import { type AssistantMessage, type Content, contentText, type Usage } from "@tare/messages";
+import { describeCall, PLAN_TOOL_NAME, planAfter, type WorkPlan } from "@tare/messages/internal";
 import type { NumberedEvent } from "@tare/server";
 import type { AgentInfo } from "../agent_client.ts";
 import { contentBlocks } from "./prompt_content.ts";

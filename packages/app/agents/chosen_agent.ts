@@ -1,5 +1,5 @@
 import { delimiter } from "node:path";
-import { DEFAULT_PROVIDER } from "@tare/planner";
+import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import { join } from "@std/path";
 import type { AgentInfo } from "../agent_client.ts";
 import { isFile } from "../settings/option.ts";

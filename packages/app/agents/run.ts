@@ -4,7 +4,7 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { DEFAULT_PROVIDER } from "@tare/planner";
+import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import type { MissesReport, SpendReport } from "@tare/server/client";
 import { constants } from "node:os";
 import { resolve } from "@std/path";

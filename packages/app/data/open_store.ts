@@ -2,7 +2,7 @@ import { join, resolve } from "@std/path";
 import type { Store } from "@tare/conversation";
 import type { ObjectStore } from "@tare/conversation/s3";
 import { openStore } from "@tare/conversation/sqlite";
-import { endLeftCommands } from "@tare/loop/tools";
+import { endLeftCommands } from "@tare/loop/internal";
 import { createHash } from "node:crypto";
 import { isFile } from "../settings/option.ts";
 import { type DatabaseLimits, databaseLimits } from "../settings/database.ts";

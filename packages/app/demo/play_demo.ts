@@ -7,16 +7,8 @@
 import type { PolicyOptions } from "@tare/planner/policies";
 import { resolve } from "@std/path";
 import { loadTokenizer, type Tokenizer } from "@tare/tiktoken";
-import {
-  DEFAULT_PROVIDER,
-  EXAMPLE_MODELS,
-  listPrice,
-  MODELS_DATE,
-  type Price,
-  type Profile,
-  profileNamed,
-  PROFILES,
-} from "@tare/planner";
+import { listPrice, type Price, type Profile, profileNamed, PROFILES } from "@tare/planner";
+import { DEFAULT_PROVIDER, EXAMPLE_MODELS, MODELS_DATE } from "@tare/planner/internal";
 import { ServerSentEventParseStream } from "@std/http";
 import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnLedger } from "@tare/loop";
 import { anthropicModel } from "@tare/loop/anthropic";

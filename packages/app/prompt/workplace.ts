@@ -1,6 +1,7 @@
 import { dirname, join, resolve, SEPARATOR } from "@std/path";
-import { openAt } from "@tare/loop/tools";
-import { sliceText, type Tool } from "@tare/messages";
+import { openAt } from "@tare/loop/internal";
+import type { Tool } from "@tare/messages";
+import { sliceText } from "@tare/messages/internal";
 import type { Workplace } from "@tare/server";
 import { realPath } from "../settings/real_path.ts";
 import { readFrontMatter } from "./front_matter.ts";

@@ -1,7 +1,7 @@
 import { distance } from "fastest-levenshtein";
 import { parseArgs } from "node:util";
-import { DEFAULT_PROVIDER, MESSAGES_PROVIDER, MODELS_DATE, PROFILES } from "@tare/planner";
-import { howToAsk } from "@tare/planner/parts";
+import { PROFILES } from "@tare/planner";
+import { DEFAULT_PROVIDER, howToAsk, MESSAGES_PROVIDER, MODELS_DATE } from "@tare/planner/internal";
 import { POLICIES, type PolicyOptions } from "@tare/planner/policies";
 import { HOME_VARIABLES } from "../data/data_directory.ts";
 import { dataFolder } from "../data/data_folder.ts";

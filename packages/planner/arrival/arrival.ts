@@ -1,24 +1,14 @@
-import {
-  type CountTokens,
-  hashPiece,
-  meantCall,
-  type Message,
-  type Rewrite,
-  type ToolCall,
-  type ToolMessage,
-} from "@tare/messages";
-import { CallPairing } from "@tare/messages/internal";
+import type { CountTokens, Message, Rewrite, ToolCall, ToolMessage } from "@tare/messages";
+import { CallPairing, hashPiece, meantCall } from "@tare/messages/internal";
 import {
   applyElisions,
   type Archive,
   parsePlaceholder,
   type PruneOptions,
   RECALL_TOOL,
-  reportsError,
-  resultText,
-  traitsOf,
   truncateResults,
 } from "@tare/prune";
+import { reportsError, resultText, traitsOf } from "@tare/prune/internal";
 import type { DropEdit, Edit, ElideEdit, SummariseEdit } from "../edits/edit.ts";
 import { sayEdits, standsForAll } from "../edits/view.ts";
 import { readCall } from "../tools_of_agents.ts";

@@ -3,17 +3,15 @@ import {
   countMessageTokens,
   countRequestTokens,
   type CountTokens,
-  describeCall,
-  hashPiece,
   type Message,
   type Rewrite,
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
+import { describeCall, hashPiece } from "@tare/messages/internal";
 import {
   type Archive,
   archiveMessages,
-  bytesFromText,
   type Elision,
   formatPlaceholder,
   isColdResume,
@@ -22,6 +20,7 @@ import {
   truncateResults,
   type TurnsSummary,
 } from "@tare/prune";
+import { bytesFromText } from "@tare/prune/internal";
 import { shownTools } from "@tare/schemas";
 import { currentProfile, currentWindow } from "../providers.ts";
 import { howMany } from "../rule/decide.ts";

@@ -1,5 +1,6 @@
 import { countRequestTokens, type CountTokens, type Message, pairCalls, type Usage } from "@tare/messages";
-import { type Archive, archiveMessages, bytesFromText, formatPlaceholder } from "@tare/prune";
+import { type Archive, archiveMessages, formatPlaceholder } from "@tare/prune";
+import { bytesFromText } from "@tare/prune/internal";
 import type { SummariseEdit } from "./edit.ts";
 import { type History, isSummary, type PlacedMessages } from "./view.ts";
 

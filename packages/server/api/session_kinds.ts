@@ -10,8 +10,9 @@ import {
   sumsOf,
 } from "@tare/conversation/report";
 import type { Gateway, ShownConversation } from "@tare/gateway";
-import { describeCall, type Message, planAfter, type WorkPlan } from "@tare/messages";
-import type { NewPin } from "@tare/planner";
+import type { Message } from "@tare/messages";
+import { describeCall, planAfter, type WorkPlan } from "@tare/messages/internal";
+import type { NewPin } from "@tare/planner/internal";
 import type { Static } from "typebox";
 import { errorResponses, HttpError } from "../http/http_error.ts";
 import type { Reads, Route, RouteCall } from "../http/route.ts";

@@ -1,6 +1,7 @@
 import { Type } from "typebox";
 import { type Gateway, readBytes } from "@tare/gateway";
-import { ApiError, MAX_EVENT_BYTES, peekField, PROTOCOLS } from "@tare/wire";
+import { ApiError, PROTOCOLS } from "@tare/wire";
+import { MAX_EVENT_BYTES, peekField } from "@tare/wire/internal";
 import { errorResponses } from "../http/http_error.ts";
 import { type Answered, type OtherAnswerer, type Route, route, type RouteCall } from "../http/route.ts";
 import { closed, COUNT } from "../http/schema.ts";

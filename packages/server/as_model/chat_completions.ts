@@ -1,5 +1,5 @@
 import { type Content, contentText, type FunctionToolCall, type ToolCall } from "@tare/messages";
-import { CompletionWriter } from "@tare/wire";
+import { CompletionWriter } from "@tare/wire/internal";
 import { type Static, Type } from "typebox";
 import { USER_CONTENT } from "../api/message_schemas.ts";
 import { route } from "../http/route.ts";

@@ -1,6 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { memoryStore } from "@tare/conversation";
-import { ApiError, type ResponseBody, ResponseEventWriter } from "@tare/wire";
+import { ApiError } from "@tare/wire";
+import { type ResponseBody, ResponseEventWriter } from "@tare/wire/internal";
 import { readResponseInput } from "./responses.ts";
 import type { InputItem } from "./responses_schema.ts";
 import { storedResponse } from "./stored_responses.ts";

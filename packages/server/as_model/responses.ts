@@ -1,6 +1,7 @@
 import type { Asker, Store } from "@tare/conversation";
 import type { ContentPart } from "@tare/messages";
-import { ApiError, type JsonRecord, type ResponseBody, ResponseEventWriter } from "@tare/wire";
+import { ApiError, type JsonRecord } from "@tare/wire";
+import { type ResponseBody, ResponseEventWriter } from "@tare/wire/internal";
 import { HttpError } from "../http/http_error.ts";
 import { route } from "../http/route.ts";
 import type { SseMessage } from "../http/sse_response.ts";

@@ -1,12 +1,8 @@
 import type { LoopEvent, TurnEnd, TurnLedger } from "@tare/loop";
-import {
-  contentText,
-  type FinishReason,
-  type FunctionToolCall,
-  sliceText,
-  type ToolDefinition,
-} from "@tare/messages";
-import { ApiError, type ResponseEventWriter } from "@tare/wire";
+import { contentText, type FinishReason, type FunctionToolCall, type ToolDefinition } from "@tare/messages";
+import { sliceText } from "@tare/messages/internal";
+import { ApiError } from "@tare/wire";
+import type { ResponseEventWriter } from "@tare/wire/internal";
 import { type Heartbeat, type SseMessage, sseResponse } from "../http/sse_response.ts";
 import type { StoreRecord } from "@tare/conversation";
 import type { ConversationPoint } from "./known_conversations.ts";

@@ -1,7 +1,8 @@
 import { type Asker, Keys, type Store, StoreError } from "@tare/conversation";
 import { Telemetry } from "@tare/conversation/telemetry";
 import { type Gateway, readBody, readPath } from "@tare/gateway";
-import { ApiError, jsonExcess, PROTOCOLS } from "@tare/wire";
+import { ApiError, PROTOCOLS } from "@tare/wire";
+import { jsonExcess } from "@tare/wire/internal";
 import { type Static, type TProperties, Type } from "typebox";
 import { type ErrorCode, errorResponse, HttpError } from "./http_error.ts";
 import type { Answered, JsonAnswer, Method, OtherAnswerer, Route, RouteCall, RouteErrors } from "./route.ts";

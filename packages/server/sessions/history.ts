@@ -13,14 +13,12 @@ import {
 import {
   type Content,
   contentText,
-  describeCall,
-  meantCall,
   type Message,
   type Tool,
   type ToolCall,
   type ToolMessage,
-  toolMessage,
 } from "@tare/messages";
+import { describeCall, meantCall, toolMessage } from "@tare/messages/internal";
 import {
   answeredCalls,
   deniedResult,

@@ -7,7 +7,7 @@ import type { AssistantMessage, Tool, Usage } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { promptCost } from "@tare/planner/parts";
 import type { AgentHandler } from "@tare/server";
-import { MessageWriter } from "@tare/wire";
+import { MessageWriter } from "@tare/wire/internal";
 import { agent, call, events, newSession, request, type TestOptions, turn } from "../fixture_test.ts";
 import { follow, toolCall } from "../approvals/fixture_test.ts";
 

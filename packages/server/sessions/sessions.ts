@@ -14,7 +14,8 @@ import {
   type SpendingSession,
   ToldWarnings,
 } from "@tare/conversation/report";
-import { type FileChange, firstWords, type Message, personsWords } from "@tare/messages";
+import type { FileChange, Message } from "@tare/messages";
+import { firstWords, personsWords } from "@tare/messages/internal";
 import { listPrice, type Profile } from "@tare/planner";
 import type { Rates } from "@tare/planner/parts";
 import { RECALL_TOOL } from "@tare/prune";

@@ -3,12 +3,11 @@ import {
   type Content,
   type ContentPart,
   contentText,
-  describeCall,
   type FileChange,
   type Message,
-  sliceText,
   type ToolCall,
 } from "@tare/messages";
+import { describeCall, sliceText } from "@tare/messages/internal";
 import MarkdownIt, { type Token } from "markdown-it";
 
 /** What a file tells of a session. */

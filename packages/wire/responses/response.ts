@@ -86,7 +86,7 @@ type ResponsePart = Parameters<ResponseEventWriter["add"]>[0];
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { ResponseEventWriter } from "@tare/wire";
+ * import { ResponseEventWriter } from "@tare/wire/internal";
  *
  * const id = `resp_${"0".repeat(32)}`;
  * const writer = new ResponseEventWriter(ResponseEventWriter.empty({ model: "m" }, { id, createdAtMs: 0 }));

@@ -1,4 +1,4 @@
-import { asRecord } from "@tare/wire";
+import { asRecord } from "@tare/wire/internal";
 import { type ChildProcessByStdio, spawn } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
 import { dirname, isAbsolute } from "node:path";

@@ -1,4 +1,5 @@
-import { type Content, planAfter, type WorkPlan } from "@tare/messages";
+import type { Content } from "@tare/messages";
+import { planAfter, type WorkPlan } from "@tare/messages/internal";
 import type { Body } from "@tare/server/client";
 import { api, RefusedError, requestKey } from "../api/api.ts";
 import type {

@@ -1,5 +1,6 @@
 import type { TurnLedger } from "@tare/loop";
-import type { Content, ContentPart, FileChange, WorkPlan } from "@tare/messages";
+import type { Content, ContentPart, FileChange } from "@tare/messages";
+import type { WorkPlan } from "@tare/messages/internal";
 import type { Told } from "@tare/server/client";
 import type { JSX } from "preact";
 import { memo } from "preact/compat";
