@@ -10,4 +10,4 @@
  * @module
  */
 export { groupTurns, type Turn } from "./group_turns.ts";
-export { type ToolLoopContext, toolLoopContext } from "./tool_loop_context.ts";
+export { toolLoopContext, type ToolLoopView } from "./tool_loop_context.ts";
