@@ -7,7 +7,7 @@ import {
   type ToolMessage,
   type Usage,
 } from "@tare/messages";
-import { checkGiven, hashPiece, holdsMedia, type NeededOptions } from "@tare/messages/internal";
+import { checkGiven, hashPiece, holdsMedia, type NeededOptions, reasonOf } from "@tare/messages/internal";
 import {
   type LedgerEntry,
   type PlannerSession,
@@ -552,7 +552,7 @@ export class AdaptedConversations<Given, Call> implements Books {
     try {
       return session.sent(usage, view);
     } catch (error) {
-      this.#warn(`Cannot book what a model reported: ${(error as Error).message}`);
+      this.#warn(`Cannot book what a model reported: ${reasonOf(error)}`);
       return session.sent(undefined, view);
     }
   }
@@ -607,7 +607,7 @@ export class AdaptedConversations<Given, Call> implements Books {
         this.#held.conversations++;
       }
     } catch (error) {
-      this.#warn(`Cannot go on where a conversation was, which begins anew: ${(error as Error).message}`);
+      this.#warn(`Cannot go on where a conversation was, which begins anew: ${reasonOf(error)}`);
     }
     return key;
   }
@@ -631,7 +631,7 @@ export class AdaptedConversations<Given, Call> implements Books {
     try {
       await this.#options.store?.save(key, { conversations });
     } catch (error) {
-      this.#warn(`Cannot store what is known of a conversation: ${(error as Error).message}`);
+      this.#warn(`Cannot store what is known of a conversation: ${reasonOf(error)}`);
     }
   }
 }

@@ -7,6 +7,7 @@ import {
   type Message,
   type ToolDefinition,
 } from "@tare/messages";
+import { reasonOf } from "@tare/messages/internal";
 import { type LedgerEntry, type PromptCall, readTooLong, type SessionView } from "@tare/planner";
 import type { routeToCache } from "@tare/planner/parts";
 import { servedTokens } from "@tare/planner/internal";
@@ -367,7 +368,7 @@ export class GatewayTurn {
       const archive = session.readableWith(shown);
       return (await recallOriginal(archive, asked, { countTokens, shown })).content;
     } catch (error) {
-      return `Cannot recall: ${(error as Error).message}`;
+      return `Cannot recall: ${reasonOf(error)}`;
     }
   }
 

@@ -10,8 +10,8 @@ import {
   type ToolCall,
   type ToolMessage,
 } from "@tare/messages";
-import { checkGiven, meantCall, type Needed } from "@tare/messages/internal";
-import { type Archive, bytesFromText, reasonOf } from "./archive.ts";
+import { checkGiven, meantCall, type Needed, reasonOf } from "@tare/messages/internal";
+import { type Archive, bytesFromText } from "./archive.ts";
 import { formatPlaceholder, holdsPlaceholder, parsePlaceholder, splitTruncated } from "./placeholder.ts";
 import { RECALL_TOOL } from "./recall_tool.ts";
 import { reportsError } from "./reports_error.ts";

@@ -1,5 +1,5 @@
 import type { CountTokens, Message, Rewrite, ToolCall, ToolMessage } from "@tare/messages";
-import { CallPairing, hashPiece, meantCall } from "@tare/messages/internal";
+import { CallPairing, hashPiece, meantCall, reasonOf } from "@tare/messages/internal";
 import {
   applyElisions,
   type Archive,
@@ -455,7 +455,7 @@ export async function arrive(
     }
   } catch (cause) {
     for (const at of drafts.keys()) arrival.show(at);
-    const why = `Cannot archive a result: ${(cause as Error).message}. Nothing left the prompt.`;
+    const why = `Cannot archive a result: ${reasonOf(cause)}. Nothing left the prompt.`;
     return { edits: [], truncated: [], rewrites: [], warnings: [why] };
   }
   arrival.decide();

@@ -7,7 +7,7 @@ import {
   pairCalls,
   type Usage,
 } from "@tare/messages";
-import { meantCall } from "@tare/messages/internal";
+import { meantCall, reasonOf } from "@tare/messages/internal";
 import type { Archive } from "@tare/prune";
 import { resultText, truncateText } from "@tare/prune/internal";
 import { type FullWindow, howMany, WINDOW_SHARE } from "../rule/decide.ts";
@@ -145,7 +145,7 @@ export async function relieveWindow(
         edits: [],
         failed: true,
         fullWindow,
-        warnings: [`${(error as Error).message}. Nothing more left the prompt.`],
+        warnings: [`${reasonOf(error)}. Nothing more left the prompt.`],
       };
     }
   }
