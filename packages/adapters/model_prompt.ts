@@ -35,7 +35,7 @@ export interface PromptMessage {
 export type PromptPart = Exclude<PromptMessage["content"], string>[number];
 
 /** The recall tool as frameworks take it that know the Standard JSON Schema specification. Its name must be `recall`. */
-export interface RecallTool {
+export interface FrameworkRecallTool {
   readonly description: string;
   /** JSON Schema of the arguments, by that specification. */
   readonly inputSchema: {
@@ -56,7 +56,7 @@ export interface RecallTool {
 /** The recall tool of conversations. */
 export function standardRecallTool<Given, Call>(
   conversations: AdaptedConversations<Given, Call>,
-): RecallTool {
+): FrameworkRecallTool {
   const { description, parameters } = RECALL_TOOL.function;
   const schema = () => ({ ...parameters });
   return {

@@ -8,7 +8,7 @@ import {
 } from "@std/assert";
 import fc, { cases } from "../../tests/cases.ts";
 import { memoryStore } from "@tare/conversation";
-import { type Gateway, gateway } from "@tare/gateway";
+import { gateway, type HttpGateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { createHash } from "node:crypto";
@@ -54,7 +54,7 @@ function clientsOf(dialect: Dialect, windowTokens: number, headers: Record<strin
       fetch: fetch as typeof globalThis.fetch,
       store,
     });
-  let made: Gateway = open();
+  let made: HttpGateway = open();
   let count = 0;
   const ask = async (history: readonly Json[], ...said: Reply[]) => {
     replies = said;

@@ -11,7 +11,7 @@ import { contentText, type CountTokens } from "@tare/messages";
 import { listPrice, listWindow, readTooLong } from "@tare/planner";
 import { compactionOf, MESSAGES_PROVIDER, profileForTtl, searchesTools } from "@tare/planner/internal";
 import { type Rates, routeToCache } from "@tare/planner/parts";
-import { promptSession } from "@tare/planner/policies";
+import { policySession } from "@tare/planner/policies";
 import { RECALL_TOOL } from "@tare/prune";
 import {
   type ItemPart,
@@ -540,7 +540,7 @@ export class Turns {
       const profile = () => typeof rules === "function" ? rules(model) : rules;
       // What the client doesn't ask for is asked for by us, for as short as can be.
       const isMarked = ttlMs === 0 && !control && routeToCache({ baseURL, model, key: "" }).needsMarks;
-      return promptSession({
+      return policySession({
         ...{
           archive,
           countTokens,

@@ -11,7 +11,7 @@ import {
   type ToolMessage,
   type ToolOutput,
 } from "@tare/messages";
-import { describeCall, toolMessage } from "@tare/messages/internal";
+import { describeCall, toolResultMessage } from "@tare/messages/internal";
 import { distance } from "fastest-levenshtein";
 import { isDeepStrictEqual } from "node:util";
 import {
@@ -162,7 +162,7 @@ export async function* runTools(
       // Of a repetition that is told by its note alone the picture stands above.
       const pictures = content.startsWith(outcome.content) ? outcome.pictures : undefined;
       const { error, change, made } = outcome;
-      answers.set(call, toolMessage(call.id, content, { pictures, failed: error }));
+      answers.set(call, toolResultMessage(call.id, content, { pictures, failed: error }));
       yield resultEvent(step, call, {
         ...{ content, error, durationMs },
         ...{ ...(change && { change }), ...(pictures && { pictures }), ...(made && { made }) },
@@ -218,7 +218,7 @@ export function* refuseCalls(
   const answers: ToolMessage[] = [];
   for (const call of calls) {
     const content = `Cannot run ${describeCall(call).name}: ${because}`;
-    answers.push(toolMessage(call.id, content, { failed: true }));
+    answers.push(toolResultMessage(call.id, content, { failed: true }));
     yield resultEvent(step, call, { content, error: true, durationMs: 0 });
   }
   return answers;

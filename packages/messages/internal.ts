@@ -18,7 +18,7 @@ export {
   meantCall,
   personsWords,
   sameData,
-  toolMessage,
+  toolResultMessage,
   transcribe,
 } from "./message.ts";
 export { addUsage } from "./model.ts";

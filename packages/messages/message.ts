@@ -150,7 +150,7 @@ export type Message =
   };
 
 /** The result of a call: its text, the pictures that it shows as `data:` URLs behind that, and whether the call failed. */
-export function toolMessage(
+export function toolResultMessage(
   id: string,
   text: string,
   { pictures = [], failed = false }: {

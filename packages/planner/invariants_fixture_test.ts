@@ -10,8 +10,8 @@ import {
   type History,
   type LedgerEntry,
   type Pin,
-  type PlannerSession,
   plannerSession,
+  type PlanningSession,
   type Profile,
   PROFILES,
   type PromptCall,
@@ -198,7 +198,7 @@ export async function run(
   given: Session,
   { archive = memoryArchive(), check }: {
     readonly archive?: Archive;
-    readonly check?: (session: PlannerSession, history: History, call: PromptCall) => Promise<void>;
+    readonly check?: (session: PlanningSession, history: History, call: PromptCall) => Promise<void>;
   } = {},
 ): Promise<Step[]> {
   const profile = scaled(given.profile);

@@ -32,4 +32,4 @@ export {
   type Quote,
   type SessionView,
 } from "./prompt_session.ts";
-export { type PlannerSession, plannerSession } from "./session.ts";
+export { plannerSession, type PlanningSession } from "./session.ts";

@@ -31,7 +31,7 @@ export type { ToolSource } from "./turns/session_tools.ts";
 export type { Heartbeat } from "./http/sse_response.ts";
 
 /** An agent server as a function from request to response, with no port of its own. */
-export interface AgentHandler {
+export interface HttpAgent {
   /** Answers a request. Never rejects. */
   readonly fetch: (request: Request) => Promise<Response>;
   /** Answers likewise, with no guard before it: for those who have let the request in. */
@@ -119,7 +119,7 @@ export interface AgentHandler {
  * A path of ours with another method is 405 and says which it takes. Whatever else is under `/v1` is the gateway's, which
  * passes on by what models are used.
  */
-export function agentHandler(options: AgentOptions): AgentHandler {
+export function agentHandler(options: AgentOptions): HttpAgent {
   const { store, gateway, keys, files, heartbeat = {}, maxBodyBytes = 10 * 2 ** 20, onError = () => {} } =
     options;
   const { figures } = options.metrics ?? {};

@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import { type Gateway, readBytes } from "@tare/gateway";
+import { type HttpGateway, readBytes } from "@tare/gateway";
 import { ApiError, PROTOCOLS } from "@tare/wire";
 import { MAX_EVENT_BYTES, peekField } from "@tare/wire/internal";
 import { errorResponses } from "../http/http_error.ts";
@@ -31,7 +31,7 @@ const MODEL_LIST = closed({ object: Type.Literal("list"), data: Type.Array(MODEL
  */
 export function asModelRoutes(
   { gateway, defaultModel, ...options }: AsModelOptions & {
-    readonly gateway?: Gateway;
+    readonly gateway?: HttpGateway;
     readonly defaultModel?: string;
   },
 ) {
@@ -78,7 +78,7 @@ export function asModelRoutes(
  * The routes of the agent as a model, shared with a gateway: calls of the model `agent` are the agent's, those of any
  * other model the gateway's. Both list their models, and what the agent knows nothing of is asked of the provider.
  */
-function sharedRoutes<R extends Route>(routes: readonly R[], gateway: Gateway): readonly R[] {
+function sharedRoutes<R extends Route>(routes: readonly R[], gateway: HttpGateway): readonly R[] {
   const pass: OtherAnswerer["answer"] = (request, asked) => gateway.fetch(request, asked)!;
   return routes.map((route): R => {
     if (route.body) {

@@ -1,6 +1,6 @@
 import { type Asker, Keys, type Store, StoreError } from "@tare/conversation";
 import { Telemetry } from "@tare/conversation/telemetry";
-import { type Gateway, readBody, readPath } from "@tare/gateway";
+import { type HttpGateway, readBody, readPath } from "@tare/gateway";
 import { ApiError, PROTOCOLS } from "@tare/wire";
 import { jsonExcess } from "@tare/wire/internal";
 import { type Static, type TProperties, Type } from "typebox";
@@ -39,7 +39,7 @@ export interface DispatchOptions {
    * Answers what no route takes, unless its path is ours; where routes take its path by other methods, only what it has
    * more for than a refusal. Default: all that is refused.
    */
-  readonly gateway?: Pick<Gateway, "fetch" | "takes"> | undefined;
+  readonly gateway?: Pick<HttpGateway, "fetch" | "takes"> | undefined;
   /** Called before a route answers. Default: everybody may. @throws {HttpError} if whoever asks may not. */
   readonly admit?: (route: Route, call: Pick<RouteCall, "asker" | "path">) => Promise<void>;
 }

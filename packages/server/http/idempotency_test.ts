@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import type { AgentHandler } from "@tare/server";
+import type { HttpAgent } from "@tare/server";
 import { memoryStore, sharedMemory, type Store, StoreError } from "@tare/conversation";
 import {
   agent,
@@ -13,7 +13,7 @@ import {
 } from "../fixture_test.ts";
 import { FULL, watchedStore } from "../sessions/store_fixture_test.ts";
 
-function send(handler: AgentHandler, path: string, init: RequestInit & { key: string }): Promise<Response> {
+function send(handler: HttpAgent, path: string, init: RequestInit & { key: string }): Promise<Response> {
   const { key, ...rest } = init;
   const headers = { "content-type": "application/json", "idempotency-key": key };
   return handler.fetch(new Request(`http://localhost${path}`, { method: "POST", headers, ...rest }));
@@ -23,7 +23,7 @@ async function told(response: Response) {
   return { status: response.status, body: await response.json() };
 }
 
-async function sessionCount(handler: AgentHandler): Promise<number> {
+async function sessionCount(handler: HttpAgent): Promise<number> {
   return ((await call(handler, "GET", "/v1/sessions")).body as { sessions: unknown[] }).sessions.length;
 }
 

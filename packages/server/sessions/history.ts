@@ -18,7 +18,7 @@ import {
   type ToolCall,
   type ToolMessage,
 } from "@tare/messages";
-import { describeCall, meantCall, toolMessage } from "@tare/messages/internal";
+import { describeCall, meantCall, toolResultMessage } from "@tare/messages/internal";
 import {
   answeredCalls,
   deniedResult,
@@ -182,7 +182,7 @@ export function rebuildHistory(
         }
         answers.set(
           event.id,
-          toolMessage(event.id, event.content, { pictures: event.pictures, failed: event.error }),
+          toolResultMessage(event.id, event.content, { pictures: event.pictures, failed: event.error }),
         );
         break;
       case "step_end":

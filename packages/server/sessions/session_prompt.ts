@@ -46,7 +46,7 @@ import type {
 } from "@tare/planner";
 import type { NewPin } from "@tare/planner/internal";
 import type { Rates } from "@tare/planner/parts";
-import { promptSession } from "@tare/planner/policies";
+import { policySession } from "@tare/planner/policies";
 import { HttpError } from "../http/http_error.ts";
 import { type OfferState, offerTools, type ToolOffer } from "../turns/session_tools.ts";
 import { askedModel, tracedModel } from "../turns/traced_turn.ts";
@@ -190,7 +190,7 @@ export class SessionPrompt implements TurnPrompt {
     this.#packer = before ? before.#packer : new JsonPacker();
     this.#known = before ? before.#known : {};
     const resumed = before && before.#resume(context);
-    this.#prompts = resumed ?? promptSession({
+    this.#prompts = resumed ?? policySession({
       ...{ policy, mechanisms, forget, truncateTokens, alwaysFull, triggers },
       windowTokens: () => environment.windowOf(settings.model),
       assumesWindow: () => environment.assumesWindow?.(settings.model) ?? false,

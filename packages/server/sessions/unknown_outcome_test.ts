@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { contentText, type Model, type Tool } from "@tare/messages";
 import { memoryStore, StoreError } from "@tare/conversation";
-import type { AgentHandler, AgentOptions } from "@tare/server";
+import type { AgentOptions, HttpAgent } from "@tare/server";
 import { follow, outline, readTurn, toolCall } from "../approvals/fixture_test.ts";
 import { ALLOW_EVERYTHING } from "../approvals/rules.ts";
 import { agent, call, newSession, request } from "../fixture_test.ts";
@@ -71,7 +71,7 @@ async function cutOff(
   return { handler, path, ran, cleared };
 }
 
-const results = async (handler: AgentHandler, path: string) => {
+const results = async (handler: HttpAgent, path: string) => {
   const { messages } = (await call(handler, "GET", path)).body as {
     messages: { role: string; content: string }[];
   };
