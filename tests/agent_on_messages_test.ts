@@ -5,7 +5,7 @@ import type { LoopEvent } from "@tare/loop";
 import { anthropicModel } from "@tare/loop/anthropic";
 import type { Message, Tool } from "@tare/messages";
 import { type LedgerEntry, profileNamed } from "@tare/planner";
-import { type AgentHandler, agentHandler, ALLOW_EVERYTHING } from "@tare/server";
+import { agentHandler, ALLOW_EVERYTHING, type HttpAgent } from "@tare/server";
 import { scripted, type SimulatedReply, simulator, toolCall } from "@tare/simulator";
 import type { Store } from "@tare/conversation";
 import { memoryStore } from "@tare/conversation/sqlite";
@@ -28,7 +28,7 @@ function agentOn(provider: Answer, { tools = [], store = memoryStore(), now = ()
   readonly tools?: readonly Tool[];
   readonly store?: Store;
   readonly now?: () => number;
-} = {}): { readonly agent: AgentHandler; readonly bodies: Body[] } {
+} = {}): { readonly agent: HttpAgent; readonly bodies: Body[] } {
   const bodies: Body[] = [];
   const fetch = async (input: string | URL | Request, init?: RequestInit) => {
     const request = new Request(input, init);
@@ -49,14 +49,14 @@ function agentOn(provider: Answer, { tools = [], store = memoryStore(), now = ()
   return { agent, bodies };
 }
 
-async function post({ fetch }: AgentHandler, path: string, body: object): Promise<Response> {
+async function post({ fetch }: HttpAgent, path: string, body: object): Promise<Response> {
   const headers = { "content-type": "application/json", host: "127.0.0.1:8787" };
   const url = `http://127.0.0.1:8787/tare/v1/sessions${path}`;
   return await fetch(new Request(url, { method: "POST", headers, body: JSON.stringify(body) }));
 }
 
 /** Plays a turn and gives its events. */
-async function playTurn(agent: AgentHandler, id: string, input: string): Promise<LoopEvent[]> {
+async function playTurn(agent: HttpAgent, id: string, input: string): Promise<LoopEvent[]> {
   const { body } = await post(agent, `/${id}/turns`, { input });
   const events = await Array.fromAsync(body!.pipeThrough(new ServerSentEventParseStream()));
   return events.map(({ data }) => JSON.parse(data!));

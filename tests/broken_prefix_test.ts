@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { gateway } from "@tare/gateway";
-import { hashText } from "@tare/messages";
+import { hashText } from "@tare/messages/internal";
 import { profileNamed } from "@tare/planner";
 import { simulator } from "@tare/simulator";
 

@@ -1,6 +1,8 @@
 import { gateway } from "@tare/gateway";
-import { estimateTokens, hashText, type Message } from "@tare/messages";
-import { DEFAULT_PROVIDER, profileNamed } from "@tare/planner";
+import { estimateTokens, type Message } from "@tare/messages";
+import { hashText } from "@tare/messages/internal";
+import { profileNamed } from "@tare/planner";
+import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import { simulator } from "@tare/simulator";
 import { seeded } from "./seeded.ts";
 import { word } from "./words.ts";

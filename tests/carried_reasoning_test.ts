@@ -6,7 +6,7 @@ import { anthropicModel } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";
 import type { Model, Tool } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import { type AgentHandler, agentHandler } from "@tare/server";
+import { agentHandler, type HttpAgent } from "@tare/server";
 import { type SimulatedReply, type Simulator, simulator, toolCall } from "@tare/simulator";
 import { openCheckpoints } from "@tare/loop/tools";
 import { openStore } from "@tare/conversation/sqlite";
@@ -118,7 +118,7 @@ async function bench(replies: SimulatedReply[]) {
   };
 }
 
-async function ask({ fetch }: AgentHandler, method: string, path: string, body?: unknown): Promise<Response> {
+async function ask({ fetch }: HttpAgent, method: string, path: string, body?: unknown): Promise<Response> {
   const headers = { "content-type": "application/json", host: "127.0.0.1:8787" };
   const url = `http://127.0.0.1:8787/tare/v1/sessions${path}`;
   return await fetch(
@@ -131,7 +131,7 @@ async function eventsOf({ body }: Response): Promise<LoopEvent[]> {
   return events.map(({ data }) => JSON.parse(data!));
 }
 
-async function turn(agent: AgentHandler, id: string, input: string, more: object = {}): Promise<LoopEvent[]> {
+async function turn(agent: HttpAgent, id: string, input: string, more: object = {}): Promise<LoopEvent[]> {
   return await eventsOf(await ask(agent, "POST", `/${id}/turns`, { input, ...more }));
 }
 

@@ -1,17 +1,17 @@
 // What the classic policy does by its own triggers, through the agent server, its loop and a provider with a window.
 import { assert, assertEquals, assertGreater, assertLess } from "@std/assert";
 import { ServerSentEventParseStream } from "@std/http";
+import { memoryStore } from "@tare/conversation/sqlite";
 import type { LoopEvent } from "@tare/loop";
 import { openaiModel } from "@tare/loop/openai";
-import { contentText, type Message, type Tool } from "@tare/messages";
-import { loadTokenizer } from "@tare/tiktoken";
-import { profileNamed } from "@tare/planner";
-import { type AgentHandler, agentHandler, type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
-import { type SimulatedModel, simulator, toolCall } from "@tare/simulator";
-import { memoryStore } from "@tare/conversation/sqlite";
-import { selectElisions } from "@tare/prune";
 import { programTool } from "@tare/loop/programs";
 import { workspaceTools } from "@tare/loop/tools";
+import { contentText, type Message, type Tool } from "@tare/messages";
+import { profileNamed } from "@tare/planner";
+import { selectElisions } from "@tare/prune";
+import { agentHandler, type AgentOptions, ALLOW_EVERYTHING, type HttpAgent } from "@tare/server";
+import { type SimulatedModel, simulator, toolCall } from "@tare/simulator";
+import { loadTokenizer } from "@tare/tiktoken";
 
 const tokenizer = await loadTokenizer();
 
@@ -35,7 +35,7 @@ function serve(model: SimulatedModel, options: Partial<AgentOptions> & { readonl
     profile: profileNamed("openai"),
     now: () => nowMs,
   });
-  const start = (more: Partial<AgentOptions> = {}): AgentHandler =>
+  const start = (more: Partial<AgentOptions> = {}): HttpAgent =>
     agentHandler({
       model: (model) =>
         openaiModel({
@@ -62,7 +62,7 @@ function isInstruction(message: Message | undefined): boolean {
 }
 
 async function post(
-  agent: AgentHandler,
+  agent: HttpAgent,
   path: string,
   body: unknown,
   type = "application/json",
@@ -73,11 +73,11 @@ async function post(
   );
 }
 
-async function newSession(agent: AgentHandler, body: unknown = {}): Promise<string> {
+async function newSession(agent: HttpAgent, body: unknown = {}): Promise<string> {
   return (await (await post(agent, "/tare/v1/sessions", body)).json()).id;
 }
 
-async function turn(agent: AgentHandler, id: string, input: string): Promise<LoopEvent[]> {
+async function turn(agent: HttpAgent, id: string, input: string): Promise<LoopEvent[]> {
   const response = await post(agent, `/tare/v1/sessions/${id}/turns`, { input });
   const events: LoopEvent[] = [];
   for await (const { data } of response.body!.pipeThrough(new ServerSentEventParseStream())) {

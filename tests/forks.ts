@@ -5,7 +5,8 @@
  */
 import { anthropicModel } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";
-import { contentText, hashPiece, type Message, type Tool } from "@tare/messages";
+import { contentText, type Message, type Tool } from "@tare/messages";
+import { hashPiece } from "@tare/messages/internal";
 import { loadTokenizer } from "@tare/tiktoken";
 import { profileNamed, PROFILES } from "@tare/planner";
 import { agentHandler } from "@tare/server";

@@ -24,16 +24,8 @@ import {
   toolCall,
 } from "@tare/simulator";
 import fc, { cases } from "./cases.ts";
-import {
-  CHAT_FORMS,
-  chatBody,
-  type JsonRecord,
-  MESSAGES_FORMS,
-  messagesBody,
-  originalCalls,
-  RESPONSES_FORMS,
-  responsesBody,
-} from "@tare/wire";
+import { chatBody, type JsonRecord, messagesBody, responsesBody } from "@tare/wire";
+import { CHAT_FORMS, MESSAGES_FORMS, originalCalls, RESPONSES_FORMS } from "@tare/wire/internal";
 import { messyConversations } from "./conversations.ts";
 
 /** Texts as models, tools and clients may produce them: legal, nearly legal, and any. */

@@ -15,7 +15,8 @@ import type {
   Usage,
 } from "@tare/messages";
 import { countRequestTokens } from "@tare/messages";
-import { EXAMPLE_MODELS, listPrice, type Profile } from "@tare/planner";
+import { listPrice, type Profile } from "@tare/planner";
+import { EXAMPLE_MODELS } from "@tare/planner/internal";
 import { callCost, PrefixCache } from "@tare/planner/parts";
 import type { PolicyOptions } from "@tare/planner/policies";
 import { RECALL_TOOL } from "@tare/prune";

@@ -18,7 +18,7 @@ const EDGES: Readonly<Record<string, readonly string[]>> = {
   ],
   schemas: ["compactTool", "shownTools", "standIns"],
   planner: ["plannerSession"],
-  "planner/policies": ["promptSession"],
+  "planner/policies": ["policySession"],
   wire: ["fromAnthropic", "fromResponses", "toAnthropic", "toResponses"],
   loop: ["run"],
   "loop/openai": ["openaiModel"],
@@ -102,12 +102,12 @@ const TABLE: readonly (readonly [string, readonly unknown[], string])[] = [
   ["messages countRequestTokens", [{}, countTokens], "request.messages is missing; it must be an array"],
   ["planner plannerSession", [{}], "options.profile is missing; it must be an object, or a function"],
   [
-    "planner/policies promptSession",
+    "planner/policies policySession",
     [{ ...session, countTokens: undefined }],
     "options.countTokens is missing; it must be a function",
   ],
   [
-    "planner/policies promptSession",
+    "planner/policies policySession",
     [{ ...session, policy: "classic", archive: [] }],
     "options.archive is an array; it must be an object with put, get",
   ],
@@ -134,8 +134,8 @@ for (const [symbol, args, told] of TABLE) {
 
 Deno.test("a session's view says what its history or call lacks", async () => {
   const { plannerSession, profileNamed } = await import("@tare/planner");
-  const { promptSession } = await import("@tare/planner/policies");
-  for (const make of [plannerSession, promptSession] as readonly Untyped[]) {
+  const { policySession } = await import("@tare/planner/policies");
+  for (const make of [plannerSession, policySession] as readonly Untyped[]) {
     const policy = make === plannerSession ? undefined : "classic";
     const { view } = make({ ...session, profile: profileNamed("openai"), policy });
     const said = [

@@ -5,15 +5,8 @@
  * @module
  */
 import type { CountTokens, Message, ToolDefinition } from "@tare/messages";
-import {
-  makePin,
-  type Pin,
-  pinsAfter,
-  plannerSession,
-  profileNamed,
-  type PromptSession,
-  PromptTooLong,
-} from "@tare/planner";
+import { type Pin, plannerSession, profileNamed, type PromptSession, PromptTooLong } from "@tare/planner";
+import { makePin, pinsAfter } from "@tare/planner/internal";
 import { memoryArchive, RECALL_TOOL } from "@tare/prune";
 
 /** Letters or words of each script, and how many tokens a UTF-16 code unit of them takes. */

@@ -2,18 +2,16 @@ import {
   type Content,
   contentText,
   countMessageTokens,
-  hashPiece,
-  holdsMedia,
   type Message,
   type ToolDefinition,
   type ToolMessage,
   type Usage,
 } from "@tare/messages";
-import { checkGiven, type NeededOptions } from "@tare/messages/internal";
+import { checkGiven, hashPiece, holdsMedia, type NeededOptions, reasonOf } from "@tare/messages/internal";
 import {
   type LedgerEntry,
-  type PlannerSession,
   plannerSession,
+  type PlanningSession,
   type PromptSessionOptions,
   readTooLong,
   type SessionView,
@@ -70,7 +68,7 @@ export interface AdaptedView {
 interface Conversation<Given> {
   readonly number: number;
   /** The session that decides for it: a fork's is made once what it is a fork of is at rest. */
-  readonly session: Promise<PlannerSession>;
+  readonly session: Promise<PlanningSession>;
   /** Where its texts are, maybe with others', and what of them it can read. */
   readonly texts: Archive;
   readonly archive: Archive;
@@ -496,7 +494,7 @@ export class AdaptedConversations<Given, Call> implements Books {
       readonly refs: Iterable<string>;
       readonly listed: Iterable<readonly [ref: string, length: number]>;
     },
-    makeSession: (archive: Archive, listed: Map<string, number>) => Promise<PlannerSession>,
+    makeSession: (archive: Archive, listed: Map<string, number>) => Promise<PlanningSession>,
   ): Conversation<Given> {
     const own = new Set(refs);
     const list = new Map(listed);
@@ -550,11 +548,11 @@ export class AdaptedConversations<Given, Call> implements Books {
   }
 
   /** Books a call; by what was counted here, if what was reported of it can't be. */
-  #sent(session: PlannerSession, usage: Usage | undefined, view: SessionView): LedgerEntry | undefined {
+  #sent(session: PlanningSession, usage: Usage | undefined, view: SessionView): LedgerEntry | undefined {
     try {
       return session.sent(usage, view);
     } catch (error) {
-      this.#warn(`Cannot book what a model reported: ${(error as Error).message}`);
+      this.#warn(`Cannot book what a model reported: ${reasonOf(error)}`);
       return session.sent(undefined, view);
     }
   }
@@ -609,7 +607,7 @@ export class AdaptedConversations<Given, Call> implements Books {
         this.#held.conversations++;
       }
     } catch (error) {
-      this.#warn(`Cannot go on where a conversation was, which begins anew: ${(error as Error).message}`);
+      this.#warn(`Cannot go on where a conversation was, which begins anew: ${reasonOf(error)}`);
     }
     return key;
   }
@@ -633,7 +631,7 @@ export class AdaptedConversations<Given, Call> implements Books {
     try {
       await this.#options.store?.save(key, { conversations });
     } catch (error) {
-      this.#warn(`Cannot store what is known of a conversation: ${(error as Error).message}`);
+      this.#warn(`Cannot store what is known of a conversation: ${reasonOf(error)}`);
     }
   }
 }

@@ -1,5 +1,6 @@
 import { assert, assertAlmostEquals, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { estimateTokens, hashText } from "@tare/messages";
+import { estimateTokens } from "@tare/messages";
+import { hashText } from "@tare/messages/internal";
 import fc, { cases } from "../../tests/cases.ts";
 import { profileNamed } from "@tare/planner";
 import { promptCost } from "@tare/planner/parts";
@@ -251,18 +252,20 @@ Deno.test("tare() names conversations as it is told, and by their options", asyn
 });
 
 Deno.test("tare() goes on where its store or its archive fails, and says so", async () => {
-  const fail = () => Promise.reject(new Error("no disk"));
-  const archive = { ...memoryArchive(), put: fail };
-  const { adapter, provider, warnings } = adapterWith({ archive, store: { load: fail, save: fail } });
-  const prompt = [SYSTEM, said("user", "Why?"), ...step("1", 100_000)];
-  await adapter.model.doGenerate({ prompt, tools: TOOLS } as CallParams);
-  assertEquals(provider.prompts, [prompt]);
-  assertEquals(warnings.filter((sentence) => !sentence.includes("no disk")), []);
-  assertEquals(warnings.map((sentence) => sentence.split(":")[0]).filter((_, at) => at !== 1), [
-    "Cannot go on where a conversation was, which begins anew",
-    "Cannot store what is known of a conversation",
-    "Cannot store what is known of a conversation",
-  ]);
+  for (const reason of [new Error("no disk"), "no disk"]) {
+    const fail = () => Promise.reject(reason);
+    const archive = { ...memoryArchive(), put: fail };
+    const { adapter, provider, warnings } = adapterWith({ archive, store: { load: fail, save: fail } });
+    const prompt = [SYSTEM, said("user", "Why?"), ...step("1", 100_000)];
+    await adapter.model.doGenerate({ prompt, tools: TOOLS } as CallParams);
+    assertEquals(provider.prompts, [prompt]);
+    assertEquals(warnings.filter((sentence) => !sentence.includes("no disk")), []);
+    assertEquals(warnings.map((sentence) => sentence.split(":")[0]).filter((_, at) => at !== 1), [
+      "Cannot go on where a conversation was, which begins anew",
+      "Cannot store what is known of a conversation",
+      "Cannot store what is known of a conversation",
+    ]);
+  }
 });
 
 Deno.test("tare() forgets the conversations that were used longest ago, by number and by size", async () => {

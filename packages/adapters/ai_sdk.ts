@@ -6,14 +6,14 @@
  *
  * @module
  */
-import { sameData, type ToolDefinition, type Usage } from "@tare/messages";
-import { checkGiven } from "@tare/messages/internal";
+import type { ToolDefinition, Usage } from "@tare/messages";
+import { checkGiven, sameData } from "@tare/messages/internal";
 import { AdaptedConversations, type AdaptedView, askFitting, withMethods } from "./adapted_conversations.ts";
 import {
+  type FrameworkRecallTool,
   PROMPT_READER,
   type PromptMessage,
   type PromptPart,
-  type RecallTool,
   standardRecallTool,
   withBreakpoints,
   writePrompt,
@@ -21,7 +21,7 @@ import {
 import { type Books, type TareOptions, withDefaults } from "./options.ts";
 
 export type { Books, TareOptions } from "./options.ts";
-export { fromAiSdk, type PromptMessage, type RecallTool, toAiSdk } from "./model_prompt.ts";
+export { type FrameworkRecallTool, fromAiSdk, type PromptMessage, toAiSdk } from "./model_prompt.ts";
 
 /** What a model is called with, as far as it is read here. */
 export interface CallParams {
@@ -56,7 +56,7 @@ function ofAiSdk<
   /** The model, asked for what is still needed. */
   readonly model: Model;
   /** To be put among the tools. Without it what leaves a prompt can't be read back. */
-  readonly tools: { readonly recall: RecallTool };
+  readonly tools: { readonly recall: FrameworkRecallTool };
 } {
   checkGiven("tare()", { model }, { model: { doGenerate: "function", doStream: "function" } });
   const asked = model as unknown as AskedModel;

@@ -12,10 +12,10 @@ import {
   type JsonSchema,
   type Message,
   partsOfBlock,
-  sameData,
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
+import { sameData } from "@tare/messages/internal";
 import { RECALL_TOOL } from "@tare/prune";
 import {
   AdaptedConversations,

@@ -8,9 +8,9 @@
 import type { JsonSchema, ToolDefinition, Usage } from "@tare/messages";
 import { AdaptedConversations, type AdaptedView } from "./adapted_conversations.ts";
 import {
+  type FrameworkRecallTool,
   PROMPT_READER,
   type PromptMessage,
-  type RecallTool,
   standardRecallTool,
   withBreakpoints,
   writePrompt,
@@ -18,7 +18,7 @@ import {
 import { type Books, type TareOptions, withDefaults } from "./options.ts";
 
 export type { Books, TareOptions } from "./options.ts";
-export type { PromptMessage, RecallTool } from "./model_prompt.ts";
+export type { FrameworkRecallTool, PromptMessage } from "./model_prompt.ts";
 
 /** What Mastra tells a processor of a call, as far as it is read here. */
 export interface MastraCall<PromptItem extends PromptMessage = PromptMessage> {
@@ -74,7 +74,7 @@ function ofMastra({ model, ...options }: TareOptions<MastraCall> & {
     }): Promise<{ retry: boolean }>;
   };
   /** To be put among the tools. Without it what leaves a prompt can't be read back. */
-  readonly tools: { readonly recall: RecallTool & { readonly id: "recall" } };
+  readonly tools: { readonly recall: FrameworkRecallTool & { readonly id: "recall" } };
 } {
   const conversations = new AdaptedConversations<PromptMessage, MastraCall>(model, {
     ...options,

@@ -10,10 +10,9 @@ import {
   contentText,
   type Message,
   partsOfBlock,
-  sameData,
   type ToolCall,
 } from "@tare/messages";
-import { checkGiven } from "@tare/messages/internal";
+import { checkGiven, sameData } from "@tare/messages/internal";
 import type { SessionView } from "@tare/planner";
 import { RECALL_TOOL } from "@tare/prune";
 import type { setBreakpoints } from "./cache_breakpoints.ts";
@@ -36,7 +35,7 @@ export interface PromptMessage {
 export type PromptPart = Exclude<PromptMessage["content"], string>[number];
 
 /** The recall tool as frameworks take it that know the Standard JSON Schema specification. Its name must be `recall`. */
-export interface RecallTool {
+export interface FrameworkRecallTool {
   readonly description: string;
   /** JSON Schema of the arguments, by that specification. */
   readonly inputSchema: {
@@ -57,7 +56,7 @@ export interface RecallTool {
 /** The recall tool of conversations. */
 export function standardRecallTool<Given, Call>(
   conversations: AdaptedConversations<Given, Call>,
-): RecallTool {
+): FrameworkRecallTool {
   const { description, parameters } = RECALL_TOOL.function;
   const schema = () => ({ ...parameters });
   return {

@@ -14,12 +14,11 @@ import {
   type JsonSchema,
   type Message,
   partsOfBlock,
-  sameData,
   type ToolCall,
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
-import { checkGiven } from "@tare/messages/internal";
+import { checkGiven, sameData } from "@tare/messages/internal";
 import { RECALL_TOOL, type RecallParameters } from "@tare/prune";
 import {
   AdaptedConversations,

@@ -2,17 +2,9 @@ import { ModelError } from "@tare/loop";
 import { anthropicModel } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";
 import type { Model } from "@tare/messages";
-import {
-  chooseProfile,
-  DEFAULT_PROVIDER,
-  listPrice,
-  listWindow,
-  MESSAGES_PROVIDER,
-  type Price,
-  type Profile,
-  readTooLong,
-} from "@tare/planner";
-import { howToAsk, readModelList, routeToCache } from "@tare/planner/parts";
+import { chooseProfile, listPrice, listWindow, type Price, type Profile, readTooLong } from "@tare/planner";
+import { DEFAULT_PROVIDER, howToAsk, MESSAGES_PROVIDER, readModelList } from "@tare/planner/internal";
+import { routeToCache } from "@tare/planner/parts";
 import { readBytes } from "@tare/gateway";
 import type { Settings } from "./settings/settings.ts";
 

@@ -2,13 +2,13 @@ import { resolve } from "@std/path";
 import { forgetServer, noteServer, realPath } from "@tare/cli/parts";
 import { Warmth } from "@tare/conversation";
 import { type Figures, Telemetry } from "@tare/conversation/telemetry";
-import { type Gateway, gateway } from "@tare/gateway";
+import { gateway, type HttpGateway } from "@tare/gateway";
 import type { McpSdk } from "@tare/loop/mcp";
 import type { Sandbox } from "@tare/loop/tools";
 import { countingPictures, type CountTokens, sampledCount } from "@tare/messages";
 import { page } from "@tare/page";
-import { DEFAULT_PROVIDER } from "@tare/planner";
-import { type AgentHandler, agentHandler, allowedHosts, isLoopback } from "@tare/server";
+import { DEFAULT_PROVIDER } from "@tare/planner/internal";
+import { agentHandler, allowedHosts, type HttpAgent, isLoopback } from "@tare/server";
 import { loadTokenizer } from "@tare/tiktoken";
 import { configuredModels, hasChatProvider, isRehearsed, priceOf, serverProfile } from "./agent_models.ts";
 import { connectTls } from "./connect_tls.ts";
@@ -173,7 +173,7 @@ function gatewayOf(
   { store, keys, lagMs, countTokens, figures, warmth, onError, asked }: Shared & {
     readonly asked: ReturnType<typeof serverProfile> | undefined;
   },
-): Gateway {
+): HttpGateway {
   const { captureContent = false, expireAfterDays = KEPT_DAYS, gatewayStoreMiB, maxDataMiB = Infinity } =
     settings;
   return gateway({
@@ -201,11 +201,11 @@ function agentOf(
     & {
       readonly provider: AgentProvider;
       readonly workspace: OpenWorkspace;
-      readonly passing: Gateway;
+      readonly passing: HttpGateway;
       readonly instance: string;
       readonly sandbox: Sandbox | { readonly why: string };
     },
-): AgentHandler {
+): HttpAgent {
   const { captureContent = false, metrics, webhookHosts: hosts, maxSessions, maxRunningTurns } = settings;
   const { address, efforts, profile, windowTokens, assumesWindow, seesPictures } = provider;
   return agentHandler({

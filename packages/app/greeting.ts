@@ -1,6 +1,6 @@
 import { join, resolve } from "@std/path";
 import { OWNER_FILE } from "@tare/cli/parts";
-import { DEFAULT_PROVIDER } from "@tare/planner";
+import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import type { Sandbox } from "@tare/loop/tools";
 import { encodingOfModel } from "@tare/tiktoken";
 import { hasChatProvider } from "./agent_models.ts";

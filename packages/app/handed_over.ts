@@ -3,7 +3,7 @@ import { resolve } from "@std/path";
 import { realPath, USUAL_PORT } from "@tare/cli/parts";
 import { s3Address } from "@tare/conversation/s3";
 import type { Sandbox } from "@tare/loop/tools";
-import { DEFAULT_PROVIDER } from "@tare/planner";
+import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import { hasChatProvider, isRehearsed } from "./agent_models.ts";
 import { filesOf, type InstructionPlaces } from "./prompt/workplace.ts";
 import { type Settings, VARIABLES } from "./settings/settings.ts";

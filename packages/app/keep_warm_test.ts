@@ -1,6 +1,6 @@
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import { Warmth } from "@tare/conversation";
-import { type Gateway, gateway, type GatewayOptions } from "@tare/gateway";
+import { gateway, type GatewayOptions, type HttpGateway } from "@tare/gateway";
 import { listPrice, profileNamed } from "@tare/planner";
 import { promptCost } from "@tare/planner/parts";
 import { type SimulatedReply, simulator } from "@tare/simulator";
@@ -21,7 +21,7 @@ type TalkOptions =
 /** A person who talks with a provider through a gateway, by a clock that the test moves. */
 class Talk {
   nowMs = 0;
-  readonly gateway: Gateway;
+  readonly gateway: HttpGateway;
   readonly warmth: Warmth;
   /** Timers that wait, with when they are due. */
   readonly timers = new Map<() => void, number>();

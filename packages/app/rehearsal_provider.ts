@@ -1,5 +1,6 @@
 import { openaiModel } from "@tare/loop/openai";
-import { DEFAULT_PROVIDER, profileNamed } from "@tare/planner";
+import { profileNamed } from "@tare/planner";
+import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import { rehearsal, simulator } from "@tare/simulator";
 import type { Tokenizer } from "@tare/tiktoken";
 import { type AgentModels, USUAL_WINDOW } from "./agent_models.ts";

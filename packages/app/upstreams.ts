@@ -1,6 +1,6 @@
 import type { GatewayOptions } from "@tare/gateway";
-import { chooseProfile, DEFAULT_PROVIDER, listWindow } from "@tare/planner";
-import { searchesTools } from "@tare/planner/parts";
+import { chooseProfile, listWindow } from "@tare/planner";
+import { DEFAULT_PROVIDER, searchesTools } from "@tare/planner/internal";
 import { chatProfile, hasChatProvider, priceOf, type serverProfile } from "./agent_models.ts";
 import type { Settings } from "./settings/settings.ts";
 

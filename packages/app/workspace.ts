@@ -3,13 +3,8 @@ import { createHash } from "node:crypto";
 import { realPath } from "@tare/cli/parts";
 import { type McpSdk, mcpServers } from "@tare/loop/mcp";
 import { programTool } from "@tare/loop/programs";
-import {
-  BackgroundCommands,
-  clearWorkspaces,
-  openCheckpoints,
-  type Sandbox,
-  workspaceTools,
-} from "@tare/loop/tools";
+import { BackgroundCommands, openCheckpoints, type Sandbox, workspaceTools } from "@tare/loop/tools";
+import { clearWorkspaces } from "@tare/loop/internal";
 import type { Tool } from "@tare/messages";
 import type { AgentOptions } from "@tare/server";
 import { skillTool } from "./prompt/skill_tool.ts";

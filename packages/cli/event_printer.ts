@@ -1,5 +1,6 @@
 import type { TurnLedger } from "@tare/loop";
-import { contentText, PLAN_TOOL_NAME, type WorkPlan } from "@tare/messages";
+import { contentText } from "@tare/messages";
+import { PLAN_TOOL_NAME, type WorkPlan } from "@tare/messages/internal";
 import type { SessionEvent } from "@tare/server";
 import { type EntryOf, TranscriptReducer } from "@tare/server/transcript";
 import { drawnMarkdown } from "./terminal/drawn_markdown.ts";

@@ -9,5 +9,5 @@
  *
  * @module
  */
-export { groupTurns } from "./group_turns.ts";
-export { type ToolLoopContext, toolLoopContext } from "./tool_loop_context.ts";
+export { groupTurns, type Turn } from "./group_turns.ts";
+export { toolLoopContext, type ToolLoopView } from "./tool_loop_context.ts";

@@ -8,26 +8,23 @@ import {
 import { checkGiven, type NeededOptions } from "@tare/messages/internal";
 import { findTurns, isInstruction, type Turn } from "./group_turns.ts";
 
-/** What a model call shall be sent, and what was left out for that. */
-export interface ToolLoopContext<M extends Message> {
-  /** The messages to send: the very objects that were handed in, in their order. */
+/** The messages of one model call, and those that were removed for it. */
+export interface ToolLoopView<M extends Message> {
+  /** The messages to send: the very objects that were passed in, in their order. */
   readonly messages: readonly M[];
-  /** True if anything was left out. */
-  readonly removed: boolean;
   /**
-   * What was left out, in order. It is archived nowhere and nothing tells the model of it: a caller who wants the model to
-   * be able to read it back archives it, and puts a line that says where at index {@linkcode ToolLoopContext.leftAt}.
+   * The messages that were removed, in order. They are archived nowhere and the model doesn't learn of them: a caller
+   * that wants the model to be able to read them back archives them, and inserts a line that says where at index
+   * {@linkcode ToolLoopView.removedAt}.
    */
-  readonly left: readonly M[];
-  /** Index, in `messages`, of the first of them that stood behind all that was left out; 0 if nothing was. */
-  readonly leftAt: number;
+  readonly removed: readonly M[];
+  /** Index, in `messages`, of the first one after all that were removed; 0 if none were. */
+  readonly removedAt: number;
   /** Tokens of all messages, without tool definitions. */
   readonly tokensBefore: number;
   /** Tokens of the messages to send. */
   readonly tokensAfter: number;
-  /** How many messages were left out. */
-  readonly removedMessages: number;
-  /** How many turns these were. */
+  /** Number of turns that were removed. */
   readonly removedTurns: number;
 }
 
@@ -44,7 +41,7 @@ const OPTIONS: NeededOptions<NonNullable<Parameters<typeof toolLoopContext>[1]>>
  * call is parted from its result.
  *
  * Only the request changes: `messages` is not touched, and the next turn starts from all of it again. Until then the
- * model can't read what was left out, unless the caller archives `left`, as README.md shows.
+ * model can't read what was removed, unless the caller archives `removed`, as README.md shows.
  *
  * @throws {RangeError} if the budget is negative or not a number, or if `activeTurnStart` is out of range.
  */
@@ -61,7 +58,7 @@ export function toolLoopContext<M extends Message>(
      */
     readonly activeTurnStart?: number;
   } = {},
-): ToolLoopContext<M> {
+): ToolLoopView<M> {
   checkGiven("toolLoopContext()", { messages, options }, { messages: "messages", options: OPTIONS });
   const { countTokens = estimateTokens, historyBudgetTokens = 16_000, activeTurnStart } = options;
   const turns = findTurns(messages, activeTurnStart);
@@ -73,12 +70,10 @@ export function toolLoopContext<M extends Message>(
   if (!isFollowUp || recent.length === earlier.length) {
     return {
       messages,
-      removed: false,
-      left: [],
-      leftAt: 0,
+      removed: [],
+      removedAt: 0,
       tokensBefore,
       tokensAfter: tokensBefore,
-      removedMessages: 0,
       removedTurns: 0,
     };
   }
@@ -86,12 +81,10 @@ export function toolLoopContext<M extends Message>(
   const kept = messages.filter((message, at) => at >= keepFrom || isInstruction(message));
   return {
     messages: kept,
-    removed: true,
-    left: messages.slice(0, keepFrom).filter((message) => !isInstruction(message)),
-    leftAt: kept.length - (messages.length - keepFrom),
+    removed: messages.slice(0, keepFrom).filter((message) => !isInstruction(message)),
+    removedAt: kept.length - (messages.length - keepFrom),
     tokensBefore,
     tokensAfter: countRequestTokens({ messages: kept }, countTokens),
-    removedMessages: messages.length - kept.length,
     removedTurns: earlier.length - recent.length,
   };
 }

@@ -3,23 +3,20 @@ import {
   countMessageTokens,
   type CountTokens,
   countToolTokens,
-  hashBytes,
   type Message,
   type Rewrite,
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
+import { hashBytes } from "@tare/messages/internal";
 import {
   type History,
   type Idle,
   type LedgerEntry,
-  makePin,
-  type NewPin,
   type Pin,
   type Ping,
   type PingEntry,
   type PingSent,
-  pinsAfter,
   type Profile,
   type PromptCall,
   type PromptSession,
@@ -27,6 +24,7 @@ import {
   readTooLong,
   type SessionView,
 } from "@tare/planner";
+import { makePin, type NewPin, pinsAfter } from "@tare/planner/internal";
 import type { Archive } from "@tare/prune";
 import { createHash } from "node:crypto";
 import { setImmediate } from "node:timers";

@@ -23,7 +23,6 @@ import {
 import {
   type ContentPart,
   contentText,
-  describeCall,
   type Message,
   type ModelSettings,
   type Rewrite,
@@ -31,6 +30,7 @@ import {
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
+import { describeCall } from "@tare/messages/internal";
 
 /** What is told of an operation, by the attributes' names. */
 type Facts = Parameters<Operation["set"]>[0];

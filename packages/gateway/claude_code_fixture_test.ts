@@ -3,7 +3,8 @@
  *
  * @module
  */
-import { type JsonRecord, MessageWriter } from "@tare/wire";
+import type { JsonRecord } from "@tare/wire";
+import { MessageWriter } from "@tare/wire/internal";
 import { gatewayed, UPSTREAM } from "./fixture_test.ts";
 import type { Forwarded } from "./fixture_test.ts";
 

@@ -1,3 +1,6 @@
+import { chatStep } from "./agents_fixture_test.ts";
+import { OPTIONS } from "./fixture_test.ts";
+import { UPSTREAM } from "./fixture_test.ts";
 import {
   assert,
   assertAlmostEquals,
@@ -6,15 +9,15 @@ import {
   assertNotMatch,
   assertStringIncludes,
 } from "@std/assert";
-import fc, { cases } from "../../tests/cases.ts";
 import { memoryStore } from "@tare/conversation/sqlite";
-import { type Gateway, gateway } from "@tare/gateway";
+import { gateway, type HttpGateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { createHash } from "node:crypto";
-import { BASH, chatStep, type Json, longResult, SUM_UP } from "./agents_fixture_test.ts";
-import { completion, gatewayed, OPTIONS, post, UPSTREAM } from "./fixture_test.ts";
+import { BASH, type Json, longResult, SUM_UP } from "./agents_fixture_test.ts";
+import { completion, gatewayed, post } from "./fixture_test.ts";
 import { type Dialect, DIALECTS, type Reply } from "./kept/dialects_fixture_test.ts";
+import fc, { cases } from "../../tests/cases.ts";
 
 const SYSTEM = { role: "system", content: "You are a coding agent with a shell." };
 const TASK = "Read all files of the folder, and say what is in them.";
@@ -54,7 +57,7 @@ function clientsOf(dialect: Dialect, windowTokens: number, headers: Record<strin
       fetch: fetch as typeof globalThis.fetch,
       store,
     });
-  let made: Gateway = open();
+  let made: HttpGateway = open();
   let count = 0;
   const ask = async (history: readonly Json[], ...said: Reply[]) => {
     replies = said;

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { type Gateway, gateway, type GatewayOptions } from "@tare/gateway";
+import { gateway, type GatewayOptions, type HttpGateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 
@@ -37,8 +37,8 @@ export const OPTIONS: GatewayOptions = {
 export function gatewayed(
   answer: (forwarded: Forwarded, index: number) => Response | Promise<Response>,
   options: Partial<GatewayOptions> = {},
-): Pick<Gateway, "conversations" | "ledger" | "overview" | "close"> & {
-  readonly fetch: (request: Request, call?: Parameters<Gateway["fetch"]>[1]) => Promise<Response>;
+): Pick<HttpGateway, "conversations" | "ledger" | "overview" | "close"> & {
+  readonly fetch: (request: Request, call?: Parameters<HttpGateway["fetch"]>[1]) => Promise<Response>;
   readonly seen: Forwarded[];
 } {
   const seen: Forwarded[] = [];
@@ -52,7 +52,7 @@ export function gatewayed(
     return await answer(forwarded, seen.length - 1);
   };
   const made = gateway({ ...OPTIONS, fetch: upstream, ...options });
-  const fetch = (request: Request, call?: Parameters<Gateway["fetch"]>[1]) =>
+  const fetch = (request: Request, call?: Parameters<HttpGateway["fetch"]>[1]) =>
     made.fetch(request, call) ?? Promise.reject(new Error("not the gateway's"));
   return { ...made, fetch, seen };
 }

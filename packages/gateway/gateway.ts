@@ -6,26 +6,27 @@
  *
  * @module
  */
-import { promisify } from "node:util";
-import * as zlib from "node:zlib";
 import { type Asker, Keys } from "@tare/conversation";
 import type { Accounts, Overview } from "@tare/conversation/report";
 import { Telemetry } from "@tare/conversation/telemetry";
 import { checkGiven, type NeededOptions } from "@tare/messages/internal";
 import { listPrice } from "@tare/planner";
-import { ApiError, joinBytes, peekField, type Protocol, PROTOCOLS } from "@tare/wire";
+import { ApiError, type Protocol, PROTOCOLS } from "@tare/wire";
+import { joinBytes, peekField } from "@tare/wire/internal";
+import { promisify } from "node:util";
 import type { GatewayOptions } from "./options.ts";
 import { PlannedCalls } from "./planned_calls.ts";
 import { type Conversations, conversationsOf } from "./sessions/conversations.ts";
 import { ledgerOf } from "./sessions/sessions.ts";
 import { Turns } from "./turns.ts";
+import * as zlib from "node:zlib";
 
 export type { GatewayOptions } from "./options.ts";
 export type { Conversations, ShownConversation } from "./sessions/conversations.ts";
 export { withClientSignal } from "./with_client_signal.ts";
 
 /** A gateway as a function from request to response, with no port of its own. */
-export interface Gateway {
+export interface HttpGateway {
   /**
    * Answers a request; gives nothing for one that is neither under `/v1` nor `HEAD /`. Never rejects. A `body` that was
    * read before is that of the request as it was before its client compressed it; the `asker` is whoever asks, by default
@@ -121,7 +122,7 @@ const UPSTREAM: NeededOptions<GatewayOptions["upstreams"][string]> = {
  * | `x-tare-saved-token-units` | what the session has saved so far, in token units: the price of one uncached input token is 1; streamed: before this call; not with the policy `classic` |
  * | `x-tare-warning` | why the request went upstream as it came, or what was left out of it |
  */
-export function gateway(options: GatewayOptions): Gateway {
+export function gateway(options: GatewayOptions): HttpGateway {
   checkGiven("gateway()", { options }, { options: OPTIONS });
   const { upstreams } = options;
   checkGiven("gateway()", { "options.upstreams": upstreams }, {
@@ -169,7 +170,7 @@ export function gateway(options: GatewayOptions): Gateway {
   const route = async (
     asked: Asked,
     request: Request,
-    { body, asker = Keys.OWNER, signal }: NonNullable<Parameters<Gateway["fetch"]>[1]>,
+    { body, asker = Keys.OWNER, signal }: NonNullable<Parameters<HttpGateway["fetch"]>[1]>,
   ): Promise<Response> => {
     const { path, sent } = asked;
     assertMay(asker);

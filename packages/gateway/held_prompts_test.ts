@@ -4,7 +4,7 @@ import type { GatewayOptions } from "@tare/gateway";
 import { countMessageTokens, countToolTokens, estimateTokens, type ToolDefinition } from "@tare/messages";
 
 import { profileNamed } from "@tare/planner";
-import { MessageWriter } from "@tare/wire";
+import { MessageWriter } from "@tare/wire/internal";
 import { chatStep, SUM_UP } from "./agents_fixture_test.ts";
 import { completion, gatewayed, post, READ, UPSTREAM } from "./fixture_test.ts";
 

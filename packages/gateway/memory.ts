@@ -4,11 +4,10 @@ import {
   contentText,
   countMessageTokens,
   type CountTokens,
-  hashBytes,
-  hashText,
   type Message,
   type ToolDefinition,
 } from "@tare/messages";
+import { hashBytes, hashText } from "@tare/messages/internal";
 import { PrefixCache, type PromptUnit } from "@tare/planner/parts";
 import {
   type ItemPart,

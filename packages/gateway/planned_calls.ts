@@ -1,16 +1,18 @@
+import { warned } from "./upstream.ts";
 import { Keys, type Reservation } from "@tare/conversation";
 import { ToldWarnings } from "@tare/conversation/report";
 import { type Chat, Telemetry } from "@tare/conversation/telemetry";
 import type { Message } from "@tare/messages";
 import { listPrice, PromptTooLong, readTooLong } from "@tare/planner";
-import { mostOfCall, providerOf } from "@tare/planner/parts";
-import { joinBytes, peekField, type Protocol, ReplyTooLong, StreamedText, type WireReply } from "@tare/wire";
+import { mostOfCall, providerOf } from "@tare/planner/internal";
+import type { Protocol, WireReply } from "@tare/wire";
+import { joinBytes, peekField, ReplyTooLong, StreamedText } from "@tare/wire/internal";
 import { bodyPieces, GrowingBytes, MAX_EVENT_BYTES, SseSplitter } from "@tare/wire/sse";
 import type { SetOptions, Upstream } from "./options.ts";
 import type { GatewaySession } from "./sessions/session.ts";
 import type { GatewayTurn, SentCall } from "./turn.ts";
 import type { Call, Turns } from "./turns.ts";
-import { answerHeaders, askUpstream, beginningOf, passOn, streamOf, upstreamOf, warned } from "./upstream.ts";
+import { answerHeaders, askUpstream, beginningOf, passOn, streamOf, upstreamOf } from "./upstream.ts";
 import { withClientSignal } from "./with_client_signal.ts";
 
 /** So many calls of a turn may do nothing but recall; then one can't. */

@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { memoryStore } from "@tare/conversation/sqlite";
 import type { CallReport } from "@tare/conversation/report";
-import { type Gateway, gateway } from "@tare/gateway";
+import { gateway, type HttpGateway } from "@tare/gateway";
 import { profileNamed } from "@tare/planner";
 import type { JsonRecord } from "@tare/wire";
 import fc, { cases } from "../../tests/cases.ts";
@@ -241,7 +241,7 @@ async function outcome(
         if (message.startsWith("Cannot ")) failures.push(message);
       },
     });
-  let opened: Gateway = open();
+  let opened: HttpGateway = open();
   const send = (number: string, { path, body }: Pick<Asked, "path" | "body">, headers = {}) =>
     opened.fetch(post(body, { ...headers, "x-number": number }, path))!;
   const begin = async ({ kind, id, at }: Beside, number: string) => {

@@ -7,22 +7,22 @@ import {
   type Message,
   type ToolDefinition,
 } from "@tare/messages";
+import { reasonOf } from "@tare/messages/internal";
 import { type LedgerEntry, type PromptCall, readTooLong, type SessionView } from "@tare/planner";
-import { type routeToCache, servedTokens } from "@tare/planner/parts";
-import { placeholderRefs, RECALL_TOOL, recallOriginal } from "@tare/prune";
+import type { routeToCache } from "@tare/planner/parts";
+import { servedTokens } from "@tare/planner/internal";
+import { RECALL_TOOL, recallOriginal } from "@tare/prune";
+import { placeholderRefs } from "@tare/prune/internal";
 import {
-  type deferTools,
   type ItemPart,
   type Protocol,
-  readItems,
   type RequestReaders,
-  toolsInFront,
   type WireItem,
   type WireReply,
   type WireRequest,
-  withFoundTools,
   writeRequest,
 } from "@tare/wire";
+import { type deferTools, readItems, toolsInFront, withFoundTools } from "@tare/wire/internal";
 import { keptOut, withoutSearches } from "./deferral.ts";
 import type { HeldPrompt, HeldPrompts } from "./memory.ts";
 import type { Followed, GatewaySession, HiddenPlace } from "./sessions/session.ts";
@@ -368,7 +368,7 @@ export class GatewayTurn {
       const archive = session.readableWith(shown);
       return (await recallOriginal(archive, asked, { countTokens, shown })).content;
     } catch (error) {
-      return `Cannot recall: ${(error as Error).message}`;
+      return `Cannot recall: ${reasonOf(error)}`;
     }
   }
 

@@ -8,23 +8,21 @@ import {
   UNFINISHED,
 } from "@tare/conversation/report";
 import { contentText, type CountTokens } from "@tare/messages";
-import { listPrice, listWindow, MESSAGES_PROVIDER, readTooLong } from "@tare/planner";
-import { compactionOf, profileForTtl, type Rates, routeToCache, searchesTools } from "@tare/planner/parts";
-import { promptSession } from "@tare/planner/policies";
+import { listPrice, listWindow, readTooLong } from "@tare/planner";
+import { compactionOf, MESSAGES_PROVIDER, profileForTtl, searchesTools } from "@tare/planner/internal";
+import { type Rates, routeToCache } from "@tare/planner/parts";
+import { policySession } from "@tare/planner/policies";
 import { RECALL_TOOL } from "@tare/prune";
 import {
-  deferTools,
   type ItemPart,
-  jsonExcess,
   type Protocol,
   PROTOCOLS,
-  readField,
-  readingRequest,
   readWireBody,
   type WireItem,
   type WireReply,
   type WireRequest,
 } from "@tare/wire";
+import { deferTools, jsonExcess, readField, readingRequest } from "@tare/wire/internal";
 import { LRUCache } from "lru-cache";
 import { createHash } from "node:crypto";
 import { setTimeout as setTimer } from "node:timers";
@@ -545,7 +543,7 @@ export class Turns {
       const profile = () => typeof rules === "function" ? rules(model) : rules;
       // What the client doesn't ask for is asked for by us, for as short as can be.
       const isMarked = ttlMs === 0 && !control && routeToCache({ baseURL, model, key: "" }).needsMarks;
-      return promptSession({
+      return policySession({
         ...{
           archive,
           countTokens,

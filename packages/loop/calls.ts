@@ -1,7 +1,6 @@
 import {
   contentText,
   type CountTokens,
-  describeCall,
   type FileChange,
   type Message,
   type ResolvedCall,
@@ -10,9 +9,9 @@ import {
   type ToolContext,
   type ToolDefinition,
   type ToolMessage,
-  toolMessage,
   type ToolOutput,
 } from "@tare/messages";
+import { describeCall, toolResultMessage } from "@tare/messages/internal";
 import { distance } from "fastest-levenshtein";
 import { isDeepStrictEqual } from "node:util";
 import {
@@ -158,7 +157,7 @@ export async function* runTools(
       // Of a repetition that is told by its note alone the picture stands above.
       const pictures = content.startsWith(outcome.content) ? outcome.pictures : undefined;
       const { error, change, made } = outcome;
-      answers.set(call, toolMessage(call.id, content, { pictures, failed: error }));
+      answers.set(call, toolResultMessage(call.id, content, { pictures, failed: error }));
       yield resultEvent(step, call, {
         ...{ content, error, durationMs },
         ...{ ...(change && { change }), ...(pictures && { pictures }), ...(made && { made }) },
@@ -196,7 +195,7 @@ export function* refuseCalls(
   const answers: ToolMessage[] = [];
   for (const call of calls) {
     const content = `Cannot run ${describeCall(call).name}: ${because}`;
-    answers.push(toolMessage(call.id, content, { failed: true }));
+    answers.push(toolResultMessage(call.id, content, { failed: true }));
     yield resultEvent(step, call, { content, error: true, durationMs: 0 });
   }
   return answers;

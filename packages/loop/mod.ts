@@ -16,10 +16,9 @@ export {
   type Judgement,
   type LoopEvent,
   ModelError,
-  pinOf,
   type TurnEnd,
   type TurnLedger,
 } from "./event.ts";
 export type { ProviderOptions } from "./provider.ts";
-export { run, type RunOptions, SentRequests, type TurnResult } from "./run.ts";
-export { type Clock, systemClock } from "./watchdog.ts";
+export { run, type RunOptions, type TurnResult } from "./run.ts";
+export { type Clock } from "./watchdog.ts";

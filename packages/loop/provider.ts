@@ -1,16 +1,16 @@
-import {
-  type AssistantMessage,
-  callIds,
-  type KeepablePrompt,
-  type Message,
-  type Model,
-  type ModelEvent,
-  type ModelRequest,
-  type ModelSettings,
-  type ToolCall,
+import type {
+  AssistantMessage,
+  KeepablePrompt,
+  Message,
+  Model,
+  ModelEvent,
+  ModelRequest,
+  ModelSettings,
+  ToolCall,
 } from "@tare/messages";
-import type { NeededOptions } from "@tare/messages/internal";
-import { asRecord, type LegalForms, originalCalls, ReplyTooLong, statusOf } from "@tare/wire";
+import { callIds, type NeededOptions } from "@tare/messages/internal";
+import type { LegalForms } from "@tare/wire";
+import { asRecord, originalCalls, ReplyTooLong, statusOf } from "@tare/wire/internal";
 import { bodyPieces, GrowingBytes, type RawEvent, SseSplitter } from "@tare/wire/sse";
 import { ModelError } from "./event.ts";
 

@@ -1,6 +1,5 @@
 import {
   type AssistantMessage,
-  callIds,
   type Content,
   contentText,
   type ContextHook,
@@ -9,12 +8,9 @@ import {
   countMessageTokens,
   countRequestTokens,
   type CountTokens,
-  describeCall,
   estimateTokens,
   type FinishReason,
-  freeCallId,
   type Message,
-  MESSAGE_OVERHEAD_TOKENS,
   type Model,
   type ModelEvent,
   type ModelRequest,
@@ -25,7 +21,13 @@ import {
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
-import { checkGiven } from "@tare/messages/internal";
+import {
+  callIds,
+  checkGiven,
+  describeCall,
+  freeCallId,
+  MESSAGE_OVERHEAD_TOKENS,
+} from "@tare/messages/internal";
 import { argumentsParser } from "./arguments/arguments.ts";
 import {
   CUT_OFF,

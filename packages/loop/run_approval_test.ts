@@ -1,5 +1,6 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { type AnsweredCall, EMPTY_LEDGER, type Judge, pinOf, run, type RunOptions } from "@tare/loop";
+import { type AnsweredCall, EMPTY_LEDGER, type Judge, run, type RunOptions } from "@tare/loop";
+import { pinOf } from "@tare/loop/internal";
 import type { FileChange, FunctionToolCall, Message, Tool } from "@tare/messages";
 import { assertWhole, call, callTools, collect, outline, say, scripted, tool } from "./fixture_test.ts";
 

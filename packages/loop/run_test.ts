@@ -1,6 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { EMPTY_LEDGER, ModelError, run } from "@tare/loop";
-import { type ContextHook, type Message, MESSAGE_OVERHEAD_TOKENS, type Model } from "@tare/messages";
+import type { ContextHook, Message, Model } from "@tare/messages";
+import { MESSAGE_OVERHEAD_TOKENS } from "@tare/messages/internal";
 import {
   assertWhole,
   call,

@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { describeCall, meantCall, type Message, pairCalls } from "@tare/messages";
+import { type Message, pairCalls } from "@tare/messages";
+import { describeCall, meantCall } from "@tare/messages/internal";
 import fc from "../../tests/cases.ts";
 
 function calls(...ids: readonly string[]): Message {

@@ -25,12 +25,12 @@ export type Needed =
 
 /** What options must hold: all names that their type has, those that may be left out with a `?`. */
 export type NeededOptions<Options> = {
-  readonly [Name in keyof Options as IfOptional<Options, Name>]-?: Needed;
+  readonly [
+    Name in keyof Options as Name extends string
+      ? Record<never, never> extends Pick<Options, Name> ? `${Name}?` : Name
+      : never
+  ]-?: Needed;
 };
-
-type IfOptional<Options, Name extends keyof Options> = Name extends string
-  ? Record<never, never> extends Pick<Options, Name> ? `${Name}?` : Name
-  : never;
 
 type NeededKind = Extract<Needed, string>;
 

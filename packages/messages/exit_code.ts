@@ -22,7 +22,7 @@ const LISTED = { first: /^(?:command|output): /i, code: /^exit code: (-?\d+)$/im
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { exitCodeIn } from "@tare/messages";
+ * import { exitCodeIn } from "@tare/messages/internal";
  *
  * assertEquals(exitCodeIn("Exit code: 2\nOutput:\nNo such file."), 2);
  * assertEquals(exitCodeIn('{"output":"Error: 0","metadata":{"exit_code":0}}'), 0);

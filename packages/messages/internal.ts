@@ -5,3 +5,26 @@
  */
 export { checkGiven, type Needed, type NeededOptions } from "./check_given.ts";
 export { CallPairing, tellBy } from "./message.ts";
+export { MESSAGE_OVERHEAD_TOKENS } from "./count_tokens.ts";
+export { exitCodeIn } from "./exit_code.ts";
+export { holdsMedia, isMedia } from "./media.ts";
+export {
+  CALL_TOOL_NAME,
+  callIds,
+  describeCall,
+  firstWords,
+  freeCallId,
+  hashBytes,
+  hashPiece,
+  hashText,
+  meantCall,
+  personsWords,
+  sameData,
+  toolResultMessage,
+  transcribe,
+} from "./message.ts";
+export { addUsage } from "./model.ts";
+export { pictureHead } from "./picture.ts";
+export { PLAN_TOOL_NAME, planAfter, type WorkPlan } from "./plan.ts";
+export { sliceText } from "./slice_text.ts";
+export { reasonOf } from "./reason_of.ts";

@@ -150,7 +150,7 @@ export type Message =
   };
 
 /** The result of a call: its text, the pictures that it shows as `data:` URLs behind that, and whether the call failed. */
-export function toolMessage(
+export function toolResultMessage(
   id: string,
   text: string,
   { pictures = [], failed = false }: {
@@ -200,7 +200,7 @@ export function contentText(content: Content | null | undefined): string {
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { transcribe } from "@tare/messages";
+ * import { transcribe } from "@tare/messages/internal";
  *
  * const call = { name: "edit_file", arguments: '{"path":"a.ts","new_text":"one\\ntwo"}' };
  * assertEquals(
@@ -248,7 +248,7 @@ function argumentLines(input: string): string[] {
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { firstWords } from "@tare/messages";
+ * import { firstWords } from "@tare/messages/internal";
  *
  * assertEquals(firstWords("Find it,\n  please."), "Find it, please.");
  * ```
@@ -283,7 +283,7 @@ export function hashText(text: string): number {
  * @example
  * ```ts
  * import { assertEquals, assertNotEquals } from "@std/assert";
- * import { hashPiece } from "@tare/messages";
+ * import { hashPiece } from "@tare/messages/internal";
  *
  * const read = { type: "function", function: { name: "read", description: "Reads a file." } } as const;
  * assertEquals(hashPiece(structuredClone(read)), hashPiece(read));
@@ -333,7 +333,7 @@ export const CALL_TOOL_NAME = "call_tool";
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { meantCall } from "@tare/messages";
+ * import { meantCall } from "@tare/messages/internal";
  *
  * const inner = '{"name":"read_file","arguments":{"path":"a.txt"}}';
  * const call = { id: "1", type: "function", function: { name: "call_tool", arguments: inner } } as const;
@@ -440,7 +440,7 @@ export class CallPairing {
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { sameData } from "@tare/messages";
+ * import { sameData } from "@tare/messages/internal";
  *
  * assertEquals(sameData({ a: 1, b: [2] }, { b: [2], a: 1 }), true);
  * assertEquals(sameData([1, 2], [2, 1]), false);
@@ -509,7 +509,7 @@ const BLOCK = /^[ \t]*<([A-Za-z][\w-]*)(?: [^<>\n]*)?>/gm;
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { personsWords } from "@tare/messages";
+ * import { personsWords } from "@tare/messages/internal";
  *
  * const content = "<current_datetime>2026-11-20</current_datetime>\n\nFind it.";
  * assertEquals(personsWords({ role: "user", content }), "Find it.");

@@ -1,13 +1,6 @@
 import { assertEquals } from "@std/assert";
-import {
-  contentText,
-  firstWords,
-  hashPiece,
-  hashText,
-  type Message,
-  sameData,
-  transcribe,
-} from "@tare/messages";
+import { contentText, type Message } from "@tare/messages";
+import { firstWords, hashPiece, hashText, sameData, transcribe } from "@tare/messages/internal";
 
 Deno.test("contentText() joins the texts of parts and skips what has none", () => {
   assertEquals(contentText("plain"), "plain");

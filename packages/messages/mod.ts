@@ -10,41 +10,25 @@
  */
 export {
   type AssistantMessage,
-  CALL_TOOL_NAME,
-  callIds,
   type Content,
   type ContentPart,
   contentText,
-  describeCall,
-  firstWords,
-  freeCallId,
   type FunctionToolCall,
-  hashBytes,
-  hashPiece,
-  hashText,
-  meantCall,
   type Message,
   pairCalls,
-  personsWords,
-  sameData,
   type ToolCall,
   type ToolMessage,
-  toolMessage,
-  transcribe,
 } from "./message.ts";
-export { exitCodeIn } from "./exit_code.ts";
 export {
   countMessageTokens,
   countRequestTokens,
   type CountTokens,
   countToolTokens,
   estimateTokens,
-  MESSAGE_OVERHEAD_TOKENS,
   sampledCount,
 } from "./count_tokens.ts";
-export { holdsMedia, isMedia, partsOfBlock } from "./media.ts";
+export { partsOfBlock } from "./media.ts";
 export {
-  addUsage,
   type ContextHook,
   type ContextView,
   type Cost,
@@ -58,9 +42,7 @@ export {
   type StableMessages,
   type Usage,
 } from "./model.ts";
-export { countingPictures, pictureHead } from "./picture.ts";
-export { sliceText } from "./slice_text.ts";
-export { PLAN_TOOL_NAME, planAfter, type WorkPlan } from "./plan.ts";
+export { countingPictures } from "./picture.ts";
 export {
   type Effects,
   type FileChange,

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { personsWords } from "@tare/messages";
+import { personsWords } from "@tare/messages/internal";
 
 const said = (content: string) => personsWords({ role: "user", content });
 

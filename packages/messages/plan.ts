@@ -16,7 +16,7 @@ export interface WorkPlan {
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { planAfter } from "@tare/messages";
+ * import { planAfter } from "@tare/messages/internal";
  *
  * const plan = planAfter(undefined, { name: "update_plan", arguments: '{"steps":["Look","Mend","Check"]}' });
  * assertEquals(planAfter(plan, { name: "update_plan", arguments: '{"done":2}' }), {

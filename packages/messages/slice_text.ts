@@ -5,7 +5,7 @@
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { sliceText } from "@tare/messages";
+ * import { sliceText } from "@tare/messages/internal";
  *
  * assertEquals(sliceText("👍👍", 1, 3), "");
  * assertEquals(sliceText("a👍", 0, 2), "a");

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { compactionOf } from "@tare/planner/parts";
+import { compactionOf } from "@tare/planner/internal";
 
 Deno.test("compactionOf() knows from where on agents compact, in windows of 60,000 and 200,000 tokens", () => {
   const from = (agent: string) =>

@@ -1,6 +1,6 @@
 import { assertEquals, assertLessOrEqual } from "@std/assert";
 import { estimateTokens, type Message, type ToolDefinition } from "@tare/messages";
-import { type PlannerSession, plannerSession, profileNamed, PROFILES } from "@tare/planner";
+import { plannerSession, type PlanningSession, profileNamed, PROFILES } from "@tare/planner";
 import { PrefixCache, promptCost } from "@tare/planner/parts";
 import { memoryArchive, RECALL_TOOL } from "@tare/prune";
 import fc, { cases } from "../../tests/cases.ts";
@@ -26,7 +26,7 @@ const history = [...["a", "b", "c"].flatMap(turn), QUESTION, ANSWER, QUESTION];
 
 /** How often the prompt was rewritten for a call. */
 async function rewrites(
-  session: PlannerSession,
+  session: PlanningSession,
   messages: readonly Message[],
   nowMs: number,
 ): Promise<number> {
@@ -36,7 +36,7 @@ async function rewrites(
   return view.rewrites.length;
 }
 
-Deno.test("PlannerSession.fork() begins its first request as its parent's last, unless the cache is gone", async () => {
+Deno.test("PlanningSession.fork() begins its first request as its parent's last, unless the cache is gone", async () => {
   const archive = memoryArchive();
   const profile = profileNamed("anthropic-5m");
   const session = plannerSession({ profile, windowTokens: 1_000_000, archive, countTokens: estimateTokens });
@@ -83,7 +83,7 @@ async function playForks(plan: ForkPlan): Promise<{ readonly costs: number[]; re
   const cache = new PrefixCache(profile);
   const charges: string[] = [];
   let nowMs = 0;
-  const play = async (session: PlannerSession, start: readonly Message[], job: string) => {
+  const play = async (session: PlanningSession, start: readonly Message[], job: string) => {
     const history = [...start];
     let [cost, hasRewritten] = [0, false];
     for (let step = 0; step <= STEPS; step++) {
@@ -119,7 +119,7 @@ async function playForks(plan: ForkPlan): Promise<{ readonly costs: number[]; re
     return { history, cost };
   };
   const options = { profile, windowTokens: 1_000_000, countTokens: estimateTokens, archive: memoryArchive() };
-  const restored = ({ state }: PlannerSession) =>
+  const restored = ({ state }: PlanningSession) =>
     plannerSession({ ...options, state: JSON.parse(JSON.stringify(state)) });
   const opening: Message[] = [
     { role: "system", content: `Be careful.${" Look twice.".repeat(plan.instructions)}` },
@@ -142,7 +142,7 @@ async function playForks(plan: ForkPlan): Promise<{ readonly costs: number[]; re
   return { costs, charges };
 }
 
-Deno.test("PlannerSession.fork(): twelve forks cost what the first does, and none is charged before it rewrites", async () => {
+Deno.test("PlanningSession.fork(): twelve forks cost what the first does, and none is charged before it rewrites", async () => {
   const known: ForkPlan[] = [
     // Its parent's rewrite made the baseline of its first call cheaper than that call.
     { profile: "anthropic-5m", place: "middle", countsTools: true, description: 100, stored: "nothing" },
@@ -161,7 +161,7 @@ Deno.test("PlannerSession.fork(): twelve forks cost what the first does, and non
   );
 });
 
-Deno.test("PlannerSession.fork(): what stands behind the place of a fork is no rewrite of the fork's", async () => {
+Deno.test("PlanningSession.fork(): what stands behind the place of a fork is no rewrite of the fork's", async () => {
   const archive = memoryArchive();
   const profile = profileNamed("anthropic-5m");
   const options = { profile, windowTokens: 1_000_000, archive, countTokens: estimateTokens };

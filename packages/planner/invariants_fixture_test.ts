@@ -9,17 +9,16 @@ import { estimateTokens, type Message, type ToolDefinition, type Usage } from "@
 import {
   type History,
   type LedgerEntry,
-  makePin,
   type Pin,
-  pinsAfter,
-  type PlannerSession,
   plannerSession,
+  type PlanningSession,
   type Profile,
   PROFILES,
   type PromptCall,
   type PromptSessionOptions,
   type SessionView,
 } from "@tare/planner";
+import { makePin, pinsAfter } from "@tare/planner/internal";
 import { PrefixCache, promptCost } from "@tare/planner/parts";
 import { type Archive, memoryArchive } from "@tare/prune";
 import {} from "../../tests/call_pairs.ts";
@@ -199,7 +198,7 @@ export async function run(
   given: Session,
   { archive = memoryArchive(), check }: {
     readonly archive?: Archive;
-    readonly check?: (session: PlannerSession, history: History, call: PromptCall) => Promise<void>;
+    readonly check?: (session: PlanningSession, history: History, call: PromptCall) => Promise<void>;
   } = {},
 ): Promise<Step[]> {
   const profile = scaled(given.profile);

@@ -9,12 +9,8 @@
  */
 export {
   chooseProfile,
-  DEFAULT_PROVIDER,
-  EXAMPLE_MODELS,
   listPrice,
   listWindow,
-  MESSAGES_PROVIDER,
-  MODELS_DATE,
   type Price,
   type Profile,
   profileNamed,
@@ -22,7 +18,7 @@ export {
   readTooLong,
 } from "./providers.ts";
 export type { Summarise } from "./edits/make_summary.ts";
-export { fittingPins, makePin, type NewPin, type Pin, pinsAfter } from "./edits/pin.ts";
+export { type Pin } from "./edits/pin.ts";
 export type { Idle, Ping } from "./clock/clock.ts";
 export { observeUpgrade, UNTRIED } from "./clock/upgrade.ts";
 export type { History } from "./edits/view.ts";
@@ -36,4 +32,4 @@ export {
   type Quote,
   type SessionView,
 } from "./prompt_session.ts";
-export { type PlannerSession, plannerSession } from "./session.ts";
+export { plannerSession, type PlanningSession } from "./session.ts";

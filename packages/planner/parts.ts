@@ -15,24 +15,8 @@
  *
  * @module
  */
-export { compactionOf } from "./agents.ts";
-export { PrefixCache, type PromptUnit, servedTokens } from "./cache/prefix.ts";
+export { PrefixCache, type PromptUnit } from "./cache/prefix.ts";
 export { pingClock } from "./clock/clock.ts";
-export { isSummary } from "./edits/view.ts";
-export {
-  callCost,
-  callCostParts,
-  mostOfCall,
-  promptCost,
-  type Rates,
-  type RequestMade,
-} from "./ledger/ledger.ts";
-export {
-  howToAsk,
-  profileForTtl,
-  providerOf,
-  readModelList,
-  routeToCache,
-  searchesTools,
-} from "./providers.ts";
-export { WINDOW_SHARE, worthDeferring } from "./rule/decide.ts";
+export { callCost, callCostParts, promptCost, type Rates } from "./ledger/ledger.ts";
+export { routeToCache } from "./providers.ts";
+export { worthDeferring } from "./rule/decide.ts";

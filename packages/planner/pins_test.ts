@@ -1,13 +1,13 @@
 import { assert, assertEquals, assertStrictEquals, assertThrows } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
 import {
-  makePin,
   type Pin,
   plannerSession,
   profileNamed,
   type PromptSessionOptions,
   type SessionView,
 } from "@tare/planner";
+import { makePin } from "@tare/planner/internal";
 import { memoryArchive } from "@tare/prune";
 
 const OFF = { context: false, schemas: false, truncate: false, references: false, notation: false };

@@ -2,8 +2,8 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { estimateTokens, type Message, type ToolDefinition, type Usage } from "@tare/messages";
 import {
   type LedgerEntry,
-  type PlannerSession,
   plannerSession,
+  type PlanningSession,
   type Profile,
   profileNamed,
   type PromptCall,
@@ -79,7 +79,7 @@ function session(
 
 /** Makes a call, which takes what is told. */
 async function play(
-  session: PlannerSession,
+  session: PlanningSession,
   { messages, tools, ...call }: PromptCall & {
     readonly messages: readonly Message[];
     readonly tools: readonly ToolDefinition[];
@@ -93,8 +93,8 @@ async function play(
 }
 
 /** What storing makes of a state. */
-const stored = ({ state }: PlannerSession) => JSON.parse(JSON.stringify(state));
-const stateOf = (session: PlannerSession) => session.state as State;
+const stored = ({ state }: PlanningSession) => JSON.parse(JSON.stringify(state));
+const stateOf = (session: PlanningSession) => session.state as State;
 
 const causes = ({ uncached }: LedgerEntry) => uncached.map(({ cause }) => cause);
 

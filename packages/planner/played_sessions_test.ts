@@ -5,7 +5,8 @@
  * @module
  */
 import { assertEquals } from "@std/assert";
-import { hashText, type Message } from "@tare/messages";
+import type { Message } from "@tare/messages";
+import { hashText } from "@tare/messages/internal";
 import { run, type Session } from "./invariants_fixture_test.ts";
 import type { Edit } from "./edits/edit.ts";
 

@@ -32,11 +32,11 @@ export interface PolicyOptions extends
  * import { assertEquals } from "@std/assert";
  * import { estimateTokens } from "@tare/messages";
  * import { profileNamed } from "@tare/planner";
- * import { promptSession } from "@tare/planner/policies";
+ * import { policySession } from "@tare/planner/policies";
  * import { memoryArchive } from "@tare/prune";
  *
  * const options = { profile: profileNamed("openai"), archive: memoryArchive(), countTokens: estimateTokens };
- * const session = promptSession({ ...options, policy: "classic", triggers: { pruneAt: 0.7 } });
+ * const session = policySession({ ...options, policy: "classic", triggers: { pruneAt: 0.7 } });
  * const messages = [{ role: "user", content: "Hello." }] as const;
  * const { rewrites } = await session.view({ messages, tools: [] }, { nowMs: Date.now() });
  * assertEquals(rewrites, []);
@@ -44,14 +44,14 @@ export interface PolicyOptions extends
  *
  * @throws {RangeError} if a trigger is out of its range.
  */
-export function promptSession(
+export function policySession(
   options: PromptSessionOptions & PolicyOptions,
 ): PromptSession {
   const { policy = "planner", ...rest } = Object(options) as typeof options;
   if (!Object.hasOwn(POLICIES, policy)) {
     const right = Object.keys(POLICIES).join(", ");
     throw new TypeError(
-      `Cannot run promptSession(): options.policy is ${policy}; it must be one of ${right}`,
+      `Cannot run policySession(): options.policy is ${policy}; it must be one of ${right}`,
     );
   }
   if (policy === "planner") return plannerSession(rest);

@@ -416,7 +416,7 @@ function routeAt(baseURL = ""): CacheRoute | undefined {
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { searchesTools } from "@tare/planner/parts";
+ * import { searchesTools } from "@tare/planner/internal";
  *
  * const model = "claude-sonnet-4-5";
  * assertEquals(searchesTools({ model, baseURL: "https://api.anthropic.com/v1" }), true);
@@ -519,7 +519,7 @@ const MOST_WINDOW = 100_000_000;
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { readModelList } from "@tare/planner/parts";
+ * import { readModelList } from "@tare/planner/internal";
  *
  * const list = { data: [{ id: "qwen3", owned_by: "llamacpp", max_model_len: 40_960 }, { id: "other" }] };
  * assertEquals(readModelList(list), { windows: new Map([["qwen3", 40_960]]) });
@@ -862,7 +862,7 @@ const SEEING =
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { howToAsk } from "@tare/planner/parts";
+ * import { howToAsk } from "@tare/planner/internal";
  *
  * const baseURL = "https://api.openai.com/v1";
  * const { protocol, efforts, seesPictures } = howToAsk({ model: "gpt-5.1", baseURL });

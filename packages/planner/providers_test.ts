@@ -1,15 +1,13 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
+import { chooseProfile, listPrice, listWindow, profileNamed, PROFILES, readTooLong } from "@tare/planner";
 import {
-  chooseProfile,
   EXAMPLE_MODELS,
-  listPrice,
-  listWindow,
+  howToAsk,
   MODELS_DATE,
-  profileNamed,
-  PROFILES,
-  readTooLong,
-} from "@tare/planner";
-import { howToAsk, profileForTtl, readModelList, searchesTools } from "@tare/planner/parts";
+  profileForTtl,
+  readModelList,
+  searchesTools,
+} from "@tare/planner/internal";
 import { MODELS, recogniseProfile } from "./providers.ts";
 
 Deno.test("profileNamed() hands over each profile by its own name", () => {

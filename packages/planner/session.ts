@@ -1,5 +1,5 @@
-import { addUsage, countRequestTokens, sameData, type Usage } from "@tare/messages";
-import { checkGiven, type NeededOptions } from "@tare/messages/internal";
+import { countRequestTokens, type Usage } from "@tare/messages";
+import { addUsage, checkGiven, type NeededOptions, sameData } from "@tare/messages/internal";
 import { type Archive, archiveRef, RECALL_TOOL } from "@tare/prune";
 import type { Arrival, ArrivalOptions, arrive, Arrived, writeOut } from "./arrival/arrival.ts";
 import { servedTokens } from "./cache/prefix.ts";
@@ -23,12 +23,12 @@ import { KnownSession, type LookedAt, type Plan, planAsItIs, staysAsItIs } from 
 import { quotePrompt } from "./rule/quote.ts";
 
 /** A {@linkcode PromptSession} whose planner decides when the mechanisms act. */
-export interface PlannerSession extends PromptSession {
+export interface PlanningSession extends PromptSession {
   /** What a request for this history would cost, as it stands and without everything that could leave now. */
   readonly quote: NonNullable<PromptSession["quote"]>;
   readonly nextPing: NonNullable<PromptSession["nextPing"]>;
   readonly pinged: NonNullable<PromptSession["pinged"]>;
-  fork(...how: Parameters<PromptSession["fork"]>): PlannerSession;
+  fork(...how: Parameters<PromptSession["fork"]>): PlanningSession;
 }
 
 /** What a restart needs to go on as if nothing had happened. */
@@ -100,7 +100,7 @@ const UNREAD =
  * price of reading again what stands behind it, or the window is nearly full. Only a huge result is truncated at
  * once, before it is first sent, which rewrites nothing.
  */
-export function plannerSession(options: PromptSessionOptions): PlannerSession {
+export function plannerSession(options: PromptSessionOptions): PlanningSession {
   checkOptions("plannerSession()", options);
   if (options.state !== undefined) checkState(options.state);
   return makeSession(options);
@@ -116,7 +116,7 @@ function checkState(state: unknown): void {
 }
 
 /** @param from What is known of the session that is forked. */
-function makeSession(given: PromptSessionOptions, from?: KnownSession): PlannerSession {
+function makeSession(given: PromptSessionOptions, from?: KnownSession): PlanningSession {
   const { summarise: _, ...alone } = given;
   const options: PromptSessionOptions = given.observe ? { ...alone, archive: NOTHING_KEPT } : given;
   // What was stored is what `state` gave.

@@ -1,5 +1,5 @@
 import { estimateTokens, type Message } from "@tare/messages";
-import { type PlannerSession, plannerSession, profileNamed } from "@tare/planner";
+import { plannerSession, type PlanningSession, profileNamed } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
 
 /** Code-like text of so many tokens, at four characters each. */
@@ -28,7 +28,7 @@ function turn(length: number): Message[] {
 }
 
 interface Prepared {
-  readonly session: PlannerSession;
+  readonly session: PlanningSession;
   readonly next: () => Promise<void>;
 }
 

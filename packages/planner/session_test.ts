@@ -8,8 +8,8 @@ import {
 } from "@std/assert";
 import { estimateTokens, type Message, type Tool, type ToolDefinition, type Usage } from "@tare/messages";
 import {
-  type PlannerSession,
   plannerSession,
+  type PlanningSession,
   profileNamed,
   type PromptSessionOptions,
   type SessionView,
@@ -51,7 +51,7 @@ function turn(id: string, tokens: number): Message[] {
 
 function make(
   options: Partial<PromptSessionOptions> = {},
-): { session: PlannerSession; archive: Archive; view: View } {
+): { session: PlanningSession; archive: Archive; view: View } {
   const archive = options.archive ?? memoryArchive();
   const session = plannerSession({
     profile: profileNamed("none"),
@@ -348,7 +348,7 @@ Deno.test("plannerSession() shows a tool in full once that changed under its old
   const messages = [...turn("a", 10), question];
   const { description: _, ...rest } = read.definition.function;
   const changed = { ...read.definition, function: { ...rest, description: "Other. ".repeat(400) } };
-  const see = async (session: PlannerSession, tool: ToolDefinition) => {
+  const see = async (session: PlanningSession, tool: ToolDefinition) => {
     const { tools, promptTokens } = await session.view({ messages, tools: [tool] }, { nowMs: 0 });
     session.sent(usage(promptTokens));
     return tools[0] === tool ? "full" : "compact";
@@ -373,7 +373,7 @@ Deno.test("plannerSession() takes the limit of results and the tools that stay i
   assertEquals((await view([...messages, answer, question])).tools, [read.definition]);
 });
 
-function editsOf({ state }: PlannerSession): readonly number[] {
+function editsOf({ state }: PlanningSession): readonly number[] {
   const { edits } = state as { readonly edits: readonly { readonly index: number }[] };
   return edits.map(({ index }) => index);
 }

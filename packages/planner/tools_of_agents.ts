@@ -1,5 +1,7 @@
-import { meantCall, type ToolCall } from "@tare/messages";
-import { type PruneOptions, traitsOf } from "@tare/prune";
+import type { ToolCall } from "@tare/messages";
+import { meantCall } from "@tare/messages/internal";
+import type { PruneOptions } from "@tare/prune";
+import { traitsOf } from "@tare/prune/internal";
 import { readScript, type ShellCommand, type ShellScript } from "./shell_script.ts";
 
 /** How a tool or a command writes the number of a line in front of it. Plain data. */

@@ -1,4 +1,5 @@
 import type { Message } from "@tare/messages";
+import { reasonOf } from "@tare/messages/internal";
 
 /**
  * Where the originals of elided texts are kept. Content-addressed: the reference of a text depends on the text
@@ -50,11 +51,6 @@ export function memoryArchive(contents: Map<string, string> = new Map()): Archiv
     },
     get: (ref) => Promise.resolve(contents.get(ref)),
   };
-}
-
-/** Returns why something failed, whatever was thrown. */
-export function reasonOf(cause: unknown): string {
-  return cause instanceof Error ? cause.message : String(cause);
 }
 
 /**
@@ -111,7 +107,7 @@ const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { bytesFromText, textFromBytes } from "@tare/prune";
+ * import { bytesFromText, textFromBytes } from "@tare/prune/internal";
  *
  * assertEquals(textFromBytes(bytesFromText("half a pair: \ud83d")), "half a pair: \ud83d");
  * ```

@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { archiveRef, bytesFromText, isArchiveRef, memoryArchive, textFromBytes } from "@tare/prune";
+import { archiveRef, memoryArchive } from "@tare/prune";
+import { bytesFromText, isArchiveRef, textFromBytes } from "@tare/prune/internal";
 import fc from "../../tests/cases.ts";
 import { codePoints } from "../../tests/code_points.ts";
 

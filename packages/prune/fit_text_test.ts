@@ -1,5 +1,5 @@
 import { assert, assertLess } from "@std/assert";
-import { truncateText } from "@tare/prune";
+import { truncateText } from "@tare/prune/internal";
 
 Deno.test("fitHead() and fitTail() count pieces of the answer's size, however long the text is", () => {
   let counted = 0;

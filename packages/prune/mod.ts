@@ -9,30 +9,19 @@
  *
  * @module
  */
-export {
-  type Archive,
-  archiveMessages,
-  archiveRef,
-  bytesFromText,
-  isArchiveRef,
-  memoryArchive,
-  textFromBytes,
-} from "./archive.ts";
-export { formatPlaceholder, parsePlaceholder, placeholderRefs } from "./placeholder.ts";
+export { type Archive, archiveMessages, archiveRef, memoryArchive } from "./archive.ts";
+export { formatPlaceholder, parsePlaceholder } from "./placeholder.ts";
 export {
   applyElisions,
   elide,
   type Elision,
   type PruneOptions,
   pruneResults,
-  resultOriginal,
-  resultText,
   selectElisions,
-  traitsOf,
 } from "./prune_results.ts";
-export { looksLikeError, reportsError } from "./reports_error.ts";
+export { looksLikeError } from "./reports_error.ts";
 export { recallOriginal } from "./recall.ts";
 export { RECALL_TOOL, type RecallParameters } from "./recall_tool.ts";
 export { applySummary, summariseTurns, type TurnsSummary } from "./summarise_turns.ts";
 export { isColdResume, pressure, relievePressure } from "./triggers.ts";
-export { truncateResults, truncateText } from "./truncate_results.ts";
+export { truncateResults } from "./truncate_results.ts";

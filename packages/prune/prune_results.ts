@@ -4,15 +4,14 @@ import {
   countRequestTokens,
   type CountTokens,
   estimateTokens,
-  meantCall,
   type Message,
   pairCalls,
   type Tool,
   type ToolCall,
   type ToolMessage,
 } from "@tare/messages";
-import { checkGiven, type Needed } from "@tare/messages/internal";
-import { type Archive, bytesFromText, reasonOf } from "./archive.ts";
+import { checkGiven, meantCall, type Needed, reasonOf } from "@tare/messages/internal";
+import { type Archive, bytesFromText } from "./archive.ts";
 import { formatPlaceholder, holdsPlaceholder, parsePlaceholder, splitTruncated } from "./placeholder.ts";
 import { RECALL_TOOL } from "./recall_tool.ts";
 import { reportsError } from "./reports_error.ts";

@@ -1,13 +1,5 @@
-import {
-  type ContentPart,
-  contentText,
-  type CountTokens,
-  firstWords,
-  meantCall,
-  type Message,
-  pairCalls,
-  transcribe,
-} from "@tare/messages";
+import { type ContentPart, contentText, type CountTokens, type Message, pairCalls } from "@tare/messages";
+import { firstWords, meantCall, transcribe } from "@tare/messages/internal";
 import { type Archive, isArchiveRef } from "./archive.ts";
 import { ANY_PLACEHOLDER, placeholderRefs } from "./placeholder.ts";
 import { RECALL_TOOL } from "./recall_tool.ts";

@@ -1,4 +1,5 @@
-import { contentText, exitCodeIn, type ToolMessage } from "@tare/messages";
+import { contentText, type ToolMessage } from "@tare/messages";
+import { exitCodeIn } from "@tare/messages/internal";
 
 /** UTF-16 code units at either end of a text that are inspected. */
 const HEAD_CHARS = 1_000;

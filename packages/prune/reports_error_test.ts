@@ -1,6 +1,8 @@
 import { assertEquals } from "@std/assert";
-import { exitCodeIn, type Message, type ToolMessage } from "@tare/messages";
-import { looksLikeError, memoryArchive, pruneResults, reportsError } from "@tare/prune";
+import type { Message, ToolMessage } from "@tare/messages";
+import { exitCodeIn } from "@tare/messages/internal";
+import { looksLikeError, memoryArchive, pruneResults } from "@tare/prune";
+import { reportsError } from "@tare/prune/internal";
 import fc from "../../tests/cases.ts";
 
 const result = (content: string, failed?: boolean): ToolMessage => ({

@@ -6,8 +6,8 @@ import {
   type Message,
   pairCalls,
 } from "@tare/messages";
-import { checkGiven } from "@tare/messages/internal";
-import { type Archive, archiveMessages, bytesFromText, reasonOf } from "./archive.ts";
+import { checkGiven, reasonOf } from "@tare/messages/internal";
+import { type Archive, archiveMessages, bytesFromText } from "./archive.ts";
 import { ELIDING } from "./prune_results.ts";
 import { formatPlaceholder } from "./placeholder.ts";
 

@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertLess, assertStrictEquals } from "@std/assert";
+import { assert, assertEquals, assertLess, assertStrictEquals, assertThrows } from "@std/assert";
 import { countRequestTokens, estimateTokens, type Message } from "@tare/messages";
 import { isColdResume, pressure, relievePressure, type TurnsSummary } from "@tare/prune";
 import { callPairs } from "../../tests/call_pairs.ts";
@@ -21,6 +21,23 @@ Deno.test("pressure() asks for pruning from 0.8 of the window on, and for a summ
 Deno.test("pressure() asks for nothing without a window", () => {
   assertEquals(pressure({ promptTokens: 1e9 }), "none");
   assertEquals(pressure({ promptTokens: 1e9, windowTokens: undefined }), "none");
+});
+
+Deno.test("pressure() refuses numbers out of their ranges, by name", () => {
+  const wrong: readonly (readonly [Partial<Parameters<typeof pressure>[0]>, string])[] = [
+    [{ promptTokens: -1 }, "options.promptTokens is -1; it must be a number of 0 or more"],
+    [{ promptTokens: NaN }, "options.promptTokens is NaN; it must be a number of 0 or more"],
+    [{ windowTokens: 0 }, "options.windowTokens is 0; it must be a number above 0"],
+    [{ pruneAt: 80 }, "options.pruneAt is 80; it must be a number from 0 to 1"],
+    [{ summariseAt: -0.1 }, "options.summariseAt is -0.1; it must be a number from 0 to 1"],
+  ];
+  for (const [options, message] of wrong) {
+    assertThrows(
+      () => pressure({ promptTokens: 1, ...options }),
+      RangeError,
+      `Cannot run pressure(): ${message}`,
+    );
+  }
 });
 
 Deno.test("pressure() takes other shares", () => {

@@ -1,11 +1,5 @@
-import {
-  countMessageTokens,
-  type CountTokens,
-  estimateTokens,
-  type Message,
-  MESSAGE_OVERHEAD_TOKENS,
-} from "@tare/messages";
-import { checkGiven } from "@tare/messages/internal";
+import { countMessageTokens, type CountTokens, estimateTokens, type Message } from "@tare/messages";
+import { checkGiven, MESSAGE_OVERHEAD_TOKENS } from "@tare/messages/internal";
 import { bytesFromText } from "./archive.ts";
 import { formatPlaceholder } from "./placeholder.ts";
 import {

@@ -1,12 +1,5 @@
-import {
-  type CountTokens,
-  estimateTokens,
-  hashPiece,
-  type Message,
-  sliceText,
-  type ToolDefinition,
-} from "@tare/messages";
-import { checkGiven } from "@tare/messages/internal";
+import { type CountTokens, estimateTokens, type Message, type ToolDefinition } from "@tare/messages";
+import { checkGiven, hashPiece, sliceText } from "@tare/messages/internal";
 
 /** Most tokens that a list may take; the longer it is, the less it says of each tool. */
 const MAX_TOKENS = 2_400;

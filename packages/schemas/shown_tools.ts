@@ -2,11 +2,10 @@ import {
   type CountTokens,
   countToolTokens,
   estimateTokens,
-  hashPiece,
   type JsonSchema,
   type ToolDefinition,
 } from "@tare/messages";
-import { checkGiven } from "@tare/messages/internal";
+import { checkGiven, hashPiece } from "@tare/messages/internal";
 
 /**
  * Decides in which form each tool is shown: in full in the first request that offers it, compact from then on.

@@ -1,13 +1,11 @@
 import {
-  CALL_TOOL_NAME,
   type CountTokens,
   estimateTokens,
   type ResolvedCall,
-  sliceText,
   type Tool,
   type ToolDefinition,
 } from "@tare/messages";
-import { checkGiven } from "@tare/messages/internal";
+import { CALL_TOOL_NAME, checkGiven, sliceText } from "@tare/messages/internal";
 import { toolLine } from "./catalogue.ts";
 
 /** The tool by which a model calls those whose definitions its requests don't hold. */

@@ -31,7 +31,7 @@ export type { ToolSource } from "./turns/session_tools.ts";
 export type { Heartbeat } from "./http/sse_response.ts";
 
 /** An agent server as a function from request to response, with no port of its own. */
-export interface AgentHandler {
+export interface HttpAgent {
   /**
    * Answers a request. The `signal` is aborted if the client disconnects before the answer begins; later the client
    * cancels the answer's body. Default: it isn't reported. The request's own signal isn't used: `Deno.serve` aborts it
@@ -129,7 +129,7 @@ export interface AgentHandler {
  * A path of the table with another method is 405, which names the methods that it has. The gateway answers whatever else
  * is under `/v1`, and forwards what models are used with.
  */
-export function agentHandler(options: AgentOptions): AgentHandler {
+export function agentHandler(options: AgentOptions): HttpAgent {
   const { store, gateway, keys, files, heartbeat = {}, maxBodyBytes = 10 * 2 ** 20, onError = () => {} } =
     options;
   const { figures } = options.metrics ?? {};

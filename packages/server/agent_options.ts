@@ -1,6 +1,6 @@
 import type { Keys } from "@tare/conversation";
 import type { Figures } from "@tare/conversation/telemetry";
-import type { Gateway } from "@tare/gateway";
+import type { HttpGateway } from "@tare/gateway";
 import type { Heartbeat } from "./http/sse_response.ts";
 import type { SessionOptions } from "./sessions/session_types.ts";
 
@@ -74,7 +74,7 @@ export interface AgentOptions extends SessionOptions {
    * Answers for other models than the agent, and has sessions of its own kind, which it keeps in this `store` or
    * nowhere. Default: the agent is the only model.
    */
-  readonly gateway?: Gateway;
+  readonly gateway?: HttpGateway;
   /** Where that passes requests on to, by protocol, as clients are told it. Default: they aren't. */
   readonly passesOn?: { readonly chat?: string; readonly messages?: string };
 }

@@ -4,6 +4,8 @@
  * @module
  */
 import { ServerSentEventParseStream } from "@std/http";
+import { Keys, type Store } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import type { Clock, LoopEvent } from "@tare/loop";
 import {
   type AssistantMessage,
@@ -15,11 +17,9 @@ import {
   type Usage,
 } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import { type AgentHandler, agentHandler, type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
-import { EventLog } from "./sessions/event_log.ts";
-import { Keys, type Store } from "@tare/conversation";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { agentHandler, type AgentOptions, ALLOW_EVERYTHING, type HttpAgent } from "@tare/server";
 import { checkedFetch, type OpenapiDocument } from "./http/openapi_fixture_test.ts";
+import { EventLog } from "./sessions/event_log.ts";
 
 /** A tool that gives back its text. */
 export const echo: Tool = {
@@ -157,7 +157,7 @@ export interface TestOptions extends Partial<AgentOptions> {
 export function agent(
   model: Model,
   { hasModel = true, now = () => 0, store = memoryStore(), ...options }: TestOptions = {},
-): AgentHandler {
+): HttpAgent {
   const all: AgentOptions = {
     model: () => model,
     ...(hasModel && { defaultModel: "scripted" }),
@@ -204,7 +204,7 @@ export interface SeenEvent {
 
 /** Sends a request and reads its JSON answer. */
 export async function call(
-  handler: AgentHandler,
+  handler: HttpAgent,
   method: string,
   path: string,
   body?: unknown,
@@ -226,7 +226,7 @@ export function request(method: string, path: string, body?: unknown): Request {
 }
 
 /** Makes a session and gives its path. */
-export async function newSession(handler: AgentHandler, body: unknown = {}): Promise<string> {
+export async function newSession(handler: HttpAgent, body: unknown = {}): Promise<string> {
   const { body: session } = await call(handler, "POST", "/tare/v1/sessions", body);
   return `/tare/v1/sessions/${(session as { id: string }).id}`;
 }
@@ -241,7 +241,7 @@ export async function events(response: Response): Promise<SeenEvent[]> {
 }
 
 /** Plays a turn and gives its events. */
-export async function turn(handler: AgentHandler, session: string, input: unknown): Promise<SeenEvent[]> {
+export async function turn(handler: HttpAgent, session: string, input: unknown): Promise<SeenEvent[]> {
   return await events(await handler.fetch(request("POST", `${session}/turns`, { input })));
 }
 
@@ -252,7 +252,7 @@ export function error(status: number, code: string, message: string): Omit<Answe
 
 /** Sends a request and gives status and body of its answer. */
 export async function refused(
-  handler: AgentHandler,
+  handler: HttpAgent,
   method: string,
   path: string,
   body?: unknown,

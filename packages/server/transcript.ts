@@ -25,14 +25,11 @@ import {
   type AssistantMessage,
   type Content,
   contentText,
-  describeCall,
   type FileChange,
   type Message,
-  planAfter,
   type Rewrite,
-  sliceText,
-  type WorkPlan,
 } from "@tare/messages";
+import { describeCall, planAfter, sliceText, type WorkPlan } from "@tare/messages/internal";
 import type { TurnEnd, TurnLedger } from "@tare/loop";
 import type { SessionEvent } from "./sessions/session_types.ts";
 

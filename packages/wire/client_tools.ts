@@ -1,4 +1,5 @@
-import { sameData, type ToolDefinition } from "@tare/messages";
+import type { ToolDefinition } from "@tare/messages";
+import { sameData } from "@tare/messages/internal";
 import { editJson, isRecord, type JsonRecord, objectFields, readJsonAt } from "./json.ts";
 import type { Protocol, ReadTool, WireRequest, WireTool } from "./protocol.ts";
 

@@ -4,8 +4,8 @@
  *
  * @module
  */
-import { hashPiece, type ModelRequest, sameData } from "@tare/messages";
-import { checkGiven } from "@tare/messages/internal";
+import type { ModelRequest } from "@tare/messages";
+import { checkGiven, hashPiece, sameData } from "@tare/messages/internal";
 import { MESSAGES_PROTOCOL } from "./anthropic/messages_protocol.ts";
 import { readJsonAt } from "./json.ts";
 import {

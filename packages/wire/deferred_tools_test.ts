@@ -1,6 +1,5 @@
 import { assertEquals } from "@std/assert";
 import {
-  deferTools,
   type JsonReader,
   MESSAGES_PROTOCOL,
   type Protocol,
@@ -8,9 +7,9 @@ import {
   readJsonAt,
   readRequest,
   readWireBody,
-  toolsInFront,
   writeRequest,
 } from "@tare/wire";
+import { deferTools, toolsInFront } from "@tare/wire/internal";
 
 const reader: JsonReader<never> = {
   read: (bytes, { read, ...span }) => ({ key: "", value: read(readJsonAt(bytes, span)) as never }),

@@ -326,7 +326,7 @@ const MAX_MEMBERS = 100_000;
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { jsonExcess } from "@tare/wire";
+ * import { jsonExcess } from "@tare/wire/internal";
  *
  * const nested = new TextEncoder().encode("[".repeat(201));
  * assertEquals(jsonExcess(nested), "it is nested more than 200 levels deep");

@@ -9,8 +9,6 @@ import {
   type AssistantMessage,
   type Content,
   type ContentPart,
-  describeCall,
-  hashText,
   type Message,
   type ModelRequest,
   pairCalls,
@@ -18,6 +16,7 @@ import {
   type ToolDefinition,
   type ToolMessage,
 } from "@tare/messages";
+import { describeCall, hashText } from "@tare/messages/internal";
 import { asRecord, isRecord, jsonExcess, type JsonRecord } from "./json.ts";
 import { legalSchema, type SchemaRules } from "./legal_schema.ts";
 
@@ -311,7 +310,7 @@ const MAX_SHORT = 200;
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { legalArguments } from "@tare/wire";
+ * import { legalArguments } from "@tare/wire/internal";
  *
  * assertEquals(legalArguments('{"path": "a.txt"}'), '{"path": "a.txt"}');
  * assertEquals(legalArguments('{"path": "a.t'), '{"invalid_arguments":"{\\"path\\": \\"a.t"}');

@@ -4,7 +4,8 @@
  *
  * @module
  */
-import { type Content, contentText, exitCodeIn, type ToolMessage } from "@tare/messages";
+import { type Content, contentText, type ToolMessage } from "@tare/messages";
+import { exitCodeIn } from "@tare/messages/internal";
 import { isRecord, type JsonRecord } from "./json.ts";
 
 /** What clients send back as they like, and what says nothing. */
@@ -103,7 +104,7 @@ export function saidArguments(text: string): unknown {
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { statedFailure } from "@tare/wire";
+ * import { statedFailure } from "@tare/wire/internal";
  *
  * assertEquals(statedFailure("Exit code: 2\nOutput:\nNo such file."), { failed: true });
  * assertEquals(statedFailure('{"output":"Error: 0","metadata":{"exit_code":0}}'), { failed: false });

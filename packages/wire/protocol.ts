@@ -1,9 +1,5 @@
 import {
   contentText,
-  describeCall,
-  hashBytes,
-  hashPiece,
-  hashText,
   type Message,
   type StableMessages,
   type ToolCall,
@@ -11,7 +7,7 @@ import {
   type ToolMessage,
   type Usage,
 } from "@tare/messages";
-import { tellBy } from "@tare/messages/internal";
+import { describeCall, hashBytes, hashPiece, hashText, tellBy } from "@tare/messages/internal";
 import {
   arrayItems,
   asRecord,

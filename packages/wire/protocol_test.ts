@@ -1,15 +1,7 @@
 import { assertEquals, assertNotEquals, assertStrictEquals, assertThrows } from "@std/assert";
 import type { Message } from "@tare/messages";
-import {
-  asRecord,
-  CHAT_PROTOCOL,
-  type ItemPart,
-  peekField,
-  type Protocol,
-  RESPONSES_PROTOCOL,
-  UnknownShape,
-  writeRequest,
-} from "@tare/wire";
+import { CHAT_PROTOCOL, type ItemPart, type Protocol, RESPONSES_PROTOCOL, writeRequest } from "@tare/wire";
+import { asRecord, peekField, UnknownShape } from "@tare/wire/internal";
 import { decode, encode, newReaders, requestOf, shown } from "./request_fixture_test.ts";
 import { anchorOf } from "./protocol.ts";
 

@@ -54,9 +54,11 @@ say("Type circles; files and lines of the largest", [
 ]);
 detail(circles.map((circle) => `${circle.length} files, ${linesOf(circle)} lines: ${circle.join(", ")}`));
 
-const ofPackages = await publicNames();
-say("Public names of published packages", [ofPackages.flatMap(([, own]) => own).length]);
-detail(ofPackages.map(([name, own]) => `${name} ${own.length}: ${own.join(", ")}`));
+for (const [what, isInternal] of [["Public", false], ["Internal", true]] as const) {
+  const ofPackages = await exportedNames((entry) => entry.endsWith("/internal") === isInternal);
+  say(`${what} names of published packages`, [ofPackages.flatMap(([, own]) => own).length]);
+  detail(ofPackages.map(([name, own]) => `${name} ${own.length}: ${own.join(", ")}`));
+}
 
 say("Names exported with several meanings", [names.size]);
 detail([...names].map(([name, paths]) => `${name}: ${paths.join(", ")}`));
@@ -92,9 +94,10 @@ function detail(what: readonly string[]): void {
   if (list) { for (const one of what) console.log(`    ${one}`); }
 }
 
-/** The names that each published package exports, each once, whichever of its entry points have it. */
-async function publicNames(): Promise<[string, string[]][]> {
-  const paths = (member: typeof published[number]) => [...entryPoints(member).values()];
+/** The names that each published package exports from such entry points, each once, whichever of them have it. */
+async function exportedNames(isMeant: (entry: string) => boolean): Promise<[string, string[]][]> {
+  const paths = (member: typeof published[number]) =>
+    [...entryPoints(member)].flatMap(([entry, path]) => isMeant(entry) ? [path] : []);
   const { stdout } = await new Deno.Command(Deno.execPath(), {
     args: ["doc", "--json", ...published.flatMap(paths)],
     cwd: root,

@@ -6,13 +6,8 @@ import { anthropicModel } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";
 import type { AssistantMessage, CountTokens, Model, ModelRequest, Usage } from "@tare/messages";
 import { loadTokenizer } from "@tare/tiktoken";
-import {
-  chooseProfile,
-  DEFAULT_PROVIDER,
-  MESSAGES_PROVIDER,
-  type Profile,
-  profileNamed,
-} from "@tare/planner";
+import { chooseProfile, type Profile, profileNamed } from "@tare/planner";
+import { DEFAULT_PROVIDER, MESSAGES_PROVIDER } from "@tare/planner/internal";
 import { type SimulatedModel, simulator } from "@tare/simulator";
 import { readSettings } from "../../packages/app/settings/settings.ts";
 import { type Clock, simulatedClock, systemClock } from "./clock.ts";

@@ -1,6 +1,6 @@
 import type { CountTokens } from "@tare/messages";
 import type { Profile } from "@tare/planner";
-import { WINDOW_SHARE } from "@tare/planner/parts";
+import { WINDOW_SHARE } from "@tare/planner/internal";
 import type { Data } from "./load_data.ts";
 import {
   type NamesShown,

@@ -3,7 +3,8 @@
  * and the real tools in a workspace of its own. Nothing denied may be read or written, and nothing unasked may run.
  */
 import { assert, assertEquals } from "@std/assert";
-import { type AskedCall, pinOf } from "@tare/loop";
+import type { AskedCall } from "@tare/loop";
+import { pinOf } from "@tare/loop/internal";
 import { workspaceTools } from "@tare/loop/tools";
 import type { Tool } from "@tare/messages";
 import type { ApprovalRule } from "@tare/server";

@@ -1,4 +1,4 @@
-import { type Gateway, gateway, type GatewayOptions } from "@tare/gateway";
+import { gateway, type GatewayOptions, type HttpGateway } from "@tare/gateway";
 import { WINDOW_TOKENS } from "./predict.ts";
 import { startUpstream, type Upstream } from "./upstream.ts";
 
@@ -8,7 +8,7 @@ export interface RunningGateway extends AsyncDisposable {
   /** What clients don't get to read of its errors. */
   readonly errors: readonly unknown[];
   /** What its sessions came to. */
-  readonly ledger: Gateway["ledger"];
+  readonly ledger: HttpGateway["ledger"];
 }
 
 /** Starts a gateway that goes by the upstream's rules, clock and tokenizer. */

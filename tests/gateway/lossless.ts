@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { checkMessages, countMarks } from "./lossless_messages.ts";
-import { sameData } from "@tare/messages";
+import { sameData } from "@tare/messages/internal";
 import { archiveRef, parsePlaceholder, RECALL_TOOL } from "@tare/prune";
 import { compactTool } from "@tare/schemas";
 import { isSaid } from "./said.ts";

@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import fc, { cases } from "../cases.ts";
-import { type Gateway, gateway, type GatewayOptions } from "@tare/gateway";
+import { gateway, type GatewayOptions, type HttpGateway } from "@tare/gateway";
 import { estimateTokens, type Message } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { memoryStore } from "@tare/conversation/sqlite";
@@ -82,7 +82,10 @@ Deno.test({
 Deno.test("gateways that are opened anew send the bytes of maltreated sessions as one does", async () => {
   const rules = { profile: profileNamed("none"), windowTokens: 24_000 };
   const provider = { ...rules, baseURL: "http://upstream.test/v1" };
-  const sent = async (requests: readonly GeneratedRequest[], next: (options: GatewayOptions) => Gateway) => {
+  const sent = async (
+    requests: readonly GeneratedRequest[],
+    next: (options: GatewayOptions) => HttpGateway,
+  ) => {
     const bodies: string[] = [];
     let nowMs = 0;
     const fetch = async (...args: Parameters<typeof globalThis.fetch>) => {
@@ -113,7 +116,7 @@ Deno.test("gateways that are opened anew send the bytes of maltreated sessions a
   const numRuns = cases(100);
   let differing = 0;
   for (const requests of fc.sample(sessions, { numRuns, seed: 1 })) {
-    let one: Gateway | undefined;
+    let one: HttpGateway | undefined;
     const expected = await sent(requests, (options) => one ??= gateway(options));
     const store = memoryStore();
     const restarted = await sent(requests, (options) => gateway({ ...options, store }));

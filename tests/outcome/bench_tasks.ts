@@ -14,7 +14,8 @@
  */
 import { join } from "@std/path";
 import type { Usage } from "@tare/messages";
-import { chooseProfile, DEFAULT_PROVIDER, listPrice, listWindow, profileNamed } from "@tare/planner";
+import { chooseProfile, listPrice, listWindow, profileNamed } from "@tare/planner";
+import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import { formatTable } from "../../scripts/format_table.ts";
 import {
   type FlagValues,

@@ -1,7 +1,7 @@
 import { compactTool } from "@tare/schemas";
 import { conversations } from "../conversations.ts";
 import { plannerSession, profileNamed, type PromptSessionOptions } from "@tare/planner";
-import { promptSession } from "@tare/planner/policies";
+import { policySession } from "@tare/planner/policies";
 import { memoryArchive, pruneResults, truncateResults } from "@tare/prune";
 import { toolLoopContext } from "@tare/context";
 import { loadTokenizer } from "@tare/tiktoken";
@@ -39,7 +39,7 @@ export async function main(): Promise<void> {
       assumesWindow: true,
       truncateTokens: 200,
     };
-    for (const session of [plannerSession(ofSession), promptSession({ ...ofSession, policy: "classic" })]) {
+    for (const session of [plannerSession(ofSession), policySession({ ...ofSession, policy: "classic" })]) {
       for (let end = 1; end <= messages.length; end++) {
         if (end < messages.length && messages[end]?.role !== "assistant") continue;
         const history = { messages: messages.slice(0, end), tools: TOOLS };

@@ -1,6 +1,7 @@
 import { dirname, join, resolve } from "@std/path";
 import { type FoundFile, isFollowed, readFound, readFrontMatter, realPath } from "@tare/cli/parts";
-import { sliceText, type Tool } from "@tare/messages";
+import type { Tool } from "@tare/messages";
+import { sliceText } from "@tare/messages/internal";
 import type { Workplace } from "@tare/server";
 
 /** Files with instructions for agents: of each folder the first one that is there counts. */

@@ -1,22 +1,22 @@
+import { LIMIT_OPTIONS } from "../listener/listen_http.ts";
+import { fraction } from "./option.ts";
+import { onOrOff } from "./option.ts";
+import { providersModel } from "./option.ts";
+import { dataFolder, HOME_VARIABLES, isDirectory, USUAL_PORT, wholeNumber } from "@tare/cli/parts";
+import { PROFILES } from "@tare/planner";
+import { DEFAULT_PROVIDER, howToAsk, MESSAGES_PROVIDER, MODELS_DATE } from "@tare/planner/internal";
+import { POLICIES, type PolicyOptions } from "@tare/planner/policies";
 import { distance } from "fastest-levenshtein";
 import { parseArgs } from "node:util";
-import { dataFolder, HOME_VARIABLES, isDirectory, USUAL_PORT, wholeNumber } from "@tare/cli/parts";
-import { DEFAULT_PROVIDER, MESSAGES_PROVIDER, MODELS_DATE, PROFILES } from "@tare/planner";
-import { howToAsk } from "@tare/planner/parts";
-import { POLICIES, type PolicyOptions } from "@tare/planner/policies";
-import { LIMIT_OPTIONS } from "../listener/listen_http.ts";
 import { checkDatabaseLimits, DATABASE_OPTIONS } from "./database.ts";
 import {
   address,
   bucket,
-  fraction,
   fromFolder,
   keepWarm,
   list,
-  onOrOff,
   type Option,
   price,
-  providersModel,
   readApprovals,
   readInstructions,
   readMcpFile,

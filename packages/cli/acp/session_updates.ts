@@ -1,5 +1,6 @@
 import type { PlanEntryStatus, SessionUpdate, ToolCallStatus } from "@agentclientprotocol/sdk";
-import { PLAN_TOOL_NAME, type Usage } from "@tare/messages";
+import type { Usage } from "@tare/messages";
+import { PLAN_TOOL_NAME } from "@tare/messages/internal";
 import type { NumberedEvent } from "@tare/server";
 import { type EntryOf, TranscriptReducer } from "@tare/server/transcript";
 import type { AgentInfo } from "../agent_client.ts";

@@ -1,4 +1,4 @@
-import { MESSAGES_PROVIDER } from "@tare/planner";
+import { MESSAGES_PROVIDER } from "@tare/planner/internal";
 import { fromFileUrl, join } from "@std/path";
 import { addressesIn, filesAbove, isSameAddress, type OwnAddress, type ReadText } from "./own_addresses.ts";
 import { parse } from "jsonc-parser";

@@ -1,5 +1,5 @@
-import { DEFAULT_PROVIDER } from "@tare/planner";
 import { DELIMITER, join } from "@std/path";
+import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import type { AgentInfo } from "../agent_client.ts";
 import { isFile } from "../option.ts";
 import type { AgentEntry, Behind, Environment } from "./agents.ts";

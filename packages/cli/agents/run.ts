@@ -4,18 +4,19 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { DEFAULT_PROVIDER } from "@tare/planner";
-import type { MissesReport, SpendReport } from "../../server/client.ts";
-import { constants } from "node:os";
+import { ANY_PROGRAM } from "./agents.ts";
 import { resolve } from "@std/path";
+import { DEFAULT_PROVIDER } from "@tare/planner/internal";
+import { constants } from "node:os";
+import type { MissesReport, SpendReport } from "../../server/client.ts";
 import { agentClient, serverAddress, statedAddress } from "../agent_client.ts";
-import { runningServer } from "../server/noted_server.ts";
 import { inDigitsOf } from "../in_digits.ts";
+import { runningServer } from "../server/noted_server.ts";
 import { shownText } from "../terminal/shown_text.ts";
-import { AGENTS, ANY_PROGRAM } from "./agents.ts";
+import { AGENTS } from "./agents.ts";
 import { behind, type ChosenAgent, programOf } from "./chosen_agent.ts";
-import { type OwnServer, startOwnServer, type UsedServer } from "./own_server.ts";
 import { ownAddresses } from "./own_addresses.ts";
+import { type OwnServer, startOwnServer, type UsedServer } from "./own_server.ts";
 import { copyFile, textBeforeWrap } from "./wrapping.ts";
 
 const HELP = `Starts the agent that you have behind Tare, in this terminal and for this process alone:

@@ -4,7 +4,7 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { DEFAULT_PROVIDER, MESSAGES_PROVIDER } from "@tare/planner";
+import { DEFAULT_PROVIDER, MESSAGES_PROVIDER } from "@tare/planner/internal";
 import { resolve } from "@std/path";
 import { agentClient, serverAddress, statedAddress } from "../agent_client.ts";
 import { commandLine } from "../command_line.ts";

@@ -4,31 +4,23 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import type { PolicyOptions } from "@tare/planner/policies";
 import { resolve } from "@std/path";
-import { loadTokenizer, type Tokenizer } from "@tare/tiktoken";
-import {
-  DEFAULT_PROVIDER,
-  EXAMPLE_MODELS,
-  listPrice,
-  MODELS_DATE,
-  type Price,
-  type Profile,
-  profileNamed,
-  PROFILES,
-} from "@tare/planner";
-import { bodyPieces, SseSplitter } from "@tare/wire/sse";
+import { memoryStore } from "@tare/conversation/sqlite";
 import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnLedger } from "@tare/loop";
 import { anthropicModel } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";
-import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
-import { API_PATH } from "../../server/client.ts";
-import { rehearsal, simulator } from "@tare/simulator";
-import { memoryStore } from "@tare/conversation/sqlite";
 import { workspaceTools } from "@tare/loop/tools";
+import { listPrice, type Price, type Profile, profileNamed, PROFILES } from "@tare/planner";
+import { DEFAULT_PROVIDER, EXAMPLE_MODELS, MODELS_DATE } from "@tare/planner/internal";
+import type { PolicyOptions } from "@tare/planner/policies";
+import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
+import { rehearsal, simulator } from "@tare/simulator";
+import { loadTokenizer, type Tokenizer } from "@tare/tiktoken";
+import { bodyPieces, SseSplitter } from "@tare/wire/sse";
+import { API_PATH } from "../../server/client.ts";
 import { commandLine } from "../command_line.ts";
-import { isDirectory } from "../option.ts";
 import { usdText } from "../event_printer.ts";
+import { isDirectory } from "../option.ts";
 
 const HELP =
   `Plays one long session three times side by side, to see what Tare saves; it needs no key and costs nothing:

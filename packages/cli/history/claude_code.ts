@@ -1,5 +1,6 @@
 import type { Usage } from "@tare/messages";
-import { asRecord, type JsonRecord, MESSAGES_PROTOCOL, readUsage } from "@tare/wire";
+import { type JsonRecord, MESSAGES_PROTOCOL, readUsage } from "@tare/wire";
+import { asRecord } from "@tare/wire/internal";
 import {
   conversationOf,
   filesIn,

@@ -1,6 +1,7 @@
 import type { Content, Message, Usage } from "@tare/messages";
 import type { RecordedUsage } from "@tare/simulator/economy";
-import { asRecord, type JsonRecord } from "@tare/wire";
+import type { JsonRecord } from "@tare/wire";
+import { asRecord } from "@tare/wire/internal";
 
 /** A model call that an agent wrote down, and what its provider reported of it. */
 export interface LoggedCall {

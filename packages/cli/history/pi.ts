@@ -1,5 +1,6 @@
 import type { Message, Usage } from "@tare/messages";
-import { asRecord, type JsonRecord } from "@tare/wire";
+import type { JsonRecord } from "@tare/wire";
+import { asRecord } from "@tare/wire/internal";
 import {
   conversationOfEntries,
   filesIn,

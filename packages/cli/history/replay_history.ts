@@ -1,12 +1,7 @@
-import {
-  countRequestTokens,
-  type CountTokens,
-  describeCall,
-  type Message,
-  type ToolDefinition,
-} from "@tare/messages";
+import { countRequestTokens, type CountTokens, type Message, type ToolDefinition } from "@tare/messages";
+import { describeCall } from "@tare/messages/internal";
 import { listWindow, type Profile } from "@tare/planner";
-import { profileForTtl, WINDOW_SHARE } from "@tare/planner/parts";
+import { profileForTtl, WINDOW_SHARE } from "@tare/planner/internal";
 import {
   ClientTrial,
   clockRule,
@@ -24,7 +19,7 @@ import {
   type Warmer,
   windowFor,
 } from "@tare/simulator/economy";
-import { asRecord } from "@tare/wire";
+import { asRecord } from "@tare/wire/internal";
 import type { LoggedCall, LoggedMessage, LoggedSession } from "./log.ts";
 import { type HistorySession, readWhole } from "./read_logs.ts";
 import { lastsAnHour, modelRates } from "./spent.ts";

@@ -1,4 +1,4 @@
-import { MODELS_DATE } from "@tare/planner";
+import { MODELS_DATE } from "@tare/planner/internal";
 import { inDigits, inDigitsOf, inDollars } from "../in_digits.ts";
 import { short, table } from "../terminal/table.ts";
 import type { HistorySession, LoggedHistory } from "./read_logs.ts";

@@ -1,4 +1,4 @@
-import { sliceText } from "@tare/messages";
+import { sliceText } from "@tare/messages/internal";
 import type { Interface } from "node:readline";
 import type { Approval, ApprovalAnswer } from "../agent_client.ts";
 import type { AskPerson } from "./watch_turn.ts";

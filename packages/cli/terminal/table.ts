@@ -1,4 +1,4 @@
-import { sliceText } from "@tare/messages";
+import { sliceText } from "@tare/messages/internal";
 
 /** Longest name in a table, in UTF-16 code units. */
 const NAME_CHARS = 48;

@@ -1,4 +1,4 @@
-import { sliceText } from "@tare/messages";
+import { sliceText } from "@tare/messages/internal";
 import type { SessionEvent } from "@tare/server";
 import { TranscriptReducer } from "@tare/server/transcript";
 import { cutTo, shownText } from "./shown_text.ts";

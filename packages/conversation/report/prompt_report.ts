@@ -3,18 +3,14 @@ import {
   countMessageTokens,
   type CountTokens,
   countToolTokens,
-  describeCall,
-  firstWords,
-  hashPiece,
-  meantCall,
   type Message,
   pairCalls,
   type ToolDefinition,
-  transcribe,
 } from "@tare/messages";
+import { describeCall, firstWords, hashPiece, meantCall, transcribe } from "@tare/messages/internal";
 import { parsePlaceholder } from "@tare/prune";
-import { fittingPins, type History, type Pin, type SessionView } from "@tare/planner";
-import { isSummary } from "@tare/planner/parts";
+import type { History, Pin, SessionView } from "@tare/planner";
+import { fittingPins, isSummary } from "@tare/planner/internal";
 
 /** A pin, and whether the prompt is already as it says. */
 export interface PinReport extends Omit<Pin, "hash"> {

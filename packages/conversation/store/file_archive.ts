@@ -1,7 +1,8 @@
 import { mkdir, open, readFile, rename, rm } from "node:fs/promises";
 import { join, resolve } from "@std/path";
 import process from "node:process";
-import { type Archive, archiveRef, bytesFromText, isArchiveRef, textFromBytes } from "@tare/prune";
+import { type Archive, archiveRef } from "@tare/prune";
+import { bytesFromText, isArchiveRef, textFromBytes } from "@tare/prune/internal";
 
 /**
  * Opens an archive that keeps each text in a file of its own, named after the text's reference. The folder is made

@@ -1,4 +1,4 @@
-import { hashText } from "@tare/messages";
+import { hashText } from "@tare/messages/internal";
 import { createHash } from "node:crypto";
 
 /** A list whose JSON is longer than this is cut into pieces of about this length, in UTF-16 code units. */

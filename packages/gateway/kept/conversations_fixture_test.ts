@@ -4,7 +4,7 @@
  * @module
  */
 import { assertEquals } from "@std/assert";
-import { type Gateway, gateway, type GatewayOptions } from "@tare/gateway";
+import { gateway, type GatewayOptions, type HttpGateway } from "@tare/gateway";
 import { profileNamed } from "@tare/planner";
 import type { Store } from "@tare/conversation";
 import type { JsonRecord } from "@tare/wire";
@@ -52,7 +52,7 @@ export async function play(
   open: (
     at: number,
     options: GatewayOptions,
-  ) => Gateway | Promise<Gateway>,
+  ) => HttpGateway | Promise<HttpGateway>,
   more: Partial<GatewayOptions> = {},
 ): Promise<Played> {
   const sent: string[] = [];
@@ -207,7 +207,7 @@ export function conversation(
 
 /** Plays a conversation with one gateway that keeps nothing. */
 export function whole(asked: readonly Asked[], dialect: Dialect): Promise<Played> {
-  let one: Gateway | undefined;
+  let one: HttpGateway | undefined;
   return play(asked, dialect, (_, options) => one ??= gateway(options));
 }
 
@@ -220,7 +220,7 @@ export async function played(
     readonly gatewayAt: (at: number) => { readonly which?: number; readonly isAnew?: boolean };
   },
 ): Promise<Played> {
-  const open = new Map<number, Gateway>();
+  const open = new Map<number, HttpGateway>();
   const all = await play(asked, dialect, async (at, options: GatewayOptions) => {
     const { which = 0, isAnew = false } = gatewayAt(at);
     const kept = await store(at);

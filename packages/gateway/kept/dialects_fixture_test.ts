@@ -3,7 +3,8 @@
  *
  * @module
  */
-import { type JsonRecord, MessageWriter } from "@tare/wire";
+import type { JsonRecord } from "@tare/wire";
+import { MessageWriter } from "@tare/wire/internal";
 import { chatStep, codexStep, execCommand, type Json, said } from "../agents_fixture_test.ts";
 import { call, chunk, completion, READ, sse } from "../fixture_test.ts";
 import { responsesUpstream } from "../responses_fixture_test.ts";

@@ -1,9 +1,8 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { type Gateway, gateway, type GatewayOptions } from "@tare/gateway";
 import type { Store } from "@tare/conversation";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore, openStore } from "@tare/conversation/sqlite";
+import { gateway, type GatewayOptions, type HttpGateway } from "@tare/gateway";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
-import { openStore } from "@tare/conversation/sqlite";
 import { conversation, MANNERS, play, type Played } from "./conversations_fixture_test.ts";
 import { CHAT, DIALECTS } from "./dialects_fixture_test.ts";
 
@@ -15,9 +14,9 @@ const LATER_MS = 1_000_000 + 24 * 60 * 60_000;
 type Json = Record<string, unknown>;
 
 /** All that a gateway tells of its sessions: the ledger, the overview, each session and its calls. */
-async function told({ conversations, ledger, overview: saved }: Gateway) {
+async function told({ conversations, ledger, overview: saved }: HttpGateway) {
   const { warnings: _, ...overview } = await saved();
-  const sessions: ReturnType<Gateway["conversations"]["summary"]>[] = [];
+  const sessions: ReturnType<HttpGateway["conversations"]["summary"]>[] = [];
   for (let hasMore = true; hasMore;) {
     const page = (await conversations.list({ limit: 2, after: sessions.at(-1)?.id }))!;
     sessions.push(...page.conversations);
@@ -38,7 +37,7 @@ async function restarted(
   stores: { readonly first: Store; readonly second: () => Promise<Store> },
   more: Partial<GatewayOptions> = {},
 ): Promise<{ readonly before: Told; readonly after: Told; readonly played: Played }> {
-  let opened: Gateway | undefined;
+  let opened: HttpGateway | undefined;
   let later: GatewayOptions | undefined;
   const played = await play(asked, CHAT, (_, options) => {
     later = options;
@@ -93,7 +92,7 @@ Deno.test("a gateway knows after a restart its sessions, their calls, sums, ledg
 Deno.test("a gateway knows what others on its store were asked, also while they go on", async () => {
   const memory = sharedMemory();
   const stores = [memory.open().store, memory.open().store];
-  const open = new Map<number, Gateway>();
+  const open = new Map<number, HttpGateway>();
   let options: GatewayOptions | undefined;
   await play(asked, CHAT, (at, given) => {
     options = given;
@@ -102,7 +101,7 @@ Deno.test("a gateway knows what others on its store were asked, also while they 
     open.set(which, opened);
     return opened;
   });
-  let single: Gateway | undefined;
+  let single: HttpGateway | undefined;
   const alone = await play(asked, CHAT, (_, given) => single ??= gateway(given));
   assertEquals(alone.told, []);
   const [one, two] = await Promise.all([0, 1].map((which) => told(open.get(which)!)));
@@ -130,7 +129,8 @@ Deno.test("without what was said a gateway keeps what sessions and their calls c
     };
     const { before, after, played } = await restarted({ first: kept, second }, { keepsContent: false });
     assertStringIncludes(played.sent.join(), "[elided: ");
-    const figures = ({ title: _, ...session }: ReturnType<Gateway["conversations"]["summary"]>) => session;
+    const figures = ({ title: _, ...session }: ReturnType<HttpGateway["conversations"]["summary"]>) =>
+      session;
     assertEquals(after.sessions.map(figures), before.sessions.map(figures));
     assertEquals([after.ledger, after.overview, callsIn(after)], [
       before.ledger,
@@ -161,7 +161,7 @@ Deno.test("without what was said a gateway keeps what sessions and their calls c
 Deno.test("what two servers were asked of one conversation at the same time is added up, and no call is lost", async () => {
   const memory = sharedMemory();
   const stores = [memory.open().store, memory.open().store];
-  let opened: Gateway[] = [];
+  let opened: HttpGateway[] = [];
   let at = 0;
   // Each saves behind the other's back: what it knew when its request came is old then.
   const held: PromiseWithResolvers<void>[] = [];
@@ -203,13 +203,13 @@ Deno.test("a session that another server holds waits, and is written once that g
   const memory = sharedMemory();
   const [mine, other] = [memory.open().store, memory.open().store];
   const errors: string[] = [];
-  let opened: Gateway | undefined;
+  let opened: HttpGateway | undefined;
   let id = "";
   const open = (at: number, options: GatewayOptions) => {
     opened ??= gateway({ ...options, store: mine });
     return at < 2 ? opened : blocked(opened);
   };
-  const blocked = async (opened: Gateway) => {
+  const blocked = async (opened: HttpGateway) => {
     id = (await opened.conversations.list({ limit: 1 }))!.conversations[0]!.id;
     assert(await other.shared.hold(id));
     return opened;
@@ -234,7 +234,7 @@ const laterOptions = await (async () => {
 
 Deno.test("a session that was removed meanwhile is written as a whole again", async () => {
   const store = memoryStore();
-  let opened: Gateway | undefined;
+  let opened: HttpGateway | undefined;
   await play(asked.slice(0, 12), CHAT, async (at, options) => {
     if (at === 10) {
       const [{ id } = { id: "" }] = await store.listSessions();
@@ -258,7 +258,7 @@ for (const dialect of DIALECTS) {
     await play(some, dialect, (_, options) => gateway({ ...(given = options), store }));
     const later = gateway({ ...given!, store });
     const { conversations: sessions } = (await later.conversations.list({ limit: 9 }))!;
-    const [{ id, title }] = sessions as [ReturnType<Gateway["conversations"]["summary"]>];
+    const [{ id, title }] = sessions as [ReturnType<HttpGateway["conversations"]["summary"]>];
     const found = await later.conversations.list({ limit: 9, search: title.toUpperCase() });
     assertEquals([title === "", found], [false, { conversations: sessions, hasMore: false }]);
     const shown = (await later.conversations.get(id))!;

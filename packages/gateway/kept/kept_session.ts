@@ -4,9 +4,10 @@ import {
   type ListedSession,
   type SessionRecord,
 } from "@tare/conversation";
-import { contentText, hashPiece, type Message } from "@tare/messages";
-import { placeholderRefs } from "@tare/prune";
-import { readItems } from "@tare/wire";
+import { contentText, type Message } from "@tare/messages";
+import { hashPiece } from "@tare/messages/internal";
+import { placeholderRefs } from "@tare/prune/internal";
+import { readItems } from "@tare/wire/internal";
 import { createHash } from "node:crypto";
 import { instructionKey, type Known } from "../sessions/instruction_keys.ts";
 import { LayeredArchive } from "../sessions/layered_archive.ts";

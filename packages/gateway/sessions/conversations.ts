@@ -9,7 +9,8 @@ import {
   sumsOf,
 } from "@tare/conversation/report";
 import type { Rewrite } from "@tare/messages";
-import type { Mechanisms, NewPin } from "@tare/planner";
+import type { Mechanisms } from "@tare/planner";
+import type { NewPin } from "@tare/planner/internal";
 import type { GatewaySession, SessionSummary } from "./session.ts";
 
 /** A conversation that passes through the gateway, as it is shown to people, and what they may ask of it. */

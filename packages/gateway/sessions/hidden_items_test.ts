@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { Message } from "@tare/messages";
-import { anchorOf, type WireItem } from "@tare/wire";
+import type { WireItem } from "@tare/wire";
+import { anchorOf } from "@tare/wire/internal";
 import { expandHidden, type HiddenPlace } from "./session.ts";
 
 const said = (content: string, role: "user" | "assistant" = "assistant"): Message => ({ role, content });

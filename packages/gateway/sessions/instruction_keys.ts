@@ -1,4 +1,5 @@
-import { contentText, hashText } from "@tare/messages";
+import { contentText } from "@tare/messages";
+import { hashText } from "@tare/messages/internal";
 import type { WireItem } from "@tare/wire";
 import { LRUCache } from "lru-cache";
 

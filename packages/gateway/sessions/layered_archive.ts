@@ -1,4 +1,5 @@
-import { type Archive, bytesFromText } from "@tare/prune";
+import type { Archive } from "@tare/prune";
+import { bytesFromText } from "@tare/prune/internal";
 import { createHash } from "node:crypto";
 
 /** What a text takes beside its characters, in bytes. */

@@ -1,27 +1,11 @@
 import type { Conversation, ConversationState } from "@tare/conversation";
 import type { Overview, Sums } from "@tare/conversation/report";
-import {
-  contentText,
-  type CountTokens,
-  firstWords,
-  hashBytes,
-  hashPiece,
-  type Message,
-  personsWords,
-} from "@tare/messages";
+import { contentText, type CountTokens, type Message } from "@tare/messages";
+import { firstWords, hashBytes, hashPiece, personsWords } from "@tare/messages/internal";
 import type { PromptSession, PromptSessionOptions, SessionView } from "@tare/planner";
 import type { Archive } from "@tare/prune";
-import {
-  anchorOf,
-  type ItemPart,
-  type Protocol,
-  steadyTools,
-  underClientIds,
-  type WireItem,
-  type WireReply,
-  type WireRequest,
-  withoutThoughts,
-} from "@tare/wire";
+import type { ItemPart, Protocol, WireItem, WireReply, WireRequest } from "@tare/wire";
+import { anchorOf, steadyTools, underClientIds, withoutThoughts } from "@tare/wire/internal";
 import type { ChainNode } from "./chain_index.ts";
 import type { LayeredArchive } from "./layered_archive.ts";
 

@@ -30,17 +30,15 @@
 import { Anthropic, APIConnectionError, APIConnectionTimeoutError, APIError } from "@anthropic-ai/sdk";
 import type { KeepablePrompt, Model, ModelEvent, ModelRequest } from "@tare/messages";
 import { checkGiven, type NeededOptions } from "@tare/messages/internal";
+import { type JsonRecord, MESSAGES_PROTOCOL, messagesBody } from "@tare/wire";
 import {
   asRecord,
   finishedReply,
-  type JsonRecord,
   MessageAssembler,
   MESSAGES_FORMS,
-  MESSAGES_PROTOCOL,
-  messagesBody,
   ReplyTooLong,
   UnknownShape,
-} from "@tare/wire";
+} from "@tare/wire/internal";
 import { ModelError } from "../event.ts";
 import {
   accessTo,

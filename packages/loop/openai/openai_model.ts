@@ -24,17 +24,15 @@
  */
 import type { Model, ModelRequest } from "@tare/messages";
 import { checkGiven, type NeededOptions } from "@tare/messages/internal";
+import { chatBody, type JsonRecord, responsesBody } from "@tare/wire";
 import {
   asRecord,
   CHAT_FORMS,
-  chatBody,
-  type JsonRecord,
   ReplyAssembler,
   ResponseAssembler,
   RESPONSES_FORMS,
-  responsesBody,
   UnknownShape,
-} from "@tare/wire";
+} from "@tare/wire/internal";
 import { APIConnectionError, APIConnectionTimeoutError, APIError, OpenAI } from "openai";
 import { ModelError } from "../event.ts";
 import {

@@ -20,20 +20,17 @@ import { planTool } from "./plan_tool.ts";
 import { readFileTool } from "./files/read_file_tool.ts";
 import { searchFilesTool } from "./search/search_files_tool.ts";
 import { BackgroundCommands, backgroundTool } from "./shell/background.ts";
-import { approvePath, clearWorkspaces } from "./sandbox/guard.ts";
+import { approvePath } from "./sandbox/guard.ts";
 import { shellTool, type ShellToolOptions } from "./shell/shell_tool.ts";
 import { fetchTool, type FetchToolOptions } from "./web/fetch_tool.ts";
 
 /** What a model asks to have back. */
 type Recalled = Parameters<typeof recallOriginal>[1];
 
-export { openAt, pathAfterLinks } from "./files/resolve_in_workspace.ts";
-export { clearWorkspaces };
-export { isProtected } from "./sandbox/protected_paths.ts";
 export { findSandbox, type Sandbox } from "./sandbox/sandbox.ts";
 export { type Checkpoints, openCheckpoints, UndoRefused } from "./undo/checkpoints.ts";
 export { BackgroundCommands };
-export { endLeftCommands, type ShellToolOptions } from "./shell/shell_tool.ts";
+export { type ShellToolOptions } from "./shell/shell_tool.ts";
 export type { FetchToolOptions } from "./web/fetch_tool.ts";
 
 /**

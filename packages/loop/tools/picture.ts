@@ -1,4 +1,4 @@
-import type { pictureHead } from "@tare/messages";
+import type { pictureHead } from "@tare/messages/internal";
 
 /** Most bytes of a picture that every provider takes: as base64 no more than 5 MB. */
 export const MAX_PICTURE_BYTES = 3_750_000;

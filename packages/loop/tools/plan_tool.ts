@@ -1,4 +1,5 @@
-import { PLAN_TOOL_NAME, type Tool } from "@tare/messages";
+import type { Tool } from "@tare/messages";
+import { PLAN_TOOL_NAME } from "@tare/messages/internal";
 import { defineTool, Refusal } from "./define_tool.ts";
 
 type PlanArguments = { readonly steps?: readonly string[]; readonly done?: number };

@@ -1,5 +1,5 @@
-export { sliceText } from "@tare/messages";
-import { sliceText } from "@tare/messages";
+export { sliceText } from "@tare/messages/internal";
+import { sliceText } from "@tare/messages/internal";
 
 /**
  * Longest result of the tools that read, in UTF-8 bytes, header aside. Of common code and prose this is fewer than

@@ -1,24 +1,14 @@
-import {
-  type CountTokens,
-  hashPiece,
-  meantCall,
-  type Message,
-  type Rewrite,
-  type ToolCall,
-  type ToolMessage,
-} from "@tare/messages";
-import { CallPairing } from "@tare/messages/internal";
+import type { CountTokens, Message, Rewrite, ToolCall, ToolMessage } from "@tare/messages";
+import { CallPairing, hashPiece, meantCall, reasonOf } from "@tare/messages/internal";
 import {
   applyElisions,
   type Archive,
   parsePlaceholder,
   type PruneOptions,
   RECALL_TOOL,
-  reportsError,
-  resultText,
-  traitsOf,
   truncateResults,
 } from "@tare/prune";
+import { reportsError, resultText, traitsOf } from "@tare/prune/internal";
 import type { DropEdit, Edit, ElideEdit, SummariseEdit } from "../edits/edit.ts";
 import { sayEdits, standsForAll } from "../edits/view.ts";
 import { readCall } from "../tools_of_agents.ts";
@@ -465,7 +455,7 @@ export async function arrive(
     }
   } catch (cause) {
     for (const at of drafts.keys()) arrival.show(at);
-    const why = `Cannot archive a result: ${(cause as Error).message}. Nothing left the prompt.`;
+    const why = `Cannot archive a result: ${reasonOf(cause)}. Nothing left the prompt.`;
     return { edits: [], truncated: [], rewrites: [], warnings: [why] };
   }
   arrival.decide();

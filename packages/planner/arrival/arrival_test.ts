@@ -374,3 +374,13 @@ Deno.test("invariant 12: what a result doesn't say stands above it in every view
   );
   assert(references > 100 && leaving > 100);
 });
+
+Deno.test("ingestion: an archive that rejects with any value leaves a result whole and gives the reason", async () => {
+  for (const reason of [new Error("the disk is full"), "the disk is full"]) {
+    const { view } = make({ archive: { ...memoryArchive(), put: () => Promise.reject(reason) } });
+    const messages = [user("Go."), ...step("Read", { file_path: "/p/a.ts" }, numbered(lines("a", 0, 60)))];
+    const seen = await view(messages);
+    assertEquals(seen.messages, messages);
+    assertEquals(seen.warnings, ["Cannot archive a result: the disk is full. Nothing left the prompt."]);
+  }
+});

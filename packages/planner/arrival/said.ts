@@ -1,5 +1,6 @@
-import { type Message, sliceText } from "@tare/messages";
-import { resultText } from "@tare/prune";
+import type { Message } from "@tare/messages";
+import { sliceText } from "@tare/messages/internal";
+import { resultText } from "@tare/prune/internal";
 import type { LineNumbers } from "../tools_of_agents.ts";
 
 /** Lines in a row whose numbers count up by one. Plain data. */

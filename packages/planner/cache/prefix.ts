@@ -2,11 +2,10 @@ import {
   countMessageTokens,
   type CountTokens,
   countToolTokens,
-  hashBytes,
-  hashPiece,
   type Message,
   type ToolDefinition,
 } from "@tare/messages";
+import { hashBytes, hashPiece } from "@tare/messages/internal";
 import { type Profile, profileForTtl } from "../providers.ts";
 import { scaled, type TokenScale } from "./prompt_size.ts";
 

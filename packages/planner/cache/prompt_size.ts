@@ -2,10 +2,10 @@ import {
   countMessageTokens,
   type CountTokens,
   countToolTokens,
-  describeCall,
   type Message,
   type ToolDefinition,
 } from "@tare/messages";
+import { describeCall } from "@tare/messages/internal";
 
 /**
  * What a session's last reported prompt showed of how its provider counts. Plain data. Lists of numbers by kind hold the

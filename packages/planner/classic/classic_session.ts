@@ -1,19 +1,17 @@
-import { groupTurns, type ToolLoopContext, toolLoopContext } from "@tare/context";
+import { groupTurns, toolLoopContext, type ToolLoopView } from "@tare/context";
 import {
   countMessageTokens,
   countRequestTokens,
   type CountTokens,
-  describeCall,
-  hashPiece,
   type Message,
   type Rewrite,
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
+import { describeCall, hashPiece } from "@tare/messages/internal";
 import {
   type Archive,
   archiveMessages,
-  bytesFromText,
   type Elision,
   formatPlaceholder,
   isColdResume,
@@ -22,6 +20,7 @@ import {
   truncateResults,
   type TurnsSummary,
 } from "@tare/prune";
+import { bytesFromText } from "@tare/prune/internal";
 import { shownTools } from "@tare/schemas";
 import { currentProfile, currentWindow } from "../providers.ts";
 import { howMany } from "../rule/decide.ts";
@@ -246,12 +245,12 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
     let { messages } = fitted;
     let places = placesOf(messages, edited.seen);
     if (fitted.context) {
-      const { left, leftAt } = fitted.context;
+      const { removed, removedAt } = fitted.context;
       // As they were said: who recalls them shall find no lines that stand for something in turn.
-      const said = placesOf(left, edited.seen).map((place, at) => history.messages[place] ?? left[at]!);
+      const said = placesOf(removed, edited.seen).map((place, at) => history.messages[place] ?? removed[at]!);
       try {
-        messages = messages.toSpliced(leftAt, 0, await leftTurns.lineOf(said, recall));
-        places = places.toSpliced(leftAt, 0, -1);
+        messages = messages.toSpliced(removedAt, 0, await leftTurns.lineOf(said, recall));
+        places = places.toSpliced(removedAt, 0, -1);
       } catch (error) {
         warn(error as Error);
         fitted = fit(edited.seen.messages, { ...mechanisms, context: false });
@@ -557,7 +556,7 @@ interface FittedRequest extends History {
   /** Tokens of the request. */
   readonly tokens: number;
   /** Old turns that are left out, and where they stood. */
-  readonly context?: Pick<ToolLoopContext<Message>, "left" | "leftAt" | "removedTurns">;
+  readonly context?: Pick<ToolLoopView<Message>, "removed" | "removedAt" | "removedTurns">;
   /** What {@linkcode FitOptions.exposed} is once it is sent. */
   readonly exposed: ReadonlySet<number>;
   /** Tokens that are kept out. */
@@ -588,7 +587,7 @@ function fitRequest(
   return {
     ...request,
     tokens: countRequestTokens(request, countTokens),
-    ...(fitted?.removed && { context: fitted }),
+    ...(fitted && fitted.removed.length > 0 && { context: fitted }),
     exposed: shown.exposed,
     saved: {
       context: fitted ? fitted.tokensBefore - fitted.tokensAfter : 0,

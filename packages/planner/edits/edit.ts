@@ -1,4 +1,5 @@
-import { hashPiece, type Message } from "@tare/messages";
+import type { Message } from "@tare/messages";
+import { hashPiece } from "@tare/messages/internal";
 import type { Elision } from "@tare/prune";
 import type { SayEdit } from "../arrival/said.ts";
 

@@ -3,12 +3,13 @@ import {
   countMessageTokens,
   countRequestTokens,
   type CountTokens,
-  meantCall,
   type Message,
   pairCalls,
   type Usage,
 } from "@tare/messages";
-import { type Archive, resultText, truncateText } from "@tare/prune";
+import { meantCall, reasonOf } from "@tare/messages/internal";
+import type { Archive } from "@tare/prune";
+import { resultText, truncateText } from "@tare/prune/internal";
 import { type FullWindow, howMany, WINDOW_SHARE } from "../rule/decide.ts";
 import { type Edit, type ElideEdit, type ShortenEdit, textAt } from "./edit.ts";
 import { findStretch, firstOpenCall, makeSummary, type Stretch, type Summarise } from "./make_summary.ts";
@@ -144,7 +145,7 @@ export async function relieveWindow(
         edits: [],
         failed: true,
         fullWindow,
-        warnings: [`${(error as Error).message}. Nothing more left the prompt.`],
+        warnings: [`${reasonOf(error)}. Nothing more left the prompt.`],
       };
     }
   }

@@ -1,5 +1,7 @@
 import { countRequestTokens, type CountTokens, type Message, pairCalls, type Usage } from "@tare/messages";
-import { type Archive, archiveMessages, bytesFromText, formatPlaceholder } from "@tare/prune";
+import { reasonOf } from "@tare/messages/internal";
+import { type Archive, archiveMessages, formatPlaceholder } from "@tare/prune";
+import { bytesFromText } from "@tare/prune/internal";
 import type { SummariseEdit } from "./edit.ts";
 import { type History, isSummary, type PlacedMessages } from "./view.ts";
 
@@ -161,7 +163,7 @@ async function ask(
     return trimmed === "" ? { usage, failure: "the model gave no text" } : { usage, text: trimmed };
   } catch (error) {
     if (signal?.aborted && signal.reason?.name !== "TimeoutError") throw signal.reason;
-    return { failure: (error as Error).message };
+    return { failure: reasonOf(error) };
   } finally {
     signal?.removeEventListener("abort", abort);
   }

@@ -1,12 +1,7 @@
-import {
-  countMessageTokens,
-  type CountTokens,
-  hashPiece,
-  meantCall,
-  type Message,
-  pairCalls,
-} from "@tare/messages";
-import { type PruneOptions, resultOriginal } from "@tare/prune";
+import { countMessageTokens, type CountTokens, type Message, pairCalls } from "@tare/messages";
+import { hashPiece, meantCall } from "@tare/messages/internal";
+import type { PruneOptions } from "@tare/prune";
+import { resultOriginal } from "@tare/prune/internal";
 import type { Layout } from "./view.ts";
 import type { ElisionCandidate, Way } from "./edit.ts";
 

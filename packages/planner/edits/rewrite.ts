@@ -1,21 +1,14 @@
 import {
-  addUsage,
   countMessageTokens,
   type CountTokens,
-  meantCall,
   type Message,
   pairCalls,
   type Rewrite,
   type Usage,
 } from "@tare/messages";
-import {
-  type Archive,
-  archiveMessages,
-  elide,
-  formatPlaceholder,
-  type PruneOptions,
-  resultOriginal,
-} from "@tare/prune";
+import { addUsage, meantCall } from "@tare/messages/internal";
+import { type Archive, archiveMessages, elide, formatPlaceholder, type PruneOptions } from "@tare/prune";
+import { resultOriginal } from "@tare/prune/internal";
 import type { PromptSessionOptions } from "../prompt_session.ts";
 import type { Removal } from "../retention/retention.ts";
 import {

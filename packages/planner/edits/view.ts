@@ -1,13 +1,12 @@
 import {
   countMessageTokens,
   type CountTokens,
-  describeCall,
-  hashPiece,
   type Message,
   type StableMessages,
   type ToolCall,
   type ToolDefinition,
 } from "@tare/messages";
+import { describeCall, hashPiece } from "@tare/messages/internal";
 import { applyElisions, parsePlaceholder, RECALL_TOOL } from "@tare/prune";
 import { compactTool } from "@tare/schemas";
 import { said, type SayEdit } from "../arrival/said.ts";

@@ -1,5 +1,6 @@
 import { assertEquals, assertStrictEquals, assertThrows } from "@std/assert";
-import { hashPiece, type Message, type ToolDefinition } from "@tare/messages";
+import type { Message, ToolDefinition } from "@tare/messages";
+import { hashPiece } from "@tare/messages/internal";
 import type { Edit } from "./edit.ts";
 import { placedView } from "./view.ts";
 

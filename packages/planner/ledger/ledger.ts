@@ -835,7 +835,7 @@ export function callCostParts(
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import { profileNamed } from "@tare/planner";
- * import { mostOfCall } from "@tare/planner/parts";
+ * import { mostOfCall } from "@tare/planner/internal";
  *
  * const call = { promptTokens: 1_000_000, outputTokens: 100_000 };
  * const rates = { profile: profileNamed("openai"), price: { input: 2, output: 10, cacheRead: 0.2 } };

@@ -2,24 +2,14 @@ import {
   contentText,
   type CountTokens,
   countToolTokens,
-  hashPiece,
-  meantCall,
   type Message,
-  personsWords,
   type ToolCall,
   type ToolDefinition,
   type ToolMessage,
 } from "@tare/messages";
-import { CallPairing } from "@tare/messages/internal";
-import {
-  parsePlaceholder,
-  placeholderRefs,
-  type PruneOptions,
-  RECALL_TOOL,
-  reportsError,
-  resultOriginal,
-  traitsOf,
-} from "@tare/prune";
+import { CallPairing, hashPiece, meantCall, personsWords } from "@tare/messages/internal";
+import { parsePlaceholder, type PruneOptions, RECALL_TOOL } from "@tare/prune";
+import { placeholderRefs, reportsError, resultOriginal, traitsOf } from "@tare/prune/internal";
 import { compactTool, shownTools } from "@tare/schemas";
 import { scaled, type TokenScale } from "../cache/prompt_size.ts";
 import type { ElisionCandidate, Way } from "../edits/edit.ts";

@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { estimateTokens, hashPiece, type Message, type ToolDefinition } from "@tare/messages";
+import { estimateTokens, type Message, type ToolDefinition } from "@tare/messages";
+import { hashPiece } from "@tare/messages/internal";
 import { profileNamed } from "@tare/planner";
 import {
   BY_AGE,

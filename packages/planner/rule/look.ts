@@ -2,13 +2,13 @@ import {
   countMessageTokens,
   countRequestTokens,
   countToolTokens,
-  hashPiece,
   type Message,
   type Rewrite,
   type StableMessages,
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
+import { hashPiece } from "@tare/messages/internal";
 import { predict, type Prediction, sentWarmth, servedOf, servedTokens } from "../cache/prefix.ts";
 import {
   type ByKind,

@@ -8,8 +8,8 @@ import {
 } from "@std/assert";
 import { countRequestTokens, estimateTokens, type Message, type ToolDefinition } from "@tare/messages";
 import {
-  type PlannerSession,
   plannerSession,
+  type PlanningSession,
   profileNamed,
   type PromptCall,
   type PromptSessionOptions,
@@ -77,7 +77,7 @@ function lines(name: string, tokens: number): string {
   return all.join("\n").slice(0, 4 * tokens);
 }
 
-function make(options: Partial<PromptSessionOptions> = {}): PlannerSession {
+function make(options: Partial<PromptSessionOptions> = {}): PlanningSession {
   return plannerSession({
     profile: profileNamed("anthropic-5m"),
     countTokens: estimateTokens,
@@ -186,7 +186,7 @@ Deno.test("the baseline of a history that went back, or was forked, is what its 
   for (const how of ["goes back", "restarts", "forks", "stores a fork", "is stored and forks"]) {
     const archive = memoryArchive();
     const caches = [new PrefixCache(profile), new PrefixCache(profile)];
-    const call = async (session: PlannerSession, messages: readonly Message[], nowMs: number) => {
+    const call = async (session: PlanningSession, messages: readonly Message[], nowMs: number) => {
       const view = await session.view({ messages, tools }, { nowMs, leavesNow: nowMs === 0 });
       const { promptTokens, predictedCachedTokens } = view;
       const entry = session.sent(

@@ -1,6 +1,6 @@
 import { Keys, type Warmth } from "@tare/conversation";
 import { reportBlock, reportPins, reportPrompt } from "@tare/conversation/report";
-import type { Gateway } from "@tare/gateway";
+import type { HttpGateway } from "@tare/gateway";
 import { errorResponses, HttpError } from "../http/http_error.ts";
 import { route } from "../http/route.ts";
 import {
@@ -268,7 +268,7 @@ function notKept(id: string, why: Extract<ReturnType<Warmth["keepFor"]>, string>
 }
 
 /** The comparison that a gateway makes. */
-export function ledgerRoutes({ ledger }: Pick<Gateway, "ledger">) {
+export function ledgerRoutes({ ledger }: Pick<HttpGateway, "ledger">) {
   return [
     route({
       method: "GET",

@@ -1,10 +1,10 @@
 import { assert, assertAlmostEquals, assertEquals, assertMatch } from "@std/assert";
+import type { CallReport, Overview, PinReport, PromptReport, reportBlock } from "@tare/conversation/report";
+import { memoryStore } from "@tare/conversation/sqlite";
 import type { TurnLedger } from "@tare/loop";
 import type { Model, Tool } from "@tare/messages";
-import type { CallReport, Overview, PinReport, PromptReport, reportBlock } from "@tare/conversation/report";
 import { profileNamed, type Quote } from "@tare/planner";
-import type { AgentHandler } from "@tare/server";
-import { memoryStore } from "@tare/conversation/sqlite";
+import type { HttpAgent } from "@tare/server";
 import {
   agent,
   call,
@@ -39,26 +39,26 @@ function echoing(): { readonly model: Model; readonly requests: string[] } {
   return { model, requests };
 }
 
-async function get<T>(handler: AgentHandler, path: string): Promise<T> {
+async function get<T>(handler: HttpAgent, path: string): Promise<T> {
   const { status, body } = await call(handler, "GET", path);
   assertEquals(status, 200, JSON.stringify(body));
   return body as T;
 }
 
-const pinsOf = async (handler: AgentHandler, session: string) =>
+const pinsOf = async (handler: HttpAgent, session: string) =>
   (await get<{ readonly pins: readonly PinReport[] }>(handler, `${session}/pins`)).pins;
 
-const callsOf = async (handler: AgentHandler, session: string) =>
+const callsOf = async (handler: HttpAgent, session: string) =>
   (await get<{ readonly calls: readonly CallReport[] }>(handler, `${session}/calls`)).calls;
 
 /** Each message and line, and how it stands. */
-async function standing(handler: AgentHandler, session: string): Promise<string[]> {
+async function standing(handler: HttpAgent, session: string): Promise<string[]> {
   const { blocks } = await get<PromptReport>(handler, `${session}/prompt`);
   return blocks.filter(({ kind }) => kind !== "tool").map(({ id, state }) => `${id} ${state}`);
 }
 
 /** Plays a turn for each of these inputs. */
-async function play(handler: AgentHandler, session: string, inputs: string): Promise<void> {
+async function play(handler: HttpAgent, session: string, inputs: string): Promise<void> {
   for (const input of inputs) await turn(handler, session, input);
 }
 

@@ -3,7 +3,7 @@ import { memoryStore } from "@tare/conversation/sqlite";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
 import type { AssistantMessage, Message, Model, ModelRequest, Tool } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import type { AgentHandler } from "@tare/server";
+import type { HttpAgent } from "@tare/server";
 import {
   agent,
   call,
@@ -38,11 +38,11 @@ function noted(replies: readonly Partial<AssistantMessage>[] | Model, options: T
   return { requests, handler: agent((request) => (requests.push(request), model(request)), options) };
 }
 
-const shown = async (handler: AgentHandler, path: string) =>
+const shown = async (handler: HttpAgent, path: string) =>
   (await call(handler, "GET", path)).body as Session & Record<string, unknown>;
 
 /** Forks a session; gives the path of the fork, and what the answer tells. */
-async function fork(handler: AgentHandler, path: string, body: object = {}) {
+async function fork(handler: HttpAgent, path: string, body: object = {}) {
   const { status, body: told } = await call(handler, "POST", `${path}/fork`, body);
   const { session, input } = told as { session: Session & Record<string, unknown>; input?: string };
   return { status, path: `/tare/v1/sessions/${session.id}`, session, input };

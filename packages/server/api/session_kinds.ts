@@ -9,9 +9,10 @@ import {
   type SeenConversation,
   sumsOf,
 } from "@tare/conversation/report";
-import type { Gateway, ShownConversation } from "@tare/gateway";
-import { describeCall, type Message, planAfter, type WorkPlan } from "@tare/messages";
-import type { NewPin } from "@tare/planner";
+import type { HttpGateway, ShownConversation } from "@tare/gateway";
+import type { Message } from "@tare/messages";
+import { describeCall, planAfter, type WorkPlan } from "@tare/messages/internal";
+import type { NewPin } from "@tare/planner/internal";
 import type { Static } from "typebox";
 import { API_PATH } from "../http/api_path.ts";
 import { errorResponses, HttpError } from "../http/http_error.ts";
@@ -80,7 +81,7 @@ const SPENDING_SESSIONS = 1_000;
 export class SessionKinds {
   readonly #sessions: Sessions;
   readonly #store: Pick<Store, "getSession" | "listSessions">;
-  readonly #gateway: Pick<Gateway, "conversations" | "overview"> | undefined;
+  readonly #gateway: Pick<HttpGateway, "conversations" | "overview"> | undefined;
 
   /** The sessions of both. */
   constructor(
@@ -88,7 +89,7 @@ export class SessionKinds {
       readonly sessions: Sessions;
       /** What keeps the agent's, and the gateway's if it keeps any. */
       readonly store: Pick<Store, "getSession" | "listSessions">;
-      readonly gateway?: Pick<Gateway, "conversations" | "overview"> | undefined;
+      readonly gateway?: Pick<HttpGateway, "conversations" | "overview"> | undefined;
     },
   ) {
     this.#sessions = sessions;

@@ -1,5 +1,6 @@
 import { Keys } from "@tare/conversation";
-import { type Content, firstWords } from "@tare/messages";
+import type { Content } from "@tare/messages";
+import { firstWords } from "@tare/messages/internal";
 import { Type } from "typebox";
 import { API_PATH } from "../http/api_path.ts";
 import { assertFor } from "../http/guard.ts";

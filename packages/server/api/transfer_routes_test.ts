@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import fc, { cases } from "../../../tests/cases.ts";
-import type { AgentHandler } from "@tare/server";
+import type { HttpAgent } from "@tare/server";
 import type { Message } from "@tare/messages";
 import { StoreError } from "@tare/conversation";
 import { memoryStore } from "@tare/conversation/sqlite";
@@ -24,7 +24,7 @@ const echoing = {
   tool_calls: [{ id: "c", type: "function", function: { name: "echo", arguments: '{"text":"hi"}' } }],
 } as const;
 
-function post(handler: AgentHandler, body: BodyInit, headers = {}): Promise<Response> {
+function post(handler: HttpAgent, body: BodyInit, headers = {}): Promise<Response> {
   return handler.fetch(
     new Request("http://localhost/tare/v1/sessions/import", {
       method: "POST",
@@ -34,7 +34,7 @@ function post(handler: AgentHandler, body: BodyInit, headers = {}): Promise<Resp
   );
 }
 
-async function exported(handler: AgentHandler, session: string): Promise<string> {
+async function exported(handler: HttpAgent, session: string): Promise<string> {
   const response = await handler.fetch(request("GET", `${session}/export`));
   assertEquals([response.status, response.headers.get("content-type")], [200, "application/x-ndjson"]);
   return await response.text();

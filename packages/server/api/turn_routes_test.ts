@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { ServerSentEventParseStream } from "@std/http";
-import type { AgentHandler } from "@tare/server";
 import { memoryStore } from "@tare/conversation/sqlite";
+import type { HttpAgent } from "@tare/server";
 import {
   agent,
   call,
@@ -115,7 +115,7 @@ function ends(seen: Awaited<ReturnType<typeof turn>>): unknown[] {
   return seen.flatMap(({ event }) => event.type === "turn_end" ? [[event.reason, event.message]] : []);
 }
 
-async function said(handler: AgentHandler, session: string): Promise<unknown[]> {
+async function said(handler: HttpAgent, session: string): Promise<unknown[]> {
   const { body } = await call(handler, "GET", session);
   return (body as { messages: { role: string; content: string }[] }).messages.map(({ role, content }) =>
     `${role}: ${content}`
@@ -228,7 +228,7 @@ Deno.test("turnRoutes() give all who watch a session the same events, whenever t
     model: () => (options) => (calls++ === 0 ? scriptedModel([echoing]) : model)(options),
   });
   const session = await newSession(handler);
-  const watch = async (from: AgentHandler, headers = {}) =>
+  const watch = async (from: HttpAgent, headers = {}) =>
     await events(await from.fetch(new Request(`http://localhost${session}/events`, { headers })));
   const running = events(await handler.fetch(request("POST", `${session}/turns`, { input: "q" })));
   const first = watch(handler);

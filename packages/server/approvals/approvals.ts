@@ -6,7 +6,8 @@ import {
   type LoopEvent,
   type TurnLedger,
 } from "@tare/loop";
-import { describeCall, type Message, pairCalls, type ToolCall, type ToolMessage } from "@tare/messages";
+import { type Message, pairCalls, type ToolCall, type ToolMessage } from "@tare/messages";
+import { describeCall } from "@tare/messages/internal";
 import { API_PATH } from "../http/api_path.ts";
 import { HttpError } from "../http/http_error.ts";
 import type {

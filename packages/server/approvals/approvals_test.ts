@@ -2,7 +2,7 @@ import { assertEquals, assertStringIncludes } from "@std/assert";
 import { memoryStore } from "@tare/conversation/sqlite";
 import { programTool } from "@tare/loop/programs";
 import { workspaceTools } from "@tare/loop/tools";
-import type { AgentHandler } from "@tare/server";
+import type { HttpAgent } from "@tare/server";
 import { agent, call, newSession, scriptedModel, turn } from "../fixture_test.ts";
 import {
   answerCall,
@@ -124,7 +124,7 @@ Deno.test("calls with one id, or the id of a program's call, are asked about and
   const first = agent(model, options);
   const session = await newSession(first);
   const asked = await turn(first, session, "Go");
-  const open = async (handler: AgentHandler) => {
+  const open = async (handler: HttpAgent) => {
     const { approvals } = (await call(handler, "GET", `${session}/approvals`)).body as {
       approvals: { id: string; arguments: string }[];
     };

@@ -1,5 +1,6 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { type AskedCall, type Judgement, pinOf } from "@tare/loop";
+import type { AskedCall, Judgement } from "@tare/loop";
+import { pinOf } from "@tare/loop/internal";
 import { workspaceTools } from "@tare/loop/tools";
 import { join } from "@std/path";
 import { type ApprovalRule, judgeBy } from "./rules.ts";

@@ -5,7 +5,7 @@
  */
 import { ServerSentEventParseStream } from "@std/http";
 import type { FunctionToolCall, Tool } from "@tare/messages";
-import type { AgentHandler } from "@tare/server";
+import type { HttpAgent } from "@tare/server";
 import { call, events, request, type SeenEvent, type TestOptions } from "../fixture_test.ts";
 
 /** A tool that writes down what it ran with. */
@@ -36,13 +36,13 @@ export function outline(seen: readonly { readonly event: { readonly type: string
 }
 
 /** The events behind a number, for as long as something runs or is asked. */
-export async function follow(handler: AgentHandler, session: string, after: number): Promise<SeenEvent[]> {
+export async function follow(handler: HttpAgent, session: string, after: number): Promise<SeenEvent[]> {
   const response = await handler.fetch(request("GET", `${session}/events?after=${after}`));
   return await events(response);
 }
 
 /** The arguments of the calls that wait. */
-export async function asksFor(handler: AgentHandler, session: string): Promise<string[]> {
+export async function asksFor(handler: HttpAgent, session: string): Promise<string[]> {
   const { approvals } = (await call(handler, "GET", `${session}/approvals`)).body as {
     approvals: { arguments: string }[];
   };
@@ -50,7 +50,7 @@ export async function asksFor(handler: AgentHandler, session: string): Promise<s
 }
 
 /** Path of the question about the call of this id. */
-export async function approvalOf(handler: AgentHandler, session: string, callId: string): Promise<string> {
+export async function approvalOf(handler: HttpAgent, session: string, callId: string): Promise<string> {
   const { approvals } = (await call(handler, "GET", `${session}/approvals`)).body as {
     approvals: { id: string; callId: string }[];
   };
@@ -59,7 +59,7 @@ export async function approvalOf(handler: AgentHandler, session: string, callId:
 
 /** Answers the question about the call of this id. */
 export async function answerCall(
-  handler: AgentHandler,
+  handler: HttpAgent,
   session: string,
   { callId, ...answer }: { readonly callId: string; readonly decision: string; readonly reason?: string },
 ): ReturnType<typeof call> {
@@ -67,7 +67,7 @@ export async function answerCall(
 }
 
 /** The events behind a number up to the next turn's end. */
-export async function readTurn(handler: AgentHandler, session: string, after: number): Promise<SeenEvent[]> {
+export async function readTurn(handler: HttpAgent, session: string, after: number): Promise<SeenEvent[]> {
   const response = await handler.fetch(request("GET", `${session}/events?after=${after}`));
   const seen: SeenEvent[] = [];
   for await (const { id, data } of response.body!.pipeThrough(new ServerSentEventParseStream())) {

@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { type Judge, pinOf } from "@tare/loop";
+import type { Judge } from "@tare/loop";
+import { pinOf } from "@tare/loop/internal";
 import type { Tool } from "@tare/messages";
 import fc from "../../../tests/cases.ts";
 import { ALLOW_EVERYTHING, type ApprovalRule, faultOfRules, judgeBy } from "./rules.ts";

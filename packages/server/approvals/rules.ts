@@ -1,5 +1,5 @@
-import { type AskedCall, type Judge, type Judgement, pinOf } from "@tare/loop";
-import { isProtected, pathAfterLinks } from "@tare/loop/tools";
+import type { AskedCall, Judge, Judgement } from "@tare/loop";
+import { isProtected, pathAfterLinks, pinOf } from "@tare/loop/internal";
 import type { Effects, ResolvedCall } from "@tare/messages";
 import { basename, isAbsolute, relative, resolve, SEPARATOR } from "@std/path";
 import { isDeepStrictEqual } from "node:util";

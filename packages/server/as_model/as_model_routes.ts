@@ -1,16 +1,17 @@
-import { Type } from "typebox";
-import { type Gateway, readBytes } from "@tare/gateway";
-import { ApiError, peekField, PROTOCOLS } from "@tare/wire";
-import { MAX_EVENT_BYTES } from "@tare/wire/sse";
 import { errorResponses } from "../http/http_error.ts";
+import { storedResponseRoutes } from "./stored_responses.ts";
+import { type HttpGateway, readBytes } from "@tare/gateway";
+import { ApiError, PROTOCOLS } from "@tare/wire";
+import { peekField } from "@tare/wire/internal";
+import { MAX_EVENT_BYTES } from "@tare/wire/sse";
+import { Type } from "typebox";
+import { toResponse } from "../http/dispatcher.ts";
 import { type Answered, type OtherAnswerer, type Route, route, type RouteCall } from "../http/route.ts";
 import { closed, COUNT } from "../http/schema.ts";
-import { toResponse } from "../http/dispatcher.ts";
 import { chatCompletionsRoute } from "./chat_completions.ts";
 import type { AsModelOptions } from "./continue_conversation.ts";
 import { AGENT_MODEL, API_ERROR, API_ERRORS, noSuchModel } from "./errors.ts";
 import { createResponseRoute } from "./responses.ts";
-import { storedResponseRoutes } from "./stored_responses.ts";
 
 const MODEL = closed(
   {
@@ -31,7 +32,7 @@ const MODEL_LIST = closed({ object: Type.Literal("list"), data: Type.Array(MODEL
  */
 export function asModelRoutes(
   { gateway, defaultModel, ...options }: AsModelOptions & {
-    readonly gateway?: Gateway;
+    readonly gateway?: HttpGateway;
     readonly defaultModel?: string;
   },
 ) {
@@ -78,7 +79,7 @@ export function asModelRoutes(
  * The routes of the agent as a model, shared with a gateway: calls of the model `agent` are the agent's, those of any
  * other model the gateway's. Both list their models, and what the agent knows nothing of is asked of the provider.
  */
-function sharedRoutes<R extends Route>(routes: readonly R[], gateway: Gateway): readonly R[] {
+function sharedRoutes<R extends Route>(routes: readonly R[], gateway: HttpGateway): readonly R[] {
   const pass: OtherAnswerer["answer"] = (request, asked) => gateway.fetch(request, asked)!;
   return routes.map((route): R => {
     if (route.body) {

@@ -7,7 +7,7 @@ import {
   type ModelRequest,
 } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import type { AgentHandler } from "@tare/server";
+import type { HttpAgent } from "@tare/server";
 import { ALLOW_EVERYTHING } from "../approvals/rules.ts";
 import { echo } from "../fixture_test.ts";
 import { dispatcher } from "../http/dispatcher.ts";
@@ -80,7 +80,7 @@ export function routeOptions(model: Model, changes: Partial<SessionOptions> = {}
 }
 
 /** The routes as a function from request to response that throws if an answer isn't as documented. */
-export function serve(options: AsModelOptions): AgentHandler["fetch"] {
+export function serve(options: AsModelOptions): HttpAgent["fetch"] {
   const routes = asModelRoutes(options);
   const { onError, store } = options;
   const { answer } = dispatcher(routes, { maxBodyBytes: 2 ** 20, store, respondAt, onError });

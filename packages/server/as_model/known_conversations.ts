@@ -3,11 +3,11 @@ import {
   type AssistantMessage,
   type Content,
   contentText,
-  describeCall,
   type Message,
   type ToolCall,
   type ToolMessage,
 } from "@tare/messages";
+import { describeCall } from "@tare/messages/internal";
 import type { Store, StoreRecord } from "@tare/conversation";
 import { Type } from "typebox";
 import { COUNT, storedReader } from "../http/schema.ts";

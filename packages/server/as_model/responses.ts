@@ -1,13 +1,16 @@
+import { readAsked } from "./client_tools.ts";
+import { TURN_ERRORS } from "./errors.ts";
 import type { Asker, Store } from "@tare/conversation";
 import type { ContentPart } from "@tare/messages";
-import { ApiError, type JsonRecord, type ResponseBody, ResponseEventWriter } from "@tare/wire";
+import { ApiError, type JsonRecord } from "@tare/wire";
+import { type ResponseBody, ResponseEventWriter } from "@tare/wire/internal";
 import type { SseMessage } from "@tare/wire/sse";
 import { HttpError } from "../http/http_error.ts";
 import { route } from "../http/route.ts";
 import { type ChatMessage, type Dialogue, readChatMessages } from "./chat_completions.ts";
-import { type AskedFields, type AskedTool, readAsked } from "./client_tools.ts";
+import type { AskedFields, AskedTool } from "./client_tools.ts";
 import { type AsModelOptions, continueConversation } from "./continue_conversation.ts";
-import { API_ERRORS, refuseUnsupported, toApiError, TURN_ERRORS, unsupported, unusable } from "./errors.ts";
+import { API_ERRORS, refuseUnsupported, toApiError, unsupported, unusable } from "./errors.ts";
 import {
   type InputItem,
   type InputPart,

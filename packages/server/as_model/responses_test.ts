@@ -3,7 +3,7 @@ import { assertEquals } from "@std/assert";
 import { ServerSentEventParseStream } from "@std/http";
 import { ModelError } from "@tare/loop";
 import { echoCall, post, routeOptions, scriptedModel, serve } from "./fixture_test.ts";
-import type { ResponseBody } from "@tare/wire";
+import type { ResponseBody } from "@tare/wire/internal";
 
 const PATH = "/v1/responses";
 const BODY = { model: "agent", input: "Hi." };

@@ -1,5 +1,6 @@
 import { type Asker, Keys, type Store, type StoreRecord } from "@tare/conversation";
-import { ApiError, type JsonRecord, type ResponseBody } from "@tare/wire";
+import { ApiError, type JsonRecord } from "@tare/wire";
+import type { ResponseBody } from "@tare/wire/internal";
 import { type Static, type TObject, Type } from "typebox";
 import { errorResponses } from "../http/http_error.ts";
 import { route } from "../http/route.ts";

@@ -1,17 +1,13 @@
+import type { StoreRecord } from "@tare/conversation";
 import type { LoopEvent, TurnEnd, TurnLedger } from "@tare/loop";
-import {
-  contentText,
-  type FinishReason,
-  type FunctionToolCall,
-  sliceText,
-  type ToolDefinition,
-} from "@tare/messages";
-import { ApiError, type ResponseEventWriter } from "@tare/wire";
+import { contentText, type FinishReason, type FunctionToolCall, type ToolDefinition } from "@tare/messages";
+import { sliceText } from "@tare/messages/internal";
+import { ApiError } from "@tare/wire";
+import type { ResponseEventWriter } from "@tare/wire/internal";
 import type { SseMessage } from "@tare/wire/sse";
 import { type Heartbeat, sseResponse } from "../http/sse_response.ts";
-import type { StoreRecord } from "@tare/conversation";
-import type { ConversationPoint } from "./known_conversations.ts";
 import { toApiError, turnError } from "./errors.ts";
+import type { ConversationPoint } from "./known_conversations.ts";
 
 /** A piece of what a turn says: of its answer, or as reasoning of what it does to get there. */
 export type TurnPart = Parameters<ResponseEventWriter["add"]>[0];

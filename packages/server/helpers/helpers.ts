@@ -1,17 +1,15 @@
 import { addLedgers, BudgetSpent, EMPTY_LEDGER, type RunOptions, type TurnLedger } from "@tare/loop";
 import {
   contentText,
-  describeCall,
-  firstWords,
   type Message,
   type ModelRequest,
-  sliceText,
   type Tool,
   type ToolCall,
   type ToolContext,
   type ToolDefinition,
   type ToolOutput,
 } from "@tare/messages";
+import { describeCall, firstWords, sliceText } from "@tare/messages/internal";
 import { RECALL_TOOL } from "@tare/prune";
 import { readTranscript, resultOfHelper, sessionRecords, type ToldSession } from "../sessions/history.ts";
 import type { EventLog } from "../sessions/event_log.ts";

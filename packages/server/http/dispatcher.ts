@@ -1,7 +1,8 @@
 import { Keys, type Store, StoreError } from "@tare/conversation";
 import { Telemetry } from "@tare/conversation/telemetry";
-import { type Gateway, readBody, readPath, withClientSignal } from "@tare/gateway";
-import { ApiError, jsonExcess, PROTOCOLS } from "@tare/wire";
+import { type HttpGateway, readBody, readPath, withClientSignal } from "@tare/gateway";
+import { ApiError, PROTOCOLS } from "@tare/wire";
+import { jsonExcess } from "@tare/wire/internal";
 import { type Static, type TProperties, Type } from "typebox";
 import { type ErrorCode, errorResponse, HttpError } from "./http_error.ts";
 import type {
@@ -45,7 +46,7 @@ export interface DispatchOptions {
    * Answers what no route takes; where routes take its path by other methods, only what it has more for than a refusal.
    * Default: all that is refused.
    */
-  readonly gateway?: Pick<Gateway, "fetch" | "takes"> | undefined;
+  readonly gateway?: Pick<HttpGateway, "fetch" | "takes"> | undefined;
   /** Called before a route answers. Default: everybody may. @throws {HttpError} if whoever asks may not. */
   readonly admit?: (route: Route, call: Pick<RouteCall, "asker" | "path">) => Promise<void>;
 }

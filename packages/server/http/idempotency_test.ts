@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
-import type { AgentHandler } from "@tare/server";
 import { type Store, StoreError } from "@tare/conversation";
 import { memoryStore } from "@tare/conversation/sqlite";
+import type { HttpAgent } from "@tare/server";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
 import {
   agent,
@@ -15,7 +15,7 @@ import {
 } from "../fixture_test.ts";
 import { FULL, watchedStore } from "../sessions/store_fixture_test.ts";
 
-function send(handler: AgentHandler, path: string, init: RequestInit & { key: string }): Promise<Response> {
+function send(handler: HttpAgent, path: string, init: RequestInit & { key: string }): Promise<Response> {
   const { key, ...rest } = init;
   const headers = { "content-type": "application/json", "idempotency-key": key };
   return handler.fetch(new Request(`http://localhost${path}`, { method: "POST", headers, ...rest }));
@@ -25,7 +25,7 @@ async function told(response: Response) {
   return { status: response.status, body: await response.json() };
 }
 
-async function sessionCount(handler: AgentHandler): Promise<number> {
+async function sessionCount(handler: HttpAgent): Promise<number> {
   return ((await call(handler, "GET", "/tare/v1/sessions")).body as { sessions: unknown[] }).sessions.length;
 }
 

@@ -5,9 +5,9 @@
  */
 import type { JsonSchema } from "@tare/messages";
 import { schemaChecker } from "@tare/loop/arguments";
-import type { AgentHandler } from "@tare/server";
+import type { HttpAgent } from "@tare/server";
 
-type Fetch = AgentHandler["fetch"];
+type Fetch = HttpAgent["fetch"];
 type Check = (value: unknown) => string | undefined;
 
 interface Media {

@@ -1,11 +1,12 @@
+import { workspaceTools } from "@tare/loop/tools";
 import { assertEquals, assertObjectMatch } from "@std/assert";
 import type { Store } from "@tare/conversation";
 import { memoryStore } from "@tare/conversation/sqlite";
-import { sharedMemory } from "../../../tests/shared_memory.ts";
 import { programTool } from "@tare/loop/programs";
-import { openCheckpoints, workspaceTools } from "@tare/loop/tools";
+import { openCheckpoints } from "@tare/loop/tools";
 import { contentText, type Model, type Tool } from "@tare/messages";
-import type { AgentHandler, AgentOptions } from "@tare/server";
+import type { AgentOptions, HttpAgent } from "@tare/server";
+import { sharedMemory } from "../../../tests/shared_memory.ts";
 import {
   answerCall,
   asking,
@@ -33,7 +34,7 @@ function running(code: string): Model {
   return scriptedModel([{ tool_calls: [toolCall("p", "run_program", { code })] }, { content: "Done." }]);
 }
 
-const results = async (handler: AgentHandler, path: string) => {
+const results = async (handler: HttpAgent, path: string) => {
   const { messages } = (await call(handler, "GET", path)).body as {
     messages: { role: string; content: string }[];
   };
@@ -135,7 +136,7 @@ const GUARDED: TestOptions = {
 };
 
 /** Lets the session's turn come to its end, and allows whatever is asked meanwhile. Gives how often that was. */
-async function untilDone(handler: AgentHandler, path: string): Promise<number> {
+async function untilDone(handler: HttpAgent, path: string): Promise<number> {
   let asked = 0;
   for (let rounds = 0; rounds < 20; rounds++) {
     const { status, approvals, lastEvent, ...body } = (await call(handler, "GET", path)).body as {

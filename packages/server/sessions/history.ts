@@ -13,14 +13,12 @@ import {
 import {
   type Content,
   contentText,
-  describeCall,
-  meantCall,
   type Message,
   type Tool,
   type ToolCall,
   type ToolMessage,
-  toolMessage,
 } from "@tare/messages";
+import { describeCall, meantCall, toolResultMessage } from "@tare/messages/internal";
 import {
   answeredCalls,
   deniedResult,
@@ -184,7 +182,7 @@ export function rebuildHistory(
         }
         answers.set(
           event.id,
-          toolMessage(event.id, event.content, { pictures: event.pictures, failed: event.error }),
+          toolResultMessage(event.id, event.content, { pictures: event.pictures, failed: event.error }),
         );
         break;
       case "step_end":

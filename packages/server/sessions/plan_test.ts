@@ -1,7 +1,8 @@
 import { assertEquals } from "@std/assert";
 import { memoryStore } from "@tare/conversation/sqlite";
 import { workspaceTools } from "@tare/loop/tools";
-import { type AssistantMessage, describeCall, type Model, type ModelRequest } from "@tare/messages";
+import type { AssistantMessage, Model, ModelRequest } from "@tare/messages";
+import { describeCall } from "@tare/messages/internal";
 import { agent, call, echo, newSession, turn } from "../fixture_test.ts";
 
 const plan = workspaceTools({ workspace: "/" }).filter(({ definition }) =>

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { contentText, type FunctionToolCall, type Message, type Model, type Tool } from "@tare/messages";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
 import { type Days, type Overview, sumsOf } from "@tare/conversation/report";
-import type { AgentHandler } from "@tare/server";
+import type { HttpAgent } from "@tare/server";
 import fc, { cases } from "../../../tests/cases.ts";
 import { agent, call, events, newSession, request, type SeenEvent } from "../fixture_test.ts";
 import { unpaired } from "../script_fixture_test.ts";
@@ -26,7 +26,7 @@ async function ticks(count: number): Promise<void> {
 }
 
 interface Server {
-  readonly handler: AgentHandler;
+  readonly handler: HttpAgent;
   readonly opening: ReturnType<ReturnType<typeof sharedMemory>["open"]>;
   isPaused: boolean;
   isClosing: boolean;

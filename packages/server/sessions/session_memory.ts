@@ -1,6 +1,7 @@
-import { pinsAfter } from "@tare/planner";
+import { pinsAfter } from "@tare/planner/internal";
 import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnEnd, type TurnLedger } from "@tare/loop";
-import { type Content, firstWords, type Message, personsWords } from "@tare/messages";
+import type { Content, Message } from "@tare/messages";
+import { firstWords, personsWords } from "@tare/messages/internal";
 import type { StoreRecord } from "@tare/conversation";
 import { Accounts } from "@tare/conversation/report";
 import {

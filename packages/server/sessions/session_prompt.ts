@@ -7,33 +7,34 @@ import {
   UNFINISHED,
 } from "@tare/conversation/report";
 import {
-  addUsage,
   contentText,
   countMessageTokens,
   countRequestTokens,
   type CountTokens,
-  describeCall,
   type Message,
   type Model,
   type ModelRequest,
   type ModelSettings,
   pairCalls,
-  PLAN_TOOL_NAME,
-  planAfter,
   type Rewrite,
-  sameData,
   type Tool,
   type ToolCall,
   type ToolDefinition,
-  transcribe,
   type Usage,
 } from "@tare/messages";
-import { SentRequests } from "@tare/loop";
+import {
+  addUsage,
+  describeCall,
+  PLAN_TOOL_NAME,
+  planAfter,
+  sameData,
+  transcribe,
+} from "@tare/messages/internal";
+import { SentRequests } from "@tare/loop/internal";
 import type {
   History,
   Idle,
   LedgerEntry,
-  NewPin,
   Pin,
   Ping,
   PingEntry,
@@ -43,8 +44,9 @@ import type {
   SessionView,
   Summarise,
 } from "@tare/planner";
+import type { NewPin } from "@tare/planner/internal";
 import type { Rates } from "@tare/planner/parts";
-import { promptSession } from "@tare/planner/policies";
+import { policySession } from "@tare/planner/policies";
 import { HttpError } from "../http/http_error.ts";
 import { type OfferState, offerTools, type ToolOffer } from "../turns/session_tools.ts";
 import { askedModel, tracedModel } from "../turns/traced_turn.ts";
@@ -188,7 +190,7 @@ export class SessionPrompt implements TurnPrompt {
     this.#packer = before ? before.#packer : new JsonPacker();
     this.#known = before ? before.#known : {};
     const resumed = before && before.#resume(context);
-    this.#prompts = resumed ?? promptSession({
+    this.#prompts = resumed ?? policySession({
       ...{ policy, mechanisms, forget, truncateTokens, alwaysFull, triggers },
       windowTokens: () => environment.windowOf(settings.model),
       assumesWindow: () => environment.assumesWindow?.(settings.model) ?? false,

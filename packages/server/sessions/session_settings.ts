@@ -1,4 +1,4 @@
-import { MODELS_DATE } from "@tare/planner";
+import { MODELS_DATE } from "@tare/planner/internal";
 import { type Static, Type } from "typebox";
 import { closed, METADATA } from "../http/schema.ts";
 import { APPROVAL_RULES } from "../approvals/rules.ts";

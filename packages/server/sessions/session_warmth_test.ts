@@ -8,8 +8,8 @@ import { anthropicModel } from "@tare/loop/anthropic";
 import type { AssistantMessage, Tool, Usage } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { promptCost } from "@tare/planner/parts";
-import type { AgentHandler } from "@tare/server";
-import { MessageWriter } from "@tare/wire";
+import type { HttpAgent } from "@tare/server";
+import { MessageWriter } from "@tare/wire/internal";
 import { agent, call, events, newSession, request, type TestOptions, turn } from "../fixture_test.ts";
 import { follow, toolCall } from "../approvals/fixture_test.ts";
 
@@ -158,7 +158,7 @@ function served(options: TestOptions = {}, world = newWorld()) {
 }
 
 /** The calls that wait for an answer. */
-async function approvalsOf(server: AgentHandler, path: string) {
+async function approvalsOf(server: HttpAgent, path: string) {
   const { body } = await call(server, "GET", `${path}/approvals`);
   return (body as { approvals: readonly { id: string }[] }).approvals;
 }

@@ -1,3 +1,5 @@
+import { STAND_IN_NAMES } from "../turns/session_tools.ts";
+import { NO_TURNS } from "./session_types.ts";
 import {
   type ListedSession,
   type SharedStore,
@@ -14,18 +16,19 @@ import {
   type SpendingSession,
   ToldWarnings,
 } from "@tare/conversation/report";
-import { firstWords, type Message, personsWords } from "@tare/messages";
+import type { Message } from "@tare/messages";
+import { firstWords, personsWords } from "@tare/messages/internal";
 import { listPrice, type Profile } from "@tare/planner";
 import type { Rates } from "@tare/planner/parts";
 import { RECALL_TOOL } from "@tare/prune";
 import { ApprovalTimers } from "../approvals/approvals.ts";
 import { DELEGATE_TOOL } from "../helpers/helpers.ts";
 import { HttpError } from "../http/http_error.ts";
-import { checkBudgets } from "../turns/play_turn.ts";
 import type { Shared } from "../share/share_page.ts";
 import { type TranscriptEntry, TranscriptReducer, updateEntries } from "../transcript.ts";
+import { checkBudgets } from "../turns/play_turn.ts";
+import { allToolsOf, includesTool } from "../turns/session_tools.ts";
 import { TurnQueue } from "../turns/turn_queue.ts";
-import { allToolsOf, includesTool, STAND_IN_NAMES } from "../turns/session_tools.ts";
 import { lengthBefore, readTranscript, sessionRecords, systemMessage, type Transcript } from "./history.ts";
 import { Queue } from "./hold.ts";
 import { Session } from "./session.ts";
@@ -41,7 +44,6 @@ import {
 import {
   asSessionEvent,
   type HelperLink,
-  NO_TURNS,
   OWN_AGENT,
   parentOf,
   type SessionEvent,

@@ -1,9 +1,9 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { ServerSentEventParseStream } from "@std/http";
-import { contentText, type Model, type ModelRequest } from "@tare/messages";
 import { type Store, StoreError } from "@tare/conversation";
+import { contentText, type Model, type ModelRequest } from "@tare/messages";
+import type { HttpAgent } from "@tare/server";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
-import type { AgentHandler } from "@tare/server";
 import { ALLOW_EVERYTHING } from "../approvals/rules.ts";
 import {
   agent,
@@ -18,7 +18,7 @@ import {
 import { FULL } from "./store_fixture_test.ts";
 
 interface Server {
-  readonly handler: AgentHandler;
+  readonly handler: HttpAgent;
   readonly opening: ReturnType<ReturnType<typeof sharedMemory>["open"]>;
   readonly asked: ReturnType<typeof steppedModel>;
   readonly errors: unknown[];
@@ -445,7 +445,7 @@ Deno.test("who follows on another server asks the store only at the beginning, a
   const long = ["events after 7", "events after 9"];
   assertEquals(b.asks(), ["look", "events after 6", "watch", ...long, "state queued"]);
   // What else there is of it is read once somebody wants it.
-  const body = async ({ handler }: { readonly handler: AgentHandler }) =>
+  const body = async ({ handler }: { readonly handler: HttpAgent }) =>
     (await call(handler, "GET", path)).body;
   assertEquals(await body(b), await body(a!));
   assertEquals(b.asks().slice(0, 2), ["look", "events after 0"]);

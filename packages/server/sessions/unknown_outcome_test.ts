@@ -1,8 +1,8 @@
 import { assertEquals } from "@std/assert";
-import { contentText, type Model, type Tool } from "@tare/messages";
 import { StoreError } from "@tare/conversation";
 import { memoryStore } from "@tare/conversation/sqlite";
-import type { AgentHandler, AgentOptions } from "@tare/server";
+import { contentText, type Model, type Tool } from "@tare/messages";
+import type { AgentOptions, HttpAgent } from "@tare/server";
 import { answerCall, follow, outline, readTurn, toolCall } from "../approvals/fixture_test.ts";
 import { ALLOW_EVERYTHING } from "../approvals/rules.ts";
 import { agent, call, newSession, request } from "../fixture_test.ts";
@@ -72,7 +72,7 @@ async function cutOff(
   return { handler, path, ran, cleared };
 }
 
-const results = async (handler: AgentHandler, path: string) => {
+const results = async (handler: HttpAgent, path: string) => {
   const { messages } = (await call(handler, "GET", path)).body as {
     messages: { role: string; content: string }[];
   };

@@ -1,6 +1,7 @@
-import { type Content, type ContentPart, type FileChange, sliceText } from "@tare/messages";
-import MarkdownIt, { type Token } from "markdown-it";
+import type { Content, ContentPart, FileChange } from "@tare/messages";
+import { sliceText } from "@tare/messages/internal";
 import { type EntryOf, shortArguments, type TranscriptEntry } from "../transcript.ts";
+import MarkdownIt, { type Token } from "markdown-it";
 
 /** What a file tells of a session. */
 export interface Shared {

@@ -9,10 +9,11 @@ import {
   ModelError,
   run,
   type RunOptions,
-  systemClock,
   type TurnLedger,
   type TurnResult,
 } from "@tare/loop";
+import { systemClock } from "@tare/loop/internal";
+import { PROGRAM_TOOL } from "@tare/loop/programs";
 import {
   type AssistantMessage,
   contentText,
@@ -26,10 +27,10 @@ import {
   type ToolContext,
   type ToolDefinition,
 } from "@tare/messages";
-import { PROGRAM_TOOL } from "@tare/loop/programs";
 import { BackgroundCommands } from "@tare/loop/tools";
 import { PromptTooLong } from "@tare/planner";
-import { callCost, mostOfCall, type Rates } from "@tare/planner/parts";
+import { callCost, type Rates } from "@tare/planner/parts";
+import { mostOfCall } from "@tare/planner/internal";
 import { type AskedEvent, CANNOT_ASK, openCalls, type Opening } from "../approvals/approvals.ts";
 import { allowingAsked, judgeBy } from "../approvals/rules.ts";
 import { DELEGATE_TOOL, type Helpers, type TurnAccount } from "../helpers/helpers.ts";

@@ -2,10 +2,10 @@ import {
   countMessageTokens,
   type CountTokens,
   countToolTokens,
-  describeCall,
   type Message,
   type Tool,
 } from "@tare/messages";
+import { describeCall } from "@tare/messages/internal";
 import { argumentsParser } from "@tare/loop/arguments";
 import type { Profile, PromptCall } from "@tare/planner";
 import { worthDeferring } from "@tare/planner/parts";

@@ -1,7 +1,7 @@
 import type { RunOptions, TurnEnd } from "@tare/loop";
 import type { Model, ModelEvent, ModelRequest, Tool } from "@tare/messages";
 import type { SessionView } from "@tare/planner";
-import { providerOf } from "@tare/planner/parts";
+import { providerOf } from "@tare/planner/internal";
 import { RECALL_TOOL } from "@tare/prune";
 import { type Chat, type Operation, Telemetry } from "@tare/conversation/telemetry";
 import type { SessionEnvironment, TurnPrompt } from "../sessions/session_types.ts";

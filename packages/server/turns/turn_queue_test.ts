@@ -1,8 +1,7 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { memoryStore } from "@tare/conversation/sqlite";
+import type { HttpAgent } from "@tare/server";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
-import type { AgentHandler } from "@tare/server";
-import { TurnQueue } from "./turn_queue.ts";
 import {
   agent,
   call,
@@ -15,21 +14,22 @@ import {
   steppedModel,
   type TestOptions,
 } from "../fixture_test.ts";
+import { TurnQueue } from "./turn_queue.ts";
 
-const waits = async (handler: AgentHandler, session: string, input: string, key?: string) => {
+const waits = async (handler: HttpAgent, session: string, input: string, key?: string) => {
   const asked = request("POST", `${session}/turns`, { input, background: true });
   if (key) asked.headers.set("idempotency-key", key);
   const response = await handler.fetch(asked);
   const { queued } = await response.json() as { queued?: { id: string } };
   return { status: response.status, id: queued?.id ?? "" };
 };
-const queueOf = async (handler: AgentHandler, session: string) => {
+const queueOf = async (handler: HttpAgent, session: string) => {
   const { queue } = (await call(handler, "GET", `${session}/queue`)).body as {
     queue: { id: string; input: string }[];
   };
   return queue.map(({ id, input }) => ({ id, input }));
 };
-const follow = async (handler: AgentHandler, session: string) =>
+const follow = async (handler: HttpAgent, session: string) =>
   await handler.fetch(request("GET", `${session}/events`));
 const brief = (seen: readonly SeenEvent[]) =>
   seen.flatMap(({ event }) =>

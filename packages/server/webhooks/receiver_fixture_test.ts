@@ -5,7 +5,7 @@
  */
 import { Webhook } from "standardwebhooks";
 import type { Store } from "@tare/conversation";
-import type { AgentHandler } from "@tare/server";
+import type { HttpAgent } from "@tare/server";
 import { call } from "../fixture_test.ts";
 
 /** A queue whose reader waits. */
@@ -132,7 +132,7 @@ export interface ShownWebhook {
 
 /** Makes a webhook. */
 export async function addWebhook(
-  handler: AgentHandler,
+  handler: HttpAgent,
   url: string,
   types: readonly string[] = ["turn.ended"],
 ): Promise<{ readonly id: string; readonly path: string; readonly secret: string }> {
@@ -142,7 +142,7 @@ export async function addWebhook(
 }
 
 /** The deliveries of a webhook, the newest first: what came of them. */
-export async function deliveriesOf(handler: AgentHandler, path: string): Promise<readonly ShownDelivery[]> {
+export async function deliveriesOf(handler: HttpAgent, path: string): Promise<readonly ShownDelivery[]> {
   const { body } = await call(handler, "GET", `${path}/deliveries`);
   return (body as { deliveries: readonly ShownDelivery[] }).deliveries;
 }

@@ -8,7 +8,7 @@ import {
   type StoredDocument,
   type StoreRecord,
 } from "@tare/conversation";
-import { sliceText } from "@tare/messages";
+import { sliceText } from "@tare/messages/internal";
 import { randomBytes } from "node:crypto";
 import { type Static, Type } from "typebox";
 import { HttpError } from "../http/http_error.ts";

@@ -1,10 +1,9 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import fc, { cases } from "../../../tests/cases.ts";
 import { Keys, StoreError } from "@tare/conversation";
 import { memoryStore } from "@tare/conversation/sqlite";
-import { sharedMemory } from "../../../tests/shared_memory.ts";
 import type { AssistantMessage, Model } from "@tare/messages";
-import { type AgentHandler, type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
+import { type AgentOptions, ALLOW_EVERYTHING, type HttpAgent } from "@tare/server";
+import { sharedMemory } from "../../../tests/shared_memory.ts";
 import { agent, call, newSession, refused, scriptedModel, silentModel, turn } from "../fixture_test.ts";
 import { FULL } from "../sessions/store_fixture_test.ts";
 import {
@@ -17,6 +16,7 @@ import {
   WaitedClock,
 } from "./receiver_fixture_test.ts";
 import { Webhooks } from "./webhooks.ts";
+import fc, { cases } from "../../../tests/cases.ts";
 
 /** A model that says the same for ever. */
 const saying = (message: Partial<AssistantMessage>): Model => (request) => scriptedModel([message])(request);
@@ -44,13 +44,13 @@ function telling(
 }
 
 /** What became of the newest deliveries: their status, and what each attempt was answered. */
-const outcomes = async (handler: AgentHandler, path: string) =>
+const outcomes = async (handler: HttpAgent, path: string) =>
   (await deliveriesOf(handler, path)).map(({ status, attempts }) =>
     [status, ...attempts.map(({ status, error }) => status ?? error)].join(" ")
   );
-const shown = async (handler: AgentHandler, path: string) =>
+const shown = async (handler: HttpAgent, path: string) =>
   (await call(handler, "GET", path)).body as ShownWebhook;
-const play = async (handler: AgentHandler) => await turn(handler, await newSession(handler), "Hi");
+const play = async (handler: HttpAgent) => await turn(handler, await newSession(handler), "Hi");
 
 Deno.test("a turn's end is told, signed as the specification has it, and recorded", async () => {
   await using there = receiver();
@@ -317,7 +317,7 @@ Deno.test("a key's webhooks hear of its own sessions, the owner's of all, and go
   const keys = new Keys({ store, owners: ["owner"] });
   const { handler, attempted } = telling([there.host], { clock, store, keys });
   const secret = await keys.add({ name: "alice", routes: ["agent"] });
-  const as = (token: string): AgentHandler => ({
+  const as = (token: string): HttpAgent => ({
     ...handler,
     fetch: (request) => {
       request.headers.set("authorization", `Bearer ${token}`);
@@ -334,7 +334,7 @@ Deno.test("a key's webhooks hear of its own sessions, the owner's of all, and go
   assertEquals(told.map(({ path }) => path).sort(), ["/hook/all", "/hook/own"]);
   assertEquals(JSON.parse(told[0]!.body).data.session.key, "alice");
   for (let left = 3; left > 0; left--) await attempted();
-  const listed = async (handler: AgentHandler) =>
+  const listed = async (handler: HttpAgent) =>
     ((await call(handler, "GET", "/tare/v1/webhooks")).body as { webhooks: ShownWebhook[] }).webhooks
       .map(({ id }) => id).sort();
   assertEquals([await listed(owner), await listed(alice)], [[all.id, own.id].sort(), [own.id]]);
@@ -386,7 +386,7 @@ Deno.test("a turn that has waited is told by the id that it had then, also where
   await addWebhook(first, there.url);
   clock.skip(1_000);
   const session = await newSession(first);
-  const wait = async (handler: AgentHandler) => {
+  const wait = async (handler: HttpAgent) => {
     const { body } = await call(handler, "POST", `${session}/turns`, { input: "Hi", background: true });
     return (body as { queued: { id: string } }).queued.id;
   };
@@ -630,7 +630,7 @@ Deno.test("webhooks: changes, removals and deliveries at the same time are each 
 Deno.test("webhooks: 50 of a key are stored, however many servers add some at the same time", async () => {
   const memory = sharedMemory();
   const servers = [1, 2].map(() => telling(["127.0.0.1:9"], { store: memory.open().store }).handler);
-  const add = (handler: AgentHandler) =>
+  const add = (handler: HttpAgent) =>
     call(handler, "POST", "/tare/v1/webhooks", { url: "http://127.0.0.1:9/", types: ["turn.ended"] });
   const count = async () => (await memory.open().store.listDocuments("webhook")).length;
   for (let made = 0; made < 47; made++) await add(servers[0]!);

@@ -1,7 +1,7 @@
 import { groupTurns } from "@tare/context";
 import { contentText, countRequestTokens, type CountTokens, type Message, type Usage } from "@tare/messages";
 import { type History, plannerSession, type Profile, type PromptSessionOptions } from "@tare/planner";
-import { WINDOW_SHARE } from "@tare/planner/parts";
+import { WINDOW_SHARE } from "@tare/planner/internal";
 import { memoryArchive } from "@tare/prune";
 import type { ClientTrial, Warmer } from "../warmth/warmer.ts";
 import type { Recording } from "./recording.ts";

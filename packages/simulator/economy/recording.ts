@@ -1,5 +1,5 @@
 import type { Message, ToolDefinition } from "@tare/messages";
-import { statedFailure } from "@tare/wire";
+import { statedFailure } from "@tare/wire/internal";
 
 /** One model call of a recorded session. */
 export interface RecordedCall {

@@ -1,4 +1,4 @@
-import type { readCacheMarks } from "@tare/wire";
+import type { readCacheMarks } from "@tare/wire/internal";
 import type { ReadPrompt } from "./prompt_reader.ts";
 import { RunningHash } from "./prompt_units.ts";
 

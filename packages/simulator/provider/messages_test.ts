@@ -1,7 +1,7 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { scripted, type SimulatedReply, simulator, toolCall } from "@tare/simulator";
 import { profileNamed } from "@tare/planner";
-import { searchBlocks } from "@tare/wire";
+import { searchBlocks } from "@tare/wire/internal";
 
 const MARK = { cache_control: { type: "ephemeral" } };
 const HOUR = { cache_control: { type: "ephemeral", ttl: "1h" } };

@@ -1,5 +1,6 @@
-import { hashText } from "@tare/messages";
-import { ApiError, asRecord, type JsonRecord, MESSAGES_PROTOCOL, RESPONSES_PROTOCOL } from "@tare/wire";
+import { hashText } from "@tare/messages/internal";
+import { ApiError, type JsonRecord, MESSAGES_PROTOCOL, RESPONSES_PROTOCOL } from "@tare/wire";
+import { asRecord } from "@tare/wire/internal";
 import { LRUCache } from "lru-cache";
 
 /** Replies that a provider remembers. */

@@ -1,35 +1,38 @@
+import { addUsage } from "@tare/messages/internal";
 import { schemaChecker } from "@tare/loop/arguments";
 import {
-  addUsage,
   contentText,
   countMessageTokens,
   type FunctionToolCall,
   type JsonSchema,
   type Message,
-  MESSAGE_OVERHEAD_TOKENS,
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
-import { DEFAULT_PROVIDER, type Profile, profileNamed } from "@tare/planner";
+import { MESSAGE_OVERHEAD_TOKENS } from "@tare/messages/internal";
+import { type Profile, profileNamed } from "@tare/planner";
+import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import { PrefixCache } from "@tare/planner/parts";
 import {
   ApiError,
-  asRecord,
-  CompletionWriter,
   type JsonReader,
   type JsonRecord,
-  MAX_CACHE_MARKS,
   MESSAGES_PROTOCOL,
-  MessageWriter,
-  readCacheMarks,
   readJsonAt,
   readRequest,
   readWireBody,
-  ResponseEventWriter,
   RESPONSES_PROTOCOL,
+} from "@tare/wire";
+import {
+  asRecord,
+  CompletionWriter,
+  MAX_CACHE_MARKS,
+  MessageWriter,
+  readCacheMarks,
+  ResponseEventWriter,
   toolsInFront,
   withFoundTools,
-} from "@tare/wire";
+} from "@tare/wire/internal";
 import { eventText } from "@tare/wire/sse";
 import { LRUCache } from "lru-cache";
 import { Compile } from "typebox/schema";

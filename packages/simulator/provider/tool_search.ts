@@ -1,13 +1,6 @@
 import { contentText, type Message, type ToolDefinition } from "@tare/messages";
-import {
-  ApiError,
-  type JsonRecord,
-  MESSAGES_PROTOCOL,
-  readJsonAt,
-  searchBlocks,
-  type WireRequest,
-  withFoundTools,
-} from "@tare/wire";
+import { ApiError, type JsonRecord, MESSAGES_PROTOCOL, readJsonAt, type WireRequest } from "@tare/wire";
+import { searchBlocks, withFoundTools } from "@tare/wire/internal";
 import type { SimulatedReply } from "../model.ts";
 
 /** So many tools a search finds at most. */

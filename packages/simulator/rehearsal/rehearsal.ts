@@ -1,4 +1,4 @@
-import { sliceText } from "@tare/messages";
+import { sliceText } from "@tare/messages/internal";
 import { type SimulatedModel, type SimulatedReply, toolCall } from "../model.ts";
 import { LIST_WORKSPACE, numbered, pathOf, type RehearsalPlan } from "./plan.ts";
 import { LARGEST_PACKAGE, LOOK_BACK, REVIEW } from "./plans.ts";

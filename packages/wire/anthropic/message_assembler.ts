@@ -1,11 +1,5 @@
-import {
-  type AssistantMessage,
-  type FinishReason,
-  freeCallId,
-  type FunctionToolCall,
-  type ModelEvent,
-  type Usage,
-} from "@tare/messages";
+import type { AssistantMessage, FinishReason, FunctionToolCall, ModelEvent, Usage } from "@tare/messages";
+import { freeCallId } from "@tare/messages/internal";
 import { readUsage } from "../chat/usage.ts";
 import { asRecord, isRecord, type JsonRecord } from "../json.ts";
 import { MAX_CALLS, ReplyTooLong } from "../reply_stream.ts";

@@ -1,15 +1,15 @@
-import {
-  type AssistantMessage,
-  type Content,
-  type ContentPart,
-  describeCall,
-  type Message,
-  type ModelRequest,
-  type ModelSettings,
-  type StableMessages,
-  type ToolCall,
-  type ToolDefinition,
+import type {
+  AssistantMessage,
+  Content,
+  ContentPart,
+  Message,
+  ModelRequest,
+  ModelSettings,
+  StableMessages,
+  ToolCall,
+  ToolDefinition,
 } from "@tare/messages";
+import { describeCall } from "@tare/messages/internal";
 import { asRecord, type JsonRecord } from "../json.ts";
 import {
   absentPart,

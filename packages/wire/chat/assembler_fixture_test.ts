@@ -1,6 +1,6 @@
 // What the tests of replies that come in chunks share.
 import type { ModelEvent } from "@tare/messages";
-import { ReplyAssembler } from "@tare/wire";
+import { ReplyAssembler } from "@tare/wire/internal";
 
 /** A chunk of a stream that holds this delta. */
 export function delta(fields: Record<string, unknown>, finish_reason: string | null = null): unknown {

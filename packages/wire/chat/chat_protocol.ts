@@ -1,4 +1,5 @@
-import { holdsMedia, isMedia, type Message, partsOfBlock, type ToolDefinition } from "@tare/messages";
+import { type Message, partsOfBlock, type ToolDefinition } from "@tare/messages";
+import { holdsMedia, isMedia } from "@tare/messages/internal";
 import { ApiError } from "../api_error.ts";
 import { asRecord, editJson, isRecord, joinBytes, type JsonRecord } from "../json.ts";
 import {

@@ -1,10 +1,5 @@
-import {
-  type FinishReason,
-  freeCallId,
-  type FunctionToolCall,
-  type ModelEvent,
-  type Usage,
-} from "@tare/messages";
+import type { FinishReason, FunctionToolCall, ModelEvent, Usage } from "@tare/messages";
+import { freeCallId } from "@tare/messages/internal";
 import { asRecord, type JsonRecord } from "../json.ts";
 import { readUsage } from "./usage.ts";
 import { MAX_CALLS, ReplyTooLong } from "../reply_stream.ts";

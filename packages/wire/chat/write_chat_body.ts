@@ -3,11 +3,11 @@ import {
   type Content,
   type ContentPart,
   contentText,
-  describeCall,
   type Message,
   type ModelRequest,
   type ModelSettings,
 } from "@tare/messages";
+import { describeCall } from "@tare/messages/internal";
 import type { JsonRecord } from "../json.ts";
 import {
   absentPart,

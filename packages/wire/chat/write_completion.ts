@@ -7,7 +7,7 @@ import { writeUsage } from "./usage.ts";
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { CompletionWriter, ReplyAssembler } from "@tare/wire";
+ * import { CompletionWriter, ReplyAssembler } from "@tare/wire/internal";
  *
  * const message = { role: "assistant", content: "Hello there." } as const;
  * const usage = { promptTokens: 9, cachedTokens: 0, outputTokens: 2 };

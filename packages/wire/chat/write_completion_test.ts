@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "../../../tests/cases.ts";
 import type { FunctionToolCall } from "@tare/messages";
-import { CompletionWriter } from "@tare/wire";
+import { CompletionWriter } from "@tare/wire/internal";
 import { splitText } from "./write_completion.ts";
 import { assemble } from "./assembler_fixture_test.ts";
 

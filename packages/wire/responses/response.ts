@@ -1,11 +1,5 @@
-import {
-  type AssistantMessage,
-  type FinishReason,
-  freeCallId,
-  type FunctionToolCall,
-  type ModelEvent,
-  type Usage,
-} from "@tare/messages";
+import type { AssistantMessage, FinishReason, FunctionToolCall, ModelEvent, Usage } from "@tare/messages";
+import { freeCallId } from "@tare/messages/internal";
 import { readUsage } from "../chat/usage.ts";
 import { asRecord, isRecord, type JsonRecord } from "../json.ts";
 import { MAX_CALLS, ReplyTooLong } from "../reply_stream.ts";
@@ -92,7 +86,7 @@ type ResponsePart = Parameters<ResponseEventWriter["add"]>[0];
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { ResponseEventWriter } from "@tare/wire";
+ * import { ResponseEventWriter } from "@tare/wire/internal";
  *
  * const id = `resp_${"0".repeat(32)}`;
  * const writer = new ResponseEventWriter(ResponseEventWriter.empty({ model: "m" }, { id, createdAtMs: 0 }));

@@ -2,13 +2,11 @@ import {
   type Content,
   type ContentPart,
   contentText,
-  hashText,
-  holdsMedia,
-  isMedia,
   type Message,
   partsOfBlock,
   type ToolDefinition,
 } from "@tare/messages";
+import { hashText, holdsMedia, isMedia } from "@tare/messages/internal";
 import { ApiError } from "../api_error.ts";
 import { isRecord, joinBytes, type JsonRecord } from "../json.ts";
 import {

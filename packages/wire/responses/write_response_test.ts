@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { ResponseEventWriter } from "@tare/wire";
+import { ResponseEventWriter } from "@tare/wire/internal";
 
 const HEX = "0123456789abcdef0123456789abcdef";
 const USAGE = { promptTokens: 3, cachedTokens: 1, outputTokens: 2 };

@@ -2,7 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import Anthropic from "@anthropic-ai/sdk";
 import OpenAI from "openai";
-import { type PlannerSession, plannerSession, type Profile, profileNamed } from "@tare/planner";
+import { plannerSession, type PlanningSession, type Profile, profileNamed } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
 import { scripted } from "@tare/simulator";
 import { fromAnthropic, fromResponses, readUsage, toAnthropic, toResponses } from "@tare/wire";
@@ -13,7 +13,7 @@ import { costOf, startUpstream, type Upstream } from "../../gateway/upstream.ts"
 /** A loop; without a session it sends everything. */
 type Loop = (
   client: Client,
-  planned?: { readonly session: PlannerSession; readonly upstream: Upstream },
+  planned?: { readonly session: PlanningSession; readonly upstream: Upstream },
 ) => Promise<string>;
 
 /** Marks its messages by itself, as the API's documentation shows: the last block has the mark, which moves on. */

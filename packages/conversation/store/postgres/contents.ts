@@ -1,7 +1,7 @@
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
 import { zstdDecompressSync } from "node:zlib";
-import { textFromBytes } from "@tare/prune";
+import { textFromBytes } from "@tare/prune/internal";
 import type { ContentsItem, StoreContents } from "../contents.ts";
 import { columnText, jsonText, nameIn, plainRecord } from "../json_text.ts";
 import type { SessionRecord, StoredDocument, StoredSums } from "../port.ts";

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { zstdDecompressSync } from "node:zlib";
-import { type Archive, archiveRef, textFromBytes } from "@tare/prune";
+import { type Archive, archiveRef } from "@tare/prune";
+import { textFromBytes } from "@tare/prune/internal";
 import { columnText, intact, nameIn, searchedJson } from "../json_text.ts";
 import type {
   ListedSession,

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { zstdCompressSync } from "node:zlib";
-import { bytesFromText } from "@tare/prune";
+import { bytesFromText } from "@tare/prune/internal";
 import { columnText, documentJson, jsonText, plainRecord } from "../json_text.ts";
 import type { StoreRecord } from "../port.ts";
 import type { ObjectStore } from "../s3_objects.ts";

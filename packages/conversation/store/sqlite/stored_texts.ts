@@ -1,4 +1,4 @@
-import { bytesFromText, textFromBytes } from "@tare/prune";
+import { bytesFromText, textFromBytes } from "@tare/prune/internal";
 import { createHash } from "node:crypto";
 import { zstdCompressSync, zstdDecompressSync } from "node:zlib";
 import { otherTextError } from "../store_error.ts";

@@ -1,6 +1,7 @@
 import { Buffer } from "node:buffer";
 import type { Stats } from "node:fs";
-import { pictureHead, type Tool, type ToolContext, type ToolOutput } from "@tare/messages";
+import type { Tool, ToolContext, ToolOutput } from "@tare/messages";
+import { pictureHead } from "@tare/messages/internal";
 import { defineTool, Refusal } from "../define_tool.ts";
 import { describeImage, isImageAccepted, MAX_PICTURE_BYTES, MAX_PICTURE_SIDE } from "../picture.ts";
 import { byteLength, decodeText, MAX_RESULT_BYTES, sliceText } from "../result_text.ts";

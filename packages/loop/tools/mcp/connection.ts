@@ -1,8 +1,9 @@
-import { asRecord, joinBytes } from "@tare/wire";
+import { NOTHING_INHERITED } from "../shell/processes.ts";
+import { dirname, isAbsolute } from "@std/path";
+import { asRecord, joinBytes } from "@tare/wire/internal";
 import { SseSplitter } from "@tare/wire/sse";
 import { type ChildProcessByStdio, spawn } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
-import { dirname, isAbsolute } from "@std/path";
 import { systemCode } from "../define_tool.ts";
 import { guardWorkspace } from "../sandbox/guard.ts";
 import { type Sandbox, sandboxed, writeInputs } from "../sandbox/sandbox.ts";
@@ -13,7 +14,6 @@ import {
   groupIsAlive,
   MARK,
   markOf,
-  NOTHING_INHERITED,
   settlesWithin,
 } from "../shell/processes.ts";
 import { Breaks, excessOf, limitNotes } from "./floods.ts";

@@ -1,4 +1,4 @@
-import { jsonExcess } from "@tare/wire";
+import { jsonExcess } from "@tare/wire/internal";
 
 /** So long somebody's messages are worked off without a break, in milliseconds, and so long is the break. */
 const STRETCH_MS = 10;

@@ -1,14 +1,9 @@
 import { Buffer } from "node:buffer";
-import {
-  pictureHead,
-  type Tool,
-  type ToolContext,
-  type ToolDefinition,
-  type ToolOutput,
-} from "@tare/messages";
+import type { Tool, ToolContext, ToolDefinition, ToolOutput } from "@tare/messages";
+import { pictureHead } from "@tare/messages/internal";
 import { schemaChecker } from "../../arguments/arguments.ts";
 import { createHash } from "node:crypto";
-import { asRecord } from "@tare/wire";
+import { asRecord } from "@tare/wire/internal";
 import { isDeepStrictEqual } from "node:util";
 import { Breaks } from "./floods.ts";
 import { McpConnection, type McpSdk, messageOf } from "./connection.ts";

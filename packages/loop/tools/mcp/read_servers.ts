@@ -1,5 +1,5 @@
 import { resolve } from "@std/path";
-import { asRecord } from "@tare/wire";
+import { asRecord } from "@tare/wire/internal";
 
 /** An MCP server, as a file names it. */
 export type McpServerEntry =

@@ -1,10 +1,11 @@
 import type { TurnLedger } from "@tare/loop";
-import type { Content, ContentPart, FileChange, WorkPlan } from "@tare/messages";
-import type { Told } from "../../../server/client.ts";
+import type { Content, ContentPart, FileChange } from "@tare/messages";
+import type { WorkPlan } from "@tare/messages/internal";
 import { type EntryOf, shortArguments, type TranscriptEntry } from "@tare/server/transcript";
 import type { JSX } from "preact";
 import { memo } from "preact/compat";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { Told } from "../../../server/client.ts";
 import { api, RefusedError } from "../api/api.ts";
 import { headOf, type TurnLimits, type WaitingCall } from "../api/sessions.ts";
 import { Clip } from "../parts/clip.tsx";

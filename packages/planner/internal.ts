@@ -1,0 +1,22 @@
+/**
+ * Shared parts of Tare's packages. Not part of the public API: names and behavior may change in any release.
+ *
+ * @module
+ */
+export { compactionOf } from "./agents.ts";
+export { servedTokens } from "./cache/prefix.ts";
+export { fittingPins, makePin, type NewPin, pinsAfter } from "./edits/pin.ts";
+export { isSummary } from "./edits/view.ts";
+export { mostOfCall, type RequestMade } from "./ledger/ledger.ts";
+export {
+  DEFAULT_PROVIDER,
+  EXAMPLE_MODELS,
+  howToAsk,
+  MESSAGES_PROVIDER,
+  MODELS_DATE,
+  profileForTtl,
+  providerOf,
+  readModelList,
+  searchesTools,
+} from "./providers.ts";
+export { WINDOW_SHARE } from "./rule/decide.ts";

@@ -1,0 +1,32 @@
+/**
+ * Shared parts of Tare's packages. Not part of the public API: names and behavior may change in any release.
+ *
+ * @module
+ */
+export { MAX_CACHE_MARKS, readCacheMarks } from "./anthropic/cache_marks.ts";
+export { MessageAssembler } from "./anthropic/message_assembler.ts";
+export { searchBlocks } from "./anthropic/tool_search.ts";
+export { MessageWriter, statusOf } from "./anthropic/write_message.ts";
+export { finishedReply, MESSAGES_FORMS } from "./anthropic/write_messages_body.ts";
+export { ReplyAssembler } from "./chat/reply_assembler.ts";
+export { CHAT_FORMS } from "./chat/write_chat_body.ts";
+export { CompletionWriter } from "./chat/write_completion.ts";
+export { deferTools, isFunction, steadyTools } from "./client_tools.ts";
+export { asRecord, joinBytes, jsonExcess } from "./json.ts";
+export { legalArguments, originalCalls } from "./legality.ts";
+export { statedFailure } from "./meaning.ts";
+export {
+  anchorOf,
+  peekField,
+  readField,
+  readingRequest,
+  readItems,
+  toolsInFront,
+  underClientIds,
+  UnknownShape,
+  withFoundTools,
+  withoutThoughts,
+} from "./protocol.ts";
+export { ReplyTooLong, StreamedText } from "./reply_stream.ts";
+export { ResponseAssembler, type ResponseBody, ResponseEventWriter } from "./responses/response.ts";
+export { RESPONSES_FORMS } from "./responses/write_responses_body.ts";
