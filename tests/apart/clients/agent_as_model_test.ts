@@ -20,7 +20,10 @@ interface Server {
 /** Lets clients talk to the routes over real HTTP. Every answer is checked against the OpenAPI document. */
 async function withModel(model: Model, use: (server: Server) => Promise<void>): Promise<void> {
   const answer = serve(routeOptions(model));
-  const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, (request) => answer(request));
+  const server = Deno.serve(
+    { port: 0, hostname: "127.0.0.1", onListen() {} },
+    (request) => answer(request, { signal: request.signal }),
+  );
   const baseURL = `http://127.0.0.1:${server.addr.port}/v1`;
   try {
     await use({ baseURL, client: new OpenAI({ baseURL, apiKey: "any" }) });

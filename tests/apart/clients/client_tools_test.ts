@@ -50,7 +50,10 @@ async function withServer(use: (server: Server) => Promise<void>): Promise<void>
   const { model, asked } = scriptedModel(REPLIES);
   const options = routeOptions(model);
   const answer = serve(options);
-  const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, (request) => answer(request));
+  const server = Deno.serve(
+    { port: 0, hostname: "127.0.0.1", onListen() {} },
+    (request) => answer(request, { signal: request.signal }),
+  );
   const baseURL = `http://127.0.0.1:${server.addr.port}/v1`;
   try {
     await use({
@@ -160,7 +163,10 @@ Deno.test("openai: responses.stream() with the whole conversation goes on in the
 Deno.test("openai: responses.inputItems.list() and responses.delete()", async () => {
   const { model } = scriptedModel([{ content: "a" }]);
   const answer = serve(routeOptions(model));
-  const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, (request) => answer(request));
+  const server = Deno.serve(
+    { port: 0, hostname: "127.0.0.1", onListen() {} },
+    (request) => answer(request, { signal: request.signal }),
+  );
   const client = new OpenAI({ baseURL: `http://127.0.0.1:${server.addr.port}/v1`, apiKey: "any" });
   try {
     const { id } = await client.responses.create({ model: "agent", input: "Hi." });
