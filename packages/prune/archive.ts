@@ -1,5 +1,5 @@
 import type { Message } from "@tare/messages";
-import { reasonOf } from "@tare/messages/internal";
+import { checkGiven, reasonOf } from "@tare/messages/internal";
 
 /**
  * Where the originals of elided texts are kept. Content-addressed: the reference of a text depends on the text
@@ -86,6 +86,7 @@ export async function archiveMessages(
  * ```
  */
 export async function archiveRef(content: string): Promise<string> {
+  checkGiven("archiveRef()", { content }, { content: "string" });
   const digest = await crypto.subtle.digest("SHA-256", bytesFromText(content));
   // Not toHex(): Node has it from 25 on.
   return Array.from(new Uint8Array(digest, 0, 8), (byte) => byte.toString(16).padStart(2, "0")).join("");
