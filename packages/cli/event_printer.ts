@@ -2,7 +2,7 @@ import type { TurnLedger } from "@tare/loop";
 import { contentText } from "@tare/messages";
 import { PLAN_TOOL_NAME, type WorkPlan } from "@tare/messages/internal";
 import type { SessionEvent } from "@tare/server";
-import { type EntryOf, TranscriptReducer } from "@tare/server/transcript";
+import { type EntryOf, TranscriptReducer } from "@tare/server/internal/transcript";
 import { drawnMarkdown } from "./terminal/drawn_markdown.ts";
 import { shownDiff } from "./terminal/shown_diff.ts";
 import { rowsOf, shownText } from "./terminal/shown_text.ts";

@@ -7,7 +7,7 @@ import { listPrice, PromptTooLong, readTooLong } from "@tare/planner";
 import { mostOfCall, providerOf } from "@tare/planner/internal";
 import type { Protocol, WireReply } from "@tare/wire";
 import { joinBytes, peekField, ReplyTooLong, StreamedText } from "@tare/wire/internal";
-import { bodyPieces, GrowingBytes, MAX_EVENT_BYTES, SseSplitter } from "@tare/wire/sse";
+import { bodyPieces, GrowingBytes, MAX_EVENT_BYTES, SseSplitter } from "@tare/wire/internal/sse";
 import type { SetOptions, Upstream } from "./options.ts";
 import type { GatewaySession } from "./sessions/session.ts";
 import type { GatewayTurn, SentCall } from "./turn.ts";

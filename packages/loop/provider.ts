@@ -11,7 +11,7 @@ import type {
 import { callIds, type NeededOptions } from "@tare/messages/internal";
 import type { LegalForms } from "@tare/wire";
 import { asRecord, originalCalls, ReplyTooLong, statusOf } from "@tare/wire/internal";
-import { bodyPieces, GrowingBytes, type RawEvent, SseSplitter } from "@tare/wire/sse";
+import { bodyPieces, GrowingBytes, type RawEvent, SseSplitter } from "@tare/wire/internal/sse";
 import { ModelError } from "./event.ts";
 
 /** Which model of a provider, and how to reach it: what the options of every model have. */

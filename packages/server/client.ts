@@ -7,7 +7,7 @@
  *
  * @module
  */
-import { bodyPieces, type RawEvent, SseSplitter } from "@tare/wire/sse";
+import { bodyPieces, type RawEvent, SseSplitter } from "@tare/wire/internal/sse";
 import type { Route } from "./http/route.ts";
 import { API_PATH } from "./http/api_path.ts";
 import type { ownRoutes } from "./route_table.ts";

@@ -5,7 +5,7 @@
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { TranscriptReducer, updateEntries } from "@tare/server/transcript";
+ * import { TranscriptReducer, updateEntries } from "@tare/server/internal/transcript";
  *
  * const transcript = new TranscriptReducer();
  * const entries = updateEntries([], [

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { SessionEvent } from "@tare/server";
-import { type TranscriptEntry, TranscriptReducer, updateEntries } from "@tare/server/transcript";
+import { type TranscriptEntry, TranscriptReducer, updateEntries } from "@tare/server/internal/transcript";
 import type { Content, Message } from "@tare/messages";
 
 const LEDGER = { calls: 1, promptTokens: 1, cachedTokens: 0, outputTokens: 1, saved: {}, estimated: false };

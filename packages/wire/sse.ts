@@ -4,7 +4,7 @@
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { eventText, SseSplitter } from "@tare/wire/sse";
+ * import { eventText, SseSplitter } from "@tare/wire/internal/sse";
  *
  * const bytes = new TextEncoder().encode(eventText({ event: "note", data: "1" }));
  * const splitter = new SseSplitter();

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { bodyPieces, eventText, GrowingBytes } from "@tare/wire/sse";
+import { bodyPieces, eventText, GrowingBytes } from "@tare/wire/internal/sse";
 import { joinBytes } from "./json.ts";
 import { MAX_EVENT_BYTES, splitEvents, SseSplitter } from "./sse.ts";
 

@@ -55,7 +55,7 @@ say("Type circles; files and lines of the largest", [
 detail(circles.map((circle) => `${circle.length} files, ${linesOf(circle)} lines: ${circle.join(", ")}`));
 
 for (const [what, isInternal] of [["Public", false], ["Internal", true]] as const) {
-  const ofPackages = await exportedNames((entry) => entry.endsWith("/internal") === isInternal);
+  const ofPackages = await exportedNames((entry) => /\/internal\b/.test(entry) === isInternal);
   say(`${what} names of published packages`, [ofPackages.flatMap(([, own]) => own).length]);
   detail(ofPackages.map(([name, own]) => `${name} ${own.length}: ${own.join(", ")}`));
 }

@@ -2,7 +2,7 @@ import type { PlanEntryStatus, SessionUpdate, ToolCallStatus } from "@agentclien
 import type { Usage } from "@tare/messages";
 import { PLAN_TOOL_NAME } from "@tare/messages/internal";
 import type { NumberedEvent } from "@tare/server";
-import { type EntryOf, TranscriptReducer } from "@tare/server/transcript";
+import { type EntryOf, TranscriptReducer } from "@tare/server/internal/transcript";
 import type { AgentInfo } from "../agent_client.ts";
 import { contentBlocks } from "./prompt_content.ts";
 import { shownText } from "../terminal/shown_text.ts";

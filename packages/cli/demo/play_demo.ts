@@ -16,7 +16,7 @@ import type { PolicyOptions } from "@tare/planner/policies";
 import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { loadTokenizer, type Tokenizer } from "@tare/tiktoken";
-import { bodyPieces, SseSplitter } from "@tare/wire/sse";
+import { bodyPieces, SseSplitter } from "@tare/wire/internal/sse";
 import { API_PATH } from "../../server/client.ts";
 import { commandLine } from "../command_line.ts";
 import { usdText } from "../event_printer.ts";

@@ -1,6 +1,6 @@
 import { sliceText } from "@tare/messages/internal";
 import type { SessionEvent } from "@tare/server";
-import { TranscriptReducer } from "@tare/server/transcript";
+import { TranscriptReducer } from "@tare/server/internal/transcript";
 import { cutTo, shownText } from "./shown_text.ts";
 
 /** What of a text is shown in rows of so many columns. */

@@ -1,5 +1,5 @@
 import { type Asker, Keys } from "@tare/conversation";
-import type { SseMessage } from "@tare/wire/sse";
+import type { SseMessage } from "@tare/wire/internal/sse";
 import { Type } from "typebox";
 import { ERROR, errorResponses, HttpError, httpErrorBody } from "../http/http_error.ts";
 import { route } from "../http/route.ts";

@@ -3,7 +3,7 @@ import { storedResponseRoutes } from "./stored_responses.ts";
 import { type HttpGateway, readBytes } from "@tare/gateway";
 import { ApiError, PROTOCOLS } from "@tare/wire";
 import { peekField } from "@tare/wire/internal";
-import { MAX_EVENT_BYTES } from "@tare/wire/sse";
+import { MAX_EVENT_BYTES } from "@tare/wire/internal/sse";
 import { Type } from "typebox";
 import { toResponse } from "../http/dispatcher.ts";
 import { type Answered, type OtherAnswerer, type Route, route, type RouteCall } from "../http/route.ts";

@@ -5,7 +5,7 @@ import { REFUSED_SAMPLING } from "./errors.ts";
 import { TURN_ERRORS } from "./errors.ts";
 import { type Content, contentText, type FunctionToolCall, type ToolCall } from "@tare/messages";
 import { CompletionWriter } from "@tare/wire/internal";
-import type { SseMessage } from "@tare/wire/sse";
+import type { SseMessage } from "@tare/wire/internal/sse";
 import { type Static, Type } from "typebox";
 import { USER_CONTENT } from "../api/message_schemas.ts";
 import { route } from "../http/route.ts";

@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { EMPTY_LEDGER } from "@tare/loop";
 import { ApiError } from "@tare/wire";
-import type { SseMessage } from "@tare/wire/sse";
+import type { SseMessage } from "@tare/wire/internal/sse";
 import { cancelWithClient, type ConversationTurn, readAnswer, streamTurn, tellError } from "./turn_answer.ts";
 
 function turn(cancelled: string[] = []): ConversationTurn {

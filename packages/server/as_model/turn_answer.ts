@@ -4,7 +4,7 @@ import { contentText, type FinishReason, type FunctionToolCall, type ToolDefinit
 import { sliceText } from "@tare/messages/internal";
 import { ApiError } from "@tare/wire";
 import type { ResponseEventWriter } from "@tare/wire/internal";
-import type { SseMessage } from "@tare/wire/sse";
+import type { SseMessage } from "@tare/wire/internal/sse";
 import { type Heartbeat, sseResponse } from "../http/sse_response.ts";
 import { toApiError, turnError } from "./errors.ts";
 import type { ConversationPoint } from "./known_conversations.ts";

@@ -1,4 +1,4 @@
-import { eventText, type SseMessage } from "@tare/wire/sse";
+import { eventText, type SseMessage } from "@tare/wire/internal/sse";
 
 /** How a stream shows that it is alive while nothing happens. */
 export interface Heartbeat {

@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import type { SseMessage } from "@tare/wire/sse";
+import type { SseMessage } from "@tare/wire/internal/sse";
 import { sseResponse } from "./sse_response.ts";
 
 interface Timer {

@@ -33,7 +33,7 @@ import {
   toolsInFront,
   withFoundTools,
 } from "@tare/wire/internal";
-import { eventText } from "@tare/wire/sse";
+import { eventText } from "@tare/wire/internal/sse";
 import { LRUCache } from "lru-cache";
 import { Compile } from "typebox/schema";
 import { type Dialect, DIALECTS, refusalIn } from "../dialects.ts";

@@ -1,7 +1,7 @@
 import { NOTHING_INHERITED } from "../shell/processes.ts";
 import { dirname, isAbsolute } from "@std/path";
 import { asRecord, joinBytes } from "@tare/wire/internal";
-import { SseSplitter } from "@tare/wire/sse";
+import { SseSplitter } from "@tare/wire/internal/sse";
 import { type ChildProcessByStdio, spawn } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
 import { systemCode } from "../define_tool.ts";

@@ -1,6 +1,6 @@
 import type { Content } from "@tare/messages";
 import type { WorkPlan } from "@tare/messages/internal";
-import { type TranscriptEntry, TranscriptReducer, updateEntries } from "@tare/server/transcript";
+import { type TranscriptEntry, TranscriptReducer, updateEntries } from "@tare/server/internal/transcript";
 import type { Body } from "../../../server/client.ts";
 import { api, RefusedError, requestKey } from "../api/api.ts";
 import type {

@@ -1,7 +1,7 @@
 import type { TurnLedger } from "@tare/loop";
 import type { Content, ContentPart, FileChange } from "@tare/messages";
 import type { WorkPlan } from "@tare/messages/internal";
-import { type EntryOf, shortArguments, type TranscriptEntry } from "@tare/server/transcript";
+import { type EntryOf, shortArguments, type TranscriptEntry } from "@tare/server/internal/transcript";
 import type { JSX } from "preact";
 import { memo } from "preact/compat";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
