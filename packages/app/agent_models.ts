@@ -5,7 +5,7 @@ import type { Model } from "@tare/messages";
 import { chooseProfile, listPrice, listWindow, type Price, type Profile, readTooLong } from "@tare/planner";
 import { DEFAULT_PROVIDER, howToAsk, MESSAGES_PROVIDER, readModelList } from "@tare/planner/internal";
 import { routeToCache } from "@tare/planner/parts";
-import { readBytes } from "@tare/gateway";
+import { readBytes } from "@tare/gateway/internal";
 import type { Settings } from "./settings/settings.ts";
 
 /** The settings that say whom the agent asks. */

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { readBody } from "@tare/gateway";
+import { readBody } from "@tare/gateway/internal";
 import { ApiError } from "@tare/wire";
 
 /** A request whose body comes in these pieces. */

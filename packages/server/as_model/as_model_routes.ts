@@ -1,6 +1,7 @@
 import { errorResponses } from "../http/http_error.ts";
 import { storedResponseRoutes } from "./stored_responses.ts";
-import { type HttpGateway, readBytes } from "@tare/gateway";
+import type { HttpGateway } from "@tare/gateway";
+import { readBytes } from "@tare/gateway/internal";
 import { ApiError, PROTOCOLS } from "@tare/wire";
 import { peekField } from "@tare/wire/internal";
 import { MAX_EVENT_BYTES } from "@tare/wire/internal/sse";

@@ -1,6 +1,7 @@
 import { Keys, type Store, StoreError } from "@tare/conversation";
 import { Telemetry } from "@tare/conversation/telemetry";
-import { type HttpGateway, readBody, readPath, withClientSignal } from "@tare/gateway";
+import type { HttpGateway } from "@tare/gateway";
+import { readBody, readPath, withClientSignal } from "@tare/gateway/internal";
 import { ApiError, PROTOCOLS } from "@tare/wire";
 import { jsonExcess } from "@tare/wire/internal";
 import { type Static, type TProperties, Type } from "typebox";

@@ -1,0 +1,7 @@
+/**
+ * Shared parts of Tare's packages. Not part of the public API: names and behavior may change in any release.
+ *
+ * @module
+ */
+export { readBody, readBytes, readPath } from "./read_request.ts";
+export { withClientSignal } from "./with_client_signal.ts";
