@@ -77,7 +77,7 @@ interface PlayOptions {
 }
 
 /** The model's window, in tokens. */
-const WINDOW_TOKENS = 400_000;
+const WINDOW_TOKENS = 250_000;
 /** How long the model takes for a reply, and the person for the next question, in milliseconds of the session's own clock. */
 const REPLY_MS = 5_000;
 const QUESTION_MS = 60_000;
