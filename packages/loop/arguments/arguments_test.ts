@@ -230,6 +230,11 @@ Deno.test("schemaChecker() says where a schema is none, and takes the forms of e
   );
 });
 
+Deno.test("schemaChecker() requires the names among other values of required", () => {
+  const faults = schemaChecker({ type: "object", required: ["a", 1] } as JsonSchema);
+  assertEquals([faults({ a: 1 }), faults({})], [undefined, "the value must have required property 'a'"]);
+});
+
 Deno.test("schemaChecker() takes nothing of a schema for code, nor of a value for a prototype", () => {
   const schema = JSON.parse(
     '{"__proto__": {"type": "string"}, "properties": {"__proto__": {"type": "number"}}}',

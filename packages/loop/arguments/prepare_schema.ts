@@ -83,6 +83,10 @@ function copySchema(schema: JsonSchema, recursions: number): Prepared {
         const one = ([name, one]: [string, unknown]) =>
           [name, Array.isArray(one) ? one : copy(one, `${place}.${key}.${name}`, open)] as const;
         made[key] = Object.fromEntries(Object.entries(Object(inner)).map(one));
+      } else if (key === "required" && Array.isArray(inner)) {
+        // With another value among the names the validator would ignore all of them.
+        made[key] = inner.filter((name) => typeof name === "string");
+        listed += inner.length;
       } else if (!OMITTED.test(key)) {
         made[key] = inner;
         // Values of an `enum`, names of `required`.
