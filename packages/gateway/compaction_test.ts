@@ -1,6 +1,3 @@
-import { chatStep } from "./agents_fixture_test.ts";
-import { OPTIONS } from "./fixture_test.ts";
-import { UPSTREAM } from "./fixture_test.ts";
 import {
   assert,
   assertAlmostEquals,
@@ -14,8 +11,8 @@ import { gateway, type HttpGateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { createHash } from "node:crypto";
-import { BASH, type Json, longResult, SUM_UP } from "./agents_fixture_test.ts";
-import { completion, gatewayed, post } from "./fixture_test.ts";
+import { BASH, chatStep, type Json, longResult, SUM_UP } from "./agents_fixture_test.ts";
+import { completion, gatewayed, OPTIONS, post, UPSTREAM } from "./fixture_test.ts";
 import { type Dialect, DIALECTS, type Reply } from "./kept/dialects_fixture_test.ts";
 import fc, { cases } from "../../tests/cases.ts";
 

@@ -1,4 +1,3 @@
-import { warned } from "./upstream.ts";
 import { Keys, type Reservation } from "@tare/conversation";
 import { ToldWarnings } from "@tare/conversation/report";
 import { type Chat, Telemetry } from "@tare/conversation/telemetry";
@@ -12,7 +11,7 @@ import type { SetOptions, Upstream } from "./options.ts";
 import type { GatewaySession } from "./sessions/session.ts";
 import type { GatewayTurn, SentCall } from "./turn.ts";
 import type { Call, Turns } from "./turns.ts";
-import { answerHeaders, askUpstream, beginningOf, passOn, streamOf, upstreamOf } from "./upstream.ts";
+import { answerHeaders, askUpstream, beginningOf, passOn, streamOf, upstreamOf, warned } from "./upstream.ts";
 import { withClientSignal } from "./with_client_signal.ts";
 
 /** So many calls of a turn may do nothing but recall; then one can't. */
@@ -522,11 +521,11 @@ class ReservedCalls {
       this.release();
       return response;
     }
-    const pieces = body.values();
+    const reader = body.getReader();
     const read = new ReadableStream<Uint8Array<ArrayBuffer>>({
       pull: async (controller) => {
         try {
-          const { done, value } = await pieces.next();
+          const { done, value } = await reader.read();
           if (!done) return controller.enqueue(value);
           this.release();
           controller.close();
@@ -535,9 +534,9 @@ class ReservedCalls {
           throw error;
         }
       },
-      cancel: async () => {
-        // What was said until then is booked.
-        await pieces.return?.()?.catch(() => {});
+      cancel: async (reason) => {
+        // What was said until then is booked. A read may be pending, which an iterator would wait for.
+        await reader.cancel(reason).catch(() => {});
         this.release();
       },
     }, { highWaterMark: 0 });

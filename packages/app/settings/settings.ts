@@ -1,7 +1,4 @@
 import { LIMIT_OPTIONS } from "../listener/listen_http.ts";
-import { fraction } from "./option.ts";
-import { onOrOff } from "./option.ts";
-import { providersModel } from "./option.ts";
 import { dataFolder, HOME_VARIABLES, isDirectory, USUAL_PORT, wholeNumber } from "@tare/cli/parts";
 import { PROFILES } from "@tare/planner";
 import { DEFAULT_PROVIDER, howToAsk, MESSAGES_PROVIDER, MODELS_DATE } from "@tare/planner/internal";
@@ -12,11 +9,14 @@ import { checkDatabaseLimits, DATABASE_OPTIONS } from "./database.ts";
 import {
   address,
   bucket,
+  fraction,
   fromFolder,
   keepWarm,
   list,
+  onOrOff,
   type Option,
   price,
+  providersModel,
   readApprovals,
   readInstructions,
   readMcpFile,

@@ -4,7 +4,6 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { ANY_PROGRAM } from "./agents.ts";
 import { resolve } from "@std/path";
 import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import { constants } from "node:os";
@@ -13,7 +12,7 @@ import { agentClient, serverAddress, statedAddress } from "../agent_client.ts";
 import { inDigitsOf } from "../in_digits.ts";
 import { runningServer } from "../server/noted_server.ts";
 import { shownText } from "../terminal/shown_text.ts";
-import { AGENTS } from "./agents.ts";
+import { AGENTS, ANY_PROGRAM } from "./agents.ts";
 import { behind, type ChosenAgent, programOf } from "./chosen_agent.ts";
 import { ownAddresses } from "./own_addresses.ts";
 import { type OwnServer, startOwnServer, type UsedServer } from "./own_server.ts";

@@ -1,8 +1,3 @@
-import { readAsked } from "./client_tools.ts";
-import { SAMPLING } from "./client_tools.ts";
-import { TOOL_FIELDS } from "./client_tools.ts";
-import { REFUSED_SAMPLING } from "./errors.ts";
-import { TURN_ERRORS } from "./errors.ts";
 import { type Content, contentText, type FunctionToolCall, type ToolCall } from "@tare/messages";
 import { CompletionWriter } from "@tare/wire/internal";
 import type { SseMessage } from "@tare/wire/internal/sse";
@@ -10,14 +5,24 @@ import { type Static, Type } from "typebox";
 import { USER_CONTENT } from "../api/message_schemas.ts";
 import { route } from "../http/route.ts";
 import { closed, COUNT, METADATA, nullable, tagged, textOr } from "../http/schema.ts";
-import { type AskedFields, type AskedTool, TOOL_CHOICE, TOOL_NAME } from "./client_tools.ts";
+import {
+  type AskedFields,
+  type AskedTool,
+  readAsked,
+  SAMPLING,
+  TOOL_CHOICE,
+  TOOL_FIELDS,
+  TOOL_NAME,
+} from "./client_tools.ts";
 import { type AsModelOptions, continueConversation } from "./continue_conversation.ts";
 import {
   AGENT_MODEL,
   API_ERROR,
   API_ERRORS,
   invalid,
+  REFUSED_SAMPLING,
   refuseUnsupported,
+  TURN_ERRORS,
   unsupported,
   type UnsupportedParameter,
   unusable,

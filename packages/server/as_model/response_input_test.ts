@@ -1,8 +1,7 @@
-import { ResponseEventWriter } from "@tare/wire/internal";
 import { assertEquals, assertRejects } from "@std/assert";
 import { memoryStore } from "@tare/conversation/sqlite";
 import { ApiError } from "@tare/wire";
-import type { ResponseBody } from "@tare/wire/internal";
+import { type ResponseBody, ResponseEventWriter } from "@tare/wire/internal";
 import { readResponseInput } from "./responses.ts";
 import type { InputItem } from "./responses_schema.ts";
 import { storedResponse } from "./stored_responses.ts";

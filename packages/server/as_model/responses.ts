@@ -1,5 +1,3 @@
-import { readAsked } from "./client_tools.ts";
-import { TURN_ERRORS } from "./errors.ts";
 import type { Asker, Store } from "@tare/conversation";
 import type { ContentPart } from "@tare/messages";
 import { ApiError, type JsonRecord } from "@tare/wire";
@@ -8,9 +6,9 @@ import type { SseMessage } from "@tare/wire/internal/sse";
 import { HttpError } from "../http/http_error.ts";
 import { route } from "../http/route.ts";
 import { type ChatMessage, type Dialogue, readChatMessages } from "./chat_completions.ts";
-import type { AskedFields, AskedTool } from "./client_tools.ts";
+import { type AskedFields, type AskedTool, readAsked } from "./client_tools.ts";
 import { type AsModelOptions, continueConversation } from "./continue_conversation.ts";
-import { API_ERRORS, refuseUnsupported, toApiError, unsupported, unusable } from "./errors.ts";
+import { API_ERRORS, refuseUnsupported, toApiError, TURN_ERRORS, unsupported, unusable } from "./errors.ts";
 import {
   type InputItem,
   type InputPart,

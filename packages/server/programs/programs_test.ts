@@ -1,9 +1,8 @@
-import { workspaceTools } from "@tare/loop/tools";
 import { assertEquals, assertObjectMatch } from "@std/assert";
 import type { Store } from "@tare/conversation";
 import { memoryStore } from "@tare/conversation/sqlite";
 import { programTool } from "@tare/loop/programs";
-import { openCheckpoints } from "@tare/loop/tools";
+import { openCheckpoints, workspaceTools } from "@tare/loop/tools";
 import { contentText, type Model, type Tool } from "@tare/messages";
 import type { AgentOptions, HttpAgent } from "@tare/server";
 import { sharedMemory } from "../../../tests/shared_memory.ts";

@@ -1,5 +1,3 @@
-import { STAND_IN_NAMES } from "../turns/session_tools.ts";
-import { NO_TURNS } from "./session_types.ts";
 import {
   type ListedSession,
   type SharedStore,
@@ -27,7 +25,7 @@ import { HttpError } from "../http/http_error.ts";
 import type { Shared } from "../share/share_page.ts";
 import { type TranscriptEntry, TranscriptReducer, updateEntries } from "../transcript.ts";
 import { checkBudgets } from "../turns/play_turn.ts";
-import { allToolsOf, includesTool } from "../turns/session_tools.ts";
+import { allToolsOf, includesTool, STAND_IN_NAMES } from "../turns/session_tools.ts";
 import { TurnQueue } from "../turns/turn_queue.ts";
 import { lengthBefore, readTranscript, sessionRecords, systemMessage, type Transcript } from "./history.ts";
 import { Queue } from "./hold.ts";
@@ -44,6 +42,7 @@ import {
 import {
   asSessionEvent,
   type HelperLink,
+  NO_TURNS,
   OWN_AGENT,
   parentOf,
   type SessionEvent,

@@ -1,4 +1,3 @@
-import { addUsage } from "@tare/messages/internal";
 import { schemaChecker } from "@tare/loop/arguments";
 import {
   contentText,
@@ -9,7 +8,7 @@ import {
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
-import { MESSAGE_OVERHEAD_TOKENS } from "@tare/messages/internal";
+import { addUsage, MESSAGE_OVERHEAD_TOKENS } from "@tare/messages/internal";
 import { type Profile, profileNamed } from "@tare/planner";
 import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import { PrefixCache } from "@tare/planner/parts";

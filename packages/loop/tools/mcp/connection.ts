@@ -1,4 +1,3 @@
-import { NOTHING_INHERITED } from "../shell/processes.ts";
 import { dirname, isAbsolute } from "@std/path";
 import { asRecord, joinBytes } from "@tare/wire/internal";
 import { SseSplitter } from "@tare/wire/internal/sse";
@@ -14,6 +13,7 @@ import {
   groupIsAlive,
   MARK,
   markOf,
+  NOTHING_INHERITED,
   settlesWithin,
 } from "../shell/processes.ts";
 import { Breaks, excessOf, limitNotes } from "./floods.ts";
