@@ -10,13 +10,12 @@ import {
   type SessionUpdate,
 } from "@agentclientprotocol/sdk";
 import { assertEquals, assertRejects } from "@std/assert";
-import { fromFileUrl, join, toFileUrl } from "@std/path";
+import { join, toFileUrl } from "@std/path";
 import { scripted, type SimulatedModel, toolCall } from "@tare/simulator";
 import { recordingProvider } from "../../../tests/crash/recording_provider.ts";
 import { type ServerProcess, startServerProcess } from "../../../tests/crash/server_process.ts";
 import { ownerOf } from "../../../tests/crash/owner.ts";
-
-const ACP = fromFileUrl(new URL("acp.ts", import.meta.url));
+import { denoArgs } from "../tasks.ts";
 
 /** An editor that has started the command. */
 interface Editor {
@@ -45,16 +44,7 @@ async function startEditor(
   } = {},
 ): Promise<Editor> {
   const process = new Deno.Command(Deno.execPath(), {
-    args: [
-      "run",
-      "--frozen",
-      "--no-prompt",
-      "--allow-net",
-      "--allow-read",
-      "--allow-env=TARE_HOST,TARE_PORT,TARE_TOKEN,TARE_DATA,TARE_WORKSPACE,HOME,XDG_DATA_HOME,LOCALAPPDATA,INIT_CWD",
-      ACP,
-      `--url=${url}`,
-    ],
+    args: [...denoArgs("acp"), `--url=${url}`],
     env: { NO_COLOR: "1", TARE_TOKEN: "", TARE_DATA: data },
     stdin: "piped",
     stdout: "piped",
