@@ -282,10 +282,8 @@ export const TOTALS = {
   /** Calls that they made, and those of them that failed. */
   programCalls: null,
   failedProgramCalls: null,
-  /**
-   * Tokens of the results of these calls beyond what the programs returned: no prompt ever held them. They are no saving:
-   * what the model would have called instead is unknown.
-   */
+  // One line: the emitted types break behind a longer comment.
+  /** Tokens of these calls' results that no prompt ever held. No saving: what the model would have called is unknown. */
   programKeptTokens: null,
 };
 
