@@ -87,9 +87,17 @@ if (given.sandbox === "strict" && "why" in sandbox) {
   console.error(`Cannot start: TARE_SANDBOX is strict, but there is no sandbox, because ${sandbox.why}.`);
   Deno.exit(1);
 }
-/** What is run, and by which configuration: what speaks with MCP servers is installed once there are some. */
+/**
+ * The program and its configuration: the client of MCP servers is installed only where there are some. There the runtime
+ * would warn that both configurations have links.
+ */
 const program = given.mcp
-  ? ["--config", new URL("mcp/deno.json", import.meta.url), new URL("mcp/main.ts", import.meta.url)]
+  ? [
+    "--quiet",
+    "--config",
+    new URL("mcp/deno.json", import.meta.url),
+    new URL("mcp/main.ts", import.meta.url),
+  ]
   : [new URL("main.ts", import.meta.url)];
 const paths = program.map((part) => typeof part === "string" ? part : fromFileUrl(part));
 // The server's process may not find out itself how many descriptors it has.
@@ -103,8 +111,7 @@ const { code, end } = supervise({
       ...handed,
     }, {
       args: [
-        // Quiet: the runtime warns that two configurations have links.
-        ...["run", "--frozen", "--quiet", V8_FLAGS, ...serverPermissions(given, handed)],
+        ...["run", "--frozen", V8_FLAGS, ...serverPermissions(given, handed)],
         ...paths,
         ...args,
       ],

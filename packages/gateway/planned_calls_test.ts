@@ -1,8 +1,19 @@
 import { assert, assertEquals } from "@std/assert";
-import type { Store } from "@tare/conversation";
+import { Keys, type Store } from "@tare/conversation";
+import { memoryStore } from "@tare/conversation/sqlite";
 import { Telemetry } from "@tare/conversation/telemetry";
 import { recordTelemetry } from "../../tests/telemetry/recorder.ts";
-import { call, chunk, completion, type Forwarded, gatewayed, post, READ, sse } from "./fixture_test.ts";
+import {
+  call,
+  chunk,
+  completion,
+  type Forwarded,
+  gatewayed,
+  post,
+  READ,
+  sse,
+  UPSTREAM,
+} from "./fixture_test.ts";
 
 const BODY = { model: "m", messages: [{ role: "user", content: "Go." }] };
 
@@ -191,4 +202,38 @@ Deno.test("what the gateway can't plan is counted by what became of it", async (
     () => new Response("{", { headers: { "content-type": "application/json" } }),
   );
   assertEquals([reply.errors, reply.count("tare.fail_opens", "tare.fail_open.cause")], [[""], { reply: 1 }]);
+});
+
+Deno.test("gateway ends a key's call whose client leaves while the upstream is silent, and books it", async () => {
+  const store = memoryStore();
+  const keys = new Keys({ store, owners: [], onError() {} });
+  await keys.add({ name: "ann", routes: ["gateway"], budgetUsdPerDay: 1 });
+  let signal: AbortSignal | undefined;
+  const { fetch, ledger, close } = gatewayed(() => new Response(), {
+    ...{ store, keys },
+    upstreams: { chat: { ...UPSTREAM, price: () => ({ input: 1, output: 1 }) } },
+    fetch(_url, init) {
+      signal = init!.signal!;
+      const body = new ReadableStream<Uint8Array>({
+        start(controller) {
+          controller.enqueue(
+            new TextEncoder().encode(`data: ${JSON.stringify(chunk({ content: "So" }))}\n\n`),
+          );
+          signal!.addEventListener("abort", () => controller.error(signal!.reason));
+        },
+      });
+      return Promise.resolve(new Response(body, { headers: { "content-type": "text/event-stream" } }));
+    },
+  });
+  const asker = { name: "ann", routes: ["gateway"] } as const;
+  const { body } = await fetch(post({ ...BODY, stream: true }), { asker });
+  const reader = body!.getReader();
+  await reader.read();
+  // Nothing more comes until the client has left.
+  const pending = reader.read();
+  await reader.cancel();
+  await pending;
+  assertEquals([signal?.aborted, (await ledger("ann")).planned.calls], [true, 1]);
+  await close();
+  await keys.close();
 });
