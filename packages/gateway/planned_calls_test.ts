@@ -209,30 +209,34 @@ Deno.test("gateway ends a key's call whose client leaves while the upstream is s
   const keys = new Keys({ store, owners: [], onError() {} });
   await keys.add({ name: "ann", routes: ["gateway"], budgetUsdPerDay: 1 });
   let signal: AbortSignal | undefined;
+  const silent = Promise.withResolvers<void>();
   const { fetch, ledger, close } = gatewayed(() => new Response(), {
     ...{ store, keys },
     upstreams: { chat: { ...UPSTREAM, price: () => ({ input: 1, output: 1 }) } },
     fetch(_url, init) {
       signal = init!.signal!;
+      const begun = [new TextEncoder().encode(`data: ${JSON.stringify(chunk({ content: "So" }))}\n\n`)];
       const body = new ReadableStream<Uint8Array>({
-        start(controller) {
-          controller.enqueue(
-            new TextEncoder().encode(`data: ${JSON.stringify(chunk({ content: "So" }))}\n\n`),
-          );
-          signal!.addEventListener("abort", () => controller.error(signal!.reason));
+        start: (controller) => signal!.addEventListener("abort", () => controller.error(signal!.reason)),
+        pull(controller) {
+          const next = begun.pop();
+          if (next) return controller.enqueue(next);
+          silent.resolve();
+          return new Promise(() => {});
         },
-      });
+      }, { highWaterMark: 0 });
       return Promise.resolve(new Response(body, { headers: { "content-type": "text/event-stream" } }));
     },
   });
   const asker = { name: "ann", routes: ["gateway"] } as const;
   const { body } = await fetch(post({ ...BODY, stream: true }), { asker });
   const reader = body!.getReader();
-  await reader.read();
-  // Nothing more comes until the client has left.
-  const pending = reader.read();
+  const read = (async () => {
+    while (!(await reader.read()).done);
+  })();
+  await silent.promise;
   await reader.cancel();
-  await pending;
+  await read;
   assertEquals([signal?.aborted, (await ledger("ann")).planned.calls], [true, 1]);
   await close();
   await keys.close();
