@@ -1,5 +1,6 @@
 import { assertEquals, assertLess, assertLessOrEqual } from "@std/assert";
 import { memoryStore } from "@tare/conversation/sqlite";
+import { hashText } from "@tare/messages/internal";
 import type { GatewayOptions } from "@tare/gateway";
 import { countMessageTokens, countToolTokens, estimateTokens, type ToolDefinition } from "@tare/messages";
 
@@ -152,6 +153,43 @@ Deno.test("gateway expects the marked blocks with which a system prompt begins, 
   const rest = countMessageTokens({ role: "system", content: system[2]! }, estimateTokens) +
     countMessageTokens({ role: "user", content: "Go on." }, estimateTokens);
   assertLessOrEqual(Math.abs(sent - rest - expected), 5);
+});
+
+Deno.test("gateway sends the same messages wherever a client marks its system prompt, request by request", async () => {
+  /** The messages of each request of a long session, in which each request marks these blocks of its system prompt. */
+  const sent = async (marksOf: (request: number) => readonly boolean[]) => {
+    const { fetch, seen } = gatewayed(() => new Response("{}", { status: 503 }), {
+      upstreams: { messages: { ...UPSTREAM, windowTokens: 20_000, profile: profileNamed("anthropic-5m") } },
+    });
+    const messages: object[] = [{ role: "user", content: [{ type: "text", text: "Go." }] }];
+    for (let at = 0; at < 10; at++) {
+      messages.push(
+        { role: "assistant", content: [{ type: "tool_use", id: `t${at}`, name: "read", input: { at } }] },
+        {
+          role: "user",
+          content: [{
+            type: "tool_result",
+            tool_use_id: `t${at}`,
+            content: `word${at} and more of it. `.repeat(800),
+          }],
+        },
+      );
+      const system = marksOf(at).map((isMarked, at) => ({
+        ...{ type: "text", text: `Rule ${at}.` },
+        ...(isMarked && { cache_control: { type: "ephemeral" } }),
+      }));
+      const tools = [{ name: "read", input_schema: { type: "object" } }];
+      const body = { model: "m", max_tokens: 10, tools, system, messages };
+      await (await fetch(post(body, { "anthropic-version": "2023-06-01" }, "/messages"))).text();
+    }
+    const unmarked = (name: string, value: unknown) => name === "cache_control" ? undefined : value;
+    return seen.map(({ body }) => hashText(JSON.stringify(body.messages, unmarked)));
+  };
+  const still = await sent(() => [false, true]);
+  const moving = await sent((request) =>
+    [[true, true], [false, true], [true, false], [false, false]][request % 4]!
+  );
+  assertEquals(moving, still);
 });
 
 Deno.test("gateway expects no more than marks let it hold after a restart, from the second prompt on", async () => {

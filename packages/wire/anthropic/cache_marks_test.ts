@@ -283,9 +283,9 @@ Deno.test("writeRequest() tells behind how many messages its marks stand, those 
   // The cache may hold the first block of a system prompt and not the second.
   assertEquals(told({ system: [text("S", SHORT), text("T"), text("U", SHORT), text("V")] }, {}), [
     1,
-    2,
-    7,
-    10,
+    3,
+    8,
+    11,
   ]);
   assertEquals(told({ cache_control: SHORT }, {}), [4, 7, 7]);
   // The first result became a line: one more mark stands in front of it, and one behind the message that it is in.

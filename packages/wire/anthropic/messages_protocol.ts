@@ -483,25 +483,23 @@ function referencesIn({ content }: JsonRecord): unknown {
 }
 
 /**
- * The messages of the system prompt: one for the blocks up to each mark, since the cache may hold the first of them and
- * not the next. None for a prompt of nothing.
+ * Returns the messages of the system prompt, one for each block, since the cache may hold the first blocks and not the next.
+ * Marks don't decide that: a client may move them from request to request.
  *
  * @throws {UnknownShape} if it isn't as the format says.
  */
 function readSystem(system: unknown): readonly ItemPart[] {
-  const read = (content: Content, blocks: unknown, mark?: unknown): ItemPart => ({
-    message: { role: "system", content },
-    said: { role: "system", parts: saidParts(unmarked(blocks), saidBlock) },
-    ...(mark !== undefined && { mark: JSON.stringify(mark) }),
-  });
-  if (typeof system === "string") return system === "" ? [] : [read(system, system)];
-  const blocks = blocksOf(system ?? []);
-  const ends = blocks.flatMap((block, at) => markOf(block) === undefined ? [] : [at + 1]);
-  return [...new Set([...ends, blocks.length])].flatMap((end, at) => {
-    const part = blocks.slice(ends[at - 1] ?? 0, end);
-    const content = part.flatMap(readPart);
-    const last = part.at(-1);
-    return content.length === 0 ? [] : [read(content, part, last && markOf(last))];
+  const said = (blocks: unknown) => ({ role: "system", parts: saidParts(unmarked(blocks), saidBlock) });
+  if (typeof system === "string") {
+    return system === "" ? [] : [{ message: { role: "system", content: system }, said: said(system) }];
+  }
+  return blocksOf(system ?? []).map((block): ItemPart => {
+    const mark = markOf(block);
+    return {
+      message: { role: "system", content: readPart(block) },
+      said: said([block]),
+      ...(mark !== undefined && { mark: JSON.stringify(mark) }),
+    };
   });
 }
 
