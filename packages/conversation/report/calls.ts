@@ -282,7 +282,7 @@ export const TOTALS = {
   /** Calls that they made, and those of them that failed. */
   programCalls: null,
   failedProgramCalls: null,
-  // One line: the emitted types break behind a longer comment.
+  // In one line: a line break in it would break the emitted types.
   /** Tokens of these calls' results that no prompt ever held. No saving: what the model would have called is unknown. */
   programKeptTokens: null,
 };
