@@ -1,7 +1,7 @@
 import { dirname, resolve } from "@std/path";
 import type { OptionReader } from "@tare/cli/parts";
 import type { openS3Objects } from "@tare/conversation/s3";
-import { type McpServerEntry, readMcpServers } from "@tare/loop/mcp";
+import { type McpServerEntry, readMcpServers } from "@tare/tools/mcp";
 import { type Price, type Profile, profileNamed, PROFILES } from "@tare/planner";
 import type { PolicyOptions } from "@tare/planner/policies";
 import { AGENT_MODEL, ALLOW_EVERYTHING, type ApprovalRule, faultOfRules } from "@tare/server";
