@@ -186,7 +186,7 @@ function gatewayOf(
   const { captureContent = false, expireAfterDays = KEPT_DAYS, gatewayStoreMiB, maxDataMiB = Infinity } =
     settings;
   return gateway({
-    ...prompts,
+    planning: prompts,
     telemetry: new Telemetry("@tare/gateway", { captureContent, figures }),
     upstreams: upstreamsOf(settings, asked),
     ...{ store, keys, countTokens, onError },
@@ -194,11 +194,13 @@ function gatewayOf(
     recall: !settings.off.includes("recall"),
     control: settings.control,
     ...(settings.keepWarm !== "off" && { warmth }),
-    maxBodyBytes: LIMITS.gatewayBytes,
-    keepsContent: gatewayStoreMiB > 0,
-    keepMs: () => expireAfterDays * DAY_MS + lagMs(),
-    // The agent's sessions must have room in the same file.
-    keepBytes: Math.min(gatewayStoreMiB || FIGURES_MIB, maxDataMiB / 4) * 2 ** 20,
+    limits: { bodyBytes: LIMITS.gatewayBytes },
+    retention: {
+      content: gatewayStoreMiB > 0,
+      maxAgeMs: () => expireAfterDays * DAY_MS + lagMs(),
+      // The agent's sessions must have room in the same file.
+      maxBytes: Math.min(gatewayStoreMiB || FIGURES_MIB, maxDataMiB / 4) * 2 ** 20,
+    },
   });
 }
 
