@@ -51,7 +51,23 @@ import {
 } from "./event.ts";
 import { type Clock, systemClock, Watchdog } from "./watchdog.ts";
 
-/** What a turn needs. */
+/** The state of a turn whose process ended before the turn did. */
+export interface ResumedTurn {
+  /** Messages that the turn has added to the history, with the existing answers to calls of its newest reply. */
+  readonly messages: readonly Message[];
+  /** Number of the next model call, from 1. */
+  readonly step: number;
+  /** Cost of the turn so far. */
+  readonly ledger: TurnLedger;
+  /** Calls of the newest reply without an answer. They run before the model is called. */
+  readonly calls: readonly ToolCall[];
+  /** Judges these calls, and the calls without a result that they have made. Default: `judge` of the options. */
+  readonly judge?: Judge;
+  /** Approvals of calls that these calls have made and that haven't begun since. Default: none. */
+  readonly answered?: readonly AnsweredCall[];
+}
+
+/** Options of {@linkcode run}. */
 export interface RunOptions {
   readonly model: Model;
   /** The conversation so far; instructions are system messages at its start. Not changed. */
@@ -113,20 +129,7 @@ export interface RunOptions {
    * What the turn came to in a process that ended in the middle of it: it goes on from there, without another `turn_start`.
    * What opened it is among its messages. Default: the turn begins.
    */
-  readonly resumed?: {
-    /** What it has added to the history, with the answers to the calls of its newest reply as far as there are any. */
-    readonly messages: readonly Message[];
-    /** The next model call, from 1. */
-    readonly step: number;
-    /** What it cost so far. */
-    readonly ledger: TurnLedger;
-    /** Calls of the newest reply that have no answer, and are made before the model is called. */
-    readonly calls: readonly ToolCall[];
-    /** Says of these whether they may run, and of those that they have made which have no result. Default: as of all others. */
-    readonly judge?: Judge;
-    /** What somebody has said of calls that these have made and that didn't begin since. Default: nothing. */
-    readonly answered?: readonly AnsweredCall[];
-  };
+  readonly resumed?: ResumedTurn;
   /** How the model shall write. Default: as the provider likes. */
   readonly settings?: ModelSettings;
   /** Decides before each model call what the model sees. Default: everything. */
@@ -213,6 +216,20 @@ interface Turn {
  *
  * @throws {TypeError} if two tools have one name, or a tool's parameters are no JSON Schema.
  * @throws {RangeError} if a limit is out of its range.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { run } from "@tare/loop";
+ * import type { Model } from "@tare/messages";
+ *
+ * const model: Model = async function* () {
+ *   yield { type: "completed", message: { role: "assistant", content: "Hello!" }, finishReason: "stop" };
+ * };
+ * const types: string[] = [];
+ * for await (const { type } of run({ model, history: [], input: "Hi" })) types.push(type);
+ * assertEquals(types, ["turn_start", "step_start", "assistant_message", "step_end", "turn_end"]);
+ * ```
  */
 export function run(options: RunOptions): AsyncGenerator<LoopEvent, TurnResult> {
   const resolved = resolveOptions(options);

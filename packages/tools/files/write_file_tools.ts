@@ -20,6 +20,7 @@ import {
 } from "./resolve_in_workspace.ts";
 import { similarity, statFile } from "./stat_in_workspace.ts";
 import { shortLines, sliceText } from "../result_text.ts";
+import { approvePath } from "../sandbox/guard.ts";
 
 type WriteFileArguments = { readonly path: string; readonly content: string };
 
@@ -49,6 +50,7 @@ export function writeFileTool(workspace: string, limits: WorkspaceLimits = {}): 
       const { signal, confirm } = context;
       const { absolute, relative } = await resolveInWorkspace(workspace, path, limits);
       assertAllowed(context, absolute, "writes");
+      approvePath(absolute);
       return await inTurn(absolute, async () => {
         signal.throwIfAborted();
         const old = await existingFile(absolute);
@@ -212,6 +214,7 @@ export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): T
     },
     async run(args, context) {
       const place = await placeOf(args, context);
+      approvePath(place.absolute);
       return await inTurn(place.absolute, async () => {
         context.signal.throwIfAborted();
         const { mode, replaced, change } = await edit(args, { ...context, place });

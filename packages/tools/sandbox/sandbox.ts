@@ -30,14 +30,43 @@ export interface Sandbox {
   /** Names of hosts that can be reached, `*.` in front for those below; empty if there is no network. */
   readonly domains: readonly string[];
   /** How hosts are reached. Absent without `domains`. */
-  readonly proxy?: {
-    /** Absolute path of the socket on which a proxy lets through what is allowed. */
-    readonly socket: string;
-    /** The command that, within the sandbox, carries connections from the proxy's port to the socket and then runs what follows. */
-    readonly bridge: readonly string[];
-    /** Files that the bridge needs to see. */
-    readonly files: readonly string[];
-  };
+  readonly proxy?: SandboxProxy;
+}
+
+/** The only way from a sandbox to the network. */
+export interface SandboxProxy {
+  /** Absolute path of the socket on which a proxy lets through what is allowed. */
+  readonly socket: string;
+  /** The command that, within the sandbox, carries connections from the proxy's port to the socket and then runs what follows. */
+  readonly bridge: readonly string[];
+  /** Files that the bridge needs to see. */
+  readonly files: readonly string[];
+}
+
+/** Options of {@linkcode findSandbox}. */
+export interface SandboxOptions {
+  /** Folder that commands work in. */
+  readonly workspace: string;
+  /** The user's home folder. Default: none. */
+  readonly home?: string | undefined;
+  /** Where programs are found, as in the variable `PATH`; those in the home folder are visible too. Default: the system's. */
+  readonly path?: string | undefined;
+  /** Folders hidden from commands, such as that of the sessions. Default: none. */
+  readonly hiddenFolders?: readonly string[];
+  /** Files hidden from commands, such as those with keys. Default: none. */
+  readonly hiddenFiles?: readonly string[];
+  /** Files that commands cannot write, such as those with rules. Default: none. */
+  readonly readOnly?: readonly string[];
+  /** Names of hosts that can be reached, and how. Default: no network. */
+  readonly network?: { readonly domains: readonly string[]; readonly proxy: SandboxProxy };
+  /** Runs a program and returns its error output if it failed. @throws if there is no such program. */
+  readonly tryOut: (program: string, args: readonly string[]) => Promise<string | undefined>;
+}
+
+/** The reason why this machine cannot make a sandbox. */
+export interface NoSandbox {
+  /** Completes "because …". */
+  readonly why: string;
 }
 
 /** What is run in a sandbox. */
@@ -304,25 +333,19 @@ const MAKERS: Readonly<Record<string, Sandbox["by"]>> = { linux: "bubblewrap", d
 /** Where programs are looked for that nothing else names. */
 const USUAL_PATH = "/usr/local/bin:/usr/bin:/bin";
 
-/** Finds out whether this machine can make a sandbox, or else why it can't, in words that complete "because …". */
-export async function findSandbox(options: {
-  /** Folder that commands work in. */
-  readonly workspace: string;
-  /** The person's home folder. Default: there is none. */
-  readonly home?: string | undefined;
-  /** Where programs are found, as in the variable `PATH`; those in the home folder are shown too. Default: the system's. */
-  readonly path?: string | undefined;
-  /** Folders that commands must not see, such as that of the sessions. */
-  readonly hiddenFolders?: readonly string[];
-  /** Files that commands must not see, such as those with keys. */
-  readonly hiddenFiles?: readonly string[];
-  /** Files that commands must not write, such as those with rules. */
-  readonly readOnly?: readonly string[];
-  /** Names of hosts that can be reached, and how. Default: there is no network. */
-  readonly network?: { readonly domains: readonly string[]; readonly proxy: NonNullable<Sandbox["proxy"]> };
-  /** Runs a program and gives what it wrote to its error output if it failed. @throws if there is no such program. */
-  readonly tryOut: (program: string, args: readonly string[]) => Promise<string | undefined>;
-}): Promise<Sandbox | { readonly why: string }> {
+/**
+ * Returns a sandbox that this machine can make, or the reason why it cannot.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { findSandbox } from "@tare/tools/sandbox";
+ *
+ * const found = await findSandbox({ workspace: "/", tryOut: () => Promise.resolve(undefined) });
+ * assertEquals(found, { why: "the workspace / is the home folder or holds what a sandbox must hide" });
+ * ```
+ */
+export async function findSandbox(options: SandboxOptions): Promise<Sandbox | NoSandbox> {
   const { home = "/nonexistent", path = USUAL_PATH, tryOut, network } = options;
   const workspace = realPath(options.workspace);
   const houses = [realPath(home), ...SYSTEM, "/tmp", "/run", "/var/tmp"];

@@ -381,7 +381,20 @@ type LookArguments = {
   readonly stop?: boolean;
 };
 
-/** `background`: looks at a command that `shell` left running, waits for it, or stops it. */
+/**
+ * Returns `background`, which looks at a command that `shell` left running, waits for it, or stops it.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { BackgroundCommands, backgroundTool, shellTool } from "@tare/tools/shell";
+ *
+ * const background = new BackgroundCommands();
+ * const tools = [shellTool({ workspace: "/srv/project", background }), backgroundTool(background)];
+ * assertEquals(tools.map(({ definition }) => definition.function.name), ["shell", "background"]);
+ * await background.close();
+ * ```
+ */
 export function backgroundTool(commands: BackgroundCommands): Tool {
   return defineTool<LookArguments>({
     name: "background",

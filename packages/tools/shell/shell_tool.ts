@@ -49,8 +49,17 @@ type ShellArguments = {
 const DEFAULT_TIMEOUT_MS = 120_000;
 
 /**
- * `shell`: a command line for `sh`, with the workspace as its folder. Without a sandbox its file access is that of this
+ * Returns `shell`, which runs a command line for `sh` in the workspace. Without a sandbox its file access is that of this
  * process: the guard that keeps the file tools in the workspace does not hold for it.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { shellTool } from "@tare/tools/shell";
+ *
+ * const { definition } = shellTool({ workspace: "/srv/project", timeoutMs: 60_000 });
+ * assertEquals(definition.function.name, "shell");
+ * ```
  */
 export function shellTool(options: ShellToolOptions): Tool {
   const { workspace, timeoutMs = 240_000, maxOutputBytes = 64 * 1024, env = {}, owner, sandbox, background } =

@@ -1,6 +1,30 @@
 /**
  * Undo and redo of what the tools of a turn changed in a folder.
  *
+ * @example
+ * ```ts
+ * import { mkdtemp, readFile, rm } from "node:fs/promises";
+ * import { tmpdir } from "node:os";
+ * import { join } from "node:path";
+ * import { assertEquals } from "@std/assert";
+ * import { workspaceTools } from "@tare/tools";
+ * import { openCheckpoints } from "@tare/tools/undo";
+ *
+ * const workspace = await mkdtemp(join(tmpdir(), "workspace-"));
+ * const folder = await mkdtemp(join(tmpdir(), "undo-"));
+ * const checkpoints = openCheckpoints({ workspace, folder });
+ * const turn = { session: "mine", turn: 1 };
+ * const [write] = workspaceTools({ workspace }).filter(({ writes }) => writes)
+ *   .map((tool) => checkpoints.watch(tool, turn));
+ *
+ * await write?.run({ path: "a.txt", content: "one" }, { signal: new AbortController().signal, progress() {} });
+ * assertEquals((await checkpoints.undo("mine")).files, [{ path: "a.txt", change: "deleted" }]);
+ * await checkpoints.redo("mine");
+ * assertEquals(await readFile(join(workspace, "a.txt"), "utf8"), "one");
+ * await checkpoints.close();
+ * for (const used of [workspace, folder]) await rm(used, { recursive: true });
+ * ```
+ *
  * @module
  */
 import { createHash } from "node:crypto";
@@ -53,64 +77,90 @@ export class UndoRefused extends Error {
   }
 }
 
-/** Keeps what turns change of a workspace's files, and puts it back. */
-export interface Checkpoints {
-  /** The same tool, whose calls are watched: what changes while one runs counts as the turn's. */
-  readonly watch: (tool: Tool, turn: {
-    /** Id of the session. */
-    readonly session: string;
-    /** The turn in it: those that come later have greater numbers. */
-    readonly turn: number;
-  }) => Tool;
-  /** What turns of a session have changed, the oldest first. */
-  readonly changes: (session: string) => Promise<
-    readonly {
-      readonly turn: number;
-      /** When it changed something last, in milliseconds since the epoch. */
-      readonly atMs: number;
-      readonly files: Awaited<ReturnType<Checkpoints["undo"]>>["files"];
-      /** Whether its files were put back. */
-      readonly isUndone: boolean;
-      /** What an undo doesn't cover, a sentence each. */
-      readonly notCovered: readonly string[];
-    }[]
-  >;
-  /**
-   * Puts files back as they were before this turn of a session, and all behind it. Default: its newest one that changed
-   * something. `force`: also those that were changed since. @throws {UndoRefused}
-   */
-  readonly undo: (
-    session: string,
-    options?: { readonly turn?: number | undefined; readonly force?: boolean | undefined },
-  ) => Promise<{
-    /** The turns whose changes were undone, or made again, the oldest first. */
-    readonly turns: readonly number[];
-    /** What became of files by that. */
-    readonly files: readonly {
-      /** From the workspace, with forward slashes. */
-      readonly path: string;
-      readonly change: "created" | "changed" | "deleted";
-    }[];
-    /** What was not, a sentence each. */
-    readonly notCovered: readonly string[];
-  }>;
-  /** Takes back the last undo, unless a turn has changed something since. @throws {UndoRefused} */
-  readonly redo: (
-    session: string,
-    options?: { readonly force?: boolean | undefined },
-  ) => ReturnType<Checkpoints["undo"]>;
-  /** Forgets what is kept of a session. */
-  readonly forget: (session: string) => Promise<void>;
-  /** Settles once nothing is under way. */
-  readonly close: () => Promise<void>;
+/** A turn of a session. */
+export interface TurnOfSession {
+  /** Id of the session. */
+  readonly session: string;
+  /** Number of the turn in the session; later turns have greater numbers. */
+  readonly turn: number;
 }
 
-type ChangingTurn = Parameters<Checkpoints["watch"]>[1];
-type TurnChanges = Awaited<ReturnType<Checkpoints["changes"]>>[number];
-type PutBack = Awaited<ReturnType<Checkpoints["undo"]>>;
-type ChangedFile = PutBack["files"][number];
-type CheckpointOptions = Parameters<typeof openCheckpoints>[0];
-type KeptLimits = NonNullable<CheckpointOptions["limits"]>;
+/** A file that was created, changed or deleted. */
+export interface ChangedFile {
+  /** From the workspace, with forward slashes. */
+  readonly path: string;
+  readonly change: "created" | "changed" | "deleted";
+}
+
+/** Changes that a turn made to files. */
+export interface TurnChanges {
+  readonly turn: number;
+  /** Time of its last change, in milliseconds since the epoch. */
+  readonly atMs: number;
+  readonly files: readonly ChangedFile[];
+  /** Whether its changes were undone. */
+  readonly isUndone: boolean;
+  /** Changes that an undo doesn't cover, a sentence each. */
+  readonly notCovered: readonly string[];
+}
+
+/** Options of {@linkcode Checkpoints.undo} and {@linkcode Checkpoints.redo}. */
+export interface UndoOptions {
+  /** Of undo alone: the first turn to undo. Default: the newest one that changed files. */
+  readonly turn?: number | undefined;
+  /** Whether files that were changed since are overwritten. Default: false. */
+  readonly force?: boolean | undefined;
+}
+
+/** The result of an undo or a redo. */
+export interface UndoResult {
+  /** The turns whose changes were undone, or made again, the oldest first. */
+  readonly turns: readonly number[];
+  readonly files: readonly ChangedFile[];
+  /** Changes that were not undone, a sentence each. */
+  readonly notCovered: readonly string[];
+}
+
+/** Limits on the contents that are stored. */
+export interface CheckpointLimits {
+  /** Largest file, in bytes. Default: 4 MiB. */
+  readonly maxFileBytes?: number;
+  /** Most files and folders that are inspected around a command. Default: 20,000. */
+  readonly maxFiles?: number;
+  /** Most bytes of all these files. Default: 512 MiB. */
+  readonly maxBytes?: number;
+}
+
+/** Options of {@linkcode openCheckpoints}. */
+export interface CheckpointOptions {
+  /** The folder whose files are stored. */
+  readonly workspace: string;
+  /** Where they are stored, for this workspace only. */
+  readonly folder: string;
+  /** A folder of the workspace that is excluded. Default: none. */
+  readonly hidden?: string | undefined;
+  readonly limits?: CheckpointLimits;
+  /** How long changes are stored, in milliseconds. Default: 30 days. */
+  readonly keepMs?: number;
+  /** Called with errors that kept changes from being stored. Default: they are ignored. */
+  readonly onError?: (error: unknown) => void;
+}
+
+/** Stores what turns change in a workspace's files, and restores it. */
+export interface Checkpoints {
+  /** Returns the same tool with its calls watched: what changes while one runs counts as the turn's. */
+  watch(tool: Tool, turn: TurnOfSession): Tool;
+  /** Returns the changes of a session's turns, the oldest first. */
+  changes(session: string): Promise<readonly TurnChanges[]>;
+  /** Restores files to their state before this turn of a session and all after it. @throws {UndoRefused} */
+  undo(session: string, options?: UndoOptions): Promise<UndoResult>;
+  /** Reverts the last undo, unless a turn has changed something since. @throws {UndoRefused} */
+  redo(session: string, options?: Pick<UndoOptions, "force">): Promise<UndoResult>;
+  /** Deletes what is stored of a session. */
+  forget(session: string): Promise<void>;
+  /** Settles once nothing is under way. */
+  close(): Promise<void>;
+}
 
 /** A line of a session's file: something changed, or was put back. */
 type Line =
@@ -135,14 +185,14 @@ interface Pending {
 }
 
 /** The call that ran when the process ended. */
-interface OpenCall extends ChangingTurn {
+interface OpenCall extends TurnOfSession {
   /** Whether a later process has begun to inspect what it changed. */
   readonly isInspected?: boolean;
 }
 
 /** A call that runs. */
 interface Window {
-  readonly of: ChangingTurn;
+  readonly of: TurnOfSession;
   /** The only paths that it changes; absent if nobody knows. */
   readonly paths: readonly string[] | undefined;
   readonly notCovered: string[];
@@ -163,47 +213,34 @@ const CANNOT_KEEP =
 const MOST_NAMED = 20;
 
 /**
- * Opens what keeps the changes that turns make to a workspace's files. What an earlier process was ended in the middle of
- * is gone on with: an undo is brought to its end, and what a command had changed counts as its turn's.
+ * Opens the store of the changes that turns make to a workspace's files. An undo that a process was killed in is
+ * finished, and what a command had changed then counts as its turn's.
  *
- * Contents are kept once each, by their SHA-256, as they were before and after a change; all of the workspace's, which a
- * command might change, are kept when the first one runs. Later only what the system says has changed is read again.
+ * Contents are stored once each, by their SHA-256, as they were before and after a change. The first command stores the
+ * whole workspace, any part of which it might change; later only what the system reports as changed is read again.
  *
- * Calls run whether their changes can be kept or not; `onError` is told why they couldn't be.
+ * Calls run whether their changes can be stored or not.
+ *
+ * @example
+ * ```ts
+ * import { mkdtemp, rm } from "node:fs/promises";
+ * import { tmpdir } from "node:os";
+ * import { join } from "node:path";
+ * import { assertEquals } from "@std/assert";
+ * import { openCheckpoints } from "@tare/tools/undo";
+ *
+ * const folder = await mkdtemp(join(tmpdir(), "undo-"));
+ * const checkpoints = openCheckpoints({ workspace: ".", folder });
+ * assertEquals(await checkpoints.changes("mine"), []);
+ * await checkpoints.close();
+ * await rm(folder, { recursive: true });
+ * ```
  */
-export function openCheckpoints(options: {
-  /** The folder whose files are kept. */
-  readonly workspace: string;
-  /** Where they are kept, for this workspace alone. */
-  readonly folder: string;
-  /** A folder of the workspace that is none of its files. Default: there is none. */
-  readonly hidden?: string | undefined;
-  /** How much is kept. */
-  readonly limits?: {
-    /** Largest file, in bytes. Default: 4 MiB. */
-    readonly maxFileBytes?: number;
-    /** Most files and folders that are looked at around a command. Default: 20,000. */
-    readonly maxFiles?: number;
-    /** Most bytes of all these files. Default: 512 MiB. */
-    readonly maxBytes?: number;
-  };
-  /** For how long, in milliseconds. Default: 30 days. */
-  readonly keepMs?: number;
-  /** Told of what couldn't be kept. Default: nobody is. */
-  readonly onError?: (error: unknown) => void;
-}): Checkpoints {
-  const kept = new KeptChanges(options);
-  return {
-    watch: (tool, turn) => kept.watch(tool, turn),
-    changes: (session) => kept.changes(session),
-    undo: (session, options = {}) => kept.undo(session, options),
-    redo: (session, options = {}) => kept.redo(session, options),
-    forget: (session) => kept.forget(session),
-    close: () => kept.close(),
-  };
+export function openCheckpoints(options: CheckpointOptions): Checkpoints {
+  return new KeptChanges(options);
 }
 
-class KeptChanges {
+class KeptChanges implements Checkpoints {
   readonly #journals: Journals;
   readonly #pending: string;
   readonly #openCall: string;
@@ -253,7 +290,7 @@ class KeptChanges {
     await this.#carryOut(states, pending);
   }
 
-  watch(tool: Tool, of: ChangingTurn): Tool {
+  watch(tool: Tool, of: TurnOfSession): Tool {
     const { resolve, stance } = tool;
     if (stance === "rederivable" && !resolve) return tool;
     return {
@@ -295,10 +332,7 @@ class KeptChanges {
     );
   }
 
-  undo(
-    session: string,
-    { turn, force = false }: { readonly turn?: number | undefined; readonly force?: boolean | undefined },
-  ): Promise<PutBack> {
+  undo(session: string, { turn, force = false }: UndoOptions = {}): Promise<UndoResult> {
     return this.#alone(async (states) => {
       this.#assertIdle();
       await this.#finish(states);
@@ -333,10 +367,7 @@ class KeptChanges {
     });
   }
 
-  redo(
-    session: string,
-    { force = false }: { readonly force?: boolean | undefined },
-  ): Promise<PutBack> {
+  redo(session: string, { force = false }: Pick<UndoOptions, "force"> = {}): Promise<UndoResult> {
     return this.#alone(async (states) => {
       this.#assertIdle();
       await this.#finish(states);
@@ -490,7 +521,7 @@ class KeptChanges {
   }
 
   async #record(
-    { session, turn }: ChangingTurn,
+    { session, turn }: TurnOfSession,
     changes: readonly FileChange[],
     notCovered: readonly string[],
   ): Promise<void> {
@@ -744,7 +775,7 @@ class FileStates {
   readonly #root: string;
   readonly #hidden: string | undefined;
   readonly #folder: string;
-  readonly #limits: Required<KeptLimits>;
+  readonly #limits: Required<CheckpointLimits>;
   #known = new Map<string, Known>();
   /** What was passed over by a list, with a slash behind folders. */
   #ignored = new Set<string>();
@@ -760,7 +791,7 @@ class FileStates {
       readonly root: string;
       readonly hidden: string | undefined;
       readonly folder: string;
-      readonly limits: KeptLimits;
+      readonly limits: CheckpointLimits;
     },
   ) {
     this.#root = root;
@@ -775,7 +806,7 @@ class FileStates {
       readonly workspace: string;
       readonly hidden?: string | undefined;
       readonly folder: string;
-      readonly limits?: KeptLimits | undefined;
+      readonly limits?: CheckpointLimits | undefined;
     },
   ): Promise<FileStates> {
     await mkdir(join(folder, "contents"), { recursive: true, mode: 0o700 });
