@@ -15,7 +15,7 @@ import { type FileHandle, lstat, mkdir, open, opendir, readlink, realpath, stat 
 import { basename, dirname, isAbsolute, join, resolve, SEPARATOR } from "@std/path";
 import { setImmediate } from "node:timers";
 import type { Effects, ToolContext } from "@tare/messages";
-import { Refusal, systemCode } from "../define_tool.ts";
+import { isMissing, Refusal, systemCode } from "../define_tool.ts";
 
 /** What of a workspace the file tools keep from a model. */
 export interface WorkspaceLimits {
@@ -160,11 +160,6 @@ export async function isHidden(absolute: string, hidden: HiddenFolder | undefine
     if (isMissing(error)) return false;
     throw error;
   }
-}
-
-function isMissing(error: unknown): boolean {
-  const code = systemCode(error);
-  return code === "ENOENT" || code === "ENOTDIR";
 }
 
 async function realWorkspace(workspace: string): Promise<string> {
@@ -454,13 +449,10 @@ export async function* entriesOf(folder: Folder): AsyncGenerator<readonly Entry[
   }
 }
 
-/** Entries of a folder, as Deno lists them. */
-type ReadDir = (path: string) => AsyncIterable<{
-  readonly name: string;
-  readonly isFile: boolean;
-  readonly isDirectory: boolean;
-  readonly isSymlink: boolean;
-}>;
+/** Lists a folder, as Deno does. */
+type ReadDir = (path: string) => AsyncIterable<
+  { readonly name: string } & Readonly<Record<"isFile" | "isDirectory" | "isSymlink", boolean>>
+>;
 
 async function* listed(path: string): AsyncGenerator<Entry> {
   // In Deno, opendir() reads all of a folder at once; its own function doesn't.

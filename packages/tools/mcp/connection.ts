@@ -1,21 +1,11 @@
 import { dirname, isAbsolute } from "@std/path";
 import { asRecord, joinBytes } from "@tare/wire/internal";
 import { SseSplitter } from "@tare/wire/internal/sse";
-import { type ChildProcessByStdio, spawn } from "node:child_process";
-import type { Readable, Writable } from "node:stream";
 import { systemCode } from "../define_tool.ts";
 import { guardWorkspace } from "../sandbox/guard.ts";
-import { type Sandbox, sandboxed, writeInputs } from "../sandbox/sandbox.ts";
-import {
-  endGroup,
-  endMarked,
-  GRACE_MS,
-  groupIsAlive,
-  MARK,
-  markOf,
-  NOTHING_INHERITED,
-  settlesWithin,
-} from "../shell/processes.ts";
+import { type Sandbox, sandboxed, type SandboxStart, unconfined } from "../sandbox/sandbox.ts";
+import { settlesWithin } from "../shell/processes.ts";
+import { type StartedCommand, startProgram } from "../shell/run_command.ts";
 import { Breaks, excessOf, limitNotes } from "./floods.ts";
 import type { McpServerEntry } from "./read_servers.ts";
 
@@ -225,13 +215,11 @@ class StdioTransport {
   onerror?: ((error: Error) => void) | undefined;
   onmessage?: ((message: unknown) => void) | undefined;
   readonly #options: StdioTransportOptions;
-  readonly #id: string = crypto.randomUUID();
+  readonly #breaks = new Breaks();
   #started: Promise<void> = Promise.resolve();
-  #child: ChildProcessByStdio<Writable, Readable, Readable> | undefined;
+  #program: StartedCommand | undefined;
   #ended: Promise<void> = Promise.resolve();
   #ending: string | undefined;
-  /** Whether the system ends all that the program started once it is ended. */
-  #endsWhole = false;
   #leave: () => void = () => {};
   #closed: Promise<void> | undefined;
   #stderr: Uint8Array<ArrayBuffer> = new Uint8Array();
@@ -246,7 +234,7 @@ class StdioTransport {
     this.#options = options;
   }
 
-  /** How the program ended, with what it said last; nothing while it runs. */
+  /** How the program ended, with what it wrote last; `undefined` while it runs. */
   get ending(): string | undefined {
     return this.#ending;
   }
@@ -258,57 +246,29 @@ class StdioTransport {
 
   async #start(): Promise<void> {
     const { entry, cwd, env, owner, sandbox } = this.#options;
-    const { program, args, env: more, inputs, endsWhole } = sandbox ? this.#sandboxed(sandbox) : {
-      ...{ program: entry.command, args: entry.args, env: {}, inputs: [], endsWhole: false },
-    };
-    this.#endsWhole = endsWhole;
-    const child = spawn(program, [...args], {
-      // Where the system makes the sandbox's folders, it is told there.
-      cwd: endsWhole ? cwd : entry.cwd ?? cwd,
-      env: { ...NOTHING_INHERITED, ...env, ...more, ...entry.env, [MARK]: markOf({ owner, id: this.#id }) },
-      // A group of its own: one signal reaches all its processes, and the terminal's Ctrl-C none of them.
-      detached: true,
-      stdio: ["pipe", "pipe", "pipe", ...inputs.map(() => "pipe" as const)],
-    }) as ChildProcessByStdio<Writable, Readable, Readable>;
-    await new Promise<void>((resolve, reject) => {
-      child.once("spawn", resolve);
-      child.once("error", reject);
+    const start = sandbox ? this.#sandboxed(sandbox) : unconfined([entry.command, ...entry.args]);
+    const program = this.#program = await startProgram({ ...start, env: {} }, {
+      // Where the system makes the sandbox's folders, the sandbox sets the folder.
+      cwd: start.endsWhole ? cwd : entry.cwd ?? cwd,
+      ...{ env: { ...env, ...start.env, ...entry.env }, owner, hasInput: true },
+      onOutput: (chunk) => this.#read(chunk),
+      onAside: (chunk) => {
+        this.#stderr = joinBytes([this.#stderr, chunk.subarray(-TAIL_BYTES)]).slice(-TAIL_BYTES);
+      },
     });
-    this.#child = child;
-    writeInputs(child, inputs);
-    child.on("error", (error) => this.onerror?.(error));
-    // Whoever doesn't read any more is about to end.
-    child.stdin.on("error", (error) => this.onerror?.(error));
-    const reading = this.#readAll(child.stdout).catch(() => {
-      // Its output was closed in the middle, and what became of the program is told.
-    });
-    child.stderr.on("data", (chunk: Uint8Array<ArrayBuffer>) => {
-      this.#stderr = joinBytes([this.#stderr, chunk.subarray(-TAIL_BYTES)]).slice(-TAIL_BYTES);
-    });
-    const read = new Promise<void>((resolve) => child.once("close", () => resolve()));
-    this.#ended = new Promise((resolve) => {
-      child.once("exit", async (code, signal) => {
-        this.#leave();
-        this.#leave = () => {};
-        // What it has left running must not outlive it.
-        if (!endsWhole && child.pid !== undefined && groupIsAlive(child.pid)) {
-          await endGroup(child.pid, { graceMs: GRACE_MS, enough: read });
-        }
-        await settlesWithin(read, GRACE_MS);
-        child.stdout.destroy();
-        child.stderr.destroy();
-        await reading;
-        const said = new TextDecoder().decode(this.#stderr).trim();
-        const how = signal === null ? `exit code ${code}` : `signal ${signal}`;
-        this.#ending = `it ended with ${how}${said === "" ? "" : `; it last wrote: ${said}`}`;
-        resolve();
-        this.onclose?.();
-      });
+    this.#ended = program.exited.then(async ({ code, signal }) => {
+      this.#leave();
+      // Processes that it has left running must not outlive it.
+      await program.end();
+      const said = new TextDecoder().decode(this.#stderr).trim();
+      const how = signal === null ? `exit code ${code}` : `signal ${signal}`;
+      this.#ending = `it ended with ${how}${said === "" ? "" : `; it last wrote: ${said}`}`;
+      this.onclose?.();
     });
   }
 
-  /** How the program is started in a sandbox: what its entry names can be read, and the folders that it names written in. */
-  #sandboxed(sandbox: Sandbox): ReturnType<typeof sandboxed> {
+  /** Returns how the program is started in a sandbox: it can read what its entry names, and write the folders named there. */
+  #sandboxed(sandbox: Sandbox): SandboxStart {
     const { entry: { command, args, cwd, folders = [], isOutside = false }, cwd: usual } = this.#options;
     const reads = [...(cwd === undefined ? [] : [cwd]), ...(isAbsolute(command) ? [dirname(command)] : [])];
     // It runs for as long as the server: what appears meanwhile may be the user's.
@@ -324,8 +284,8 @@ class StdioTransport {
   async send(message: unknown): Promise<void> {
     const { id, method } = asRecord(message) ?? {};
     if (typeof id === "number" && method !== undefined) this.#open.add(id);
-    const { stdin } = this.#child!;
-    if (!stdin.writable) throw new Error("its input is closed");
+    const stdin = this.#program?.stdin;
+    if (!stdin?.writable) throw new Error("its input is closed");
     await new Promise<void>((resolve) => stdin.write(`${JSON.stringify(message)}\n`, () => resolve()));
   }
 
@@ -336,38 +296,25 @@ class StdioTransport {
   }
 
   async #close(): Promise<void> {
-    // Whoever gives up while it starts must not leave it behind.
+    // A connection that is given up while it starts must not leave the program running.
     await this.#started.catch(() => {});
-    const child = this.#child;
-    if (child?.pid === undefined) return;
-    child.stdin.end();
-    if (this.#endsWhole) {
-      if (!await settlesWithin(this.#ended, CLOSE_MS)) child.kill("SIGKILL");
-      await this.#ended;
-      return;
-    }
-    if (!await settlesWithin(this.#ended, CLOSE_MS)) {
-      await endGroup(child.pid, { graceMs: CLOSE_MS, enough: this.#ended });
-      await settlesWithin(this.#ended, GRACE_MS);
-    }
-    await endMarked({ owner: this.#options.owner, id: this.#id });
+    this.#program?.stdin?.end();
+    if (!await settlesWithin(this.#ended, CLOSE_MS)) await this.#program?.end();
+    await this.#ended;
   }
 
-  /** Reads no faster than it works off: a program that floods waits meanwhile, and others don't. */
-  async #readAll(output: AsyncIterable<Uint8Array<ArrayBuffer>>): Promise<void> {
-    const breaks = new Breaks();
-    for await (const chunk of output) {
-      breaks.goOn();
-      let from = 0;
-      for (let at = chunk.indexOf(LINE_FEED); at >= 0; at = chunk.indexOf(LINE_FEED, from)) {
-        this.#take(chunk.subarray(from, at));
-        this.#line();
-        from = at + 1;
-        await breaks.due();
-      }
-      this.#take(chunk.subarray(from));
-      await breaks.due();
+  /** Reads no faster than it handles messages: a program that floods waits meanwhile, and others don't. */
+  async #read(chunk: Uint8Array<ArrayBuffer>): Promise<void> {
+    this.#breaks.goOn();
+    let from = 0;
+    for (let at = chunk.indexOf(LINE_FEED); at >= 0; at = chunk.indexOf(LINE_FEED, from)) {
+      this.#take(chunk.subarray(from, at));
+      this.#line();
+      from = at + 1;
+      await this.#breaks.due();
     }
+    this.#take(chunk.subarray(from));
+    await this.#breaks.due();
   }
 
   #take(piece: Uint8Array<ArrayBuffer>): void {

@@ -11,6 +11,7 @@ import type { McpServerEntry } from "./read_servers.ts";
 import { describeImage, isImageAccepted, MAX_PICTURE_BYTES } from "../picture.ts";
 import { sliceText } from "../result_text.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
+import { settlesWithin } from "../shell/processes.ts";
 
 /** What servers are run with. */
 export interface McpOptions {
@@ -348,15 +349,9 @@ export class McpServer {
   }
 }
 
+/** Waits, unless the signal is aborted. */
 async function pause(ms: number, signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return;
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const timer = setTimeout(resolve, ms);
-  const stop = () => resolve();
-  signal.addEventListener("abort", stop);
-  await promise;
-  clearTimeout(timer);
-  signal.removeEventListener("abort", stop);
+  await settlesWithin(new Promise(() => {}), ms, signal);
 }
 
 /** Longest name of a tool that providers take. */

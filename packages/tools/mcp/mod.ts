@@ -79,7 +79,7 @@ export function mcpServers(entries: readonly McpServerEntry[], options: McpOptio
   const known = (names: readonly string[]) => these(names).flatMap(({ tools }) => tools);
   let isClosed = false;
   let starting: Promise<void> | undefined;
-  let taking: Promise<void> = Promise.resolve();
+  let taking: Promise<unknown> = Promise.resolve();
   const startAll = async () => {
     for (const server of servers.values()) {
       await taking;
@@ -94,7 +94,8 @@ export function mcpServers(entries: readonly McpServerEntry[], options: McpOptio
     async take(names, signal) {
       const asked = these(names);
       if (starting && !isClosed) { for (const server of asked) server.start(); }
-      await (taking = started(asked, signal));
+      taking = settlesWithin(Promise.all(asked.map((server) => server.started)), WAIT_MS, signal);
+      await taking;
       return {
         tools: known(names),
         warnings: asked.flatMap((server) => server.problem ?? []),
@@ -109,15 +110,4 @@ export function mcpServers(entries: readonly McpServerEntry[], options: McpOptio
       await starting;
     },
   };
-}
-
-async function started(servers: readonly McpServer[], signal: AbortSignal | undefined): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const timer = setTimeout(resolve, WAIT_MS);
-  const stop = () => resolve();
-  signal?.addEventListener("abort", stop);
-  if (signal?.aborted) stop();
-  await Promise.race([promise, Promise.all(servers.map((server) => server.started))]);
-  clearTimeout(timer);
-  signal?.removeEventListener("abort", stop);
 }

@@ -88,8 +88,8 @@ export interface SandboxedCommand {
   readonly isOutside?: boolean;
 }
 
-/** How a command in a sandbox is started. */
-interface Started {
+/** How a program is started, in a sandbox or not. */
+export interface SandboxStart {
   readonly program: string;
   readonly args: readonly string[];
   /** What it reads from its descriptors from 3 on, by {@linkcode writeInputs}. */
@@ -103,14 +103,18 @@ interface Started {
 /** The port in a sandbox on which its proxy is reached. */
 const PROXY_PORT = 3128;
 
-/** How a command is started in a sandbox. Call `guardWorkspace()` before. */
-export function sandboxed(sandbox: Sandbox, given: SandboxedCommand): Started {
+/** Returns how a command is started without a sandbox. */
+export function unconfined([program = "", ...args]: readonly string[]): SandboxStart {
+  return { program, args, env: {}, inputs: [], endsWhole: false };
+}
+
+/** Returns how a command is started in a sandbox. Call `guardWorkspace()` before. */
+export function sandboxed(sandbox: Sandbox, given: SandboxedCommand): SandboxStart {
   const { by, program, proxy } = sandbox;
   const isBridged = proxy !== undefined && given.isOutside !== true;
   const env = isBridged ? PROXY_ENVIRONMENT : {};
   if (by === "seatbelt") {
-    const [first = "", ...rest] = given.command;
-    if (given.isOutside) return { program: first, args: rest, env: {}, inputs: [], endsWhole: false };
+    if (given.isOutside) return unconfined(given.command);
     return { program, args: seatbeltArgs(sandbox, given), env, inputs: [], endsWhole: false };
   }
   const { options, command } = bubblewrapArgs(sandbox, given);
@@ -127,7 +131,7 @@ export function sandboxed(sandbox: Sandbox, given: SandboxedCommand): Started {
 const FILTER = systemCallFilter();
 
 /** Writes what a sandbox reads from its descriptors from 3 on, which are pipes, once it has been started. */
-export function writeInputs(child: Pick<ChildProcess, "stdio">, inputs: Started["inputs"]): void {
+export function writeInputs(child: Pick<ChildProcess, "stdio">, inputs: SandboxStart["inputs"]): void {
   for (const [at, input] of inputs.entries()) {
     const pipe = child.stdio[3 + at];
     if (!(pipe instanceof Writable)) {

@@ -31,13 +31,21 @@ export async function endGroup(
   signalGroup(group, "SIGKILL");
 }
 
-/** Waits for `work` to settle, but no longer than `ms`. Tells whether it did. */
-export async function settlesWithin(work: Promise<unknown>, ms: number): Promise<boolean> {
+/** Waits until `work` settles, `ms` have passed or the signal is aborted. Returns whether it settled. */
+export async function settlesWithin(
+  work: Promise<unknown>,
+  ms: number,
+  signal?: AbortSignal,
+): Promise<boolean> {
+  if (signal?.aborted) return false;
   const { promise, resolve } = Promise.withResolvers<boolean>();
-  const timer = setTimeout(() => resolve(false), ms);
+  const giveUp = () => resolve(false);
+  const timer = setTimeout(giveUp, ms);
+  signal?.addEventListener("abort", giveUp);
   work.then(() => resolve(true), () => resolve(true));
   const settled = await promise;
   clearTimeout(timer);
+  signal?.removeEventListener("abort", giveUp);
   return settled;
 }
 

@@ -48,7 +48,7 @@ import {
 import { basename, dirname, join, relative, resolve } from "@std/path";
 import { setImmediate } from "node:timers";
 import type { Tool } from "@tare/messages";
-import { Refusal, systemCode } from "../define_tool.ts";
+import { ignoreMissing, isMissing, Refusal, systemCode } from "../define_tool.ts";
 import {
   entriesOf,
   findDescriptors,
@@ -590,7 +590,7 @@ class Journals {
     await mkdir(this.#folder, { recursive: true, mode: 0o700 });
     const path = this.#pathOf(session);
     const isKnown = this.#whole.has(session);
-    const text = isKnown && !("id" in line) ? "" : await readFile(path, "utf8").catch(missing) ?? "";
+    const text = isKnown && !("id" in line) ? "" : await readFile(path, "utf8").catch(ignoreMissing) ?? "";
     if ("id" in line && linesOf(text).some((one) => "id" in one && one.id === line.id)) return;
     const cut = text === "" || text.endsWith("\n") ? "" : "\n";
     this.#whole.delete(session);
@@ -603,7 +603,7 @@ class Journals {
     /** What was undone and may be done again, the last at the end. */
     readonly undone: readonly Extract<Line, { readonly undo: unknown }>[];
   }> {
-    const text = await readFile(this.#pathOf(session), "utf8").catch(missing) ?? "";
+    const text = await readFile(this.#pathOf(session), "utf8").catch(ignoreMissing) ?? "";
     const turns = new Map<number, ToldTurn>();
     let undone: Extract<Line, { readonly undo: unknown }>[] = [];
     const mark = (numbers: readonly number[], isUndone: boolean) => {
@@ -642,7 +642,7 @@ class Journals {
   /** Removes those to which nothing was added for so long; gives the contents that the others need. */
   async sweep(keepMs: number): Promise<ReadonlySet<string>> {
     const contents = new Set<string>();
-    for (const name of await readdir(this.#folder).catch(missing) ?? []) {
+    for (const name of await readdir(this.#folder).catch(ignoreMissing) ?? []) {
       const path = join(this.#folder, name);
       if ((await stat(path)).mtimeMs < Date.now() - keepMs) {
         await rm(path);
@@ -675,7 +675,7 @@ function linesOf(text: string): readonly Line[] {
 }
 
 async function readJson<T>(path: string): Promise<T | undefined> {
-  const text = await readFile(path, "utf8").catch(missing);
+  const text = await readFile(path, "utf8").catch(ignoreMissing);
   return text === undefined ? undefined : JSON.parse(text);
 }
 
@@ -811,7 +811,7 @@ class FileStates {
   ): Promise<FileStates> {
     await mkdir(join(folder, "contents"), { recursive: true, mode: 0o700 });
     const root = await realpath(workspace);
-    const own = hidden && await existing(hidden);
+    const own = hidden && await realpath(hidden).catch(ignoreMissing);
     await findDescriptors(own);
     const states = new FileStates({ root, hidden: own, folder, limits });
     states.#mayLink = await triesToLink(join(folder, "probe"));
@@ -1042,7 +1042,7 @@ class FileStates {
   async #keep(bytes: Uint8Array): Promise<string> {
     const name = createHash("sha256").update(bytes).digest("hex");
     const path = this.#pathOf(name);
-    const size = await stat(path).then(({ size }) => size, missing);
+    const size = await stat(path).then(({ size }) => size, ignoreMissing);
     if (size !== bytes.length) await writeWhole(path, bytes);
     return name;
   }
@@ -1211,13 +1211,8 @@ async function writeWhole(
   await rename(temporary, path);
 }
 
-/** Nothing, for what isn't there. */
-function missing(error: unknown): undefined {
-  if (systemCode(error) !== "ENOENT") throw error;
-}
-
 function unreadable(error: unknown): [] {
-  if (isForbidden(error) || ["ENOENT", "ENOTDIR"].includes(systemCode(error) ?? "")) return [];
+  if (isForbidden(error) || isMissing(error)) return [];
   throw error;
 }
 
@@ -1246,10 +1241,6 @@ async function triesToLink(path: string): Promise<boolean> {
     if (isNotCapable(error) || systemCode(error) === "EPERM") return false;
     throw error;
   }
-}
-
-function existing(path: string): Promise<string | undefined> {
-  return realpath(path).catch(missing);
 }
 
 function withFolders(paths: readonly string[]): readonly string[] {
