@@ -18,7 +18,7 @@ import {
   type WorkspaceLimits,
   type WorkspacePath,
 } from "./resolve_in_workspace.ts";
-import { similarity, statFile } from "./stat_in_workspace.ts";
+import { regular, similarity, statFile } from "./stat_in_workspace.ts";
 import { shortLines, sliceText } from "../result_text.ts";
 import { approvePath } from "../sandbox/guard.ts";
 
@@ -88,16 +88,10 @@ export function writeFileTool(workspace: string, limits: WorkspaceLimits = {}): 
 }
 
 async function existingFile(absolute: string): Promise<Stats | undefined> {
-  let info: Stats;
-  try {
-    info = await lstat(absolute);
-  } catch (error) {
-    if (systemCode(error) === "ENOENT") return undefined;
-    throw error;
-  }
-  if (info.isDirectory()) throw new Refusal("it is a folder. Name a file in it.");
-  if (!info.isFile()) throw new Refusal("it is a pipe, a socket or a device, not a regular file.");
-  return info;
+  const info = await lstat(absolute).catch((error): undefined => {
+    if (systemCode(error) !== "ENOENT") throw error;
+  });
+  return info && regular(info, "Name a file in it.");
 }
 
 /** What a file holds before it is written, empty if there is none; nothing where people can't be shown it. */

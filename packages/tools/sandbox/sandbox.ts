@@ -3,6 +3,7 @@ import { basename, DELIMITER, dirname, isAbsolute, join, relative, resolve, SEPA
 import type { ChildProcess } from "node:child_process";
 import process from "node:process";
 import { Writable } from "node:stream";
+import { pathWithin } from "../path_within.ts";
 import { PROTECTED_REGEX } from "./protected_paths.ts";
 import { systemCallFilter } from "./system_call_filter.ts";
 
@@ -250,10 +251,9 @@ function pinned(paths: readonly string[], folder: string): readonly string[] {
   return [...between].sort((a, b) => a.length - b.length);
 }
 
-/** Whether a path is a folder's own or leads into it. */
+/** Returns whether a path is a folder or leads into it. */
 export function isWithin(path: string, folder: string): boolean {
-  const way = relative(folder, path);
-  return way !== ".." && !way.startsWith(`..${SEPARATOR}`);
+  return pathWithin(resolve(folder), resolve(path)) !== undefined;
 }
 
 function isThere(path: string): boolean {

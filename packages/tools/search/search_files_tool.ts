@@ -118,15 +118,7 @@ interface FileMatches {
   readonly matches: number;
 }
 
-interface Tally {
-  searched: number;
-  cutLines: number;
-  hidden: number;
-  binary: number;
-  unreadable: number;
-  forbidden: number;
-  uncounted: number;
-}
+type Tally = Record<Skipped | "searched" | "cutLines" | "binary", number>;
 
 interface TextFile {
   readonly file: FileHandle;

@@ -45,7 +45,7 @@ import {
   unlink,
   writeFile,
 } from "node:fs/promises";
-import { basename, dirname, join, relative, resolve } from "@std/path";
+import { basename, dirname, join, resolve } from "@std/path";
 import { setImmediate } from "node:timers";
 import type { Tool } from "@tare/messages";
 import { ignoreMissing, isMissing, Refusal, systemCode } from "../define_tool.ts";
@@ -62,6 +62,7 @@ import {
 } from "../files/resolve_in_workspace.ts";
 import { IgnoreRules } from "../files/walk.ts";
 import { removeTemporary, writeAtomically } from "../files/write_file_tools.ts";
+import { pathWithin } from "../path_within.ts";
 
 /** Why files can't be put back. Nothing was changed. */
 export class UndoRefused extends Error {
@@ -250,14 +251,15 @@ class KeptChanges implements Checkpoints {
   #queue: Promise<unknown>;
 
   constructor(
-    { workspace, hidden, limits, keepMs = 30 * DAY_MS, onError = () => {}, ...options }: CheckpointOptions,
+    options: CheckpointOptions,
   ) {
+    const { keepMs = 30 * DAY_MS, onError = () => {} } = options;
     const folder = resolve(options.folder);
     this.#journals = new Journals(join(folder, "sessions"));
     this.#pending = join(folder, "pending.json");
     this.#openCall = join(folder, "open_call.json");
     this.#onError = onError;
-    this.#opened = FileStates.open({ workspace, hidden, folder, limits });
+    this.#opened = FileStates.open({ ...options, folder });
     this.#queue = this.#opened.then(async (states) => {
       await this.#goOn(states);
       await states.sweep(new Set([...await this.#journals.sweep(keepMs), ...states.contents()]));
@@ -544,8 +546,8 @@ class KeptChanges implements Checkpoints {
     if (tool.writes === undefined) return undefined;
     // What can't be done is told by the tool itself.
     const effects = await Promise.resolve(tool.effects?.(args)).catch(() => undefined);
-    const paths = effects?.writes?.map((path) => relative(effects.root, path).replaceAll("\\", "/"));
-    return paths?.some((path) => path.startsWith("../")) ? undefined : paths;
+    const paths = effects?.writes?.map((path) => pathWithin(effects.root, path));
+    return paths?.every((path) => path !== undefined) ? paths : undefined;
   }
 
   #assertIdle(): void {
@@ -787,12 +789,8 @@ class FileStates {
   #isSaved = false;
 
   private constructor(
-    { root, hidden, folder, limits }: {
-      readonly root: string;
-      readonly hidden: string | undefined;
-      readonly folder: string;
-      readonly limits: CheckpointLimits;
-    },
+    root: string,
+    { hidden, folder, limits }: Pick<CheckpointOptions, "hidden" | "folder" | "limits">,
   ) {
     this.#root = root;
     this.#hidden = hidden;
@@ -801,19 +799,12 @@ class FileStates {
   }
 
   /** What an earlier process knew of this workspace, from this folder. */
-  static async open(
-    { workspace, hidden, folder, limits = {} }: {
-      readonly workspace: string;
-      readonly hidden?: string | undefined;
-      readonly folder: string;
-      readonly limits?: CheckpointLimits | undefined;
-    },
-  ): Promise<FileStates> {
+  static async open({ workspace, hidden, folder, ...options }: CheckpointOptions): Promise<FileStates> {
     await mkdir(join(folder, "contents"), { recursive: true, mode: 0o700 });
     const root = await realpath(workspace);
     const own = hidden && await realpath(hidden).catch(ignoreMissing);
     await findDescriptors(own);
-    const states = new FileStates({ root, hidden: own, folder, limits });
+    const states = new FileStates(root, { ...options, hidden: own, folder });
     states.#mayLink = await triesToLink(join(folder, "probe"));
     const index = await readJson<Index>(join(folder, "index.json")).catch((error) => {
       // Without it all is read again.
@@ -852,13 +843,13 @@ class FileStates {
    * to it is only taken note of.
    */
   async lookAt(paths: readonly string[]): Promise<Seen> {
-    const seen = new Changes();
+    const seen: Comparison[] = [];
     for (const path of withFolders(paths)) {
       const before = this.#known.get(path);
       const after = await this.#see(path, before);
-      if (before) seen.add(path, before, after);
+      if (before) seen.push([path, before, after]);
     }
-    return seen;
+    return changesOf(seen);
   }
 
   /**
@@ -874,16 +865,16 @@ class FileStates {
       return { changes: [], notCovered: [tooLarge], linked: [] };
     }
     const { paths, ignored, unnamed } = found;
-    const seen = new Changes();
+    const seen: Comparison[] = [];
     // What a list names since, or what it never named but a tool wrote, is still known.
     const gone = [...this.#known.keys()].filter((path) => !paths.has(path));
     await inGroups([...paths.keys(), ...gone], async (path) => {
       const before = this.#known.get(path);
       const after = await this.#see(path, before, paths.get(path));
-      if (before) seen.add(path, before, after);
+      if (before) seen.push([path, before, after]);
       else if (this.#isWhole) {
-        // What was passed over stood there already, nobody knows with what content.
-        seen.add(path, { state: this.#wasIgnored(path) ? "unkept" : "none", isLinked: false }, after);
+        // What was excluded existed already, with unknown content.
+        seen.push([path, { state: this.#wasIgnored(path) ? "unkept" : "none", isLinked: false }, after]);
       }
     });
     const kept = new Set(withFolders(written));
@@ -894,8 +885,7 @@ class FileStates {
       ignored.symmetricDifference(this.#ignored).size === 0;
     this.#ignored = ignored;
     this.#isWhole = true;
-    seen.addUnnamed(unnamed);
-    return seen;
+    return changesOf(seen, unnamed);
   }
 
   /** What stands at a path now. Its content is kept. */
@@ -1152,32 +1142,18 @@ interface Seen {
   readonly notCovered: readonly string[];
 }
 
-class Changes implements Seen {
-  readonly #changes: FileChange[] = [];
-  readonly #linked: string[] = [];
-  #unnamed: readonly string[] = [];
+type Comparison = readonly [path: string, before: Pick<Known, "state" | "isLinked">, after: Known];
 
-  add(path: string, before: Pick<Known, "state" | "isLinked">, after: Known): void {
-    if (before.state === after.state) return;
-    this.#changes.push([path, before.state, after.state]);
-    if (before.isLinked || after.isLinked) this.#linked.push(path);
-  }
-
-  addUnnamed(paths: readonly string[]): void {
-    this.#unnamed = paths;
-  }
-
-  get changes(): readonly FileChange[] {
-    return this.#changes.sort(([a], [b]) => (a < b ? -1 : 1));
-  }
-
-  get linked(): readonly string[] {
-    return named(this.#linked, "it is a hard link, and is put back as a file of its own");
-  }
-
-  get notCovered(): readonly string[] {
-    return named(this.#unnamed, "its name isn't UTF-8, and it isn't kept");
-  }
+/** Returns what has changed between two looks at some paths. */
+function changesOf(compared: readonly Comparison[], unnamed: readonly string[] = []): Seen {
+  const changed = compared.filter(([, before, after]) => before.state !== after.state)
+    .sort(([a], [b]) => (a < b ? -1 : 1));
+  const linked = changed.filter(([, before, after]) => before.isLinked || after.isLinked);
+  return {
+    changes: changed.map(([path, before, after]) => [path, before.state, after.state]),
+    linked: named(linked.map(([path]) => path), "it is a hard link, and is put back as a file of its own"),
+    notCovered: named(unnamed, "its name isn't UTF-8, and it isn't kept"),
+  };
 }
 
 function named(paths: readonly string[], why: string): readonly string[] {
