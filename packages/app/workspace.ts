@@ -66,7 +66,7 @@ export function openWorkspace(
   return {
     options: {
       workspace: realPath(workspace),
-      tools: [...tools, ...settings.programs ? [programTool()] : []],
+      tools: [...tools, ...settings.off.includes("programs") ? [] : [programTool()]],
       ...(places && { workplace: workplaceOf({ places, hidden: realPath(hidden), shell }) }),
       ...(mcp && { toolSource: mcp }),
       checkpoints,
