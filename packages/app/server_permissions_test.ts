@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
-import type { Sandbox } from "@tare/loop/tools";
+import type { Sandbox } from "@tare/tools/sandbox";
 import { serverPermissions } from "./handed_over.ts";
 import { findPlaces } from "./prompt/workplace.ts";
 import { readSettings, VARIABLES } from "./settings/settings.ts";
