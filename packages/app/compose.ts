@@ -1,5 +1,5 @@
 import { resolve } from "@std/path";
-import { forgetServer, noteOwnerPort, noteServer, realPath } from "@tare/cli/parts";
+import { forgetServer, noteOwnerPort, noteServer } from "@tare/cli/parts";
 import { Warmth } from "@tare/conversation";
 import { type Figures, Telemetry } from "@tare/conversation/telemetry";
 import { gateway, type HttpGateway } from "@tare/gateway";
@@ -20,7 +20,7 @@ import { greet } from "./greeting.ts";
 import { lazily } from "./lazily.ts";
 import { ANSWER_GRACE_MS, connectionLimits, listenAsSet, reachable, serverUrl } from "./listen.ts";
 import INSTRUCTIONS from "./prompt/instructions.md" with { type: "text" };
-import type { InstructionPlaces } from "./prompt/workplace.ts";
+import { type InstructionPlaces, realPath } from "@tare/tools/internal/instructions";
 import { promptOptions } from "./prompt_options.ts";
 import { type AgentProvider, startRehearsal } from "./rehearsal_provider.ts";
 import type { Settings } from "./settings/settings.ts";
