@@ -27,7 +27,7 @@ function playing(code: string, tools: readonly Tool[], options: Partial<RunOptio
   const { model } = scripted(callTools(call("p", "run_program", { code })), say("Done."));
   return collect(
     run({
-      ...{ model, history: [], input: "Go", now: () => 17 },
+      ...{ model, history: [], input: "Go", time: { now: () => 17 } },
       tools: [...tools, programTool()],
       ...options,
     }),
@@ -76,7 +76,9 @@ Deno.test("run_program tells what it made, what stayed out of the prompt, and wh
     await Promise.all([tools.big(), tools.write({ path: "a.ts" }), tools.write({ path: "b.ts" })]);
     await tools.fails().catch(() => {});
   `;
-  const { events, result } = await playing(code, [big, write, fails], { countTokens: (text) => text.length });
+  const { events, result } = await playing(code, [big, write, fails], {
+    costs: { countTokens: (text) => text.length },
+  });
   assertEquals(resultOf(result), "It printed nothing.\n\n[Written: a.ts, b.ts]");
   const made = events.flatMap((event) => event.type === "tool_result" && event.made ? [event.made] : []);
   const keptTokens = 500 * 41 + 2 + 2 + "Cannot do it: no.".length - resultOf(result).length;
@@ -223,7 +225,7 @@ Deno.test("run_program waits for its calls, however it ends, and runs only so ma
     print(await first);
     throw new Error("early");
   `;
-  const { events, result } = await playing(code, [slow], { maxParallelTools: 2 });
+  const { events, result } = await playing(code, [slow], { limits: { maxParallelTools: 2 } });
   const ended = events.filter((event) => event.type === "tool_result" && event.parent === "p");
   assertEquals([most, running, ended.length], [2, 0, 5]);
   assertStringIncludes(resultOf(result), "Error: early");
@@ -254,7 +256,7 @@ Deno.test("run_program is run next to a call whose id its own calls could have",
     say("Done."),
   );
   const tools = [line, programTool()];
-  const { events } = await collect(run({ model, history: [], input: "Go", now: () => 17, tools }));
+  const { events } = await collect(run({ model, history: [], input: "Go", time: { now: () => 17 }, tools }));
   const results = events.flatMap((event) =>
     event.type === "tool_result" ? [[event.id, event.parent, event.content]] : []
   );
@@ -304,7 +306,8 @@ async function playingOn(code: string, journal: Journal, tools: readonly Tool[])
   ];
   const { model } = scripted(say("Done."));
   return await collect(run({
-    ...{ model, history: [], now: () => 99, journal: () => Promise.resolve(journal) },
+    ...{ model, history: [], time: { now: () => 99 } },
+    approvals: { journal: () => Promise.resolve(journal) },
     tools: [...tools, programTool()],
     resumed: { messages, step: 2, ledger: EMPTY_LEDGER, calls },
   }));

@@ -49,7 +49,7 @@ const NO_REPLY = {
   responses: "what it sent is no response (is the base URL right, and does it speak Responses?)",
 };
 
-/** Fields and headers of a request by which a provider finds the cache of a conversation. */
+/** Fields and headers of a request that lead it to the provider's cache of a conversation. */
 export interface CacheRoute {
   readonly fields: Readonly<Record<string, string>>;
   readonly headers: Readonly<Record<string, string>>;
@@ -59,24 +59,20 @@ export interface CacheRoute {
 export interface OpenaiModelOptions extends ProviderOptions {
   /** Address of the API. Default: `https://api.openai.com/v1`. */
   readonly baseURL?: string;
-  /** The protocol in which it is asked. Default: `chat`, which most servers speak. */
+  /** The protocol of requests. Default: `chat`, which most servers implement. */
   readonly protocol?: "chat" | "responses";
   /**
-   * What is asked of the model's reasoning: in responses that it is `sealed` and a summary told, which models that don't
-   * reason refuse; in chat completions that every reply is sent back with `some`, which DeepSeek's and Moonshot's demand,
-   * a blank for one of another model. Default: nothing.
+   * How reasoning is requested and sent back: `sealed` (responses) requests encrypted reasoning and a summary, which models
+   * that don't reason refuse; `some` (chat completions) sends every reply back with reasoning, which DeepSeek and Moonshot
+   * require, a blank for a reply of another model. Default: neither.
    */
   readonly reasoning?: "sealed" | "some";
   /**
-   * Fields of each request's body beside ours, or instead of them: `temperature`, `reasoning_effort`,
-   * `prompt_cache_key`. `undefined` leaves one of ours out: `{ stream_options: undefined }` is for servers that don't
-   * know it.
+   * Fields that are added to each request's body, or replace ours: `temperature`, `reasoning_effort`,
+   * `prompt_cache_key`. `undefined` omits one of ours: `{ stream_options: undefined }` is for servers that don't know it.
    */
   readonly extraBody?: Readonly<Record<string, unknown>>;
-  /**
-   * Fields and headers by which the provider finds the cache of the conversation that goes by this name, such as
-   * `routeToCache` of `@tare/planner` gives. Default: none.
-   */
+  /** Returns the route to a conversation's cache, such as that of `routeToCache` of `@tare/planner`. Default: none. */
   readonly route?: (cacheKey: string) => CacheRoute;
 }
 
