@@ -106,10 +106,7 @@ const REASONS: Readonly<Record<string, string>> = {
  * absolute paths.
  */
 export function ioReason(error: unknown): string | undefined {
-  // Deno's own, where this process may do only what it was allowed.
-  if (error instanceof Error && error.name === "NotCapable") {
-    return "this server was started without permission for it.";
-  }
+  if (isDenied(error)) return "this server was started without permission for it.";
   const code = systemCode(error);
   return code && (REASONS[code] ?? `the system answered ${code}.`);
 }
@@ -129,4 +126,9 @@ export function ignoreMissing(error: unknown): undefined {
 /** Returns whether an error says that a path doesn't exist. */
 export function isMissing(error: unknown): boolean {
   return ["ENOENT", "ENOTDIR"].includes(systemCode(error) ?? "");
+}
+
+/** Returns whether the permissions of the runtime, Deno's, deny an access. */
+export function isDenied(error: unknown): boolean {
+  return error instanceof Error && error.name === "NotCapable";
 }

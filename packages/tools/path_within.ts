@@ -1,4 +1,4 @@
-import { SEPARATOR } from "@std/path";
+import { resolve, SEPARATOR } from "@std/path";
 
 /**
  * Returns the path from a folder to another absolute path, with forward slashes: `.` for the folder itself, and
@@ -8,4 +8,9 @@ export function pathWithin(folder: string, absolute: string): string | undefined
   if (absolute === folder) return ".";
   const prefix = folder.endsWith(SEPARATOR) ? folder : folder + SEPARATOR;
   return absolute.startsWith(prefix) ? absolute.slice(prefix.length).replaceAll(SEPARATOR, "/") : undefined;
+}
+
+/** Returns whether an absolute path is a folder or leads into it. */
+export function isWithin(path: string, folder: string): boolean {
+  return pathWithin(resolve(folder), resolve(path)) !== undefined;
 }

@@ -3,7 +3,7 @@ import { basename, DELIMITER, dirname, isAbsolute, join, relative, resolve, SEPA
 import type { ChildProcess } from "node:child_process";
 import process from "node:process";
 import { Writable } from "node:stream";
-import { pathWithin } from "../path_within.ts";
+import { isWithin } from "../path_within.ts";
 import { PROTECTED_REGEX } from "./protected_paths.ts";
 import { systemCallFilter } from "./system_call_filter.ts";
 
@@ -249,11 +249,6 @@ function pinned(paths: readonly string[], folder: string): readonly string[] {
     for (let at = dirname(path); at !== folder && isWithin(at, folder); at = dirname(at)) between.add(at);
   }
   return [...between].sort((a, b) => a.length - b.length);
-}
-
-/** Returns whether a path is a folder or leads into it. */
-export function isWithin(path: string, folder: string): boolean {
-  return pathWithin(resolve(folder), resolve(path)) !== undefined;
 }
 
 function isThere(path: string): boolean {

@@ -1,6 +1,7 @@
 import process from "node:process";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { isDenied } from "../define_tool.ts";
 
 /** How long processes may take to end when asked, and output to arrive once they have. */
 export const GRACE_MS: number = 1000;
@@ -110,7 +111,7 @@ async function findMarked(marked: Marked): Promise<number[]> {
     await once(grep, "close");
   } catch (error) {
     // Who may run nothing but what makes sandboxes leaves nothing running: the system ends all that is in one.
-    if (!(error instanceof Error && error.name === "NotCapable")) throw error;
+    if (!isDenied(error)) throw error;
   }
   return Array.from(paths.matchAll(/^\/proc\/(\d+)\//gm), ([, id]) => Number(id));
 }

@@ -48,7 +48,7 @@ import {
 import { basename, dirname, join, resolve } from "@std/path";
 import { setImmediate } from "node:timers";
 import type { Tool } from "@tare/messages";
-import { ignoreMissing, isMissing, Refusal, systemCode } from "../define_tool.ts";
+import { ignoreMissing, isDenied, isMissing, Refusal, systemCode } from "../define_tool.ts";
 import {
   entriesOf,
   findDescriptors,
@@ -1200,11 +1200,7 @@ async function isBehindLink(absolute: string): Promise<boolean> {
 
 /** Whether the system, or Deno, doesn't let this process look. */
 function isForbidden(error: unknown): boolean {
-  return isNotCapable(error) || ["EACCES", "EPERM", "ELOOP"].includes(systemCode(error) ?? "");
-}
-
-function isNotCapable(error: unknown): boolean {
-  return error instanceof Error && error.name === "NotCapable";
+  return isDenied(error) || ["EACCES", "EPERM", "ELOOP"].includes(systemCode(error) ?? "");
 }
 
 async function triesToLink(path: string): Promise<boolean> {
@@ -1214,7 +1210,7 @@ async function triesToLink(path: string): Promise<boolean> {
     await unlink(path);
     return true;
   } catch (error) {
-    if (isNotCapable(error) || systemCode(error) === "EPERM") return false;
+    if (isDenied(error) || systemCode(error) === "EPERM") return false;
     throw error;
   }
 }
