@@ -10,67 +10,74 @@ import { Breaks, excessOf, limitNotes } from "./floods.ts";
 import type { McpServerEntry } from "./read_servers.ts";
 
 /**
- * What is used of the protocol's own client, `@modelcontextprotocol/client`: the module itself fits. It is handed in, so
- * that only those install it who have servers.
+ * The used part of `@modelcontextprotocol/client`: the module itself fits. It is injected, so that only users of MCP
+ * servers install it.
  */
 export interface McpSdk {
-  /** Speaks the protocol over a transport. */
+  /** Implements the protocol over a transport. */
   readonly Client: new (
     info: { readonly name: string; readonly version: string },
     options: { readonly capabilities: Readonly<Record<string, never>> },
-  ) => {
-    /** Called once the connection is closed, whoever closed it. */
-    onclose?: (() => void) | undefined;
-    /** Called with what concerns no request. */
-    onerror?: ((error: Error) => void) | undefined;
-    /** Connects and agrees on a version. */
-    connect(transport: object, options: {
-      /** In milliseconds. */
-      readonly timeout: number;
-      /** Aborting it cancels the request at the server too. */
-      readonly signal: AbortSignal;
-    }): Promise<void>;
-    /** Sends a request; the schema says what is made of its answer. */
-    request(
-      request: { readonly method: string; readonly params: Record<string, unknown> },
-      schema: {
-        readonly "~standard": {
-          readonly version: 1;
-          readonly vendor: string;
-          readonly validate: (value: unknown) => { readonly value: unknown };
-        };
-      },
-      options: {
-        /** In milliseconds. */
-        readonly timeout: number;
-        /** Aborting it cancels the request at the server too. */
-        readonly signal: AbortSignal;
-        /** Told how far the request is. Default: nobody asks. */
-        readonly onprogress?: (progress: {
-          readonly progress: number;
-          readonly total?: number | undefined;
-          readonly message?: string | undefined;
-        }) => void;
-      },
-    ): Promise<unknown>;
-    /** Ends the connection. */
-    close(): Promise<void>;
-  };
-  /** Reaches a server by streamable HTTP. */
+  ) => McpClient;
+  /** Connects to a server by streamable HTTP. */
   readonly StreamableHTTPClientTransport: new (url: URL, options: {
     readonly requestInit: { readonly headers: Record<string, string> };
     readonly fetch: (url: string | URL, init?: RequestInit) => Promise<Response>;
-  }) => {
-    /** Tells the server that its session has ended. */
-    terminateSession(): Promise<void>;
+  }) => McpHttpTransport;
+}
+
+/** A client of the protocol. */
+export interface McpClient {
+  /** Called once the connection is closed by either side. */
+  onclose?: (() => void) | undefined;
+  /** Called with errors that concern no request. */
+  onerror?: ((error: Error) => void) | undefined;
+  /** Connects and agrees on a version. */
+  connect(transport: object, options: Omit<McpRequestOptions, "onprogress">): Promise<void>;
+  /** Sends a request. The schema validates the answer. */
+  request(
+    request: { readonly method: string; readonly params: Record<string, unknown> },
+    schema: McpResultSchema,
+    options: McpRequestOptions,
+  ): Promise<unknown>;
+  /** Ends the connection. */
+  close(): Promise<void>;
+}
+
+/** A transport by streamable HTTP. */
+export interface McpHttpTransport {
+  /** Ends the session at the server. */
+  terminateSession(): Promise<void>;
+}
+
+/** A schema of results, as validators define it in common. */
+export interface McpResultSchema {
+  readonly "~standard": {
+    readonly version: 1;
+    readonly vendor: string;
+    readonly validate: (value: unknown) => { readonly value: unknown };
   };
 }
 
-type McpClient = InstanceType<McpSdk["Client"]>;
-type McpRequestOptions = Parameters<McpClient["request"]>[2];
+/** Options of a request. */
+export interface McpRequestOptions {
+  /** In milliseconds. */
+  readonly timeout: number;
+  /** Aborting it cancels the request at the server too. */
+  readonly signal: AbortSignal;
+  /** Called with the progress of the request. Default: no progress is requested. */
+  readonly onprogress?: (progress: McpProgress) => void;
+}
 
-/** A result schema that takes every answer, in the form that validators share: what servers send is looked at here. */
-const ANY_RESULT: Parameters<McpClient["request"]>[1] = {
+/** The progress of a request. */
+export interface McpProgress {
+  readonly progress: number;
+  readonly total?: number | undefined;
+  readonly message?: string | undefined;
+}
+
+/** A result schema that takes every answer: results are validated where they are read. */
+const ANY_RESULT: McpResultSchema = {
   "~standard": { version: 1, vendor: "tare", validate: (value) => ({ value }) },
 };
 
@@ -373,7 +380,7 @@ const OPENING_BRACE = 123;
 function httpTransport(
   { url, headers }: Extract<McpServerEntry, { readonly by: "http" }>,
   { sdk, onBroken }: { readonly sdk: McpSdk; readonly onBroken: (why: string) => void },
-): InstanceType<McpSdk["StreamableHTTPClientTransport"]> {
+): McpHttpTransport {
   return new sdk.StreamableHTTPClientTransport(new URL(url), {
     requestInit: { headers: { ...headers } },
     async fetch(url, init) {

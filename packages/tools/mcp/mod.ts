@@ -22,7 +22,14 @@ import { settlesWithin } from "../shell/processes.ts";
 import { type McpOptions, McpServer } from "./mcp_server.ts";
 import type { McpServerEntry } from "./read_servers.ts";
 
-export type { McpSdk } from "./connection.ts";
+export type {
+  McpClient,
+  McpHttpTransport,
+  McpProgress,
+  McpRequestOptions,
+  McpResultSchema,
+  McpSdk,
+} from "./connection.ts";
 export type { McpOptions } from "./mcp_server.ts";
 export { type McpServerEntry, readMcpServers } from "./read_servers.ts";
 
