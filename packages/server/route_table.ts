@@ -42,10 +42,10 @@ export interface TableOptions extends Omit<AgentOptions, "webhooks"> {
  * answers, and those that watch or describe the server: `/health`, `/metrics` and `/openapi.json`.
  */
 export function routeTable(options: TableOptions): readonly Route[] {
-  const { healthRoutes, metrics } = options;
+  const { healthRoutes, http: { metrics } = {} } = options;
   const all: readonly Route[] = [
     ...ownRoutes(options).map((route) => ({ ...route, path: API_PATH + route.path })),
-    ...asModelRoutes(options),
+    ...asModelRoutes({ ...options, defaultModel: options.models.defaultModel }),
     ...healthRoutes,
     ...(metrics ? metricsRoutes(metrics) : []),
     documentRoute(() => all),
@@ -60,7 +60,7 @@ export function ownRoutes(options: TableOptions) {
     ...agentSessionRoutes(sessions),
     ...turnRoutes(options),
     ...approvalRoutes(sessions),
-    ...undoRoutes(sessions, options.checkpoints),
+    ...undoRoutes(sessions, options.workspace?.checkpoints),
     ...transferRoutes(sessions, store),
   ].map((route) => kinds.agentOnly(route));
   return [
@@ -76,7 +76,11 @@ export function ownRoutes(options: TableOptions) {
 }
 
 /** Returns the route that describes the agent. */
-function agentRoute({ workspace, sandbox, defaultModel, passesOn, sessions }: TableOptions) {
+function agentRoute(
+  { workspace: { folder: workspace, sandbox } = {}, models, http, sessions }: TableOptions,
+) {
+  const { defaultModel } = models;
+  const { passesOn } = http ?? {};
   return route({
     method: "GET",
     path: "/agent",

@@ -10,12 +10,12 @@ import { type Message, pairCalls, type ToolCall, type ToolMessage } from "@tare/
 import { describeCall } from "@tare/messages/internal";
 import { API_PATH } from "../http/api_path.ts";
 import { HttpError } from "../http/http_error.ts";
+import type { SessionOptions } from "../sessions/session_options.ts";
 import type {
   Answer,
   ApprovalAnswered,
   Question,
   SessionEvent,
-  SessionOptions,
   TurnRequest,
   WaitingTurn,
 } from "../sessions/session_types.ts";

@@ -59,7 +59,18 @@ export const APPROVAL_RULES: TUnsafe<readonly ApprovalRule[]> = Type.Unsafe(
   ),
 );
 
-/** What is wrong with a list of rules, in one line; nothing if it is right. */
+/**
+ * Returns what is wrong with a list of rules, in one line; `undefined` if it is right.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { faultOfRules } from "@tare/server";
+ *
+ * assertEquals(faultOfRules([{ tool: "write_file", paths: ["src/**"], decision: "allow" }]), undefined);
+ * assertEquals(faultOfRules([{ tool: "shell" }]), "rules.0 must have required property 'decision'");
+ * ```
+ */
 export function faultOfRules(value: unknown): string | undefined {
   return (checkRules ??= checker(closed({ rules: APPROVAL_RULES }), "the file"))({ rules: value });
 }

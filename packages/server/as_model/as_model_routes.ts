@@ -33,8 +33,8 @@ const MODEL_LIST = closed({ object: Type.Literal("list"), data: Type.Array(MODEL
  */
 export function asModelRoutes(
   { gateway, defaultModel, ...options }: AsModelOptions & {
-    readonly gateway?: HttpGateway;
-    readonly defaultModel?: string;
+    readonly gateway?: HttpGateway | undefined;
+    readonly defaultModel?: string | undefined;
   },
 ) {
   const isListed = !gateway || defaultModel !== undefined;

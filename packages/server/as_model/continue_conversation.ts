@@ -45,7 +45,7 @@ export interface AsModelOptions {
   /** Keeps where known conversations stand. */
   readonly store: Store;
   /** What every agent is told first; the client's instructions follow. Default: `DEFAULT_INSTRUCTIONS`. */
-  readonly instructions?: string;
+  readonly instructions?: string | undefined;
   /** How streams show that they are alive. */
   readonly heartbeat: Heartbeat;
   /** Told of every error that clients don't get to read. */

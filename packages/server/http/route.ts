@@ -38,9 +38,9 @@ export interface KeptAnswer {
 
 /** The client of a request. */
 export interface RequestClient {
-  /** Default: the owner. */
+  /** Whose key it has sent. Default: the owner's. */
   readonly asker?: Asker;
-  /** Aborted if it disconnects before the answer begins. Default: that isn't reported. */
+  /** Aborted if it disconnects before the answer begins; later it cancels the answer's body. Default: not reported. */
   readonly signal?: AbortSignal | undefined;
 }
 

@@ -35,9 +35,9 @@ import {
   type OpenTurn,
   OWN_AGENT,
   type SessionEvent,
-  type SessionOptions,
   type StoredTurn,
 } from "./session_types.ts";
+import type { ApprovalOptions } from "./session_options.ts";
 
 /** The events that say what was said; the others only tell how. */
 export const HISTORY_EVENTS: readonly SessionEvent["type"][] = [
@@ -250,7 +250,7 @@ export async function readHistory(
       /** Whether it goes on instead, if it can. */
       readonly goesOn: boolean;
       /** What becomes of calls of which nobody knows what came of them. */
-      readonly unknownOutcome: SessionOptions["unknownOutcome"];
+      readonly unknownOutcome: ApprovalOptions["unknownOutcome"];
       readonly store: Store;
       /** What the system message begins with; where the session works follows. None if both are empty. */
       readonly instructions: string;
@@ -338,7 +338,7 @@ function settleCalls(
     & Pick<Required<RecoveryOptions>, "tools" | "helpers">
     & {
       readonly asked: StoredTurn;
-      readonly unknownOutcome: SessionOptions["unknownOutcome"];
+      readonly unknownOutcome: ApprovalOptions["unknownOutcome"];
       /** What the programs among them have called that has no result. */
       readonly made: readonly UnansweredCall[];
     },

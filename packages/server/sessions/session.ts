@@ -69,7 +69,7 @@ export class Session implements SessionInfo {
     environment: SessionEnvironment,
     { countTokens, lastEvent }: { readonly countTokens: CountTokens; readonly lastEvent: number },
   ) {
-    const { tools, toolSource: source, store, teller } = environment;
+    const { tools, advanced: { toolSource: source } = {}, store, teller } = environment;
     const id = this.id = record.id;
     this.createdAtMs = record.createdAtMs;
     this.settings = storedSettings(record.settings);
@@ -124,7 +124,7 @@ export class Session implements SessionInfo {
   /** Loads a session. A turn that an earlier process left unfinished is ended. @throws {StoreError} */
   static async load(record: SessionRecord, environment: SessionEnvironment): Promise<Session> {
     const lastEvent = await environment.store.lastEvent(record.id);
-    const countTokens = await environment.countTokens();
+    const countTokens = await environment.models.countTokens();
     const session = new Session(record, environment, { countTokens, lastEvent });
     await session.#hold.load();
     return session;
@@ -263,7 +263,7 @@ export class Session implements SessionInfo {
       const { settings } = this;
       const before = settings.model;
       const now = model ?? before;
-      const known = this.#environment.efforts?.(now);
+      const known = this.#environment.models.efforts?.(now);
       if (typeof effort === "string") checkEffort(effort, { model: now, known });
       const wished = effort === undefined
         ? settings.effort ?? this.chosen?.effortOfOthers
@@ -473,7 +473,7 @@ export class Session implements SessionInfo {
       await this.events.remove();
       this.warmth.forget();
       this.#hold.goAway();
-      await this.#environment.checkpoints?.forget(this.id).catch((error) =>
+      await this.#environment.workspace?.checkpoints?.forget(this.id).catch((error) =>
         this.#environment.onError?.(error)
       );
       return true;
@@ -483,7 +483,9 @@ export class Session implements SessionInfo {
   /** @throws {HttpError} 400 if the model doesn't have the effort that a turn asks for. */
   #checkEffort({ settings: { reasoning_effort: effort } = {} }: Pick<TurnRequest, "settings">): void {
     const { model } = this.settings;
-    if (effort !== undefined) checkEffort(effort, { model, known: this.#environment.efforts?.(model) });
+    if (effort !== undefined) {
+      checkEffort(effort, { model, known: this.#environment.models.efforts?.(model) });
+    }
   }
 
   async #start(
@@ -608,7 +610,7 @@ export class Session implements SessionInfo {
    * belongs to it.
    */
   async #usersTurn(): Promise<number | undefined> {
-    const { store, checkpoints } = this.#environment;
+    const { store, workspace: { checkpoints } = {} } = this.#environment;
     if (!checkpoints) return undefined;
     const starts = await store.readEvents(this.id, { types: ["turn_start"] });
     const start = starts.findLast(({ event }) => "input" in event && event.input !== undefined);

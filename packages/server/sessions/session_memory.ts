@@ -114,10 +114,10 @@ export class SessionMemory {
     readonly runningAfter?: number | undefined;
     readonly open?: OpenTurn | undefined;
   }> {
-    const { id, settings, tools, environment: { store, unknownOutcome }, events, helpers } = this.#options;
+    const { id, settings, tools, environment: { store, approvals }, events, helpers } = this.#options;
     const { rebuilt, links, recovery, waiting, runningAfter, open, known } = await readHistory(id, {
       ...{ store, tools: tools(), instructions: settings.instructions, known: this.#known },
-      ...{ end, goesOn, unknownOutcome },
+      ...{ end, goesOn, unknownOutcome: approvals?.unknownOutcome },
     });
     const stored = await readStored(id, store);
     const { days, promptTokens, pinged, asks, chosen } = stored;

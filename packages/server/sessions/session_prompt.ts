@@ -135,7 +135,7 @@ function summaryModel({ id: conversation, environment, settings: own }: SessionN
   const { telemetry } = environment;
   const { model } = own;
   const settings = modelSettings(own);
-  const ask = environment.model(model);
+  const ask = environment.models.model(model);
   // As turns ask: with another effort the cache of some providers holds nothing of the prompt.
   const port: Model = settings ? (request) => ask({ ...request, settings }) : ask;
   if (!telemetry?.isOn) return port;
@@ -183,7 +183,6 @@ export class SessionPrompt implements TurnPrompt {
   /** The prompt as it was stored. */
   constructor(options: SessionPromptOptions) {
     const { id, environment, settings, archive, countTokens, stored } = options;
-    const { policy, mechanisms, forget, truncateTokens, alwaysFull, triggers } = environment;
     const { context, title, pins, days } = stored;
     const { before, ...kept } = options;
     this.#options = kept;
@@ -191,9 +190,9 @@ export class SessionPrompt implements TurnPrompt {
     this.#known = before ? before.#known : {};
     const resumed = before && before.#resume(context);
     this.#prompts = resumed ?? policySession({
-      ...{ policy, mechanisms, forget, truncateTokens, alwaysFull, triggers },
+      ...environment.prompt,
       windowTokens: () => environment.windowOf(settings.model),
-      assumesWindow: () => environment.assumesWindow?.(settings.model) ?? false,
+      assumesWindow: () => environment.models.assumesWindow?.(settings.model) ?? false,
       ...{ archive, countTokens, inSlices: Conversation.inSlices, state: context },
       profile: () => environment.ratesOf(settings.model).profile,
       tools: this.#known,
@@ -449,7 +448,7 @@ export class SessionPrompt implements TurnPrompt {
 
   #offerOf(tools: readonly Tool[], mayTell: boolean): ToolOffer {
     const { environment, settings: { model }, countTokens } = this.#options;
-    const { alwaysFull, mechanisms } = environment;
+    const { alwaysFull, mechanisms } = environment.prompt ?? {};
     const steady = this.#steady(tools);
     // What is said of them is known from now on.
     for (const tool of steady) this.#known[tool.definition.function.name] = tool;

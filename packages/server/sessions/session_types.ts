@@ -1,33 +1,22 @@
-import {
-  type AskedCall,
-  type Clock,
-  EMPTY_LEDGER,
-  type LoopEvent,
-  type RunOptions,
-  type TurnLedger,
-} from "@tare/loop";
+import { type AskedCall, EMPTY_LEDGER, type LoopEvent, type RunOptions, type TurnLedger } from "@tare/loop";
 import type {
   Content,
   CountTokens,
   Message,
-  Model,
   ModelRequest,
   ModelSettings,
   Tool,
   ToolDefinition,
   ToolMessage,
 } from "@tare/messages";
-import type { Pin, Price, Profile, PromptSession, SessionView } from "@tare/planner";
+import type { Pin, Profile, PromptSession, SessionView } from "@tare/planner";
 import type { Rates } from "@tare/planner/parts";
-import type { PolicyOptions } from "@tare/planner/policies";
 import type { Days } from "@tare/conversation/report";
-import type { Keys, SessionRecord, Store, StoredEvent, StoreRecord, Warmth } from "@tare/conversation";
-import type { Telemetry } from "@tare/conversation/telemetry";
-import type { BackgroundCommands, Checkpoints } from "@tare/loop/tools";
+import type { SessionRecord, StoredEvent, StoreRecord, Warmth } from "@tare/conversation";
 import type { Archive } from "@tare/prune";
-import type { ApprovalRule } from "../approvals/rules.ts";
 import { HttpError } from "../http/http_error.ts";
-import type { ToolOffer, ToolSource } from "../turns/session_tools.ts";
+import type { ToolOffer } from "../turns/session_tools.ts";
+import type { SessionOptions } from "./session_options.ts";
 import {
   type Budget,
   type Chosen,
@@ -35,101 +24,6 @@ import {
   type SessionSettings,
   storedHelper,
 } from "./session_settings.ts";
-
-/** What sessions are told of the place that they work in. */
-export interface Workplace {
-  /** What stands behind the instructions of a session that is made now, for as long as it lasts; nothing if empty. */
-  readonly describe: () => Promise<string>;
-  /** What is to be told a session behind these system messages, because it has changed; nothing if nothing has. */
-  readonly changes: (told: readonly string[]) => Promise<string | undefined>;
-}
-
-/** What the sessions of a server share. */
-export interface SessionOptions extends PolicyOptions {
-  /** What sessions cost counts for the keys with which they were made. Default: for nobody. */
-  readonly keys?: Pick<Keys, "spent" | "paid" | "reserve">;
-  /** Model of sessions that name none. Default: there is none, and so no agent. */
-  readonly defaultModel?: string;
-  /** System message of sessions that bring none. Default: `DEFAULT_INSTRUCTIONS`. */
-  readonly instructions?: string;
-  /** What sessions with the server's own instructions are told besides, and of changes behind what was said. Default: nothing. */
-  readonly workplace?: Workplace;
-  /** Whether sessions that name no tools have helpers too. Default: no, as each works with the whole prompt. */
-  readonly delegates?: boolean;
-  /** Most sessions kept, those of chats included. Default: 10,000. */
-  readonly maxSessions?: number;
-  /** Most turns that run at the same time. Default: 100. */
-  readonly maxRunningTurns?: number;
-  /** Most turns that wait for their time, over all servers of the store. Default: 1,000. */
-  readonly maxQueuedTurns?: number;
-  /** The provider's cache rules and prices, if need be by the model's name; asked whenever they count. */
-  readonly profile: Profile | ((model: string) => Profile);
-  /** What a model costs in money; nothing of one whose price isn't known. Default: the list price, by its name. */
-  readonly price?: (model: string) => Price | undefined;
-  /** The model's context window in tokens, if need be by the model's name; asked whenever it counts. */
-  readonly windowTokens: number | ((model: string) => number);
-  /** Whether a model's window is only assumed: then the provider is asked before a prompt is refused. Default: none is. */
-  readonly assumesWindow?: (model: string) => boolean;
-  /** The model port for a model's name. It also summarises old turns when the window is full of what isn't tool results. */
-  readonly model: (name: string) => Model;
-  /** The efforts that a model knows; nothing where nobody knows. Default: nobody does, and its provider will say. */
-  readonly efforts?: (model: string) => readonly string[] | undefined;
-  /** How much models shall reason that know this effort, unless a session says otherwise. Default: as they like. */
-  readonly effort?: string;
-  /** Tools that sessions may use, beside `recall`, which each session gets for its own archive. */
-  readonly tools: readonly Tool[];
-  /** Where more tools come from, looked up anew for each turn. Default: nowhere. */
-  readonly toolSource?: ToolSource;
-  /** Gives the token counter, once it is loaded. */
-  readonly countTokens: () => Promise<CountTokens>;
-  /** Where sessions are kept. */
-  readonly store: Store;
-  /** Limits of the loop. Default: the loop's own. */
-  readonly limits?: Pick<
-    RunOptions,
-    "maxSteps" | "maxOutputTokens" | "maxParallelTools" | "toolTimeoutMs" | "idleTimeoutMs"
-  >;
-  /** What has to be asked for before it runs. Default: all that doesn't only read. */
-  readonly approvals?: {
-    /** Rules for all sessions; each may have its own besides, and the stricter wins. Default: none. */
-    readonly rules?: readonly ApprovalRule[];
-    /** The folder from which the rules' paths count. Default: the root. */
-    readonly workspace?: string;
-    /** What happens to calls that have to be asked for where nobody can be. Default: `deny`. */
-    readonly unattended?: "deny" | "allow";
-    /** After which time without an answer it is no, in milliseconds. Default: a day. */
-    readonly answerWithinMs?: number;
-    /** Calls back after so many milliseconds, until the function that it returns is called. Default: the real time. */
-    readonly after?: (ms: number, work: () => void) => () => void;
-  };
-  /**
-   * What keeps the newest prompt of each session in its provider's cache while the session waits; it is closed with the
-   * sessions. Default: while a turn is under way alone. `off`: nothing is kept warm.
-   */
-  readonly keepWarm?: Warmth | "off";
-  /** Keeps what turns change of files, so that it can be put back. Default: nothing does. */
-  readonly checkpoints?: Omit<Checkpoints, "close">;
-  /** Whether a model, by its name, is shown pictures in results. Default: none is. */
-  readonly seesPictures?: (model: string) => boolean;
-  /** Commands that go on between turns: what is to be told of them, and their end with a session. Default: there are none. */
-  readonly background?: Pick<BackgroundCommands, "news" | "end">;
-  /** A sentence that every turn starts with, as a warning. Default: none. */
-  readonly notice?: string;
-  /** Tells of turns, model calls and tools. Default: nobody does. */
-  readonly telemetry?: Telemetry;
-  /** Where a model is asked, which is told as well. Default: it isn't known. */
-  readonly address?: (model: string) => string;
-  /**
-   * What becomes of a call that ran when its process ended, so that nobody knows what came of it, as its turn goes on: the
-   * model is told; somebody is asked whether to make it once more, unless nobody can be; or it is made once more if its
-   * tool only reads or declares (`idempotentHint`) that this does no harm, and else the model is told. Default: `tell`.
-   */
-  readonly unknownOutcome?: "tell" | "ask" | "repeat";
-  /** Tells turns how much time goes by. Default: the real time. */
-  readonly clock?: Clock;
-  /** Told of every error that clients don't get to read. Default: such errors are dropped. */
-  readonly onError?: (error: unknown) => void;
-}
 
 /** Tells programs outside of what happens in sessions. */
 export interface Teller {
@@ -158,7 +52,7 @@ export interface Teller {
 }
 
 /** What a session works in. */
-export interface SessionEnvironment extends Omit<SessionOptions, "profile" | "price" | "windowTokens"> {
+export interface SessionEnvironment extends SessionOptions {
   /** The cache rules of a model, and what its calls cost. */
   readonly ratesOf: (model: string) => Rates & { readonly profile: Profile };
   /** The context window of a model, in tokens. */

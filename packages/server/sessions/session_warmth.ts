@@ -134,7 +134,7 @@ export class SessionWarmth {
 
   /** Whom its requests go to, with which model: the server has one key for each address. */
   get #key(): string {
-    const { environment: { address }, settings: { model } } = this.#options;
+    const { environment: { models: { address } }, settings: { model } } = this.#options;
     return `${address?.(model) ?? this.#rates.profile.name} ${model}`;
   }
 }

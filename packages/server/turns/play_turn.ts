@@ -37,6 +37,7 @@ import { DELEGATE_TOOL, type Helpers, type TurnAccount } from "../helpers/helper
 import { HttpError, refusedBy } from "../http/http_error.ts";
 import { modelSettings } from "../sessions/session_prompt.ts";
 import type { Budget, SessionSettings } from "../sessions/session_settings.ts";
+import type { ApprovalOptions, Workplace } from "../sessions/session_options.ts";
 import type {
   OpenTurn,
   SessionEnvironment,
@@ -44,7 +45,6 @@ import type {
   SessionInfo,
   TurnPrompt,
   TurnRequest,
-  Workplace,
 } from "../sessions/session_types.ts";
 import type { SessionWarmth } from "../sessions/session_warmth.ts";
 import type { TakenTools } from "./session_tools.ts";
@@ -113,16 +113,14 @@ export function turnPlayer(
   { session, environment, opening, account, turn: number, assertOwn, takeTools, ...more }: Stage,
 ): () => Promise<PlayedTurn> {
   const {
-    limits = {},
-    notice,
-    workplace,
+    limits: { maxSessions: _kept, maxRunningTurns: _running, maxQueuedTurns: _queued, ...limits } = {},
+    models: { model: portOf, notice, seesPictures },
+    workspace: { place: workplace, checkpoints, background } = {},
     store: { now },
-    clock,
+    advanced: { clock } = {},
     approvals = {},
     telemetry,
     keys,
-    checkpoints,
-    background,
   } = environment;
   const { settings: own, by, parent } = session;
   const { model: modelName } = own;
@@ -139,10 +137,10 @@ export function turnPlayer(
   const most = Math.min(asked.maxOutputTokens ?? Infinity, limits.maxOutputTokens ?? Infinity);
   const { warmth } = session;
   const writes = modelSettings(own, settings);
-  const asks = tellingKeepable(environment.model(modelName), warmth);
+  const asks = tellingKeepable(portOf(modelName), warmth);
   const watch = payer?.watch ??
     ((tool) => checkpoints?.watch(tool, { session: session.id, turn: number }) ?? tool);
-  const about = { session: session.id, seesPictures: environment.seesPictures?.(modelName) ?? false };
+  const about = { session: session.id, seesPictures: seesPictures?.(modelName) ?? false };
   const reserved = new ReservedCall({
     ...{ rates, countTokens: more.countTokens, keys, by },
     reserve: (most, request) =>
@@ -158,7 +156,7 @@ export function turnPlayer(
       ...more,
       ...(most < Infinity && { maxOutputTokens: most }),
       ...(input !== undefined && { input }),
-      ...(resumed && { resumed: { ...resumed, judge: askingAgain(judge, environment.unknownOutcome) } }),
+      ...(resumed && { resumed: { ...resumed, judge: askingAgain(judge, approvals.unknownOutcome) } }),
       ...(signal && { signal }),
       ...(writes && { settings: writes }),
       ...(unattended && { cannotAsk: CANNOT_ASK }),
@@ -212,7 +210,7 @@ function isHarmless({ definition }: Tool): boolean {
 }
 
 /** Asks before what may have run is made once more: see `unknownOutcome`. Of what only reads nobody is asked. */
-function askingAgain(judge: Judge, unknownOutcome: SessionEnvironment["unknownOutcome"]): Judge {
+function askingAgain(judge: Judge, unknownOutcome: ApprovalOptions["unknownOutcome"]): Judge {
   return async (call) => {
     const judged = await judge(call);
     if (unknownOutcome !== "ask" || judged.decision === "deny" || call.tool.replays) return judged;

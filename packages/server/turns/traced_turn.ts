@@ -16,7 +16,7 @@ interface AskedModel {
 
 /** What telemetry tells of a model that sessions ask. */
 export function askedModel(environment: SessionEnvironment, model: string): AskedModel {
-  const address = environment.address?.(model);
+  const address = environment.models.address?.(model);
   const provider = providerOf(environment.ratesOf(model).profile);
   return { provider, model, ...(address !== undefined && { address: new URL(address) }) };
 }

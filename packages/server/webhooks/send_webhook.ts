@@ -2,7 +2,7 @@ import { Buffer } from "node:buffer";
 import { createHmac } from "node:crypto";
 import { lookup as lookupAddresses } from "node:dns/promises";
 import { BlockList, isIP } from "node:net";
-import type { AgentOptions } from "../agent_options.ts";
+import type { WebhookOptions } from "../agent_options.ts";
 
 /** What came of an attempt: the receiver's status, or why there is none. */
 export type Attempted =
@@ -10,7 +10,7 @@ export type Attempted =
   | { readonly error: string };
 
 /** Where webhooks may go. */
-export type Reach = Pick<NonNullable<AgentOptions["webhooks"]>, "hosts" | "lookup" | "connect">;
+export type Reach = Pick<WebhookOptions, "hosts" | "lookup" | "connect">;
 
 /** Begins each secret, as the Standard Webhooks specification has it. */
 export const SECRET_PREFIX = "whsec_";
