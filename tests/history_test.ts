@@ -14,7 +14,7 @@ import {
 import { loadData } from "../scripts/savings/load_data.ts";
 import { measureEconomy } from "../scripts/savings/measure_economy.ts";
 import { generateWorkload } from "./workload.ts";
-import type { historyJson } from "../packages/cli/history/told.ts";
+import type { historyJson } from "../packages/cli/history/history_report.ts";
 import { LOG_FORMATS } from "../packages/cli/history/read_logs.ts";
 import { runEntry } from "./processes/transfer_fixture.ts";
 

@@ -71,7 +71,7 @@ export function openWorkspace(
         checkpoints,
         background,
       },
-      tools: [...tools, ...settings.programs ? [programTool()] : []],
+      tools: [...tools, ...settings.off.includes("programs") ? [] : [programTool()]],
       ...(mcp && { advanced: { toolSource: mcp } }),
     },
     start: () => mcp?.start(),

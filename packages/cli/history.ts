@@ -11,7 +11,7 @@ import { commandLine } from "./command_line.ts";
 import { historyPage } from "./history/history_page.ts";
 import { LOG_FORMATS, readLogs } from "./history/read_logs.ts";
 import { replayHistory } from "./history/replay_history.ts";
-import { historyJson, toldHistory } from "./history/told.ts";
+import { historyJson, historyReport, reportText } from "./history/history_report.ts";
 import { shownJson, shownText } from "./terminal/shown_text.ts";
 import { ProgressBar } from "./terminal/waiting.ts";
 
@@ -136,7 +136,9 @@ try {
   });
   bar.clear();
   page?.write(historyPage(history, played));
-  console.log(json ? shownJson(historyJson(history, played)) : shownText(toldHistory(history, played)));
+  console.log(
+    json ? shownJson(historyJson(history, played)) : shownText(reportText(historyReport(history, played))),
+  );
 } catch (error) {
   console.error(shownText((error as Error).message));
   Deno.exit(1);

@@ -50,7 +50,7 @@ try {
       ...(sandbox && allowDomains.length > 0 && { web: { domains: allowDomains, socket: "" } }),
     }),
     ...(skills ? [skills] : []),
-    ...(settings.programs ? [programTool()] : []),
+    ...(settings.off.includes("programs") ? [] : [programTool()]),
   ];
   const shell = tools.find(({ definition }) => sandbox && definition.function.name === "shell");
   const told = await lookAround({ places, hidden: realPath(hidden), shell });

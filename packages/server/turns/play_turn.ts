@@ -708,7 +708,7 @@ export function checkBudgets({ turn, session }: Budgets, { rates, model }: Measu
     `Cannot hold the budget maxUsd: the price of model ${
       JSON.stringify(model)
     } isn't known; start the server with ` +
-      "TARE_PRICE=input=3,output=15 (US dollars for a million tokens) or a price in TARE_PROFILE_FILE, or use " +
+      "TARE_PRICE=input=3,output=15 (US dollars for a million tokens) or a price in the file of TARE_PROFILE, or use " +
       "maxTokens or maxTokenUnits.",
   );
 }

@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { chooseProfile, profileNamed } from "@tare/planner";
-import { readProfileFile } from "./option.ts";
+import { chooseProfile, profileNamed } from "./providers.ts";
+import { readProfileFile } from "./profile_file.ts";
 
 const WARMTH = [{ idleMs: 60_000, probability: 0.98 }, { idleMs: 3_600_000, probability: 0.3 }];
 
