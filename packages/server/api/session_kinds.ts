@@ -15,7 +15,7 @@ import { describeCall, planAfter, type WorkPlan } from "@tare/messages/internal"
 import type { NewPin } from "@tare/planner/internal";
 import type { Static } from "typebox";
 import { API_PATH } from "../http/api_path.ts";
-import { errorResponses, HttpError } from "../http/http_error.ts";
+import { HttpError, invalidRequest, notSupported } from "../http/http_error.ts";
 import type { Reads, Route, RouteCall } from "../http/route.ts";
 import type { Session } from "../sessions/session.ts";
 import { sessionNotFound } from "../sessions/session_types.ts";
@@ -233,15 +233,13 @@ export class SessionKinds {
     return {
       ...route,
       responses: {
-        ...errorResponses({ 501: "The session is another agent's, whose calls pass through." }),
+        501: "The session is another agent's, whose calls pass through.",
         ...route.responses,
       },
       explain: async (error: unknown, { path: { id = "" } }: RouteCall) => {
         if (!isNotFound(error) || !await gateway.conversations.get(id)) return undefined;
         const does = `${route.method} ${API_PATH}${route.path.replace("{id}", id)}`;
-        return new HttpError(
-          501,
-          "not_supported",
+        return notSupported(
           `Cannot ${does}: the session is another agent's, whose calls pass through. Go on in that agent, or ` +
             `make a session of this one with POST ${API_PATH}/sessions.`,
         );
@@ -326,13 +324,13 @@ function passingSession(passing: ShownConversation): AnySession {
     async setPin(wanted, keep) {
       const { noPins } = passing;
       if (noPins !== undefined) {
-        throw new HttpError(501, "not_supported", `Cannot pin message ${wanted.place}: ${noPins}.`);
+        throw notSupported(`Cannot pin message ${wanted.place}: ${noPins}.`);
       }
       try {
         return await passing.setPin(wanted, keep);
       } catch (error) {
         if (!(error instanceof RangeError)) throw error;
-        throw new HttpError(400, "invalid_request", error.message);
+        throw invalidRequest(error.message);
       }
     },
     removePin: (place) => passing.removePin(place),

@@ -9,7 +9,7 @@ import {
 import { type Message, pairCalls, type ToolCall, type ToolMessage } from "@tare/messages";
 import { describeCall } from "@tare/messages/internal";
 import { API_PATH } from "../http/api_path.ts";
-import { HttpError } from "../http/http_error.ts";
+import { HttpError, notFound } from "../http/http_error.ts";
 import type { SessionOptions } from "../sessions/session_options.ts";
 import type {
   Answer,
@@ -193,7 +193,7 @@ export function answerTo(
   const question = questions.asked.find((one) => one.approvalId === approvalId);
   if (!question) {
     const state = "the session has no such approval, or its turn has continued";
-    throw new HttpError(404, "not_found", `Cannot answer approval ${approvalId}: ${state}.`);
+    throw notFound(`Cannot answer approval ${approvalId}: ${state}.`);
   }
   if (question.answer) {
     const state = `it is answered already, with ${question.answer.decision}`;

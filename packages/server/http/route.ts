@@ -15,8 +15,22 @@ export interface RouteResponse {
   readonly content?: Readonly<Record<string, TSchema>>;
 }
 
-/** How a route answers, by status; `default` for any other. */
-export type RouteResponses = { readonly [status: number]: RouteResponse; readonly default?: RouteResponse };
+/** Returns how a route answers in JSON. */
+export function json<S extends TSchema>(
+  description: string,
+  schema: S,
+): { readonly description: string; readonly content: { readonly "application/json": S } } {
+  return { description, content: { "application/json": schema } };
+}
+
+/**
+ * How a route answers, by status; `default` for any other. A sentence by itself is when it answers without a body, or with
+ * an error.
+ */
+export type RouteResponses = {
+  readonly [status: number]: RouteResponse | string;
+  readonly default?: RouteResponse;
+};
 
 /** An answer in JSON, as data, so that it can be stored with the effect of its request. */
 export interface JsonAnswer<Json = unknown> {

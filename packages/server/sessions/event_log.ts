@@ -1,5 +1,5 @@
 import type { Sighting, Store, StoredEvent, StoreRecord } from "@tare/conversation";
-import { HttpError } from "../http/http_error.ts";
+import { notFound } from "../http/http_error.ts";
 import { asSessionEvent, type NumberedEvent, type SessionEvent, type Teller } from "./session_types.ts";
 
 /** How a log learns what others write to it. */
@@ -142,7 +142,7 @@ export class EventLog {
   /** Tells readers that the session was removed. */
   removed(): void {
     this.#last = 0;
-    this.close(new HttpError(404, "not_found", `Cannot read on: session ${this.#sessionId} was deleted.`));
+    this.close(notFound(`Cannot read on: session ${this.#sessionId} was deleted.`));
   }
 
   /**

@@ -27,7 +27,7 @@ import {
   questionsAfter,
   type SessionQuestions,
 } from "../approvals/approvals.ts";
-import { HttpError } from "../http/http_error.ts";
+import { notFound } from "../http/http_error.ts";
 import { stateRecords } from "./session_prompt.ts";
 import {
   asSessionEvent,
@@ -513,11 +513,7 @@ export async function lengthBefore(
   if (
     !events.some(({ number, event }) => number === turn + 1 && asSessionEvent(event).type === "turn_start")
   ) {
-    throw new HttpError(
-      404,
-      "not_found",
-      `Cannot go back in session ${id}: no turn begins behind event ${turn}.`,
-    );
+    throw notFound(`Cannot go back in session ${id}: no turn begins behind event ${turn}.`);
   }
   const before = events.filter(({ number }) => number <= turn);
   const messages = systemMessage(instructions, await store.readState(id, "workplace"));

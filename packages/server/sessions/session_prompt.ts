@@ -47,7 +47,7 @@ import type {
 import type { NewPin } from "@tare/planner/internal";
 import type { Rates } from "@tare/planner/parts";
 import { policySession } from "@tare/planner/policies";
-import { HttpError } from "../http/http_error.ts";
+import { invalidRequest, notSupported } from "../http/http_error.ts";
 import { type OfferState, offerTools, type ToolOffer } from "../turns/session_tools.ts";
 import { askedModel, tracedModel } from "../turns/traced_turn.ts";
 import type { QueuedTurn } from "../turns/turn_queue.ts";
@@ -379,13 +379,13 @@ export class SessionPrompt implements TurnPrompt {
   makePin(messages: readonly Message[], wanted: NewPin): Pin {
     const { noPins } = this.#conversation;
     if (noPins !== undefined) {
-      throw new HttpError(501, "not_supported", `Cannot pin message ${wanted.place}: ${noPins}.`);
+      throw notSupported(`Cannot pin message ${wanted.place}: ${noPins}.`);
     }
     try {
       return this.#conversation.makePin(messages, { ...wanted, tools: this.#known });
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
-      throw new HttpError(400, "invalid_request", error.message);
+      throw invalidRequest(error.message);
     }
   }
 

@@ -2,7 +2,7 @@ import { MODELS_DATE } from "@tare/planner/internal";
 import { type Static, Type } from "typebox";
 import { closed, METADATA } from "../http/schema.ts";
 import { APPROVAL_RULES } from "../approvals/rules.ts";
-import { HttpError } from "../http/http_error.ts";
+import { invalidRequest } from "../http/http_error.ts";
 
 /** What a turn or a session may cost. Default of each: no limit. */
 export const BUDGET = closed({
@@ -104,7 +104,7 @@ export function checkEffort(
   if (known?.includes(effort) ?? true) return;
   const right = known?.length ? `has the efforts ${known.join(", ")}` : "has no effort to choose";
   const state = `model ${JSON.stringify(model)} ${right}`;
-  throw new HttpError(400, "invalid_request", `Cannot use effort ${JSON.stringify(effort)}: ${state}.`);
+  throw invalidRequest(`Cannot use effort ${JSON.stringify(effort)}: ${state}.`);
 }
 
 /** Changes the settings for all parts of a session, which hold the same object. */

@@ -14,7 +14,7 @@ import type { Rates } from "@tare/planner/parts";
 import type { Days } from "@tare/conversation/report";
 import type { SessionRecord, StoredEvent, StoreRecord, Warmth } from "@tare/conversation";
 import type { Archive } from "@tare/prune";
-import { HttpError } from "../http/http_error.ts";
+import { type HttpError, notFound } from "../http/http_error.ts";
 import type { ToolOffer } from "../turns/session_tools.ts";
 import type { SessionOptions } from "./session_options.ts";
 import {
@@ -348,5 +348,5 @@ export interface HelperLink {
 
 /** The error for a session that isn't there. */
 export function sessionNotFound(id: string): HttpError {
-  return new HttpError(404, "not_found", `Cannot find session ${id}: there is no such session.`);
+  return notFound(`Cannot find session ${id}: there is no such session.`);
 }

@@ -21,7 +21,7 @@ import type { Rates } from "@tare/planner/parts";
 import { RECALL_TOOL } from "@tare/prune";
 import { ApprovalTimers } from "../approvals/approvals.ts";
 import { DELEGATE_TOOL } from "../helpers/helpers.ts";
-import { HttpError } from "../http/http_error.ts";
+import { HttpError, invalidRequest } from "../http/http_error.ts";
 import type { Shared } from "../share/share_page.ts";
 import { type TranscriptEntry, TranscriptReducer, updateEntries } from "../transcript.ts";
 import { checkBudgets } from "../turns/play_turn.ts";
@@ -598,11 +598,7 @@ export class Sessions {
     const offered = this.#toolNames;
     const unknown = tools?.find((name) => !includesTool(offered, name));
     if (unknown !== undefined) {
-      throw new HttpError(
-        400,
-        "invalid_request",
-        `Cannot use tool ${JSON.stringify(unknown)}: there are ${offered.join(", ")}.`,
-      );
+      throw invalidRequest(`Cannot use tool ${JSON.stringify(unknown)}: there are ${offered.join(", ")}.`);
     }
     const name = model ?? models.defaultModel ?? "none";
     const known = this.#options.models.efforts?.(name);

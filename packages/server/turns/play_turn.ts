@@ -34,7 +34,7 @@ import { mostOfCall } from "@tare/planner/internal";
 import { type AskedEvent, CANNOT_ASK, openCalls, type Opening } from "../approvals/approvals.ts";
 import { allowingAsked, judgeBy } from "../approvals/rules.ts";
 import { DELEGATE_TOOL, type Helpers, type TurnAccount } from "../helpers/helpers.ts";
-import { HttpError, refusedBy } from "../http/http_error.ts";
+import { invalidRequest, refusedBy } from "../http/http_error.ts";
 import { modelSettings } from "../sessions/session_prompt.ts";
 import type { Budget, SessionSettings } from "../sessions/session_settings.ts";
 import type { ApprovalOptions, Workplace } from "../sessions/session_options.ts";
@@ -702,9 +702,7 @@ interface Measure {
 /** @throws {HttpError} 400 for a budget in dollars where the model's price isn't known. */
 export function checkBudgets({ turn, session }: Budgets, { rates, model }: Measure): void {
   if (rates.price || (turn?.maxUsd ?? session?.maxUsd) === undefined) return;
-  throw new HttpError(
-    400,
-    "invalid_request",
+  throw invalidRequest(
     `Cannot hold the budget maxUsd: the price of model ${
       JSON.stringify(model)
     } isn't known; start the server with ` +

@@ -11,7 +11,7 @@ import {
 import { sliceText } from "@tare/messages/internal";
 import { randomBytes } from "node:crypto";
 import { type Static, Type } from "typebox";
-import { HttpError } from "../http/http_error.ts";
+import { HttpError, invalidRequest, notFound } from "../http/http_error.ts";
 import { storedReader } from "../http/schema.ts";
 import { turnBehind } from "../sessions/event_log.ts";
 import type { Teller } from "../sessions/session_types.ts";
@@ -117,7 +117,7 @@ export class Webhooks {
   async get(id: string, asker: Asker): Promise<Webhook> {
     const found = (await this.list(asker)).find((one) => one.id === id);
     if (found) return found;
-    throw new HttpError(404, "not_found", `Cannot find webhook ${id}: there is none of this id.`);
+    throw notFound(`Cannot find webhook ${id}: there is none of this id.`);
   }
 
   /** Makes one. @throws {HttpError} 400 if its address can't be told, or there are too many. */
@@ -132,7 +132,7 @@ export class Webhooks {
       if (this.#all().filter((one) => one.by === by).length >= MAX_WEBHOOKS) {
         const message =
           `Cannot add a webhook: ${asker.name} has ${MAX_WEBHOOKS}, and no more are kept. Remove one first.`;
-        throw new HttpError(400, "invalid_request", message);
+        throw invalidRequest(message);
       }
       const made: Webhook = {
         ...settings,
@@ -212,7 +212,7 @@ export class Webhooks {
     if (found?.receiver !== id) {
       const message =
         `Cannot find delivery ${delivery}: webhook ${id} has none of this id, or it was too old.`;
-      throw new HttpError(404, "not_found", message);
+      throw notFound(message);
     }
     const value: DeliveryValue = { ...valueOf(found), status: "waiting", tries: 0 };
     const { sessionId } = found;
@@ -285,11 +285,7 @@ export class Webhooks {
   #assertReaches(url: string): void {
     const refused = refusedUrl(url, this.reach);
     if (refused === undefined) return;
-    throw new HttpError(
-      400,
-      "invalid_request",
-      `Cannot tell ${JSON.stringify(url)} of anything: ${refused}.`,
-    );
+    throw invalidRequest(`Cannot tell ${JSON.stringify(url)} of anything: ${refused}.`);
   }
 
   #all(): readonly Webhook[] {
