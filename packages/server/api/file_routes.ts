@@ -98,7 +98,6 @@ function globOf(search: string): string {
   return search.includes("/") ? `**/*${text}*` : `*${text}*`;
 }
 
-/** What was put back. */
 type PutBack = Awaited<ReturnType<Checkpoints["undo"]>>;
 
 const FILES = Type.Array(

@@ -131,7 +131,6 @@ export const MISSES_REPORT = closed({
 /** What wasn't read from the cache, and why: what need not have been first, each the dearest first. */
 export type MissesReport = Reads<Static<typeof MISSES_REPORT>>;
 
-/** What wasn't read for one reason. */
 type Miss = MissesReport["misses"][number];
 
 /** A shorter pause than this one in milliseconds no cache drops anything in: then another machine was asked. */
@@ -150,7 +149,6 @@ const BLOCK_TOKENS = 128;
 export async function reportMisses(
   sessions: AsyncIterable<{
     readonly id: string;
-    /** The oldest first. */
     readonly calls: readonly CallReport[];
   }>,
   { from = "", to = "9999-12-31" }: {

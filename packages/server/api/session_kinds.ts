@@ -28,7 +28,6 @@ import { type ANY_SESSION, type ANY_SESSION_DETAILS, sessionBody } from "./sessi
 /** Whose loop runs in a session: the agent's here, or another agent's, whose model calls pass through the gateway. */
 export type SessionKind = "agent" | "gateway";
 
-/** A session in a list. */
 type Listed = Reads<Static<typeof ANY_SESSION>>;
 
 /** Which sessions are listed. */
@@ -52,9 +51,7 @@ export interface AnySession {
   readonly describe: () => Promise<Reads<Static<typeof ANY_SESSION_DETAILS>>>;
   /** Its model calls, the oldest first. */
   readonly calls: () => Promise<readonly CallReport[]>;
-  /** What its model sees. */
   readonly seen: () => Promise<SeenConversation>;
-  /** Where its money went. */
   readonly spend: () => Promise<SessionSpend>;
   /**
    * Asks for something of a message. `keep` gives records that are stored with that.
@@ -70,7 +67,6 @@ export interface AnySession {
   readonly keepWarm: (ms: number) => ReturnType<Warmth["keepFor"]> | undefined;
   /** The original of what left the prompt, if it is archived. */
   readonly archived: (ref: string) => Promise<string | undefined>;
-  /** Ends and forgets it. */
   readonly delete: () => Promise<void>;
 }
 
@@ -83,7 +79,6 @@ export class SessionKinds {
   readonly #store: Pick<Store, "getSession" | "listSessions">;
   readonly #gateway: Pick<HttpGateway, "conversations" | "overview"> | undefined;
 
-  /** The sessions of both. */
   constructor(
     { sessions, store, gateway }: {
       readonly sessions: Sessions;

@@ -120,7 +120,6 @@ function fileNameOf({ title }: Pick<SessionInfo, "title">): string {
   return `${words.replaceAll(/^-+|-+$/g, "") || "session"}.html`;
 }
 
-/** A session whose history is exactly these messages. */
 function asNewSession(messages: readonly Message[]): NewSession {
   const [first] = messages;
   const instructions = first && instructionsOf(first);

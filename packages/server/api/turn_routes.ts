@@ -72,9 +72,7 @@ const EVENTS = {
 /** What {@linkcode turnRoutes} work on. */
 export interface TurnRoutesOptions {
   readonly sessions: Sessions;
-  /** How streams show that they are alive. */
   readonly heartbeat: Heartbeat;
-  /** Told of every error that clients don't get to read. */
   readonly onError: (error: unknown) => void;
 }
 

@@ -80,7 +80,6 @@ export function leaveTurn(
 export function openTurn(
   { input, results, told, budget }: Pick<TurnRequest, "input" | "results" | "told" | "budget">,
   { id, history, questions, asks }: {
-    /** Id of the session. */
     readonly id: string;
     readonly history: readonly Message[];
     readonly questions: SessionQuestions;
@@ -314,7 +313,6 @@ function answersTo(
 /** The time for an answer where nothing is said of it, in milliseconds. */
 const ANSWER_WITHIN_MS = 24 * 60 * 60_000;
 
-/** A session in which questions are answered. */
 interface AskingSession {
   readonly answer: (
     say: (questions: SessionQuestions) => readonly ApprovalAnswered[],
@@ -322,7 +320,6 @@ interface AskingSession {
   ) => Promise<unknown>;
 }
 
-/** What the timers need of the sessions. */
 interface TimedSessions {
   readonly sessions: { readonly get: (id: string) => Promise<AskingSession> };
   /** The time in milliseconds since the epoch. */
@@ -344,7 +341,6 @@ export class ApprovalTimers {
   readonly #options: TimedSessions;
   readonly #timers = new Map<string, { readonly untilMs: number; readonly stop: () => void }>();
 
-  /** No session asks. */
   constructor(options: TimedSessions) {
     this.#options = options;
   }

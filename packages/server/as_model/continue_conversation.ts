@@ -46,9 +46,7 @@ export interface AsModelOptions {
   readonly store: Store;
   /** What every agent is told first; the client's instructions follow. Default: `DEFAULT_INSTRUCTIONS`. */
   readonly instructions?: string | undefined;
-  /** How streams show that they are alive. */
   readonly heartbeat: Heartbeat;
-  /** Told of every error that clients don't get to read. */
   readonly onError: (error: unknown) => void;
 }
 

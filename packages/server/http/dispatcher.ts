@@ -22,7 +22,6 @@ import { checker, COUNT, storedReader, tagged } from "./schema.ts";
 export interface Dispatcher {
   /** Answers a request. Never rejects. */
   readonly answer: (request: Request, client?: RequestClient) => Promise<Response>;
-  /** Whether a request needs no key. */
   readonly isPublic: (request: Request) => boolean;
   /**
    * Where a request got its answer: the path of a route or protocol, `gateway` of what that else passes on, `files`, or
@@ -41,7 +40,6 @@ export interface DispatchOptions {
   readonly files?: ReadonlyMap<string, (request: Request) => Response> | undefined;
   /** How errors are reported at a path while no route is found. */
   readonly respondAt: (pathname: string) => RouteErrors["respond"];
-  /** Told of every error that clients don't get to read. */
   readonly onError: (error: unknown) => void;
   /**
    * Answers what no route takes; where routes take its path by other methods, only what it has more for than a refusal.
@@ -62,7 +60,6 @@ interface Entry {
   readonly check: (body: unknown) => string | undefined;
 }
 
-/** A part of a route's path: a word, or the name of a parameter. */
 interface Part {
   readonly word?: string;
   readonly name?: string;
@@ -449,7 +446,6 @@ async function answerOnce(
     readonly key: string;
     /** The request's body. */
     readonly bytes: Uint8Array<ArrayBuffer>;
-    /** Lets the route answer. */
     readonly answer: Answerer;
   },
 ): Promise<Response> {

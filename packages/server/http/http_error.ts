@@ -49,14 +49,11 @@ export type ErrorCode = typeof ERROR_CODES[number];
 
 /** An error that a client may read. Its message is a sentence that says what was wrong and what would be right. */
 export class HttpError extends Error {
-  /** Always `HttpError`. */
   override readonly name = "HttpError";
   readonly status: number;
-  /** Name of the error for programs. */
   readonly code: ErrorCode;
   readonly headers: Readonly<Record<string, string>>;
 
-  /** An error with this status, code and sentence. */
   constructor(
     status: number,
     code: ErrorCode,

@@ -69,9 +69,7 @@ export interface RouteCall<
   readonly request: Request;
   /** Aborted if the client disconnects before the answer begins; later it cancels the answer's body. */
   readonly signal: AbortSignal;
-  /** Who asks. */
   readonly asker: Asker;
-  /** The path's parameters by name, decoded. */
   readonly path: Path;
   /** What the query says, valid against the route's schemas, defaults filled in. */
   readonly query: Query;
@@ -85,7 +83,6 @@ export interface RouteCall<
 
 /** How a route tells its errors. */
 export interface RouteErrors {
-  /** Schema of their JSON bodies. */
   readonly schema: TSchema;
   /** The answer that tells of whatever was thrown, `HttpError` or not. */
   readonly respond: (error: unknown) => Response;
@@ -107,14 +104,10 @@ export interface OtherAnswerer {
 /** What a route gives. */
 export type Answered<Json = unknown> = Response | JsonAnswer<Json>;
 
-/** What all routes have. */
 interface Described<M extends Method, P extends string> {
   readonly method: M;
-  /** Template of the path, such as `/sessions/{id}`. */
   readonly path: P;
-  /** Name of the operation in the OpenAPI document, in lower camel case. */
   readonly operationId: string;
-  /** What it does, in one sentence. */
   readonly summary: string;
   /** True if it answers without a key. Default: false. */
   readonly isPublic?: boolean;

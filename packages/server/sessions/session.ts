@@ -48,10 +48,8 @@ export class Session implements SessionInfo {
   readonly forkedFrom: SessionInfo["forkedFrom"];
   /** Name of the key with which it was made. Absent: the owner's. */
   readonly by: string | undefined;
-  /** Copies of it that work for it. */
   readonly helpers: Helpers;
   readonly events: EventLog;
-  /** Originals of what left the prompt. */
   readonly archive: Archive;
   /** What keeps its newest prompt in the provider's cache while it waits. */
   readonly warmth: SessionWarmth;
@@ -130,7 +128,6 @@ export class Session implements SessionInfo {
     return session;
   }
 
-  /** What was said in the turns that have ended, the system message first. */
   get history(): readonly Message[] {
     return this.#memory.history;
   }
@@ -174,7 +171,6 @@ export class Session implements SessionInfo {
     return this.runningAfter !== undefined;
   }
 
-  /** Whether a turn runs on this server. */
   get isPlayed(): boolean {
     return this.#turn !== undefined;
   }
@@ -197,7 +193,6 @@ export class Session implements SessionInfo {
     return this.#memory.prompt;
   }
 
-  /** What is asked before calls run, and has no answer. */
   get questions(): readonly Question[] {
     return this.#memory.questions;
   }
@@ -319,7 +314,6 @@ export class Session implements SessionInfo {
     }, { wanted: () => ({ do: "steer", input, records: keep() }), told: () => undefined });
   }
 
-  /** The turns that wait, the oldest first. */
   get queued(): readonly QueuedTurn[] {
     return this.#memory.queued;
   }
@@ -524,12 +518,9 @@ export class Session implements SessionInfo {
   async #play(
     asked: Omit<Parameters<typeof turnPlayer>[0], "signal">,
     { before, opening, release, begin }: {
-      /** Number of the last event before the turn. */
       readonly before: number;
       readonly opening: Opening;
-      /** Gives back its slot. */
       readonly release: () => void;
-      /** Commits that it runs here. */
       readonly begin: (committed: () => void) => Promise<void>;
     },
   ): Promise<RunningTurn> {
@@ -631,7 +622,6 @@ export class Session implements SessionInfo {
     { failure, waiting = [], goesOn = false, ended = () => this.warmth.goesOn() }: {
       readonly failure?: unknown;
       readonly waiting?: readonly Content[];
-      /** Whether it is about to go on. */
       readonly goesOn?: boolean;
       /** Keeps warm what is worth it. Default: what was asked is gone on with elsewhere, or not at all. */
       readonly ended?: () => void;
@@ -649,7 +639,6 @@ export class Session implements SessionInfo {
   }
 }
 
-/** Most turns that wait in one session. */
 const MOST_IN_A_SESSION = 100;
 
 function queueFull(id: string): HttpError {
@@ -666,7 +655,6 @@ function callsOpen(id: string): HttpError {
   return new HttpError(409, "approval_open", `Cannot do this now: ${state}. Answer or cancel them first.`);
 }
 
-/** Whether there is no room for a turn now. */
 function isBusy(error: unknown): boolean {
   return error instanceof HttpError && ["too_many_turns", "server_ending"].includes(error.code);
 }

@@ -64,9 +64,7 @@ import {
 /** What is stored of a session beside its events. */
 interface StoredPrompt
   extends Pick<SessionTotals, "days" | "promptTokens" | "pinged" | "asks" | "chosen">, PromptState {
-  /** What it is called. */
   readonly title: string;
-  /** The turns that wait. */
   readonly queued: readonly QueuedTurn[];
   /** References of the texts that hold most of its `context`. */
   readonly packed: ReadonlySet<string>;
@@ -76,7 +74,6 @@ interface StoredPrompt
 interface PromptState {
   /** What a restart needs to know of the prompt. */
   readonly context: unknown;
-  /** What was asked for of single messages. */
   readonly pins: readonly Pin[];
   /** What the model was told of its tools; nothing if there was nothing to tell. */
   readonly tools: OfferState | undefined;
@@ -115,7 +112,6 @@ export function stateRecords(sessionId: string, states: object): readonly StoreR
   return Object.entries(states).map(([name, value]) => ({ type: "state", sessionId, name, value }));
 }
 
-/** What the prompt of a session is made with. */
 interface SessionPromptOptions extends SessionNeeds {
   readonly stored: StoredPrompt;
   /** The session's prompt as it was known until now, which isn't used any more. Default: nothing was known. */
@@ -180,7 +176,6 @@ export class SessionPrompt implements TurnPrompt {
   /** Every tool that was offered once, by name: its results may still be there when it has gone. */
   readonly #known: Record<string, Tool>;
 
-  /** The prompt as it was stored. */
   constructor(options: SessionPromptOptions) {
     const { id, environment, settings, archive, countTokens, stored } = options;
     const { context, title, pins, days } = stored;
@@ -216,12 +211,10 @@ export class SessionPrompt implements TurnPrompt {
     return this.#conversation.state.title;
   }
 
-  /** What was asked for of single messages. */
   get pins(): readonly Pin[] {
     return this.#conversation.state.pins;
   }
 
-  /** What calls came to, by the day. */
   get days(): SessionTotals["days"] {
     return this.#conversation.state.days;
   }
@@ -284,12 +277,10 @@ export class SessionPrompt implements TurnPrompt {
     return this.#conversation.nextPing(idle);
   }
 
-  /** Takes note of a ping that was answered. */
   pinged(sent: PingSent): PingEntry {
     return this.#conversation.pinged(sent);
   }
 
-  /** Takes note of what a ping came to. */
   bookPing(entry: PingEntry): void {
     const { environment, settings: { model } } = this.#options;
     this.#book(sumsOf.ping(entry, environment.ratesOf(model)), entry.atMs);
@@ -310,17 +301,14 @@ export class SessionPrompt implements TurnPrompt {
     this.#plannedAt = Math.max(this.#plannedAt, ...places);
   }
 
-  /** What it is called has become known, or changed. */
   named(title: string): void {
     this.#conversation.named(title);
   }
 
-  /** Changes what was asked for of single messages. */
   pin(change: PinChange): void {
     this.#conversation.pin(change);
   }
 
-  /** Takes note of what these events, which happen now, came to. */
   book(events: readonly SessionEvent[]): void {
     const { environment, settings: { model } } = this.#options;
     const book: Conversation["book"] = (...booked) => this.#book(...booked);
@@ -426,7 +414,6 @@ export class SessionPrompt implements TurnPrompt {
     };
   }
 
-  /** The definitions that requests hold. */
   #tools(): readonly ToolDefinition[] {
     const { listed } = this.#offer ?? this.#offerOf(this.#options.tools(), true);
     return listed.map(({ definition }) => definition);
@@ -622,7 +609,6 @@ function said(content: string): Message {
   return { role: "user", content };
 }
 
-/** The instruction behind a conversation. */
 function instruct({ next, users }: Parameters<Summarise>[0]): string {
   const where = next
     ? `all that stands in front of the message that begins with ${quote(next)}`
@@ -647,7 +633,6 @@ function quote(message: Message): string {
   return JSON.stringify(contentText(message.content).slice(0, QUOTED_CHARS).toWellFormed());
 }
 
-/** The instruction with a transcript in it. */
 function instructPart(
   request: Parameters<Summarise>[0],
   transcript: string,

@@ -66,9 +66,7 @@ export type CreateSession = Partial<SessionSettings>;
 export interface StoredSettings extends SessionSettings {
   /** What sets a helper apart from the session that it was forked from. Absent: it is nobody's helper. */
   readonly helper?: {
-    /** Id of the call that it was made for. */
     readonly call: string;
-    /** Names of the tools that it may use. */
     readonly tools: readonly string[];
   };
   /** Where it goes on from what was said in another session. Absent: it doesn't. */
@@ -77,9 +75,7 @@ export interface StoredSettings extends SessionSettings {
 
 /** Where a session goes on from what was said in another one. */
 export interface ForkedFrom {
-  /** Id of that session. */
   readonly session: string;
-  /** So many of its messages this one begins with. */
   readonly messages: number;
 }
 

@@ -34,12 +34,10 @@ export interface Teller {
   readonly refresh: () => Promise<void>;
   /** Whether anybody is notified, as of the last refresh. */
   readonly isHeard: () => boolean;
-  /** Records that are committed with events. */
   readonly recordsOf: (
     session: Pick<SessionInfo, "id" | "by" | "parent" | "settings">,
     committed: {
       readonly events: readonly SessionEvent[];
-      /** Number of the event before the first. */
       readonly after: number;
       /** The turn that goes on with them, and its id if it has one. Absent: there is none. */
       readonly turn?: { readonly id: string | undefined } | undefined;
@@ -55,7 +53,6 @@ export interface Teller {
 export interface SessionEnvironment extends SessionOptions {
   /** The cache rules of a model, and what its calls cost. */
   readonly ratesOf: (model: string) => Rates & { readonly profile: Profile };
-  /** The context window of a model, in tokens. */
   readonly windowOf: (model: string) => number;
   /** Tells programs outside of what is committed; nothing if none is told. */
   readonly teller?: Teller | undefined;
@@ -86,9 +83,7 @@ export interface SessionNeeds {
   /** Name of the key that pays for it. Absent: the owner's. */
   readonly by: string | undefined;
   readonly settings: SessionSettings;
-  /** The tools that the session has now. */
   readonly tools: () => readonly Tool[];
-  /** Originals of what left the prompt. */
   readonly archive: Archive;
   readonly environment: SessionEnvironment;
   readonly countTokens: CountTokens;
@@ -97,17 +92,13 @@ export interface SessionNeeds {
 /** A session as who keeps track of all sees it. */
 export interface WatchedSession {
   readonly id: string;
-  /** Whether a turn runs on this server. */
   readonly isPlayed: boolean;
   readonly isGone: boolean;
-  /** What is asked before calls run, and has no answer. */
   readonly questions: readonly Question[];
-  /** The turns that wait. */
   readonly queued: readonly { readonly id: string }[];
   readonly ready: () => Promise<void>;
 }
 
-/** A session as who plays a turn in it sees it. */
 interface PlayedSession {
   readonly tools: readonly Tool[];
   readonly start: (request: TurnRequest) => Promise<RunningTurn>;
@@ -120,16 +111,13 @@ export interface WaitingTurn {
   readonly untilMs: number;
   /** What the turn may cost. */
   readonly budget?: Budget | undefined;
-  /** What it cost so far. */
   readonly spent: TurnLedger;
 }
 
 /** What all turns of a session come to. */
 export interface SessionTotals {
   readonly ledger: TurnLedger;
-  /** How many have ended. */
   readonly turns: number;
-  /** What calls came to, by day and model. */
   readonly days: Days;
   /** Tokens of the newest call's prompt; absent before the first. */
   readonly promptTokens?: number | undefined;
@@ -149,9 +137,7 @@ export const NO_TURNS: SessionTotals = { turns: 0, ledger: EMPTY_LEDGER, days: {
 
 /** Whose helper a session is. */
 interface HelperParent {
-  /** Id of the session. */
   readonly session: string;
-  /** Id of the call. */
   readonly call: string;
 }
 
@@ -174,14 +160,12 @@ export interface SessionInfo extends Omit<SessionTotals, "asks" | "chosen" | "pi
   readonly forkedFrom?: ForkedFrom | undefined;
   /** What it is called, in one line: by a person, by who made it, or by what the user said first; empty before. */
   readonly title: string;
-  /** Number of the newest event. */
   readonly lastEvent: number;
   readonly isRunning: boolean;
 }
 
 /** The turn that a helper works for. */
 interface Payer extends Pick<RunOptions, "judge"> {
-  /** Takes note of what the helper cost so far. */
   readonly note: (ledger: TurnLedger) => void;
   /** Says which budget of that turn is used up; nothing while there is room. */
   readonly overBudget: () => string | undefined;
@@ -237,10 +221,8 @@ export interface StoredTurn
 
 /** A turn that another process left in its middle, as it goes on. */
 export interface OpenTurn {
-  /** Number of the last event before it. */
   readonly before: number;
   readonly asked: StoredTurn;
-  /** Where it stands. */
   readonly resumed: Omit<NonNullable<RunOptions["resumed"]>, "judge">;
   /** What is to be stored before it goes on. */
   readonly events: readonly SessionEvent[];
@@ -248,7 +230,6 @@ export interface OpenTurn {
 
 /** A turn that runs. */
 export interface RunningTurn {
-  /** Number of the last event before it. */
   readonly before: number;
   readonly cancel: () => void;
   /** Settles when it has ended; never rejects. */
@@ -257,7 +238,6 @@ export interface RunningTurn {
 
 /** What is known once a turn has ended. */
 interface TurnOutcome {
-  /** How many messages the session's history has then. */
   readonly messages: number;
   /** What was thrown, if the turn ended by an error; for a log, not for clients. */
   readonly error?: unknown;
@@ -281,12 +261,9 @@ export type SessionEvent =
   /** Somebody has said whether a call may run that the last turn asked for. */
   | {
     readonly type: "approval_answered";
-    /** Id of the question. */
     readonly approvalId: string;
-    /** Id of the call. */
     readonly id: string;
     readonly decision: "allow" | "deny";
-    /** Why, for the model. */
     readonly reason?: string;
     /** True if calls like this one need not be asked for in this session any more. */
     readonly always?: true;
@@ -340,9 +317,7 @@ export interface TurnPrompt extends Pick<PromptSession, "view" | "sent"> {
 
 /** A helper of a session: which call it was made for, and the session that it works in. */
 export interface HelperLink {
-  /** Id of the call. */
   readonly id: string;
-  /** Id of the helper's session. */
   readonly session: string;
 }
 

@@ -62,7 +62,6 @@ export interface NewSession extends CreateSession {
   readonly isAtWorkplace?: boolean;
 }
 
-/** How sessions are made. */
 interface CreateOptions {
   /** Name of the key with which they are made. Default: the owner's. */
   readonly by?: string | undefined;
@@ -110,7 +109,6 @@ interface Loaded {
  * asked for.
  */
 export class Sessions {
-  /** The turns that may run at once. */
   readonly slots: TurnSlots;
   readonly #options: SessionOptions;
   readonly #teller: Teller | undefined;
@@ -124,7 +122,6 @@ export class Sessions {
   readonly #warnings = new ToldWarnings();
   readonly #approvals: ApprovalTimers;
   readonly #warmth: Warmth | undefined;
-  /** The turns that wait. */
   readonly queue: TurnQueue;
   /** Sessions that others wait for and that couldn't be given back. */
   readonly #unsettled = new Set<WatchedSession>();
@@ -500,7 +497,6 @@ export class Sessions {
     }
   }
 
-  /** A turn has ended: one that waits may begin. */
   #freed(): void {
     if (this.#mayWait && !this.#isClosed) void this.queue.look();
   }
@@ -630,7 +626,6 @@ export class Sessions {
     });
   }
 
-  /** Those that are in memory. */
   #inMemory(): readonly Session[] {
     return [...this.#loaded.values()].flatMap(({ session }) => session?.deref() ?? []);
   }
@@ -648,7 +643,6 @@ export class Sessions {
     return loading;
   }
 
-  /** Keeps a session that is used now. */
   #keep(session: Session): void {
     this.#loaded.delete(session.id);
     this.#loaded.set(session.id, { session: new WeakRef(session), kept: session });
@@ -776,7 +770,6 @@ const RETRY_AFTER_S = 5;
 /** How long a request waits for a slot before it is refused, in milliseconds: its client has heard nothing yet. */
 const WAIT_MS = 30_000;
 
-/** What slots are given with. */
 interface TurnSlotsOptions {
   /** Told when one was given back that nobody has waited for. */
   readonly freed: () => void;
@@ -786,7 +779,6 @@ interface TurnSlotsOptions {
 
 /** Limits how many turns run at the same time, over all sessions and routes. */
 export class TurnSlots {
-  /** So many may run at once. */
   readonly limit: number;
   #taken = 0;
   #isClosed = false;
@@ -794,18 +786,15 @@ export class TurnSlots {
   /** Who waits for a slot, the longest first. */
   readonly #waiting = new Set<(isGiven: boolean) => void>();
 
-  /** So many turns may run at once. */
   constructor(limit: number, options: TurnSlotsOptions) {
     this.limit = limit;
     this.#options = options;
   }
 
-  /** So many run. */
   get taken(): number {
     return this.#taken;
   }
 
-  /** How many more may begin now. */
   get room(): number {
     return this.#isClosed ? 0 : Math.max(0, this.limit - this.#taken);
   }
@@ -829,7 +818,6 @@ export class TurnSlots {
     return isGiven ? this.#slot() : this.take();
   }
 
-  /** Gives no more: the server ends. */
   close(): void {
     this.#isClosed = true;
     for (const give of this.#waiting) give(false);
@@ -855,7 +843,6 @@ export class TurnSlots {
     return this.#slot();
   }
 
-  /** A slot that counts as taken. */
   #slot(): () => void {
     let isHeld = true;
     return () => {

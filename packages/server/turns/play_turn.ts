@@ -66,7 +66,6 @@ type AskedTurn =
   & Pick<RunOptions, "signal">
   & { readonly resumed?: OpenTurn["resumed"] | undefined };
 
-/** What a turn is played in. */
 interface Stage extends
   Required<
     Pick<RunTurnOptions, "takeTools" | "countTokens" | "steering" | "commit" | "isLeft" | "journal">
@@ -84,9 +83,7 @@ interface Stage extends
     readonly helpers: Pick<Helpers, "begin">;
     readonly warmth: TurnWarmth;
   };
-  /** Counts what the turn costs. */
   readonly account: TurnAccount;
-  /** What the turn begins with. */
   readonly opening: Opening;
   /** Number of the last event before the turn that what it changes of files counts for: it may go on with one. */
   readonly turn: number;
@@ -234,7 +231,6 @@ function tellingKeepable(model: Model, warmth: TurnWarmth): Model {
   return (request) => model({ ...request, keepable: (prompt) => warmth.made(prompt) });
 }
 
-/** What a model call may cost, and which budgets that is set aside from. */
 interface ReservedCallOptions {
   readonly rates: Rates;
   readonly countTokens: CountTokens;
@@ -282,7 +278,6 @@ class ReservedCall {
     if (this.#isOver) this.giveBack();
   }
 
-  /** Gives back what is set aside. */
   giveBack(): void {
     this.#isOver = false;
     for (const giveBack of this.#giveBack.splice(0)) giveBack();
@@ -344,13 +339,9 @@ function ownTool(tool: Tool, assertOwn: () => void): Tool {
   };
 }
 
-/** What a turn is played with. */
 interface RunTurnOptions extends Omit<RunOptions, "context" | "tools" | "unlisted"> {
-  /** Gives the turn's tools. */
   readonly takeTools: (signal?: AbortSignal) => Promise<TakenTools>;
-  /** Decides what the model sees. */
   readonly prompt: TurnPrompt;
-  /** Name of the model. */
   readonly modelName: string;
   /** A sentence with which the turn starts, as a warning. */
   readonly notice?: string | undefined;
@@ -360,7 +351,6 @@ interface RunTurnOptions extends Omit<RunOptions, "context" | "tools" | "unliste
   readonly news: (messages: readonly Message[]) => string | undefined;
   /** The time in milliseconds since the epoch. */
   readonly now: () => number;
-  /** Keeps the newest prompt warm while calls run. */
   readonly warmth: TurnWarmth;
   /** Whether all that may leave the prompt leaves with the first call. */
   readonly leavesNow: boolean;
@@ -584,7 +574,6 @@ type CommitEvents = (
   options: { readonly settled: boolean },
 ) => Promise<void>;
 
-/** What events are gathered with. */
 interface EventBatchOptions {
   readonly commit: CommitEvents;
   readonly clock: Clock;
@@ -608,7 +597,6 @@ export class EventBatch {
   #taken = 0;
   #disarm: (() => void) | undefined;
 
-  /** Nothing has happened. */
   constructor(options: EventBatchOptions) {
     this.#options = options;
   }
@@ -684,18 +672,14 @@ function isDelta(event: SessionEvent): event is Extract<SessionEvent, { readonly
   return event.type === "text_delta" || event.type === "reasoning_delta";
 }
 
-/** The budgets that hold for a turn. */
 interface Budgets {
-  /** What this turn may cost. */
   readonly turn?: Budget;
   /** What the session's turns may cost together. */
   readonly session?: Budget;
 }
 
-/** What budgets are measured by. */
 interface Measure {
   readonly rates: Rates;
-  /** Name of the model. */
   readonly model: string;
 }
 

@@ -146,13 +146,11 @@ function readHead(head: string): Attempted {
   return { status: Number(status), retryAfter: /^retry-after:[ \t]*(.*?)[ \t]*$/im.exec(head)?.[1] ?? null };
 }
 
-/** Whether a host is listed by name. */
 function isNamed({ hostname, port, protocol }: URL, hosts: readonly string[]): boolean {
   const withPort = `${hostname}:${port || (protocol === "https:" ? 443 : 80)}`;
   return hosts.includes(hostname) || hosts.includes(withPort);
 }
 
-/** The host of a URL, IPv6 without its brackets. */
 function literalOf({ hostname }: URL): string {
   return hostname.replace(/^\[|\]$/g, "");
 }

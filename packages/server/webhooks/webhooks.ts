@@ -75,7 +75,6 @@ const NEWEST = "newest_webhook";
 /** After so many milliseconds webhooks are read again where other servers may have changed them. */
 const FRESH_MS = 1_000;
 
-/** Most webhooks of one key, and of the owner. */
 const MAX_WEBHOOKS = 50;
 
 /** How long the secret before signs too, in milliseconds. */
@@ -86,7 +85,6 @@ const MAX_TEXT = 10_000;
 
 /** The webhooks of a server, or of several on one store: who is told of what. */
 export class Webhooks {
-  /** Where they may go. */
   readonly reach: Reach;
   readonly #store: Store;
   readonly #documents: DocumentReader<Webhook>;
@@ -260,7 +258,6 @@ export class Webhooks {
     return noted?.disabled && !before?.disabled ? noted : undefined;
   }
 
-  /** The secrets that sign now. */
   secretsOf({ secrets }: Webhook): readonly string[] {
     const nowMs = this.#store.now();
     return secrets.flatMap(({ secret, untilMs = Infinity }) => untilMs > nowMs ? secret : []);
