@@ -56,7 +56,7 @@ async function playOverHttp(recording: Recording) {
     approvals: { rules: ALLOW_EVERYTHING },
     tools: recordedTools(recording),
     store: memoryStore({ now }),
-    limits: { maxSteps: 1_000 },
+    limits: { turn: { maxSteps: 1_000 } },
   });
   const server = Deno.serve(
     { port: 0, hostname: "127.0.0.1", onListen() {} },

@@ -129,7 +129,7 @@ export async function playTools(
     prompt,
     tools: [READ, ...definitions.map((definition) => toolOf(definition, mayDefer))],
     store: memoryStore({ now: () => nowMs }),
-    limits: { maxSteps: 1_000 },
+    limits: { turn: { maxSteps: 1_000 } },
   });
   const send = async (path: string, body: unknown) => {
     const response = await handler.fetch(

@@ -272,8 +272,8 @@ Deno.test("agentHandler() refuses an unknown option with the nearest known name,
       TypeError,
       `options.${unknown} is unknown; the nearest known name is ${nearest}`,
     );
-  refuse({ limit: {} }, "limit", "limits");
-  refuse({ limits: { maxStep: 3 } }, "limits.maxStep", "maxSteps");
+  refuse({ tool: [] }, "tool", "tools");
+  refuse({ turn: { maxStep: 3 } }, "limits.turn.maxStep", "maxSteps");
   refuse({ webhooks: { hosts: [], host: "a" } }, "webhooks.host", "hosts");
 });
 

@@ -2,6 +2,7 @@ import type { Keys } from "@tare/conversation";
 import type { Figures } from "@tare/conversation/telemetry";
 import type { HttpGateway } from "@tare/gateway";
 import { checkGiven, type NeededOptions } from "@tare/messages/internal";
+import type { TurnLimits } from "@tare/loop";
 import type { PolicyOptions } from "@tare/planner/policies";
 import type { Heartbeat } from "./http/sse_response.ts";
 import type {
@@ -138,11 +139,13 @@ const NEEDED: NeededOptions<AgentOptions> = {
     "maxSessions?": "count",
     "maxRunningTurns?": "count",
     "maxQueuedTurns?": "count",
-    "maxSteps?": "positive",
-    "maxOutputTokens?": "positive",
-    "maxParallelTools?": "positive",
-    "toolTimeoutMs?": "count",
-    "idleTimeoutMs?": "count",
+    "turn?": {
+      "maxSteps?": "positive",
+      "maxOutputTokens?": "positive",
+      "maxParallelTools?": "positive",
+      "toolTimeoutMs?": "count",
+      "idleTimeoutMs?": "count",
+    } satisfies NeededOptions<TurnLimits>,
   } satisfies NeededOptions<SessionLimits>,
   "workspace?": {
     "folder?": "string",

@@ -13,6 +13,8 @@ import { API_PATH } from "./http/api_path.ts";
 import type { ownRoutes } from "./route_table.ts";
 
 export { API_PATH } from "./http/api_path.ts";
+export type { MissesReport } from "./api/misses.ts";
+export type { SessionSpend } from "./api/session_spend.ts";
 
 type Table = ReturnType<typeof ownRoutes>[number];
 
@@ -26,12 +28,6 @@ export type Told<Name extends keyof Api> = Api[Name]["told"]["json"];
 
 /** What calls have cost, over sessions. */
 export type SpendReport = Told<"GET /spend">;
-
-/** What wasn't read from the cache, and why. */
-export type MissesReport = Told<"GET /misses">;
-
-/** Where a session's money went. */
-export type SessionSpend = Told<"GET /sessions/{id}/spend">;
 
 /** The JSON that a route takes. */
 export type Body<Name extends keyof Api> = Api[Name]["asked"]["body"];

@@ -56,8 +56,7 @@ const NAMES: { readonly [Group in keyof Groups]: Readonly<Record<keyof Groups[Gr
     },
   },
   limits: {
-    ...{ maxSessions: true, maxRunningTurns: true, maxQueuedTurns: true, maxSteps: true },
-    ...{ maxOutputTokens: true, maxParallelTools: true, toolTimeoutMs: true, idleTimeoutMs: true },
+    ...{ maxSessions: true, maxRunningTurns: true, maxQueuedTurns: true, turn: true },
   },
   workspace: { folder: true, sandbox: true, place: true, checkpoints: true, background: true },
   http: {

@@ -1,7 +1,8 @@
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import type { AssistantMessage, Model, ModelRequest } from "@tare/messages";
-import { openCheckpoints, workspaceTools } from "@tare/loop/tools";
+import { workspaceTools } from "@tare/tools";
+import { openCheckpoints } from "@tare/tools/undo";
 import { ALLOW_EVERYTHING } from "@tare/server";
 import {
   agent,

@@ -1,10 +1,11 @@
 import type { Keys, Store, Warmth } from "@tare/conversation";
 import type { Telemetry } from "@tare/conversation/telemetry";
-import type { Clock, RunOptions } from "@tare/loop";
-import type { BackgroundCommands, Checkpoints } from "@tare/loop/tools";
+import type { Clock, TurnLimits } from "@tare/loop";
 import type { CountTokens, Model, Tool } from "@tare/messages";
 import type { Price, Profile } from "@tare/planner";
 import type { PolicyOptions } from "@tare/planner/policies";
+import type { BackgroundCommands } from "@tare/tools/shell";
+import type { Checkpoints } from "@tare/tools/undo";
 import type { ApprovalRule } from "../approvals/rules.ts";
 import type { ToolSource } from "../turns/session_tools.ts";
 
@@ -83,18 +84,16 @@ export interface ApprovalOptions {
   readonly unknownOutcome?: "tell" | "ask" | "repeat";
 }
 
-/** Limits of sessions, of their turns, and of the loop that plays these. */
-export interface SessionLimits extends
-  Pick<
-    RunOptions,
-    "maxSteps" | "maxOutputTokens" | "maxParallelTools" | "toolTimeoutMs" | "idleTimeoutMs"
-  > {
+/** Limits of sessions and turns. */
+export interface SessionLimits {
   /** Most sessions stored, those of chats included. Default: 10,000. */
   readonly maxSessions?: number | undefined;
   /** Most turns that run at the same time. Default: 100. */
   readonly maxRunningTurns?: number | undefined;
   /** Most turns that wait, over all servers of the store. Default: 1,000. */
   readonly maxQueuedTurns?: number | undefined;
+  /** Limits of each turn. Default: the loop's own. */
+  readonly turn?: TurnLimits | undefined;
 }
 
 /** The folder that the tools work in. */

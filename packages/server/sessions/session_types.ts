@@ -1,4 +1,11 @@
-import { type AskedCall, EMPTY_LEDGER, type LoopEvent, type RunOptions, type TurnLedger } from "@tare/loop";
+import {
+  type AskedCall,
+  EMPTY_LEDGER,
+  type LoopEvent,
+  type ResumedTurn,
+  type TurnApprovals,
+  type TurnLedger,
+} from "@tare/loop";
 import type {
   Content,
   CountTokens,
@@ -165,7 +172,7 @@ export interface SessionInfo extends Omit<SessionTotals, "asks" | "chosen" | "pi
 }
 
 /** The turn that a helper works for. */
-interface Payer extends Pick<RunOptions, "judge"> {
+interface Payer extends Pick<TurnApprovals, "judge"> {
   readonly note: (ledger: TurnLedger) => void;
   /** Says which budget of that turn is used up; nothing while there is room. */
   readonly overBudget: () => string | undefined;
@@ -223,7 +230,7 @@ export interface StoredTurn
 export interface OpenTurn {
   readonly before: number;
   readonly asked: StoredTurn;
-  readonly resumed: Omit<NonNullable<RunOptions["resumed"]>, "judge">;
+  readonly resumed: Omit<ResumedTurn, "judge">;
   /** What is to be stored before it goes on. */
   readonly events: readonly SessionEvent[];
 }
