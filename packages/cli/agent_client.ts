@@ -69,6 +69,21 @@ export function statedAddress(host = "", port = ""): string | undefined {
   return `http://${host.includes(":") ? `[${host}]` : host || "127.0.0.1"}:${port || USUAL_PORT}`;
 }
 
+/** Finds a server, by `url` if given, and returns clients of it. @throws {Error} if none runs for the folder. */
+export async function connect(url?: string) {
+  const address = await serverAddress((name) => Deno.env.get(name), url);
+  const api = apiClient(address.url, address.token);
+  return { ...address, api, client: agentClient(address.url, address.token) };
+}
+
+function apiClient(url: string, token: string | undefined): Client {
+  return client({
+    url: url.replace(/\/+$/, ""),
+    token: () => token,
+    unreachable: `Cannot reach the server at ${url}: start it with tare start, or deno task start.`,
+  });
+}
+
 type Whole = Extract<Told<"GET /sessions/{id}">, { readonly kind: "agent" }>;
 type Listed = Extract<Told<"GET /sessions">["sessions"][number], { readonly kind: "agent" }>;
 
@@ -123,11 +138,7 @@ export type AgentClient = ReturnType<typeof agentClient>;
  * `RefusedError` with a sentence for people when the server refuses, or with the status 0 when it can't be reached.
  */
 export function agentClient(url: string, token?: string) {
-  const api = client({
-    url: url.replace(/\/+$/, ""),
-    token: () => token,
-    unreachable: `Cannot reach the server at ${url}: start it with tare start, or deno task start.`,
-  });
+  const api = apiClient(url, token);
   const list = async (
     query: { readonly limit?: number; readonly search?: string; readonly after?: string },
   ) => {

@@ -6,25 +6,11 @@
 // deno-lint-ignore-file no-console
 import { type CallReport, SPEND_BY, SPENT_ON, type Sums } from "@tare/conversation/report";
 import { API_PATH, type SessionSpend, type SpendReport } from "../server/client.ts";
-import { agentClient, serverAddress } from "./agent_client.ts";
-import { commandLine } from "./command_line.ts";
+import { connect } from "./agent_client.ts";
+import { checkDays, KEY_NOTE, option, optionOr, REPORT_OPTIONS, runCommand } from "./command_line.ts";
 import { inDigits, inDigitsOf, inDollars } from "./in_digits.ts";
 import { shownJson, shownText } from "./terminal/shown_text.ts";
 import { short, table } from "./terminal/table.ts";
-
-const HELP = `Says what model calls have cost, and what for:
-
-  deno task spend [--by day] [--from DAY] [--to DAY]
-  deno task spend --session ID
-
-  --by WHAT      day, model, session or agent. Default: day
-  --from DAY     The first day, by UTC, such as 2026-01-31. Default: any
-  --to DAY       The last day. Default: any
-  --session ID   One session: its dearest turns, tools, paths and commands, and results
-  --json         Print what the server says as JSON
-  --url URL      The server. Default: by TARE_HOST and TARE_PORT, or the one of this folder
-
-The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine.`;
 
 /** What each part is called. */
 const PARTS: Readonly<Record<keyof CallReport["spent"]["tokenUnits"], string>> = {
@@ -165,39 +151,26 @@ function toldOfSession({ all, turns, tools, subjects, results, programs }: Sessi
   ].join("\n\n");
 }
 
-try {
-  const { values } = commandLine({
-    options: {
-      by: { type: "string", default: "day" },
-      from: { type: "string" },
-      to: { type: "string" },
-      session: { type: "string" },
-      json: { type: "boolean" },
-      url: { type: "string" },
-      help: { type: "boolean", short: "h" },
-    },
-  });
-  const { from, to, session: id, json, url: given, help } = values;
-  if (help) {
-    console.log(HELP);
-    Deno.exit(0);
-  }
-  const by = SPEND_BY.find((one) => one === values.by);
-  if (!by) throw new Error(`Cannot cut by ${values.by}: there are ${SPEND_BY.join(", ")}.`);
-  for (const [option, day] of Object.entries({ from, to })) {
-    if (day === undefined || /^\d{4}-\d{2}-\d{2}$/.test(day)) continue;
-    throw new Error(`Cannot use --${option} ${day}: it must be a day, such as 2026-01-31.`);
-  }
-  const { url, token } = await serverAddress((name) => Deno.env.get(name), given);
-  const client = agentClient(url, token);
-  if (id !== undefined) {
-    const spend = await client.sessionSpend(id);
+await runCommand({
+  name: "spend",
+  summary: "Says what model calls have cost, and what for",
+  usage: ["[--by day] [--from DAY] [--to DAY]", "--session ID"],
+  options: {
+    by: optionOr("day", "WHAT", `${SPEND_BY.join(", ")}.`),
+    session: option("ID", "One session: its dearest turns, tools, paths and commands, and results"),
+    ...REPORT_OPTIONS,
+  },
+  notes: KEY_NOTE,
+}, async ({ values: { by: given, from, to, session, json, url } }) => {
+  const by = SPEND_BY.find((one) => one === given);
+  if (!by) throw new Error(`Cannot cut by ${given}: there are ${SPEND_BY.join(", ")}.`);
+  checkDays({ from, to });
+  const { client } = await connect(url);
+  if (session !== undefined) {
+    const spend = await client.sessionSpend(session);
     console.log(json ? shownJson(spend) : shownText(toldOfSession(spend)));
   } else {
     const spend = await client.spend({ by, from, to });
     console.log(json ? shownJson(spend) : shownText(told(by, spend)));
   }
-} catch (error) {
-  console.error(shownText((error as Error).message));
-  Deno.exit(1);
-}
+});
