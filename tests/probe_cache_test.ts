@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { ModelError } from "@tare/loop";
 import { profileNamed } from "@tare/planner";
-import { readProfileFile } from "../packages/app/settings/option.ts";
+import { readProfileFile } from "@tare/planner/internal";
 import { readSettings } from "../packages/app/settings/settings.ts";
 import { probeCache } from "../scripts/probe/probe_cache.ts";
 import { lastWords, measuring, measuringOverHttp, PRICES } from "./measured.ts";
@@ -27,8 +27,8 @@ Deno.test("probe:cache measures a provider's time to live, and the server starts
     "10m | 0 of 2 | 0.0% | 0.516 | 0.172",
   ]);
   const path = `${around.folder}/t.profile.json`;
-  const { profileFile } = readSettings(["--profile-file", path], {});
-  assertEquals(profileFile?.profile, {
+  const { profile } = readSettings(["--profile", path], {});
+  assertEquals(profile?.profile, {
     ...profileNamed("anthropic-5m"),
     name: "anthropic-5m, measured",
     ttlMs: 4 * MINUTE,

@@ -20,7 +20,15 @@ import {
 } from "./model_prompt.ts";
 import { type Books, type TareOptions, withDefaults } from "./options.ts";
 
-export type { Books, TareOptions } from "./options.ts";
+export type {
+  AdapterLedgerEntry,
+  AdapterTotal,
+  Books,
+  MemoryLimits,
+  PlanningOptions,
+  StateStore,
+  TareOptions,
+} from "./options.ts";
 export { type FrameworkRecallTool, fromAiSdk, type PromptMessage, toAiSdk } from "./model_prompt.ts";
 
 /** What a model is called with, as far as it is read here. */

@@ -27,7 +27,15 @@ import {
 } from "./adapted_conversations.ts";
 import { type Books, cachesMarked, modelName, type TareOptions, withDefaults } from "./options.ts";
 
-export type { Books, TareOptions } from "./options.ts";
+export type {
+  AdapterLedgerEntry,
+  AdapterTotal,
+  Books,
+  MemoryLimits,
+  PlanningOptions,
+  StateStore,
+  TareOptions,
+} from "./options.ts";
 
 /** A message of LangChain's, as far as it is read here. */
 export interface LangChainMessage {
@@ -85,7 +93,7 @@ function ofLangChain({ model: given, ...options }: TareOptions<LangChainCall> & 
 } {
   const conversations = new AdaptedConversations<LangChainMessage, LangChainCall>(given, {
     ...options,
-    mechanisms: { ...options.mechanisms, schemas: false },
+    planning: { ...options.planning, mechanisms: { ...options.planning?.mechanisms, schemas: false } },
     reader: READER,
   });
   const { profile } = withDefaults(given, options);

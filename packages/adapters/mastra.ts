@@ -17,7 +17,15 @@ import {
 } from "./model_prompt.ts";
 import { type Books, type TareOptions, withDefaults } from "./options.ts";
 
-export type { Books, TareOptions } from "./options.ts";
+export type {
+  AdapterLedgerEntry,
+  AdapterTotal,
+  Books,
+  MemoryLimits,
+  PlanningOptions,
+  StateStore,
+  TareOptions,
+} from "./options.ts";
 export type { FrameworkRecallTool, PromptMessage } from "./model_prompt.ts";
 
 /** What Mastra tells a processor of a call, as far as it is read here. */
@@ -78,7 +86,7 @@ function ofMastra({ model, ...options }: TareOptions<MastraCall> & {
 } {
   const conversations = new AdaptedConversations<PromptMessage, MastraCall>(model, {
     ...options,
-    mechanisms: { ...options.mechanisms, schemas: false },
+    planning: { ...options.planning, mechanisms: { ...options.planning?.mechanisms, schemas: false } },
     reader: PROMPT_READER,
   });
   const { profile } = withDefaults(model, options);

@@ -31,7 +31,15 @@ import {
 } from "./adapted_conversations.ts";
 import type { Books, TareOptions } from "./options.ts";
 
-export type { Books, TareOptions } from "./options.ts";
+export type {
+  AdapterLedgerEntry,
+  AdapterTotal,
+  Books,
+  MemoryLimits,
+  PlanningOptions,
+  StateStore,
+  TareOptions,
+} from "./options.ts";
 
 /** What an agent asks its model, as far as it is read here. */
 export interface AgentsCall {

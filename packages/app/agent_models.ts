@@ -18,7 +18,6 @@ export type ProviderSettings = Pick<
   | "model"
   | "price"
   | "profile"
-  | "profileFile"
   | "protocol"
   | "windowTokens"
 >;
@@ -124,27 +123,25 @@ function tellingWindow(model: Model, told: (tokens: number) => void): Model {
 
 /** The cache rules and prices of a model at the provider of chat completions; `server` tells what that says of itself. */
 export function chatProfile(
-  { baseUrl = DEFAULT_PROVIDER.baseURL, profile: name, profileFile }: ProviderSettings,
+  { baseUrl = DEFAULT_PROVIDER.baseURL, profile: own }: ProviderSettings,
   model: string,
   server?: () => string | undefined,
 ): Profile {
-  if (profileFile) return profileFile.profile;
-  return chooseProfile(name !== undefined ? { name } : { baseUrl, model, server: server?.() });
+  return own?.profile ?? chooseProfile({ baseUrl, model, server: server?.() });
 }
 
 /** What a model costs in money: one's own price, else the list price; nothing on one's own machine. */
 export function priceOf(
-  { price, profileFile }: Pick<ProviderSettings, "price" | "profileFile">,
+  { price, profile: own }: Pick<ProviderSettings, "price" | "profile">,
   profile: (model: string) => Profile,
 ): (model: string) => Price | undefined {
-  const own = price ?? profileFile?.profile.price;
-  return (model) => own ?? (profile(model).name === "local" ? undefined : listPrice(model));
+  const set = price ?? own?.profile.price;
+  return (model) => set ?? (profile(model).name === "local" ? undefined : listPrice(model));
 }
 
 function agentProfile(settings: ProviderSettings, model: string, server?: () => string | undefined): Profile {
   if (!speaksMessages(settings, model)) return chatProfile(settings, model, server);
-  const { profileFile, profile: name = MESSAGES_PROVIDER.profile } = settings;
-  return profileFile?.profile ?? chooseProfile({ name });
+  return settings.profile?.profile ?? chooseProfile({ name: MESSAGES_PROVIDER.profile });
 }
 
 /** Whether a model is asked in the Messages format. */

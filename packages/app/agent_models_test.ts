@@ -57,7 +57,7 @@ Deno.test("priceOf() takes one's own price, then the list's, and none on one's o
   assertEquals([price({}, "none", "other"), price({}, "local", "gpt-5")], [undefined, undefined]);
   const own = { input: 1, output: 2 };
   assertEquals(price({ TARE_PRICE: "input=1,output=2" }, "local", "gpt-5"), own);
-  const file = { profileFile: { path: "p", profile: { ...profileNamed("openai"), price: own } } };
+  const file = { profile: { path: "p", profile: { ...profileNamed("openai"), price: own } } };
   assertEquals(priceOf(file, () => profileNamed("openai"))("gpt-5"), own);
 });
 

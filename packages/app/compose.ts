@@ -3,12 +3,13 @@ import { forgetServer, noteServer, realPath } from "@tare/cli/parts";
 import { Warmth } from "@tare/conversation";
 import { type Figures, Telemetry } from "@tare/conversation/telemetry";
 import { gateway, type HttpGateway } from "@tare/gateway";
-import type { McpSdk } from "@tare/loop/mcp";
-import type { Sandbox } from "@tare/loop/tools";
+import type { McpSdk } from "@tare/tools/mcp";
+import type { Sandbox } from "@tare/tools/sandbox";
 import { countingPictures, type CountTokens, sampledCount } from "@tare/messages";
 import { page } from "@tare/page";
 import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import { agentHandler, allowedHosts, type HttpAgent, isLoopback } from "@tare/server";
+import type { PolicyOptions } from "@tare/planner/policies";
 import { loadTokenizer } from "@tare/tiktoken";
 import { configuredModels, hasChatProvider, isRehearsed, priceOf, serverProfile } from "./agent_models.ts";
 import { connectTls } from "./connect_tls.ts";
@@ -27,8 +28,8 @@ import type { Settings } from "./settings/settings.ts";
 import { upstreamsOf } from "./upstreams.ts";
 import { type OpenWorkspace, openWorkspace } from "./workspace.ts";
 
-/** Largest request bodies: prompts of others may hold pictures and recordings. */
-const LIMITS = { agentBytes: 10 * 2 ** 20, gatewayBytes: 32 * 2 ** 20 };
+/** Largest request bodies, since other agents' prompts may hold images and recordings, and most sessions stored. */
+const LIMITS = { agentBytes: 10 * 2 ** 20, gatewayBytes: 32 * 2 ** 20, sessions: 1_000_000 };
 
 /** Days that other agents' conversations are kept, unless the settings say otherwise. */
 const KEPT_DAYS = 30;
@@ -39,18 +40,24 @@ const FIGURES_MIB = 256;
 const HOUR_MS = 60 * 60_000;
 const DAY_MS = 24 * HOUR_MS;
 
+const NO_SANDBOX = { why: "the server's process wasn't started by start.ts, which makes it" };
+
 /** Parts that only some servers need, and others don't install. */
 export interface Parts {
   /** Loads the client of MCP servers. Default: there may be none. */
   readonly mcpSdk?: () => Promise<McpSdk>;
   /** The sandbox that commands and the programs of MCP servers run in, or why there is none. */
-  readonly sandbox?: Sandbox | { readonly why: string };
+  readonly sandbox?: Sandbox | { readonly why: string } | undefined;
   /** Places of the instructions that sessions are given. Default: none. */
   readonly places?: InstructionPlaces;
   /** Port of the last start, taken again if the settings name none and it is free. Default: none. */
   readonly lastPort?: number | undefined;
-  /** Whether the greeting holds the owner's key: only a person reads it. Default: no. */
+  /** Whether the greeting holds the owner's key: only a user reads it. Default: no. */
   readonly showsKey?: boolean;
+  /** Most connections at once. Default: half of this process's file descriptors. */
+  readonly maxConnections?: number | undefined;
+  /** Triggers of the classic policy. Default: its own. */
+  readonly triggers?: PolicyOptions["triggers"];
 }
 
 /** A server that listens. */
@@ -72,7 +79,7 @@ export interface RunningServer {
 export async function startServer(
   settings: Settings,
   log: (line: string) => void,
-  { mcpSdk, showsKey = false, places, lastPort, sandbox: found = { why: "nobody has looked for one" } }:
+  { mcpSdk, showsKey = false, places, lastPort, maxConnections, triggers, sandbox: found = NO_SANDBOX }:
     Parts = {},
 ): Promise<RunningServer> {
   refuseUnsafe(settings, mcpSdk !== undefined);
@@ -88,7 +95,7 @@ export async function startServer(
   const countTokens = lazily(async () => countingPictures(sampledCount((await tokenizer()).count)));
   const { apiKey, baseUrl: baseURL = DEFAULT_PROVIDER.baseURL } = settings;
   const asked = hasChatProvider(settings) ? serverProfile({ baseURL, apiKey }) : undefined;
-  const limits = await connectionLimits(settings);
+  const limits = await connectionLimits({ maxConnections });
   const provider = isRehearsed(settings)
     ? startRehearsal(tokenizer, { settings, limits, onError })
     : { ...configuredModels(settings, asked), close: () => Promise.resolve() };
@@ -103,7 +110,8 @@ export async function startServer(
     spentUsd: await pingUsdOfToday(store),
     onError,
   });
-  const shared: Shared = { store, keys, lagMs, countTokens, figures, warmth, onError };
+  const prompts = promptOptions(settings, triggers);
+  const shared: Shared = { store, keys, lagMs, countTokens, figures, warmth, prompts, onError };
   const passing = gatewayOf(settings, { ...shared, asked });
   const workspace = openWorkspace(settings, {
     owner: opened.owner,
@@ -164,39 +172,55 @@ interface Shared extends Pick<OpenData, "store" | "keys" | "lagMs"> {
   readonly countTokens: () => Promise<CountTokens>;
   readonly figures: Figures | undefined;
   readonly warmth: Warmth;
+  readonly prompts: PolicyOptions;
   readonly onError: (error: unknown) => void;
 }
 
 /** Returns the gateway for other people's agents. */
 function gatewayOf(
   settings: Settings,
-  { store, keys, lagMs, countTokens, figures, warmth, onError, asked }: Shared & {
+  { store, keys, lagMs, countTokens, figures, warmth, prompts, onError, asked }: Shared & {
     readonly asked: ReturnType<typeof serverProfile> | undefined;
   },
 ): HttpGateway {
   const { captureContent = false, expireAfterDays = KEPT_DAYS, gatewayStoreMiB, maxDataMiB = Infinity } =
     settings;
   return gateway({
-    ...promptOptions(settings),
+    planning: prompts,
     telemetry: new Telemetry("@tare/gateway", { captureContent, figures }),
     upstreams: upstreamsOf(settings, asked),
     ...{ store, keys, countTokens, onError },
     forward: settings.forward,
-    recall: settings.recall,
-    control: settings.observe ? 1 : settings.control,
+    recall: !settings.off.includes("recall"),
+    control: settings.control,
     ...(settings.keepWarm !== "off" && { warmth }),
-    maxBodyBytes: LIMITS.gatewayBytes,
-    keepsContent: gatewayStoreMiB > 0,
-    keepMs: () => expireAfterDays * DAY_MS + lagMs(),
-    // The agent's sessions must have room in the same file.
-    keepBytes: Math.min(gatewayStoreMiB || FIGURES_MIB, maxDataMiB / 4) * 2 ** 20,
+    limits: { bodyBytes: LIMITS.gatewayBytes },
+    retention: {
+      content: gatewayStoreMiB > 0,
+      maxAgeMs: () => expireAfterDays * DAY_MS + lagMs(),
+      // The agent's sessions must have room in the same file.
+      maxBytes: Math.min(gatewayStoreMiB || FIGURES_MIB, maxDataMiB / 4) * 2 ** 20,
+    },
   });
 }
 
 /** Returns the agent, its API and the page. */
 function agentOf(
   settings: Settings,
-  { store, keys, countTokens, figures, warmth, onError, provider, workspace, passing, instance, sandbox }:
+  {
+    store,
+    keys,
+    countTokens,
+    figures,
+    warmth,
+    prompts,
+    onError,
+    provider,
+    workspace,
+    passing,
+    instance,
+    sandbox,
+  }:
     & Shared
     & {
       readonly provider: AgentProvider;
@@ -206,10 +230,10 @@ function agentOf(
       readonly sandbox: Sandbox | { readonly why: string };
     },
 ): HttpAgent {
-  const { captureContent = false, metrics, webhookHosts: hosts, maxSessions, maxRunningTurns } = settings;
+  const { captureContent = false, metrics, webhookHosts: hosts, maxRunningTurns } = settings;
   const { address, efforts, profile, windowTokens, assumesWindow, seesPictures } = provider;
   return agentHandler({
-    ...promptOptions(settings),
+    ...prompts,
     ...workspace.options,
     ...{ store, keys, countTokens, instance, onError },
     telemetry: new Telemetry("@tare/server", { captureContent, figures }),
@@ -231,13 +255,11 @@ function agentOf(
       rules: settings.approvals?.rules ?? [],
       workspace: resolve(settings.workspace),
       unattended: settings.unattended,
-      answerWithinMs: settings.answerWithinMinutes * 60_000,
     },
     unknownOutcome: settings.unknownOutcome,
     ...(hosts.length > 0 && { webhooks: { hosts, connect: connectTls } }),
-    ...{ maxSessions, maxRunningTurns },
+    ...{ maxSessions: LIMITS.sessions, maxRunningTurns },
     limits: { maxSteps: settings.maxSteps },
-    maxQueuedTurns: settings.maxQueuedTurns,
     maxBodyBytes: LIMITS.agentBytes,
     keepWarm: settings.keepWarm === "off" ? "off" : warmth,
     gateway: passing,

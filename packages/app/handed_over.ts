@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { resolve } from "@std/path";
 import { realPath, USUAL_PORT } from "@tare/cli/parts";
 import { s3Address } from "@tare/conversation/s3";
-import type { Sandbox } from "@tare/loop/tools";
+import type { Sandbox } from "@tare/tools/sandbox";
 import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import { hasChatProvider, isRehearsed } from "./agent_models.ts";
 import { filesOf, type InstructionPlaces } from "./prompt/workplace.ts";
@@ -16,11 +16,13 @@ export interface HandedOver {
   /** The variables that the settings are read from. */
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** The sandbox that commands run in, or why there is none. */
-  readonly sandbox: Sandbox | { readonly why: string };
+  readonly sandbox?: Sandbox | { readonly why: string } | undefined;
   /** Where stands what sessions are told of their workplace. Default: of the workspace alone, as far as may be read. */
   readonly places?: InstructionPlaces;
-  /** Where the folder's server has listened before. Default: nobody knows. */
+  /** Port on which the folder's server listened before. */
   readonly lastPort?: number | undefined;
+  /** Most connections at once: the server's process can't find out how many descriptors it has. */
+  readonly maxConnections?: number;
 }
 
 /** The one variable that says that something is handed over. */
@@ -92,7 +94,6 @@ export async function handedOver(): Promise<HandedOver> {
   return {
     // One by one: the server may read no others.
     environment: Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)])),
-    sandbox: { why: "the server's process wasn't started by start.ts, which makes it" },
   };
 }
 
@@ -137,18 +138,17 @@ export function serverPermissions(
     data,
     baseUrl,
     messagesUrl,
-    profileFile,
+    profile,
     instructions,
     mcp,
     approvals,
     database,
     webhookHosts,
     archive,
-    bucketRegion = "",
   } = settings;
   const folders = [workspace, data].flatMap((folder) => withRealPath(resolve(folder))).map(escapeCommas);
   const told = places ? filesOf(places) : [];
-  const named = [instructions?.path, profileFile?.path, mcp?.path, approvals?.path, ...database?.files ?? []];
+  const named = [instructions?.path, profile?.path, mcp?.path, approvals?.path, ...database?.files ?? []];
   const files = [...named.filter((path) => path !== undefined), ...told]
     .map((path) => escapeCommas(resolve(path)));
   const proxy = "by" in sandbox && sandbox.proxy ? [sandbox.proxy.socket] : [];
@@ -161,7 +161,7 @@ export function serverPermissions(
     ...(database === undefined
       ? []
       : ["host" in database.at ? database.at.host : `unix:${database.at.socket}`]),
-    ...(archive ? [hostAndPort(s3Address({ region: bucketRegion, ...archive }))] : []),
+    ...(archive ? [hostAndPort(s3Address(archive))] : []),
     ...proxy.map((socket) => `unix:${socket}`),
   ];
   const sockets = [...database && "socket" in database.at ? [database.at.socket] : [], ...proxy].map(

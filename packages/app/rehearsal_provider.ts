@@ -25,7 +25,7 @@ export function startRehearsal(
   tokenizer: () => Promise<Tokenizer>,
   { settings, limits, onError }: Listening & { readonly settings: Settings },
 ): AgentProvider {
-  const profile = settings.profileFile?.profile ?? profileNamed(settings.profile ?? DEFAULT_PROVIDER.profile);
+  const profile = settings.profile?.profile ?? profileNamed(DEFAULT_PROVIDER.profile);
   const provider = lazily(async () =>
     simulator({ model: { rehearsal: rehearsal() }, profile, tokenizer: await tokenizer() })
   );

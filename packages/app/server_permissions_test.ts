@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
-import type { Sandbox } from "@tare/loop/tools";
+import type { Sandbox } from "@tare/tools/sandbox";
 import { serverPermissions } from "./handed_over.ts";
 import { findPlaces } from "./prompt/workplace.ts";
 import { readSettings, VARIABLES } from "./settings/settings.ts";
@@ -56,7 +56,7 @@ Deno.test("serverPermissions() opens the files of its profile and of its rules",
   const path = await Deno.makeTempFile();
   try {
     await Deno.writeTextFile(path, '{"profile": "none"}');
-    const [, , read, write] = permissions(["--profile-file", path]);
+    const [, , read, write] = permissions(["--profile", path]);
     assertEquals([read?.endsWith(`,${path}`), write?.endsWith(path)], [true, false]);
     await Deno.writeTextFile(path, "[]");
     const [, , both] = permissions(["--approvals", path]);
@@ -132,12 +132,12 @@ Deno.test("serverPermissions() opens the network to who is told by webhooks", ()
 });
 
 Deno.test("serverPermissions() opens the host of the bucket that large texts are in", () => {
-  const keys = { AWS_ACCESS_KEY_ID: "a", AWS_SECRET_ACCESS_KEY: "s", AWS_REGION: "eu-west-1" };
+  const keys = { AWS_ACCESS_KEY_ID: "a", AWS_SECRET_ACCESS_KEY: "s" };
   const given = { TARE_DATABASE: "postgres://me@db.example/tare", ...keys };
   const net = (TARE_ARCHIVE: string) => permissions([], { ...given, TARE_ARCHIVE })[1]?.split(",").at(-1);
-  assertEquals(net("s3://texts"), "texts.s3.eu-west-1.amazonaws.com:443");
+  assertEquals(net("s3://texts?region=eu-west-1"), "texts.s3.eu-west-1.amazonaws.com:443");
   assertEquals(net("s3://my.texts/a?region=us-east-2"), "s3.us-east-2.amazonaws.com:443");
-  assertEquals(net("s3://texts?endpoint=http://[::1]:9000"), "[::1]:9000");
+  assertEquals(net("s3://texts?region=eu&endpoint=http://[::1]:9000"), "[::1]:9000");
 });
 
 Deno.test("serverPermissions() opens the database's host or socket alone, and hides what its client would look for", async () => {

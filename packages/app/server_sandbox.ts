@@ -1,11 +1,10 @@
 import { fromFileUrl, join, resolve } from "@std/path";
-import { findSandbox, type Sandbox } from "@tare/loop/tools";
+import { findSandbox, type Sandbox } from "@tare/tools/sandbox";
 import type { Settings } from "./settings/settings.ts";
 
 /** The sandbox that these settings want, or why there is none. With hosts to reach, what leads to them ends with this process. */
 export async function serverSandbox(
-  { sandbox, allowDomains, workspace, data, path, instructions, mcp, approvals, profileFile, database }:
-    Settings,
+  { sandbox, allowDomains, workspace, data, path, instructions, mcp, approvals, profile, database }: Settings,
   { home, temporary }: {
     readonly home: string | undefined;
     /** Where a socket may be made. */
@@ -21,7 +20,7 @@ export async function serverSandbox(
     ...{ workspace, path, home },
     hiddenFolders: [resolve(data)],
     hiddenFiles: files(mcp?.path, ...database?.files ?? []),
-    readOnly: files(approvals?.path, profileFile?.path, instructions?.path),
+    readOnly: files(approvals?.path, profile?.path, instructions?.path),
     async tryOut(program, args) {
       const { success, stderr } = await new Deno.Command(program, { args: [...args], stdin: "null" })
         .output();

@@ -24,7 +24,7 @@ const STAYS = "--stays";
 const args = Deno.args.filter((arg) => arg !== STAYS);
 
 if (args.includes("--help") || args.includes("-h")) {
-  console.log(settingsHelp());
+  console.log(settingsHelp({ all: args.includes("all") }));
   Deno.exit(0);
 }
 
@@ -101,15 +101,12 @@ const program = given.mcp
   : [new URL("main.ts", import.meta.url)];
 const paths = program.map((part) => typeof part === "string" ? part : fromFileUrl(part));
 // The server's process may not find out itself how many descriptors it has.
-const { maxConnections } = await connectionLimits(given);
+const { maxConnections } = await connectionLimits();
 await linkDescriptors(given.data);
 const { code, end } = supervise({
   start: () => {
-    const handed = { sandbox, places, lastPort: lastPortIn(given.data) };
-    return startWith({
-      environment: { ...environment, TARE_MAX_CONNECTIONS: String(maxConnections) },
-      ...handed,
-    }, {
+    const handed = { sandbox, places, maxConnections, lastPort: lastPortIn(given.data) };
+    return startWith({ environment, ...handed }, {
       args: [
         ...["run", "--frozen", V8_FLAGS, ...serverPermissions(given, handed)],
         ...paths,

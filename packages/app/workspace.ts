@@ -1,10 +1,13 @@
 import { join, resolve } from "@std/path";
 import { createHash } from "node:crypto";
 import { realPath } from "@tare/cli/parts";
-import { type McpSdk, mcpServers } from "@tare/loop/mcp";
-import { programTool } from "@tare/loop/programs";
-import { BackgroundCommands, openCheckpoints, type Sandbox, workspaceTools } from "@tare/loop/tools";
-import { clearWorkspaces } from "@tare/loop/internal";
+import { type McpSdk, mcpServers } from "@tare/tools/mcp";
+import { programTool } from "@tare/tools/programs";
+import { workspaceTools } from "@tare/tools";
+import type { Sandbox } from "@tare/tools/sandbox";
+import { BackgroundCommands } from "@tare/tools/shell";
+import { openCheckpoints } from "@tare/tools/undo";
+import { clearWorkspaces } from "@tare/tools/internal";
 import type { Tool } from "@tare/messages";
 import type { AgentOptions } from "@tare/server";
 import { skillTool } from "./prompt/skill_tool.ts";
@@ -66,7 +69,7 @@ export function openWorkspace(
   return {
     options: {
       workspace: realPath(workspace),
-      tools: [...tools, ...settings.programs ? [programTool()] : []],
+      tools: [...tools, ...settings.off.includes("programs") ? [] : [programTool()]],
       ...(places && { workplace: workplaceOf({ places, hidden: realPath(hidden), shell }) }),
       ...(mcp && { toolSource: mcp }),
       checkpoints,

@@ -1,5 +1,5 @@
 import { SEPARATOR } from "@std/path";
-import { openAt } from "@tare/loop/internal";
+import { openAt } from "@tare/tools/internal";
 
 /** So much of a file is read, in bytes. */
 const MOST_OF_A_FILE = 32 * 1024;

@@ -13,14 +13,15 @@ import { checkGiven, type NeededOptions } from "@tare/messages/internal";
 import { listPrice } from "@tare/planner";
 import { ApiError, type Protocol, PROTOCOLS } from "@tare/wire";
 import { peekField } from "@tare/wire/internal";
-import type { GatewayOptions } from "./options.ts";
+import type { PolicyOptions } from "@tare/planner/policies";
+import type { GatewayLimits, GatewayOptions, GatewayRetention, GatewayUpstream } from "./options.ts";
 import { PlannedCalls } from "./planned_calls.ts";
 import { readBody, readPath } from "./read_request.ts";
 import { type Conversations, conversationsOf } from "./sessions/conversations.ts";
 import { ledgerOf } from "./sessions/sessions.ts";
 import { Turns } from "./turns.ts";
 
-export type { GatewayOptions } from "./options.ts";
+export type { GatewayLimits, GatewayOptions, GatewayRetention, GatewayUpstream } from "./options.ts";
 export type { Conversations, ShownConversation } from "./sessions/conversations.ts";
 
 /** A gateway as a function from request to response, with no port of its own. */
@@ -54,25 +55,7 @@ export interface HttpGateway {
   readonly close: () => Promise<void>;
 }
 
-const OPTIONS: NeededOptions<GatewayOptions> = {
-  upstreams: "object",
-  "keys?": "object",
-  "forward?": "array",
-  "fetch?": "function",
-  countTokens: "function",
-  "recall?": "boolean",
-  "control?": "share",
-  "maxBodyBytes?": "number",
-  "maxMemoryBytes?": "number",
-  "store?": "object",
-  "keepsContent?": "boolean",
-  "keepMs?": "function",
-  "keepBytes?": "number",
-  "keepWaitMs?": "number",
-  "warmth?": "object",
-  "onError?": "function",
-  "telemetry?": "object",
-  "now?": "function",
+const PLANNING: NeededOptions<PolicyOptions> = {
   "policy?": "string",
   "mechanisms?": "object",
   "forget?": "string",
@@ -81,7 +64,34 @@ const OPTIONS: NeededOptions<GatewayOptions> = {
   "triggers?": "object",
 };
 
-const UPSTREAM: NeededOptions<GatewayOptions["upstreams"][string]> = {
+const LIMITS: NeededOptions<GatewayLimits> = { "bodyBytes?": "number", "memoryBytes?": "number" };
+
+const RETENTION: NeededOptions<GatewayRetention> = {
+  "content?": "boolean",
+  "maxAgeMs?": "function",
+  "maxBytes?": "number",
+  "waitMs?": "number",
+};
+
+const OPTIONS: NeededOptions<GatewayOptions> = {
+  upstreams: "object",
+  countTokens: "function",
+  "fetch?": "function",
+  "keys?": "object",
+  "forward?": "array",
+  "planning?": PLANNING,
+  "recall?": "boolean",
+  "control?": "share",
+  "limits?": LIMITS,
+  "store?": "object",
+  "retention?": RETENTION,
+  "warmth?": "object",
+  "onError?": "function",
+  "telemetry?": "object",
+  "now?": "function",
+};
+
+const UPSTREAM: NeededOptions<GatewayUpstream> = {
   baseURL: "string",
   "apiKey?": "string",
   profile: "value",
@@ -126,7 +136,7 @@ export function gateway(options: GatewayOptions): HttpGateway {
   checkGiven("gateway()", { "options.upstreams": upstreams }, {
     "options.upstreams": Object.fromEntries(Object.keys(upstreams).map((name) => [name, UPSTREAM])),
   });
-  const { maxBodyBytes: maxBytes = 32 * 2 ** 20, forward: more = [] } = options;
+  const { limits: { bodyBytes: maxBytes = 32 * 2 ** 20 } = {}, forward: more = [] } = options;
   const { store, now = store?.now ?? Date.now, telemetry = new Telemetry("@tare/gateway") } = options;
   const set = { ...options, telemetry, now };
   const turns = new Turns(set);

@@ -91,10 +91,10 @@ export class Turns {
 
   /** No request has come yet. */
   constructor(options: SetOptions) {
-    const { control, now, maxMemoryBytes = 512 * 2 ** 20, store } = options;
+    const { control, now, store, limits: { memoryBytes = 512 * 2 ** 20 } = {}, retention = {} } = options;
     this.#options = options;
     this.#warmth = options.warmth;
-    this.#memory = new Memory({ maxBytes: maxMemoryBytes });
+    this.#memory = new Memory({ maxBytes: memoryBytes });
     this.#sessions = new GatewaySessions({
       control,
       resumed: (session, { uncounted: [made] }) => made && this.#countCompaction(session, made),
@@ -103,11 +103,11 @@ export class Turns {
     });
     this.#keeper = store && new Keeper({
       store,
-      isWhole: options.keepsContent ?? true,
+      isWhole: retention.content ?? true,
       sessions: this.#sessions,
-      keepMs: options.keepMs ?? (() => 30 * DAY_MS),
-      keepBytes: options.keepBytes ?? 2 ** 30,
-      waitMs: options.keepWaitMs ?? 250,
+      keepMs: retention.maxAgeMs ?? (() => 30 * DAY_MS),
+      keepBytes: retention.maxBytes ?? 2 ** 30,
+      waitMs: retention.waitMs ?? 250,
       makingOf: (name, client) => this.#makingOf(name, client),
       restored: ({ conversation: { id }, facts }) => this.#remember(id, facts),
       failed: () => options.telemetry.failedOpen("store"),
@@ -357,7 +357,7 @@ export class Turns {
       readonly session: GatewaySession;
     },
   ): readonly string[] | undefined {
-    const { mechanisms: { schemas = true } = {}, alwaysFull } = this.#options;
+    const { mechanisms: { schemas = true } = {}, alwaysFull } = this.#options.planning ?? {};
     if (!schemas) return undefined;
     const windowTokens = this.#windowOf(wire.protocol, { client, model: wire.model });
     const { profile } = session.conversation;
@@ -535,8 +535,8 @@ export class Turns {
     protocol: Protocol,
     { client, countTokens }: { readonly client: string; readonly countTokens: CountTokens },
   ): Recognised["prompts"] {
-    const { recall = true, policy, mechanisms = {}, forget, truncateTokens, alwaysFull, triggers } =
-      this.#options;
+    const { recall = true, planning = {} } = this.#options;
+    const { mechanisms = {} } = planning;
     const { truncate = true } = mechanisms;
     const { profile: rules, baseURL } = upstreamOf(protocol, this.#options);
     return ({ archive, control, agent = "", basis: { model, ttlMs } }, stored = {}) => {
@@ -548,11 +548,7 @@ export class Turns {
           archive,
           countTokens,
           inSlices: Conversation.inSlices,
-          policy,
-          forget,
-          truncateTokens,
-          alwaysFull,
-          triggers,
+          ...planning,
           ...stored,
         },
         // What is known of an upstream may become known later.

@@ -20,5 +20,14 @@ export {
   type TurnLedger,
 } from "./event.ts";
 export type { ProviderOptions } from "./provider.ts";
-export { run, type RunOptions, type TurnResult } from "./run.ts";
+export {
+  type ResumedTurn,
+  run,
+  type RunOptions,
+  type TurnApprovals,
+  type TurnCosts,
+  type TurnLimits,
+  type TurnResult,
+  type TurnTime,
+} from "./run.ts";
 export { type Clock } from "./watchdog.ts";

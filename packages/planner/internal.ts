@@ -19,4 +19,5 @@ export {
   readModelList,
   searchesTools,
 } from "./providers.ts";
+export { isPrice, readProfileFile } from "./profile_file.ts";
 export { WINDOW_SHARE } from "./rule/decide.ts";

@@ -125,7 +125,7 @@ export interface CacheLine extends Warmth {
 /** What all samples say, and the profile that follows from them. */
 export interface CacheSummary {
   readonly lines: readonly CacheLine[];
-  /** What `--profile-file` takes. Absent: nothing was ever found in a cache. */
+  /** What `--profile` takes. Absent: nothing was ever found in a cache. */
   readonly profileFile?: Partial<Profile> & { readonly profile: string };
 }
 

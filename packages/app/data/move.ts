@@ -23,7 +23,7 @@ it is cut off, nothing is lost: do it again. Texts that are in the bucket of TAR
 
 const VARIABLES = [
   ...["INIT_CWD", ...HOME_VARIABLES, "TARE_WORKSPACE", "TARE_DATA", "TARE_DATABASE", "TARE_ARCHIVE"],
-  ...["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION"],
+  ...["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"],
 ];
 
 try {

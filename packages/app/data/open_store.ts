@@ -3,9 +3,8 @@ import { isFile, STORE_FILE } from "@tare/cli/parts";
 import type { Store } from "@tare/conversation";
 import type { ObjectStore } from "@tare/conversation/s3";
 import { openStore } from "@tare/conversation/sqlite";
-import { endLeftCommands } from "@tare/loop/internal";
+import { endLeftCommands } from "@tare/tools/internal";
 import { createHash } from "node:crypto";
-import { type DatabaseLimits, databaseLimits } from "../settings/database.ts";
 import type { Settings } from "../settings/settings.ts";
 
 /** Room that is held so that sessions can be deleted on a full disk. */
@@ -17,7 +16,7 @@ const RESERVE_BYTES = 8 * 2 ** 20;
  * @throws {StoreError} if it can't be opened.
  */
 export async function openSettingsStore(
-  settings: Pick<Settings, "data" | "database" | "maxDataMiB"> & DatabaseLimits & BucketSettings,
+  settings: Pick<Settings, "data" | "database" | "maxDataMiB"> & BucketSettings,
   log: (line: string) => void,
 ): Promise<{ readonly store: Store; readonly place: ServerPlace }> {
   const data = resolve(settings.data);
@@ -29,10 +28,7 @@ export async function openSettingsStore(
       log(`The sessions in ${data} aren't in the database: tare move moves them there.`);
     }
     const objects = await openBucket(settings);
-    const store = await openPostgresStore(database.url, {
-      ...databaseLimits(settings),
-      ...{ objects, onWarning: log },
-    });
+    const store = await openPostgresStore(database.url, { objects, onWarning: log });
     return { store, place: await freePlace(data) };
   }
   const store = await openStore(join(data, STORE_FILE), {
@@ -44,10 +40,7 @@ export async function openSettingsStore(
 }
 
 /** The settings that say where large texts are. */
-export type BucketSettings = Pick<
-  Settings,
-  "archive" | "bucketKeyId" | "bucketKey" | "bucketToken" | "bucketRegion"
->;
+export type BucketSettings = Pick<Settings, "archive" | "bucketKeyId" | "bucketKey">;
 
 /**
  * Opens the bucket that the settings name, if they do.
@@ -55,17 +48,11 @@ export type BucketSettings = Pick<
  * @throws {StoreError} if it can't be used.
  */
 export async function openBucket(
-  { archive, bucketKeyId, bucketKey, bucketToken, bucketRegion }: BucketSettings,
+  { archive, bucketKeyId = "", bucketKey = "" }: BucketSettings,
 ): Promise<ObjectStore | undefined> {
   if (archive === undefined) return undefined;
   const { openS3Objects } = await import("@tare/conversation/s3");
-  return await openS3Objects({
-    ...archive,
-    region: archive.region ?? bucketRegion ?? "",
-    accessKeyId: bucketKeyId ?? "",
-    secretAccessKey: bucketKey ?? "",
-    ...(bucketToken !== undefined && { sessionToken: bucketToken }),
-  });
+  return await openS3Objects({ ...archive, accessKeyId: bucketKeyId, secretAccessKey: bucketKey });
 }
 
 /** A server's place in a data folder. */

@@ -1,10 +1,8 @@
-import { wholeNumber } from "@tare/cli/parts";
 import { STATUS_TEXT, type StatusCode } from "@std/http/status";
 import { type IncomingMessage, Server, type ServerResponse } from "node:http";
 import { once } from "node:events";
 import { Buffer } from "node:buffer";
 import { Duplex } from "node:stream";
-import type { Option } from "../settings/option.ts";
 
 /** What clients that keep the server waiting may cost it. */
 export interface ConnectionLimits {
@@ -21,59 +19,21 @@ export interface ConnectionLimits {
   readonly maxInFlightBytes: number;
 }
 
-/** The settings that say so. */
-export const LIMIT_OPTIONS = {
-  maxConnections: {
-    variable: "TARE_MAX_CONNECTIONS",
-    flag: "max-connections",
-    help: "Most connections at once. Default: half of what ulimit -n allows, and at most 10000",
-    ...wholeNumber(1, 1_000_000),
-  },
-  idleSeconds: {
-    variable: "TARE_IDLE_TIMEOUT",
-    flag: "idle-timeout",
-    fallback: "60",
-    help:
-      "Seconds after which a connection is closed that sends no head of a request or takes nothing of an answer",
-    ...wholeNumber(1, 86_400),
-  },
-  requestSeconds: {
-    variable: "TARE_REQUEST_TIMEOUT",
-    flag: "request-timeout",
-    fallback: "300",
-    help: "Seconds within which the body of a request must have come",
-    ...wholeNumber(1, 86_400),
-  },
-  maxInFlight: {
-    variable: "TARE_MAX_IN_FLIGHT",
-    flag: "max-in-flight",
-    fallback: `${64 * 2 ** 20}`,
-    help:
-      "Most bytes that the bodies of all requests may have together that aren't answered yet; one more is refused with 503",
-    ...wholeNumber(65_536, 2 ** 40),
-  },
-} satisfies Record<string, Option<unknown>>;
-
 /** Most connections where nothing says how many there may be: each takes some 20 KB. */
 const MAX_CONNECTIONS = 10_000;
 
 /**
- * The limits that the settings say. Half of the descriptors are for connections, so that each request has one left for
+ * Returns the limits of connections. Half of the descriptors are for connections, so that each request has one left for
  * the provider or a file.
  */
 export async function connectionLimits(
-  { maxConnections, idleSeconds, requestSeconds, maxInFlight }: {
-    readonly maxConnections?: number;
-    readonly idleSeconds: number;
-    readonly requestSeconds: number;
-    readonly maxInFlight: number;
-  },
+  { maxConnections }: { readonly maxConnections?: number | undefined } = {},
 ): Promise<ConnectionLimits> {
   return {
     maxConnections: maxConnections ?? Math.min(MAX_CONNECTIONS, Math.floor(await descriptorLimit() / 2)),
-    idleMs: idleSeconds * 1000,
-    requestMs: requestSeconds * 1000,
-    maxInFlightBytes: maxInFlight,
+    idleMs: 60_000,
+    requestMs: 300_000,
+    maxInFlightBytes: 64 * 2 ** 20,
   };
 }
 
@@ -331,7 +291,7 @@ function overloaded(): Response {
 }
 
 function tooLarge(maxBytes: number): Response {
-  const what = `it has more than ${maxBytes} bytes, which all together may have (TARE_MAX_IN_FLIGHT)`;
+  const what = `it has more than ${maxBytes} bytes, which all requests together may have`;
   return refusal(413, "body_too_large", `Cannot read the body: ${what}.`);
 }
 

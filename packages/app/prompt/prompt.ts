@@ -8,8 +8,9 @@ import { inDigits, realPath, shownText, table } from "@tare/cli/parts";
 import { contentText, countMessageTokens, countToolTokens } from "@tare/messages";
 import { memoryArchive } from "@tare/prune";
 import { loadTokenizer } from "@tare/tiktoken";
-import { programTool } from "@tare/loop/programs";
-import { BackgroundCommands, workspaceTools } from "@tare/loop/tools";
+import { programTool } from "@tare/tools/programs";
+import { workspaceTools } from "@tare/tools";
+import { BackgroundCommands } from "@tare/tools/shell";
 import { serverSandbox } from "../server_sandbox.ts";
 import { readSettings, VARIABLES } from "../settings/settings.ts";
 import INSTRUCTIONS from "./instructions.md" with { type: "text" };
@@ -50,7 +51,7 @@ try {
       ...(sandbox && allowDomains.length > 0 && { web: { domains: allowDomains, socket: "" } }),
     }),
     ...(skills ? [skills] : []),
-    ...(settings.programs ? [programTool()] : []),
+    ...(settings.off.includes("programs") ? [] : [programTool()]),
   ];
   const shell = tools.find(({ definition }) => sandbox && definition.function.name === "shell");
   const told = await lookAround({ places, hidden: realPath(hidden), shell });

@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { dirname, join } from "@std/path";
-import { findSandbox, workspaceTools } from "@tare/loop/tools";
+import { workspaceTools } from "@tare/tools";
+import { findSandbox } from "@tare/tools/sandbox";
 import type { Tool } from "@tare/messages";
 import { filesOf, findPlaces, lookAround, workplaceOf, workplaceText } from "./workplace.ts";
 

@@ -1,4 +1,12 @@
-import { addLedgers, BudgetSpent, EMPTY_LEDGER, type RunOptions, type TurnLedger } from "@tare/loop";
+import {
+  addLedgers,
+  BudgetSpent,
+  EMPTY_LEDGER,
+  type RunOptions,
+  type TurnApprovals,
+  type TurnCosts,
+  type TurnLedger,
+} from "@tare/loop";
 import {
   contentText,
   type Message,
@@ -149,7 +157,11 @@ type Arguments = {
 
 /** The turn that may have helpers now. */
 interface DelegatingTurn
-  extends Required<Pick<RunOptions, "clientTools" | "overBudget">>, Pick<RunOptions, "settings" | "judge"> {
+  extends
+    Required<Pick<RunOptions, "clientTools">>,
+    Required<Pick<TurnCosts, "overBudget">>,
+    Pick<RunOptions, "settings">,
+    Pick<TurnApprovals, "judge"> {
   /** Those that its model has, once they are taken. */
   readonly tools: () => readonly Tool[];
   readonly account: TurnAccount;

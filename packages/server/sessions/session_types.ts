@@ -3,8 +3,10 @@ import {
   type Clock,
   EMPTY_LEDGER,
   type LoopEvent,
-  type RunOptions,
+  type ResumedTurn,
+  type TurnApprovals,
   type TurnLedger,
+  type TurnLimits,
 } from "@tare/loop";
 import type {
   Content,
@@ -23,7 +25,8 @@ import type { PolicyOptions } from "@tare/planner/policies";
 import type { Days } from "@tare/conversation/report";
 import type { Keys, SessionRecord, Store, StoredEvent, StoreRecord, Warmth } from "@tare/conversation";
 import type { Telemetry } from "@tare/conversation/telemetry";
-import type { BackgroundCommands, Checkpoints } from "@tare/loop/tools";
+import type { BackgroundCommands } from "@tare/tools/shell";
+import type { Checkpoints } from "@tare/tools/undo";
 import type { Archive } from "@tare/prune";
 import type { ApprovalRule } from "../approvals/rules.ts";
 import { HttpError } from "../http/http_error.ts";
@@ -85,10 +88,7 @@ export interface SessionOptions extends PolicyOptions {
   /** Where sessions are kept. */
   readonly store: Store;
   /** Limits of the loop. Default: the loop's own. */
-  readonly limits?: Pick<
-    RunOptions,
-    "maxSteps" | "maxOutputTokens" | "maxParallelTools" | "toolTimeoutMs" | "idleTimeoutMs"
-  >;
+  readonly limits?: TurnLimits;
   /** What has to be asked for before it runs. Default: all that doesn't only read. */
   readonly approvals?: {
     /** Rules for all sessions; each may have its own besides, and the stricter wins. Default: none. */
@@ -286,7 +286,7 @@ export interface SessionInfo extends Omit<SessionTotals, "asks" | "chosen" | "pi
 }
 
 /** The turn that a helper works for. */
-interface Payer extends Pick<RunOptions, "judge"> {
+interface Payer extends Pick<TurnApprovals, "judge"> {
   /** Takes note of what the helper cost so far. */
   readonly note: (ledger: TurnLedger) => void;
   /** Says which budget of that turn is used up; nothing while there is room. */
@@ -347,7 +347,7 @@ export interface OpenTurn {
   readonly before: number;
   readonly asked: StoredTurn;
   /** Where it stands. */
-  readonly resumed: Omit<NonNullable<RunOptions["resumed"]>, "judge">;
+  readonly resumed: Omit<ResumedTurn, "judge">;
   /** What is to be stored before it goes on. */
   readonly events: readonly SessionEvent[];
 }

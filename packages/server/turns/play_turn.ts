@@ -9,11 +9,14 @@ import {
   ModelError,
   run,
   type RunOptions,
+  type TurnApprovals,
+  type TurnCosts,
   type TurnLedger,
   type TurnResult,
+  type TurnTime,
 } from "@tare/loop";
 import { systemClock } from "@tare/loop/internal";
-import { PROGRAM_TOOL } from "@tare/loop/programs";
+import { PROGRAM_TOOL } from "@tare/tools/programs";
 import {
   type AssistantMessage,
   contentText,
@@ -27,7 +30,7 @@ import {
   type ToolContext,
   type ToolDefinition,
 } from "@tare/messages";
-import { BackgroundCommands } from "@tare/loop/tools";
+import { BackgroundCommands } from "@tare/tools/shell";
 import { PromptTooLong } from "@tare/planner";
 import { callCost, type Rates } from "@tare/planner/parts";
 import { mostOfCall } from "@tare/planner/internal";
@@ -69,7 +72,9 @@ type AskedTurn =
 /** What a turn is played in. */
 interface Stage extends
   Required<
-    Pick<RunTurnOptions, "takeTools" | "countTokens" | "steering" | "commit" | "isLeft" | "journal">
+    & Pick<RunTurnOptions, "takeTools" | "steering" | "commit" | "isLeft">
+    & Pick<TurnApprovals, "journal">
+    & Pick<TurnCosts, "countTokens">
   > {
   readonly environment: SessionEnvironment;
   /** Its history is read when the turn is played. */
@@ -110,7 +115,18 @@ export function turnPlayer(
     leavesNow = false,
     ...asked
   }: AskedTurn,
-  { session, environment, opening, account, turn: number, assertOwn, takeTools, ...more }: Stage,
+  {
+    session,
+    environment,
+    opening,
+    account,
+    turn: number,
+    assertOwn,
+    takeTools,
+    countTokens,
+    journal,
+    ...more
+  }: Stage,
 ): () => Promise<PlayedTurn> {
   const {
     limits = {},
@@ -139,58 +155,60 @@ export function turnPlayer(
   const most = Math.min(asked.maxOutputTokens ?? Infinity, limits.maxOutputTokens ?? Infinity);
   const { warmth } = session;
   const writes = modelSettings(own, settings);
-  const asks = tellingKeepable(environment.model(modelName), warmth);
+  const observed = tellingKeepable(environment.model(modelName), warmth);
+  // The client of an agent as a model can't take back what was sent.
+  const asks = clientTools ? withoutRestarts(observed) : observed;
   const watch = payer?.watch ??
     ((tool) => checkpoints?.watch(tool, { session: session.id, turn: number }) ?? tool);
   const about = { session: session.id, seesPictures: environment.seesPictures?.(modelName) ?? false };
   const reserved = new ReservedCall({
-    ...{ rates, countTokens: more.countTokens, keys, by },
+    ...{ rates, countTokens, keys, by },
     reserve: (most, request) =>
       payer?.reserve(most, request) ?? account.reserve(most, { ...request, overBudget: overOwn }),
   });
   let taken: readonly Tool[] = [];
   // What it cost elsewhere was paid there.
   let paidUsd = resumed?.ledger.usd ?? 0;
-  const options:
-    & Omit<RunTurnOptions, "prompt" | "history">
-    & Required<Pick<RunOptions, "clientTools" | "overBudget">> = {
-      ...limits,
-      ...more,
-      ...(most < Infinity && { maxOutputTokens: most }),
-      ...(input !== undefined && { input }),
-      ...(resumed && { resumed: { ...resumed, judge: askingAgain(judge, environment.unknownOutcome) } }),
-      ...(signal && { signal }),
-      ...(writes && { settings: writes }),
-      ...(unattended && { cannotAsk: CANNOT_ASK }),
-      ...(clock && { clock }),
-      clientTools: clientTools ?? [],
-      // Who uses the agent as a model can't take back what was sent on.
-      restarts: clientTools === undefined,
-      ...{ answered, judge, modelName, notice, workplace, now, warmth, leavesNow },
-      news(messages) {
-        const running = background ? runningIn(messages) : [];
-        return running.length === 0 ? undefined : background?.news(session.id, running);
-      },
-      model: reserved.model(assertOwn ? ownModel(asks, assertOwn) : asks),
-      async takeTools(signal) {
-        const found = tools ? { tools, warnings: [] } : await takeTools(signal);
-        const watched = found.tools.map((tool) => inSession(isHarmless(tool) ? tool : watch(tool), about));
-        taken = assertOwn ? watched.map((tool) => ownTool(tool, assertOwn)) : watched;
-        return { ...found, tools: taken };
-      },
+  const overBudgets = (ledger: TurnLedger) =>
+    overOwn(ledger) ?? payer?.overBudget() ?? keys?.spent(by)?.message;
+  const options = {
+    ...more,
+    limits: { ...limits, ...(most < Infinity && { maxOutputTokens: most }) },
+    ...(input !== undefined && { input }),
+    ...(resumed && { resumed: { ...resumed, judge: askingAgain(judge, environment.unknownOutcome) } }),
+    ...(signal && { signal }),
+    ...(writes && { settings: writes }),
+    approvals: { judge, answered, journal, ...(unattended && { cannotAsk: CANNOT_ASK }) },
+    time: { now, ...(clock && { clock }) },
+    clientTools: clientTools ?? [],
+    ...{ modelName, notice, workplace, warmth, leavesNow },
+    news(messages) {
+      const running = background ? runningIn(messages) : [];
+      return running.length === 0 ? undefined : background?.news(session.id, running);
+    },
+    model: reserved.model(assertOwn ? ownModel(asks, assertOwn) : asks),
+    async takeTools(signal) {
+      const found = tools ? { tools, warnings: [] } : await takeTools(signal);
+      const watched = found.tools.map((tool) => inSession(isHarmless(tool) ? tool : watch(tool), about));
+      taken = assertOwn ? watched.map((tool) => ownTool(tool, assertOwn)) : watched;
+      return { ...found, tools: taken };
+    },
+    costs: {
+      countTokens,
       costOf: (usage) => callCost(usage, rates),
-      overBudget: (ledger) => overOwn(ledger) ?? payer?.overBudget() ?? keys?.spent(by)?.message,
-      spent(own) {
+      overBudget: overBudgets,
+      totalOf(own) {
         const sum = account.spent(own);
         payer?.note(sum);
-        // Its helpers pay for themselves, while it waits for them.
+        // Subagents pay for themselves, while the turn waits for them.
         keys?.paid(by, (own.usd ?? 0) - paidUsd);
         paidUsd = own.usd ?? 0;
         reserved.paid();
         return sum;
       },
-    };
-  session.helpers.begin({ ...options, account, watch, tools: () => taken });
+    },
+  } satisfies Omit<RunTurnOptions, "prompt" | "history">;
+  session.helpers.begin({ ...options, judge, overBudget: overBudgets, account, watch, tools: () => taken });
   return () => {
     const { id: conversation, prompt, history } = session;
     const all = { ...options, prompt, history };
@@ -234,6 +252,11 @@ type TurnWarmth = Pick<SessionWarmth, "made" | "learns" | "waitsForCalls" | "goe
 /** A model that tells how its newest prompt is kept in the cache. */
 function tellingKeepable(model: Model, warmth: TurnWarmth): Model {
   return (request) => model({ ...request, keepable: (prompt) => warmth.made(prompt) });
+}
+
+/** Returns a model whose replies are not requested again once a part of them was visible. */
+function withoutRestarts(model: Model): Model {
+  return ({ restarted: _, ...request }) => model(request);
 }
 
 /** What a model call may cost, and which budgets that is set aside from. */
@@ -360,8 +383,7 @@ interface RunTurnOptions extends Omit<RunOptions, "context" | "tools" | "unliste
   readonly workplace?: Pick<Workplace, "changes"> | undefined;
   /** What of its commands in the background the model is to be told behind these messages. */
   readonly news: (messages: readonly Message[]) => string | undefined;
-  /** The time in milliseconds since the epoch. */
-  readonly now: () => number;
+  readonly time: TurnTime & Required<Pick<TurnTime, "now">>;
   /** Keeps the newest prompt warm while calls run. */
   readonly warmth: TurnWarmth;
   /** Whether all that may leave the prompt leaves with the first call. */
@@ -388,7 +410,7 @@ async function runTurn(
     prompt,
     modelName,
     notice,
-    now,
+    time,
     warmth,
     commit,
     takeTools,
@@ -396,10 +418,11 @@ async function runTurn(
     isLeft,
     workplace,
     news: newsOf,
-    clock = systemClock,
     ...options
   }: RunTurnOptions,
 ): Promise<PlayedTurn> {
+  const { now, clock = systemClock } = time;
+  const { answered = [] } = options.approvals ?? {};
   const { tools, warnings: missing } = await takeTools(options.signal);
   const { history, resumed } = options;
   // Nothing is told between calls and their results.
@@ -423,7 +446,7 @@ async function runTurn(
     if (calls?.length) warmth.waitsForCalls(calls);
   };
   // What was asked for runs before the model is called.
-  waitsForCalls(options.resumed?.calls ?? options.answered?.map(({ call }) => call));
+  waitsForCalls(options.resumed?.calls ?? answered.map(({ call }) => call));
   let step = 1;
   let answeredAtMs = now();
   const asked: AskedEvent[] = [];
@@ -434,7 +457,7 @@ async function runTurn(
   const played = (async function* () {
     result = yield* run({
       ...options,
-      ...{ clock, now },
+      time,
       signal: AbortSignal.any([...options.signal ? [options.signal] : [], failed.signal]),
       ...(resumed ? { resumed: { ...resumed, messages: tellingToo(resumed.messages, news) } } : {
         history: [...history, ...news],
@@ -459,7 +482,7 @@ async function runTurn(
         });
         // In one commit, so that no crash leaves a rewrite that nobody was told of.
         for (const rewrite of view.rewrites) batch.add({ type: "context_rewritten", step, ...rewrite });
-        if (!prompt.isStored || step > 1 || options.answered?.length || options.resumed) await batch.settle();
+        if (!prompt.isStored || step > 1 || answered.length > 0 || options.resumed) await batch.settle();
         return {
           messages: view.messages,
           tools: view.tools,
@@ -484,7 +507,7 @@ async function runTurn(
     stance === "rederivable" && !resolve
   );
   const needed = replies({ clientTools: options.clientTools, readers });
-  const mayLeave = betweenCalls(options.resumed?.calls ?? options.answered?.map(({ call }) => call) ?? []);
+  const mayLeave = betweenCalls(options.resumed?.calls ?? answered.map(({ call }) => call));
   try {
     for await (const event of played) {
       if (event.type === "turn_start" || event.type === "turn_end") continue;
@@ -710,7 +733,7 @@ export function checkBudgets({ turn, session }: Budgets, { rates, model }: Measu
     `Cannot hold the budget maxUsd: the price of model ${
       JSON.stringify(model)
     } isn't known; start the server with ` +
-      "TARE_PRICE=input=3,output=15 (US dollars for a million tokens) or a price in TARE_PROFILE_FILE, or use " +
+      "TARE_PRICE=input=3,output=15 (US dollars for a million tokens) or a price in the file of TARE_PROFILE, or use " +
       "maxTokens or maxTokenUnits.",
   );
 }

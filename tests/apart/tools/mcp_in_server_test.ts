@@ -188,7 +188,7 @@ Deno.test("start.ts says in a sentence what is wrong in the file of MCP servers,
   assertStringIncludes(
     said,
     'Cannot use MCP server "odd": arguments is not known; there are command, args, env, cwd, sandbox, folders, type, timeout, disabled, trustHints. ' +
-      "It stands in ",
+      "File: ",
   );
   assertEquals(said.includes("planted"), false);
 });

@@ -74,7 +74,7 @@ function Groups({ session, gateway }: Reports) {
       <h2>Planned beside control</h2>
       <p class="note">
         Control: sessions of other agents that are left as they are, to compare with (TARE_CONTROL), or to see
-        what Tare would do (TARE_OBSERVE). A session costs so many token units on average; otherwise: what a
+        what Tare would do (TARE_CONTROL=1). A session costs so many token units on average; otherwise: what a
         planned one would have cost without Tare, and one of the control group with it, what reading back is
         expected to cost included.
       </p>
