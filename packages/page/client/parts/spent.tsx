@@ -29,6 +29,11 @@ export function withoutPrice({ unpricedCalls }: Priced): string {
   return unpricedCalls === 0 ? "" : `${counted(unpricedCalls, "call")} without a price`;
 }
 
+/** Returns a number of calls without a price for a table. */
+export function unpriced({ unpricedCalls }: Pick<Priced, "unpricedCalls">): string {
+  return unpricedCalls === 0 ? "" : count(unpricedCalls);
+}
+
 /** What money goes for: what each part is called, and what it is. */
 const PARTS:
   readonly (readonly [part: keyof CallReport["spent"]["tokenUnits"], name: string, meaning: string])[] = [
@@ -57,17 +62,16 @@ export function SpentTable({ sums }: { readonly sums: Sums }): JSX.Element {
   return (
     <NumbersTable
       label="What it went for"
-      heads={["Went for", isPriced(sums) ? "US dollars" : "Token units", "Share", "Which is"]}
-      words={["Which is"]}
+      columns={[
+        ["Went for", ([, name]) => name],
+        [
+          isPriced(sums) ? "US dollars" : "Token units",
+          ([part]) => isPriced(sums) ? dollars(sums[`${part}Usd`]) : count(sums[`${part}TokenUnits`]),
+        ],
+        ["Share", ([part]) => share(sums[`${part}${unit}`], whole)],
+        ["Which is", ([, , meaning]) => meaning, "words"],
+      ]}
       rows={PARTS.filter(([part]) => sums[`${part}${unit}`] > 0)}
-      draw={([part, name, meaning]) => (
-        <tr key={part}>
-          <th scope="row">{name}</th>
-          <td>{isPriced(sums) ? dollars(sums[`${part}Usd`]) : count(sums[`${part}TokenUnits`])}</td>
-          <td>{share(sums[`${part}${unit}`], whole)}</td>
-          <td class="words">{meaning}</td>
-        </tr>
-      )}
     />
   );
 }

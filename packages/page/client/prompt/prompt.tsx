@@ -1,16 +1,17 @@
 import type { BlockReport, PinReport, PromptReport } from "@tare/conversation/report";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { pin, readBlock, readHead, readPrompt, type Subject } from "../api/reports.ts";
+import { api } from "../api/api.ts";
+import { pin, readHead, readPrompt, type Subject } from "../api/reports.ts";
 import { Clip } from "../parts/clip.tsx";
 import { count, counted, share } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
 import { NumbersTable } from "../parts/numbers_table.tsx";
 import { Slider } from "../parts/slider.tsx";
 import { SumList } from "../parts/sums.tsx";
+import { Trouble, useAttempt } from "../parts/trouble.tsx";
 import { useWidth } from "../parts/width.ts";
 import { SessionHead } from "../session_head.tsx";
-import { sentenceOf } from "../talk/conversation.ts";
 
 /** A block of a prompt. */
 type Block = PromptReport["blocks"][number];
@@ -47,7 +48,7 @@ export function Prompt(
   return (
     <section class="report">
       <SessionHead place={{ view: "prompt", ...subject }} head={value?.head} />
-      {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
+      <Trouble text={trouble} />
       {value && blocks.length === 0 && <p>Nothing has been said yet.</p>}
       {value && blocks.length > 0 && (
         <>
@@ -138,25 +139,22 @@ function Detail(
   },
 ) {
   const [texts, setTexts] = useState<Pick<BlockReport, "now" | "original">>();
-  const [trouble, setTrouble] = useState<string>();
+  const [trouble, attempt] = useAttempt();
   const { id, place, state, tokens, originalTokens } = block;
   useEffect(() => {
     let isOld = false;
-    readBlock(subject, id).then(
-      (read) => !isOld && setTexts(read),
-      (error) => !isOld && setTrouble(sentenceOf(error)),
-    );
+    attempt(async () => {
+      const path = { id: subject.id, block: id };
+      const read = await api.json("GET /sessions/{id}/prompt/{block}", { path });
+      if (!isOld) setTexts(read);
+    });
     return () => isOld = true;
   }, [id, state]);
-  const wish = async (wish?: PinReport["wish"]) => {
-    setTrouble(undefined);
-    try {
+  const wish = (wish?: PinReport["wish"]) =>
+    attempt(async () => {
       await pin(subject, place!, wish);
       await changed();
-    } catch (error) {
-      setTrouble(sentenceOf(error));
-    }
-  };
+    });
   return (
     <section class="detail" aria-label="The chosen block">
       <h2>
@@ -169,7 +167,7 @@ function Detail(
         </small>
       </h2>
       {place !== null && <Wishes block={block} wish={wish} />}
-      {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
+      <Trouble text={trouble} />
       {texts && (
         <div class="sides">
           <Side title="In the prompt now" text={texts.now} none="Nothing." />
@@ -238,26 +236,19 @@ function Left(
     <section aria-label="What left, and what was asked for">
       <NumbersTable
         label="Table of blocks"
-        heads={["Block", "Begins", "Now", "Was", "State"]}
         rows={left}
         more="More blocks"
-        draw={([at, block]) => (
-          <tr key={block.id}>
-            <th scope="row">
-              <button type="button" class="quiet" onClick={() => choose(at)}>
-                <bdi>{nameOf(block)}</bdi>
-              </button>
-            </th>
-            <td class="begins">
-              <bdi>{block.title}</bdi>
-            </td>
-            <td>{count(block.tokens)}</td>
-            <td>{count(block.originalTokens)}</td>
-            <td class="words">
-              {block.pin ? (block.pin.wish === "keep" ? "keep" : "let go") : block.state}
-            </td>
-          </tr>
-        )}
+        columns={[
+          ["Block", ([at, block]) => (
+            <button type="button" class="quiet" onClick={() => choose(at)}>
+              <bdi>{nameOf(block)}</bdi>
+            </button>
+          )],
+          ["Begins", ([, { title }]) => <bdi>{title}</bdi>, "begins"],
+          ["Now", ([, { tokens }]) => count(tokens)],
+          ["Was", ([, { originalTokens }]) => count(originalTokens)],
+          ["State", ([, { pin, state }]) => pin ? (pin.wish === "keep" ? "keep" : "let go") : state, "words"],
+        ]}
       />
     </section>
   );

@@ -1,9 +1,9 @@
 import type { Content, ContentPart } from "@tare/messages";
 import type { JSX, RefObject, TargetedEvent } from "preact";
 import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { api } from "../api/api.ts";
+import { api, messageOf } from "../api/api.ts";
 import type { TurnLimits } from "../api/sessions.ts";
-import { sentenceOf } from "./conversation.ts";
+import { Trouble } from "../parts/trouble.tsx";
 
 /** What the composer can do. */
 export interface ComposerProps {
@@ -72,7 +72,7 @@ export function Composer(
         all = [...all, await attach(file, all)];
         setFiles(all);
       } catch (error) {
-        troubles.push(sentenceOf(error));
+        troubles.push(messageOf(error));
       }
     }
     setTrouble(troubles.length === 0 ? undefined : troubles.join(" "));
@@ -141,7 +141,7 @@ export function Composer(
           ))}
         </ul>
       )}
-      {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
+      <Trouble text={trouble} />
       {seesPictures === false && files.some(({ part }) => part.type === "image_url") && (
         <p class="trouble" role="status">
           It isn’t known that this model looks at pictures: its provider may refuse the message.

@@ -2,7 +2,7 @@ import type { Content } from "@tare/messages";
 import type { WorkPlan } from "@tare/messages/internal";
 import { type TranscriptEntry, TranscriptReducer, updateEntries } from "@tare/server/internal/transcript";
 import type { Body } from "../../../server/client.ts";
-import { api, RefusedError, requestKey } from "../api/api.ts";
+import { api, messageOf, RefusedError, requestKey } from "../api/api.ts";
 import type {
   AgentSession,
   SessionWithMessages,
@@ -280,7 +280,7 @@ export class SessionTalk {
         return;
       } catch (error) {
         if (this.#closing.signal.aborted) return;
-        this.trouble = sentenceOf(error);
+        this.trouble = messageOf(error);
         this.#tell();
         if (!(error instanceof RefusedError) || error.status !== 0) return;
         await new Promise((resolve) => setTimeout(resolve, pause));
@@ -295,7 +295,7 @@ export class SessionTalk {
       this.trouble = undefined;
       return true;
     } catch (error) {
-      this.trouble = sentenceOf(error);
+      this.trouble = messageOf(error);
       return false;
     } finally {
       this.#tell();
@@ -310,11 +310,6 @@ export class SessionTalk {
       this.#changed();
     });
   }
-}
-
-/** What an error says. */
-export function sentenceOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 /** The text of a content: its text parts, and a word for each part that is none. */

@@ -6,15 +6,16 @@ import type { JSX } from "preact";
 import { memo } from "preact/compat";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Told } from "../../../server/client.ts";
-import { api, RefusedError } from "../api/api.ts";
+import { api, messageOf, RefusedError } from "../api/api.ts";
 import { headOf, type TurnLimits, type WaitingCall } from "../api/sessions.ts";
 import { Clip } from "../parts/clip.tsx";
 import { count, counted, dollars, duration, plain, share } from "../parts/format.ts";
 import { Markdown } from "../parts/markdown.tsx";
+import { Trouble } from "../parts/trouble.tsx";
 import { addressOf } from "../place.ts";
 import { SessionHead } from "../session_head.tsx";
 import { Composer } from "./composer.tsx";
-import { plainText, type Said, type Sending, sentenceOf, SessionTalk } from "./conversation.ts";
+import { plainText, type Said, type Sending, SessionTalk } from "./conversation.ts";
 import { listen } from "./heard.ts";
 import { handOver, takeOver } from "./new_session.tsx";
 
@@ -87,7 +88,7 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
           ? "The agent waits."
           : ""}
       </p>
-      {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
+      <Trouble text={trouble} />
       {unsent && !conversation.isSending && (
         <p class="trouble unsent">
           Not sent: <bdi>{plainText(unsent.input).slice(0, 80)}</bdi>
@@ -547,7 +548,7 @@ function Changes({ id }: { readonly id: string }): JSX.Element | null {
       }
     } catch (error) {
       const mayForce = error instanceof RefusedError && error.status === 409;
-      setRefused({ wish, why: sentenceOf(error), mayForce });
+      setRefused({ wish, why: messageOf(error), mayForce });
     }
     await read();
   };
