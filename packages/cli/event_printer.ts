@@ -168,7 +168,6 @@ export function eventPrinter(
   };
 }
 
-/** A call and its arguments. */
 function nameOf({ name, arguments: text }: EntryOf<"call">): string {
   return text === "" ? name : `${name} ${text}`;
 }

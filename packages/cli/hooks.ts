@@ -13,12 +13,10 @@ import { shownText } from "./terminal/shown_text.ts";
 type Webhook = Told<"GET /webhooks">["webhooks"][number];
 type Delivery = Told<"GET /webhooks/{webhook}/deliveries">["deliveries"][number];
 
-/** Which positional arguments an act has. */
 const ACTS: Readonly<Record<string, number>> = {
   ...{ add: 1, list: 0, enable: 1, disable: 1, rotate: 1, remove: 1, deliveries: 1, redeliver: 2 },
 };
 
-/** All that a webhook may tell of. */
 const TYPES: readonly Webhook["types"][number][] = ["turn.ended", "approval.asked"];
 
 function lineOf({ id, url, types, key, failingSince, disabled }: Webhook): string {

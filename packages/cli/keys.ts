@@ -8,10 +8,8 @@ import type { Asker } from "@tare/conversation";
 import { connect } from "./agent_client.ts";
 import { KEY_NOTE, knownWords, option, optionOr, runCommand, SERVER_OPTIONS } from "./command_line.ts";
 
-/** Number of names that an act takes. */
 const ACTS: Readonly<Record<string, number>> = { add: 1, list: 0, remove: 1, page: 0 };
 
-/** All that a key may be for. */
 const ROUTES: readonly Asker["routes"][number][] = ["gateway", "agent", "approve", "metrics"];
 
 /** Parses an option with a number. @throws {RangeError} if it has another form. */

@@ -12,7 +12,6 @@ import { inDigits, inDigitsOf, inDollars } from "./in_digits.ts";
 import { shownJson, shownText } from "./terminal/shown_text.ts";
 import { short, table } from "./terminal/table.ts";
 
-/** What each part is called. */
 const PARTS: Readonly<Record<keyof CallReport["spent"]["tokenUnits"], string>> = {
   cacheRead: "cache reads",
   new: "new",
@@ -96,7 +95,6 @@ function told(by: string, { all, rows, hasMore }: SpendReport): string {
   ].join("\n\n");
 }
 
-/** What programs have called. */
 function programsInWords(
   { programs, calls, failed, keptTokens }: NonNullable<SessionSpend["programs"]>,
 ): string {

@@ -2,7 +2,6 @@ import type { ToolCallContent, ToolCallLocation, ToolKind } from "@agentclientpr
 import { isAbsolute, join } from "@std/path";
 import { shownText } from "../terminal/shown_text.ts";
 
-/** A tool call as editors show it. */
 interface ShownCall {
   readonly title: string;
   readonly kind: ToolKind;

@@ -30,7 +30,6 @@ export interface AgentFile {
 /** Settings of one process. */
 export interface ProcessSettings {
   readonly environment?: Readonly<Record<string, string>>;
-  /** Arguments before the user's. */
   readonly args?: readonly string[];
 }
 
@@ -74,7 +73,6 @@ function claudeEnvironment({ url, messages }: Behind): Record<string, string> {
   };
 }
 
-/** Returns variables of the OpenAI SDKs. */
 function sdkEnvironment({ url, chat }: Behind): Record<string, string> {
   return chat === undefined ? {} : { OPENAI_BASE_URL: `${url}/v1` };
 }
@@ -87,11 +85,9 @@ function addressEntries({ url, chat }: Behind, addresses: Addresses, messagesUrl
   ];
 }
 
-/** An entry of an agent's file. */
 interface Address {
   readonly path: readonly string[];
   readonly protocol: Protocol;
-  /** The address that it has now. */
   readonly now: unknown;
 }
 
@@ -113,7 +109,6 @@ function home({ HOME, USERPROFILE }: Environment): string {
   return HOME || USERPROFILE || ".";
 }
 
-/** Returns the fields of a value, none unless it is an object. */
 function fields(value: unknown): Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null ? { ...value } : {};
 }
@@ -188,7 +183,6 @@ function openClawFolder(given: Environment): string {
   return given.OPENCLAW_STATE_DIR || join(given.OPENCLAW_HOME || home(given), ".openclaw");
 }
 
-/** Protocols of Cline's providers. */
 const CLINE_PROVIDERS = {
   "openai-native": "chat",
   "openai-compatible": "chat",

@@ -153,7 +153,6 @@ async function asked(url: string, init: RequestInit) {
   return { ok, status, type: headers.get("content-type") ?? "", text: await response.text() };
 }
 
-/** Checks the agent's newest calls. */
 async function called(
   { title, userAgents }: AgentEntry,
   client: ReturnType<typeof agentClient>,

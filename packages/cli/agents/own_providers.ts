@@ -10,7 +10,6 @@ export type Protocol = "chat" | "messages";
 export interface OwnAddress {
   readonly protocol: Protocol;
   readonly address: string;
-  /** The file or variable that names it. */
   readonly place: string;
   /** Whether it overrides the settings of one process, so that the agent can't be redirected. */
   readonly isFixed?: boolean;
@@ -29,7 +28,6 @@ export interface SettingsFile {
 export interface OwnProviders {
   /** For each protocol the address that overrides the others. */
   readonly addresses: readonly OwnAddress[];
-  /** The provider that the login is for. */
   readonly login: string | undefined;
   /** Where chat completions and responses have to go, if anything names that. */
   readonly chat: string | undefined;

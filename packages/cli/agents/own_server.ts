@@ -6,7 +6,6 @@ import type { Environment } from "./agents.ts";
 /** A server that an agent uses. */
 export interface UsedServer {
   readonly url: string;
-  /** The owner's key. */
   readonly token?: string;
 }
 

@@ -126,7 +126,6 @@ async function runHere(program: string, args: readonly string[], env: Readonly<R
   return signal === null ? code : 128 + constants.signals[signal as keyof typeof constants.signals];
 }
 
-/** State of a server's ledger. */
 interface LedgerState {
   readonly all: Pick<
     SpendReport["all"],
@@ -165,7 +164,6 @@ function runReport(before: LedgerState, after: LedgerState): readonly string[] {
   ];
 }
 
-/** Returns the most expensive avoidable part. */
 function remedy(
   before: LedgerState,
   after: LedgerState,

@@ -6,7 +6,6 @@ import { isFile } from "../option.ts";
 import type { AgentFile, Behind, Environment } from "./agents.ts";
 import { type FileEntry, withEntries, withoutEntries } from "./file_entries.ts";
 
-/** Record of a file that was changed. */
 interface Wrapped {
   readonly path: string;
   readonly format: AgentFile["format"];
@@ -26,7 +25,6 @@ export interface Change {
   readonly before: string | null;
   /** `null` removes the file. */
   readonly after: string | null;
-  /** A sentence for the user. */
   readonly remark?: string;
   /** Writes it, and stores or removes its record. */
   readonly write: () => void;

@@ -24,7 +24,6 @@ import { isDirectory } from "../option.ts";
 import { table } from "../terminal/table.ts";
 import { ProgressBar } from "../terminal/waiting.ts";
 
-/** A way to go about a session's prompts. */
 interface Way {
   readonly name: string;
   readonly policy: NonNullable<PolicyOptions["policy"]>;
@@ -39,15 +38,11 @@ export const WAYS: readonly Way[] = [
   { name: "planner", policy: "planner", saves: true },
 ];
 
-/** What came of a session. */
 interface Played {
-  /** The ledger of all its turns. */
   readonly ledger: TurnLedger;
-  /** How often its prompt was rewritten. */
   readonly rewrites: number;
   /** Model calls that came after its last rewrite, that one's own included; all if it never was. */
   readonly callsSince: number;
-  /** Calls of the recall tool. */
   readonly recalls: number;
   /** What the model answered, turn by turn. */
   readonly answers: readonly string[];
@@ -55,11 +50,9 @@ interface Played {
   readonly stopped?: string;
 }
 
-/** What a session is played with. */
 interface PlayOptions {
   readonly workspace: string;
   readonly questions: readonly string[];
-  /** The cache rules of the simulated provider. */
   readonly profile: Profile;
   /** What its tokens cost in money. Default: nobody knows. */
   readonly price?: Price | undefined;
@@ -68,7 +61,6 @@ interface PlayOptions {
   readonly onEvent?: (event: LoopEvent) => void;
 }
 
-/** The model's window, in tokens. */
 const WINDOW_TOKENS = 250_000;
 /** How long the model takes for a reply, and the person for the next question, in milliseconds of the session's own clock. */
 const REPLY_MS = 5_000;
@@ -166,7 +158,6 @@ export async function playDemo(
   return { ledger, rewrites, callsSince, recalls, answers, ...(stopped !== undefined && { stopped }) };
 }
 
-/** Most folders that are reviewed. */
 const MAX_FOLDERS = 10;
 const SOURCES = "*.{c,cc,cpp,cs,go,h,hpp,java,js,jsx,kt,mjs,php,py,rb,rs,scala,sh,swift,ts,tsx,vue,zig}";
 

@@ -29,7 +29,6 @@ Tare. Both: kept warm and pruned, repairs paid; the two overlap, so that it is l
 export type Section = string | {
   readonly heads: readonly string[];
   readonly rows: readonly (readonly string[])[];
-  /** Text above it. */
   readonly title?: string;
   /** Whether the last rows matter most. Default: the first. */
   readonly isAscending?: boolean;
@@ -60,7 +59,6 @@ export function historyReport(history: LoggedHistory, played: PlayedHistory): re
   ];
 }
 
-/** Rows of a table in a terminal. */
 const ROWS = 12;
 
 /** Returns a report for a terminal, with the most important rows of each table. */

@@ -63,7 +63,6 @@ export interface Saved {
   readonly warm: number;
   /** The same where it refuses that. */
   readonly warmRefused: number;
-  /** By both at once. */
   readonly both: AtKappa;
 }
 
@@ -193,7 +192,6 @@ class Replays {
     this.#countTokens = countTokens;
   }
 
-  /** Plays one session. */
   async play(recording: Recording, calls: readonly LoggedCall[]): Promise<Replay> {
     const { profile, windowTokens } = conditionsOf(recording, calls);
     const countTokens = this.#countTokens;

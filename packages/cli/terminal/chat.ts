@@ -26,7 +26,6 @@ const PROMPT = "› ";
 /** In front of a line that goes on with the one before. */
 const GOES_ON = "… ";
 
-/** The model of a server that was started without one. */
 const REHEARSAL = "rehearsal";
 
 const HOW_TO_START = "set OPENAI_API_KEY or ANTHROPIC_API_KEY, and TARE_MODEL to the model's name; " +
@@ -110,7 +109,6 @@ async function chat(values: { readonly session?: string; readonly url?: string }
   const isColoured = isTerminal && !Deno.noColor;
   let line: ReturnType<typeof waitingLine> | undefined;
   let person: ReturnType<typeof askPerson> | undefined;
-  /** Prints the turns of one session. */
   let printer: { readonly of: string; readonly print: ReturnType<typeof eventPrinter> } | undefined;
   const printerOf = async (of: string) => {
     if (printer?.of === of) return printer.print;

@@ -43,9 +43,7 @@ const LINE_BREAK = "↵";
 /** A message of more lines isn't put into the line to be changed: it would fill the screen. */
 const MOST_EDITED_LINES = 50;
 
-/** What a command does to the chat. */
 interface CommandOutcome {
-  /** What to tell the person. */
   readonly says: string;
   /** The session that the chat goes on with; null for a new one. Default: the same. */
   readonly session?: string | null;
@@ -246,7 +244,6 @@ async function goOn(
   return { says: goesOn, session: id, input };
 }
 
-/** What goes with a text: a picture, a recording, a file. */
 type Attached = Exclude<ContentPart, { readonly type: "text" | "refusal" }>;
 
 const ATTACHED = {
@@ -447,7 +444,6 @@ function saysOf(done: string, { files, notCovered }: Pick<PutBack, "files" | "no
   return [`${count(files.length, "file")} ${done}.`, ...told({ files, notCovered })].join("\n");
 }
 
-/** Files that are listed; the page and the API have them all. */
 const MOST_LISTED = 20;
 
 function told({ files, notCovered }: Pick<PutBack, "files" | "notCovered">): readonly string[] {

@@ -12,7 +12,6 @@ import { CHANGED } from "./talk/conversation.ts";
 export function SessionHead(
   { place, head }: {
     readonly place: Exclude<Place, { view: "new" | "overview" }>;
-    /** Nothing until it is read. */
     readonly head: Head | undefined;
   },
 ): JSX.Element {
@@ -180,7 +179,6 @@ function SessionActions({ id, kind, title }: {
 /** How long a file is kept for the browser to save it, in milliseconds. */
 const KEPT_MS = 60_000;
 
-/** Lets the browser save a file. */
 function save(file: Blob, name: string): void {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(file);
@@ -193,7 +191,6 @@ function save(file: Blob, name: string): void {
 /** What the next turns of a session ask, and how much that shall reason: chosen from what its model knows. */
 function ModelChoice({ id, told, close }: {
   readonly id: string;
-  /** Tells what came of it. */
   readonly told: (text: string, isTrouble?: boolean) => void;
   readonly close: () => void;
 }): JSX.Element {
@@ -267,7 +264,6 @@ function ModelChoice({ id, told, close }: {
 /** Asks before something is done, over the page: Escape and "Cancel" leave it undone, and the focus goes back where it was. */
 function Dialog({ title, act, isFinal = false, does, close, children }: {
   readonly title: string;
-  /** What the button that does it says. */
   readonly act: string;
   /** Whether that can't be taken back: then it isn't what Enter does. Default: it can. */
   readonly isFinal?: boolean;

@@ -8,7 +8,6 @@ import { addressOf, type Place } from "./place.ts";
 import { CHANGED } from "./talk/conversation.ts";
 import { heard, type Listed } from "./talk/heard.ts";
 
-/** Sessions that are read at a time. */
 const PAGE = 50;
 
 /** How often the list is read again while somebody looks, in milliseconds. */
@@ -17,7 +16,6 @@ const EVERY = 3_000;
 /** How long one waits for the end of a word that is being typed, in milliseconds. */
 const PAUSE = 150;
 
-/** A session of one kind. */
 interface OfKind {
   readonly agent: AgentSession;
   readonly gateway: PassingSession;
@@ -144,7 +142,6 @@ function useSessions<Kind extends keyof OfKind>(kind: Kind, search: string): Pag
   return { ...page, more, trouble };
 }
 
-/** What views of a session are told. */
 function listedAs(session: AgentSession | PassingSession): Listed {
   return session.kind === "agent"
     ? {

@@ -122,7 +122,6 @@ function Warnings({ session, gateway }: Reports) {
   );
 }
 
-/** What a day's money may be cut by. */
 const BY = { session: "By session", model: "By model", agent: "By agent" } as const;
 
 /** Where the money went: by day, and of a day or of all by session, model and agent, and what it went for. */

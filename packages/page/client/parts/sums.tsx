@@ -7,7 +7,6 @@ import { isPriced, withoutPrice } from "./spent.tsx";
 export interface Sum {
   readonly name: string;
   readonly value: string;
-  /** What it is a part of, or the like. */
   readonly note?: string;
 }
 

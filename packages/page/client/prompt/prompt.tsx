@@ -13,7 +13,6 @@ import { Trouble, useAttempt } from "../parts/trouble.tsx";
 import { useWidth } from "../parts/width.ts";
 import { SessionHead } from "../session_head.tsx";
 
-/** A block of a prompt. */
 type Block = PromptReport["blocks"][number];
 
 const STATES: Readonly<Record<Block["state"], string>> = {
@@ -254,12 +253,10 @@ function Left(
   );
 }
 
-/** Height of a row of blocks and of the space under it, in pixels. */
 const ROW = { height: 30, gap: 6 };
 
 /** Colours of blocks, by who says them. */
 const KINDS = ["tools", "instructions", "user", "assistant", "result"] as const;
-/** Whose a block is. */
 type Kind = typeof KINDS[number];
 
 /** A piece of a block: blocks go on in the next row. */
@@ -270,13 +267,10 @@ interface Piece {
   readonly width: number;
 }
 
-/** Blocks in a row, about. */
 const A_ROW = 60;
 
-/** Most rows. */
 const MOST_ROWS = 14;
 
-/** Whose a block is. */
 function kindOf({ kind, role }: Pick<Block, "kind" | "role">): Kind {
   if (kind === "tool") return "tools";
   if (role === "system" || role === "developer") return "instructions";
@@ -316,7 +310,6 @@ function layOutStrip(blocks: readonly Block[], width: number) {
     rows,
     seen,
     gone,
-    /** The path of one block, with what left of it. */
     outline: (at: number) => pieces.filter((piece) => piece.at === at).map(box).join(""),
     /** Which block stands at a place. */
     find(x: number, y: number) {

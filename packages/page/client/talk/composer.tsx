@@ -19,7 +19,6 @@ export interface ComposerProps {
   readonly goOn?: (budget?: TurnLimits) => void;
   /** What was said last, to be said otherwise. Default: something new is written. */
   readonly edits?: Content | undefined;
-  /** Leaves that as it was said. */
   readonly leave?: () => void;
   /** Begins with that. Default: it can't be. */
   readonly edit?: () => void;
@@ -183,10 +182,8 @@ export function Composer(
   );
 }
 
-/** The limits as they were written. */
 type LimitTexts = Readonly<Record<keyof TurnLimits, string>>;
 
-/** No limit is written. */
 const NO_LIMITS: LimitTexts = { maxSteps: "", maxTokens: "", maxUsd: "" };
 
 const FIELDS: readonly { readonly name: keyof TurnLimits; readonly label: string }[] = [
@@ -202,7 +199,6 @@ function limitsOf(texts: LimitTexts): TurnLimits | undefined {
   return Object.fromEntries(given.map(({ name }) => [name, Number(texts[name])]));
 }
 
-/** What the next turn may take at most. */
 function Limits(
   { texts, change }: { readonly texts: LimitTexts; readonly change: (texts: LimitTexts) => void },
 ): JSX.Element {
@@ -230,7 +226,6 @@ function Limits(
   );
 }
 
-/** A file that goes with the next input. */
 interface Attached {
   readonly name: string;
   readonly part: ContentPart;
@@ -299,7 +294,6 @@ function megabytes(bytes: number): string {
   return (bytes / 2 ** 20).toFixed(1);
 }
 
-/** @throws {RangeError} */
 function assertFits({ name, size }: File, most: number): void {
   if (size <= most) return;
   throw new RangeError(
@@ -341,7 +335,6 @@ async function fitted(file: File): Promise<File> {
   return smaller;
 }
 
-/** The bytes as UTF-8, if they are text. */
 function asText(bytes: Uint8Array<ArrayBuffer>): string | undefined {
   if (bytes.includes(0)) return undefined;
   try {
@@ -351,7 +344,6 @@ function asText(bytes: Uint8Array<ArrayBuffer>): string | undefined {
   }
 }
 
-/** A fence that is longer than any inside. */
 function fence(text: string): string {
   const longest = Math.max(2, ...(text.match(/`{3,}/g) ?? []).map(({ length }) => length));
   const mark = "`".repeat(longest + 1);
@@ -367,7 +359,6 @@ function dataUrl(file: File): Promise<string> {
   });
 }
 
-/** Files that are offered at a time. */
 const MOST = 8;
 
 /** How long one waits for the end of a name that is being typed, in milliseconds. */
@@ -375,7 +366,6 @@ const PAUSE = 100;
 
 /** What is being written of a file: an `@`, and a part of its path. */
 interface Mention {
-  /** Where that part begins. */
   readonly from: number;
   readonly asked: string;
 }
@@ -384,15 +374,11 @@ interface Mention {
 function useMentions(
   { field, change }: {
     readonly field: RefObject<HTMLTextAreaElement | null>;
-    /** Puts this text there. */
     readonly change: (text: string) => void;
   },
 ): {
-  /** Looks at what is written. */
   readonly look: () => void;
-  /** Whether a key was for the offer. */
   readonly onKeyDown: (event: KeyboardEvent) => boolean;
-  /** What the field says of the offer, and tells it. */
   readonly attributes: {
     readonly "aria-autocomplete": "list";
     readonly "aria-controls"?: string;

@@ -112,7 +112,6 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
   );
 }
 
-/** What the model means to do, and how far it is. */
 function PlanView({ plan: { steps, done } }: { readonly plan: WorkPlan }) {
   const isDone = done === steps.length;
   return (
@@ -155,7 +154,6 @@ function Top({ hidden, more }: { readonly hidden: number; readonly more: () => v
   );
 }
 
-/** How long the agent has been at it. */
 function Working() {
   const [seconds, setSeconds] = useState(0);
   useEffect(() => {
@@ -428,7 +426,6 @@ function Call({ item }: { readonly item: EntryOf<"call"> }) {
   );
 }
 
-/** What is said of a call beside its time. */
 const WORDS = { asked: "waits", running: "runs", failed: "failed", done: "", denied: "denied" } as const;
 
 /** Longest line of arguments in characters. */
@@ -502,7 +499,6 @@ function End(
   );
 }
 
-/** What a turn cost, in a line. */
 function sumOf(
   { calls, promptTokens, cachedTokens, outputTokens, saved, usd, estimated }: TurnLedger,
 ): string {

@@ -57,7 +57,6 @@ export function Calls({ subject }: { readonly subject: Subject }): JSX.Element {
   );
 }
 
-/** What the calls come to. */
 function sumsOf(calls: readonly CallReport[]): Sum[] {
   const add = (value: (call: CallReport) => number | null) =>
     calls.reduce((sum, call) => sum + (value(call) ?? 0), 0);
@@ -216,7 +215,6 @@ const CAUSES: Readonly<Record<string, string>> = {
   provider_lost: "lost by the provider’s cache",
 };
 
-/** Why tokens weren't read from the cache, to stand behind their number. */
 function causeInWords(cause: string): string {
   return CAUSES[cause] ?? cause;
 }
@@ -254,10 +252,8 @@ function Table({ calls, at, choose }: Choice) {
 
 /** What the tokens of a call were, from the base of its bar to its top. */
 const PARTS = ["cached", "written", "fresh", "output"] as const;
-/** What a token of a call was. */
 type Part = typeof PARTS[number];
 
-/** Height of the bars, in pixels. */
 const HEIGHT = 200;
 
 /** Room above the highest of them for half a line, in pixels. */
@@ -269,7 +265,6 @@ const FOOT = 14;
 /** Narrowest and widest bars, in pixels, with the space between them. */
 const PITCH = { least: 5, most: 36 };
 
-/** How many tokens of each kind a call took. */
 function partsOf(
   { cachedTokens, writtenTokens, newTokens, outputTokens }: CallReport,
 ): Readonly<Record<Part, number>> {
@@ -312,7 +307,6 @@ function round(pixels: number): number {
   return Math.round(pixels * 10) / 10;
 }
 
-/** What a session's money may be cut by. */
 const BY = { subject: "By path or command", tool: "By tool", result: "By result", turn: "By turn" } as const;
 
 /** What a session's money went for, and which results cost most. */
