@@ -11,7 +11,8 @@ import { AGENTS } from "./agents/agents.ts";
 import { knownAgent } from "./agents/chosen_agent.ts";
 import { checkInstallation } from "./agents/installation.ts";
 import { checkDays, KEY_NOTE, option, REPORT_OPTIONS, runCommand } from "./command_line.ts";
-import { inDigitsOf, inDollars } from "./in_digits.ts";
+import { counted } from "@tare/server/internal/format";
+import { inDollars } from "./dollars.ts";
 import { shownJson, shownText } from "./terminal/shown_text.ts";
 
 /** What a client has changed, in words. */
@@ -29,13 +30,13 @@ const CHANGES: Readonly<
 
 /** Returns what was paid: dollars as far as prices are known, else token units. */
 function cost({ usd, tokenUnits, calls, unpricedCalls }: MissesReport["misses"][number]): string {
-  return unpricedCalls === calls ? inDigitsOf(tokenUnits, "token unit") : `$${inDollars(usd)}`;
+  return unpricedCalls === calls ? counted(tokenUnits, "token unit") : `$${inDollars(usd)}`;
 }
 
 function told(miss: MissesReport["misses"][number]): string {
   const { name, tokens, calls, remedy, dearest: { session, call, changed } } = miss;
   return [
-    `${cost(miss)}  ${name}: ${inDigitsOf(tokens, "token")} in ${inDigitsOf(calls, "call")}`,
+    `${cost(miss)}  ${name}: ${counted(tokens, "token")} in ${counted(calls, "call")}`,
     `    ${remedy}`,
     `    Dearest: call ${call} of session ${session}.${changed ? ` ${toldChange(changed)}` : ""}`,
   ].join("\n");
@@ -65,8 +66,8 @@ function report({ sessions, calls, promptTokens, cachedTokens, misses }: MissesR
   const part = (head: string, list: readonly MissesReport["misses"][number][] = []) =>
     list.length === 0 ? [] : [head, ...list.map(told)];
   return [
-    `${inDigitsOf(sessions, "session")}, ${inDigitsOf(calls, "call")}: ${share.toFixed(1)} % of ${
-      inDigitsOf(promptTokens, "prompt token")
+    `${counted(sessions, "session")}, ${counted(calls, "call")}: ${share.toFixed(1)} % of ${
+      counted(promptTokens, "prompt token")
     } came from the cache. The rest, and what was paid for it:`,
     ...part("NEED NOT HAVE BEEN", avoidable),
     ...part("HAD TO BE, OR NOBODY CAN SAY", others),

@@ -7,7 +7,7 @@
 import type { Told } from "../server/client.ts";
 import { connect } from "./agent_client.ts";
 import { KEY_NOTE, knownWords, optionOr, runCommand, SERVER_OPTIONS } from "./command_line.ts";
-import { inDigitsOf } from "./in_digits.ts";
+import { counted } from "@tare/server/internal/format";
 import { shownText } from "./terminal/shown_text.ts";
 
 type Webhook = Told<"GET /webhooks">["webhooks"][number];
@@ -32,7 +32,7 @@ function deliveryLine({ id, type, session, createdAt, status, nextAttemptAt, att
   const last = attempts.at(-1);
   const came = last && (last.status ?? last.error);
   return [
-    ...[createdAt, id, type, session ?? "", status, inDigitsOf(attempts.length, "attempt")],
+    ...[createdAt, id, type, session ?? "", status, counted(attempts.length, "attempt")],
     ...(came === undefined ? [] : [`the last ${came}`]),
     ...(nextAttemptAt === undefined ? [] : [`next at ${nextAttemptAt}`]),
   ].join("  ");

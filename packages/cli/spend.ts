@@ -8,7 +8,8 @@ import { type CallReport, SPEND_BY, SPENT_ON, type Sums } from "@tare/conversati
 import { API_PATH, type SessionSpend, type SpendReport } from "../server/client.ts";
 import { connect } from "./agent_client.ts";
 import { checkDays, KEY_NOTE, option, optionOr, REPORT_OPTIONS, runCommand } from "./command_line.ts";
-import { inDigits, inDigitsOf, inDollars } from "./in_digits.ts";
+import { count, counted } from "@tare/server/internal/format";
+import { inDollars } from "./dollars.ts";
 import { shownJson, shownText } from "./terminal/shown_text.ts";
 import { short, table } from "./terminal/table.ts";
 
@@ -41,11 +42,11 @@ function dollarsOf({ usd, unpricedCalls }: Pick<Cost, "usd" | "unpricedCalls">):
 
 /** A cost in words: dollars as far as prices are known, and how many calls have none. */
 function inWords({ usd, tokenUnits, unpricedCalls }: Cost): string {
-  const without = unpricedCalls > 0 ? `; ${inDigitsOf(unpricedCalls, "call")} without a price` : "";
+  const without = unpricedCalls > 0 ? `; ${counted(unpricedCalls, "call")} without a price` : "";
   // What nobody knows the price of isn't free.
   const cost = usd === 0 && unpricedCalls > 0
-    ? inDigitsOf(tokenUnits, "token unit")
-    : `$${inDollars(usd)} (${inDigitsOf(tokenUnits, "token unit")})`;
+    ? counted(tokenUnits, "token unit")
+    : `$${inDollars(usd)} (${counted(tokenUnits, "token unit")})`;
   return cost + without;
 }
 
@@ -57,7 +58,7 @@ function tableOfSums(
 ): string {
   const isPriced = all.usd > 0 || all.unpricedCalls === 0;
   const unit = isPriced ? "Usd" : "TokenUnits";
-  const format = isPriced ? inDollars : inDigits;
+  const format = isPriced ? inDollars : count;
   const parts = SPENT_ON.filter((part) =>
     (isPriced || part !== "output") && (all.pings > 0 || part !== "ping")
   );
@@ -66,9 +67,9 @@ function tableOfSums(
     rows.map(({ name, sums }) => [
       name,
       format(isPriced ? sums.usd : sums.tokenUnits),
-      inDigits(sums.calls),
+      count(sums.calls),
       ...parts.map((part) => format(sums[`${part}${unit}`])),
-      inDigits(sums.unpricedCalls),
+      count(sums.unpricedCalls),
     ]),
   );
 }
@@ -79,7 +80,7 @@ function told(by: string, { all, rows, hasMore }: SpendReport): string {
     session ? [`${key}  ${[session.title, session.model, session.agent].filter(Boolean).join(", ")}`] : []
   );
   return [
-    `${inWords(all)} for ${inDigitsOf(all.calls, "call")}. Days are those of UTC.`,
+    `${inWords(all)} for ${counted(all.calls, "call")}. Days are those of UTC.`,
     tableOfSums(by, named, all),
     ...titles.length > 0 ? [`${titles.join("\n")}\n\nMore of one of them: deno task spend --session ID`] : [],
     ...hasMore ? ["There are more rows than these."] : [],
@@ -98,11 +99,11 @@ function told(by: string, { all, rows, hasMore }: SpendReport): string {
 function programsInWords(
   { programs, calls, failed, keptTokens }: NonNullable<SessionSpend["programs"]>,
 ): string {
-  return `${inDigitsOf(programs, "program")} made ${inDigitsOf(calls, "call")}, of which ${
-    inDigits(failed)
+  return `${counted(programs, "program")} made ${counted(calls, "call")}, of which ${
+    count(failed)
   } failed, ` +
     `and kept ${
-      inDigitsOf(keptTokens, "token")
+      counted(keptTokens, "token")
     } of what these returned outside of every prompt. That is no saving: ` +
     "nobody knows what would have been called instead.";
 }
@@ -118,9 +119,9 @@ function toldOfSession({ all, turns, tools, subjects, results, programs }: Sessi
         ...[
           short(key) || "not known",
           dollarsOf(cost),
-          inDigits(tokenUnits),
-          inDigits(results),
-          inDigits(tokens),
+          count(tokenUnits),
+          count(results),
+          count(tokens),
         ],
       ]),
     );
@@ -129,7 +130,7 @@ function toldOfSession({ all, turns, tools, subjects, results, programs }: Sessi
     sums,
   }));
   return [
-    `${inWords(all)} for ${inDigitsOf(all.calls, "call")}.`,
+    `${inWords(all)} for ${counted(all.calls, "call")}.`,
     tableOfSums("dearest turns", named, all),
     ...results.length === 0 ? [] : [
       "What results cost by being carried in each prompt, about:",
@@ -139,7 +140,7 @@ function toldOfSession({ all, turns, tools, subjects, results, programs }: Sessi
         ["dearest results", "dollars", "token units", "calls", "tokens", "message", "now"],
         results.map(({ tool, subject, tokenUnits, calls, tokens, place, state, ...cost }) => [
           short([tool, subject].filter(Boolean).join(" ")) || "not known",
-          ...[dollarsOf(cost), inDigits(tokenUnits), inDigits(calls), inDigits(tokens), String(place), state],
+          ...[dollarsOf(cost), count(tokenUnits), count(calls), count(tokens), String(place), state],
         ]),
       ),
       `Let one go: POST ${API_PATH}/sessions/ID/pins {"place": MESSAGE, "wish": "let_go"}, or on the page.`,

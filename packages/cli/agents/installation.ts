@@ -1,5 +1,5 @@
 import { agentClient, type AgentInfo } from "../agent_client.ts";
-import { inDigitsOf } from "../in_digits.ts";
+import { counted } from "@tare/server/internal/format";
 import type { AgentEntry, Behind, Environment } from "./agents.ts";
 import { behind, programOf } from "./chosen_agent.ts";
 import { entryIn } from "./file_entries.ts";
@@ -164,16 +164,16 @@ async function called(
   const sum = (name: "calls" | "errors" | "promptTokens" | "cachedTokens") =>
     own.reduce((sum, row) => sum + row[name], 0);
   const share = (100 * sum("cachedTokens") / Math.max(1, sum("promptTokens"))).toFixed(0);
-  const calls = inDigitsOf(sum("calls"), "call");
+  const calls = counted(sum("calls"), "call");
   const { misses } = await client.misses({ session: dearest.key });
   const unmarked = misses.find(({ cause }) => cause === "not_marked");
   return [
     sum("errors") === 0
       ? right(`${calls} came through, ${share} % of their prompts from the cache.`)
-      : wrong(`${calls} came through, and ${inDigitsOf(sum("errors"), "other")} failed.`),
+      : wrong(`${calls} came through, and ${counted(sum("errors"), "other")} failed.`),
     unmarked
       ? wrong(
-        `It marks too little for the cache: ${inDigitsOf(unmarked.tokens, "token")}. ${unmarked.remedy}`,
+        `It marks too little for the cache: ${counted(unmarked.tokens, "token")}. ${unmarked.remedy}`,
       )
       : right("What it sends is marked for the cache, or needs no marks."),
   ];

@@ -9,7 +9,8 @@ import { constants } from "node:os";
 import type { MissesReport, SpendReport } from "../../server/client.ts";
 import { agentClient, serverAddress, statedAddress } from "../agent_client.ts";
 import { exitAfter } from "../command_line.ts";
-import { inDigitsOf, inDollars } from "../in_digits.ts";
+import { counted } from "@tare/server/internal/format";
+import { inDollars } from "../dollars.ts";
 import { callersFolder, runningServer } from "../server/noted_server.ts";
 import { shownText } from "../terminal/shown_text.ts";
 import { type AgentEntry, AGENTS, ANY_PROGRAM } from "./agents.ts";
@@ -150,7 +151,7 @@ function runReport(before: LedgerState, after: LedgerState): readonly string[] {
   const [paid, without] = isPriced
     ? [less("usd"), less("withoutUsd")]
     : [less("tokenUnits"), less("withoutTokenUnits")];
-  const amount = (value: number) => isPriced ? `$${inDollars(value)}` : inDigitsOf(value, "token unit");
+  const amount = (value: number) => isPriced ? `$${inDollars(value)}` : counted(value, "token unit");
   const saved = without - paid;
   const share = without > 0 ? ` (${(100 * Math.abs(saved) / without).toFixed(0)} %)` : "";
   const outcome = Math.abs(saved) < 0.005 * without
@@ -159,7 +160,7 @@ function runReport(before: LedgerState, after: LedgerState): readonly string[] {
     ? `${amount(saved)}${share} less than without Tare`
     : `${amount(-saved)}${share} more than without Tare, which a longer session makes good`;
   return [
-    `Tare: ${inDigitsOf(calls, "call")} cost ${amount(paid)}, ${outcome}.`,
+    `Tare: ${counted(calls, "call")} cost ${amount(paid)}, ${outcome}.`,
     remedy(before, after, amount, isPriced ? "usd" : "tokenUnits"),
   ];
 }

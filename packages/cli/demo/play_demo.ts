@@ -18,8 +18,8 @@ import { loadTokenizer, type Tokenizer } from "@tare/tiktoken";
 import { bodyPieces, SseSplitter } from "@tare/wire/internal/sse";
 import { API_PATH } from "../../server/client.ts";
 import { callersPath, option, optionOr, runCommand } from "../command_line.ts";
-import { usdText } from "../event_printer.ts";
-import { inDigits, inDigitsOf } from "../in_digits.ts";
+import { usdText } from "../dollars.ts";
+import { count, counted } from "@tare/server/internal/format";
 import { isDirectory } from "../option.ts";
 import { table } from "../terminal/table.ts";
 import { ProgressBar } from "../terminal/waiting.ts";
@@ -224,17 +224,15 @@ export function demoTable(
   );
   const rows = [
     ["", ...played.map(({ name }) => name)],
-    row("model calls", ({ ledger }) => inDigits(ledger.calls)),
-    row("prompt tokens", ({ ledger }) => inDigits(ledger.promptTokens)),
-    row("  read from the cache", ({ ledger }) => inDigits(ledger.cachedTokens)),
-    ...left.map(([name, what]) =>
-      row(`  left out: ${what}`, ({ ledger }) => inDigits(ledger.saved[name] ?? 0))
-    ),
-    row("rewrites of the prompt", ({ rewrites }) => inDigits(rewrites)),
-    row("recalls", ({ recalls }) => inDigits(recalls)),
+    row("model calls", ({ ledger }) => count(ledger.calls)),
+    row("prompt tokens", ({ ledger }) => count(ledger.promptTokens)),
+    row("  read from the cache", ({ ledger }) => count(ledger.cachedTokens)),
+    ...left.map(([name, what]) => row(`  left out: ${what}`, ({ ledger }) => count(ledger.saved[name] ?? 0))),
+    row("rewrites of the prompt", ({ rewrites }) => count(rewrites)),
+    row("recalls", ({ recalls }) => count(recalls)),
     row(
       "prompts, in token units",
-      ({ ledger: { tokenUnits } }) => tokenUnits === undefined ? "–" : inDigits(tokenUnits),
+      ({ ledger: { tokenUnits } }) => tokenUnits === undefined ? "–" : count(tokenUnits),
     ),
     ...(model === undefined
       ? []
@@ -242,11 +240,11 @@ export function demoTable(
     row(
       "questions answered",
       ({ answers, stopped }) =>
-        stopped === undefined ? inDigits(answers.length) : `${answers.length}: window full`,
+        stopped === undefined ? count(answers.length) : `${answers.length}: window full`,
     ),
     row(
       "  in the same words",
-      ({ answers }) => inDigits(answers.filter((text, at) => text === reference?.[at]).length),
+      ({ answers }) => count(answers.filter((text, at) => text === reference?.[at]).length),
     ),
   ];
   return table(rows[0]!, rows.slice(1));
@@ -285,11 +283,11 @@ export function demoVerdict(
       `saved nothing here, and cost ${share} more than resending everything.`,
       ...breaks.length > 0 || rewrites === 0 ? breaks : [
         `What is rewritten is read anew, and pays for that over the calls behind it: here ${
-          inDigits(callsSince)
+          count(callsSince)
         }.`,
       ],
       ...recalls > 0 && calls > 0
-        ? [`What left and was asked for again took ${inDigitsOf(calls, "more call")}.`]
+        ? [`What left and was asked for again took ${counted(calls, "more call")}.`]
         : [],
       ...breaks.length > 0 ? [] : ["The longer a session goes on, the more of it comes back."],
     ]);

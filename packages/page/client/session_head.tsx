@@ -3,7 +3,8 @@ import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hook
 import { api, messageOf } from "./api/api.ts";
 import type { Head } from "./api/sessions.ts";
 import { Field } from "./parts/field.tsx";
-import { counted, dollars, share } from "./parts/format.ts";
+import { counted } from "@tare/server/internal/format";
+import { dollars, share } from "./parts/format.ts";
 import { isPriced, money, saved, withoutPrice } from "./parts/spent.tsx";
 import { addressOf, type Place } from "./place.ts";
 import { CHANGED } from "./talk/conversation.ts";

@@ -1,6 +1,7 @@
 import type { CallReport, Sums } from "@tare/conversation/report";
 import type { JSX } from "preact";
-import { count, counted, dollars, share } from "./format.ts";
+import { count, counted } from "@tare/server/internal/format";
+import { dollars, share } from "./format.ts";
 import { NumbersTable } from "./numbers_table.tsx";
 
 /** A cost, as far as prices are known. */

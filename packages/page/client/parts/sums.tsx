@@ -1,6 +1,7 @@
 import type { Sums as CallSums } from "@tare/conversation/report";
 import type { JSX } from "preact";
-import { count, counted, dollars, share } from "./format.ts";
+import { count, counted } from "@tare/server/internal/format";
+import { dollars, share } from "./format.ts";
 import { isPriced, withoutPrice } from "./spent.tsx";
 
 /** A number that a view is about. */

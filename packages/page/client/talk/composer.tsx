@@ -1,4 +1,5 @@
 import type { Content, ContentPart } from "@tare/messages";
+import { fenced } from "@tare/server/internal/format";
 import type { JSX, RefObject, TargetedEvent } from "preact";
 import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { api, messageOf } from "../api/api.ts";
@@ -314,7 +315,7 @@ async function partOf(file: File): Promise<ContentPart> {
     return { type: "input_audio", input_audio: { data, format: format === "mpeg" ? "mp3" : format } };
   }
   const text = asText(bytes);
-  if (text !== undefined) return { type: "text", text: `${name}:\n\n${fence(text)}` };
+  if (text !== undefined) return { type: "text", text: `${name}:\n\n${fenced(text)}` };
   return { type: "file", file: { filename: name, file_data: await dataUrl(file) } };
 }
 
@@ -342,12 +343,6 @@ function asText(bytes: Uint8Array<ArrayBuffer>): string | undefined {
   } catch {
     return undefined;
   }
-}
-
-function fence(text: string): string {
-  const longest = Math.max(2, ...(text.match(/`{3,}/g) ?? []).map(({ length }) => length));
-  const mark = "`".repeat(longest + 1);
-  return `${mark}\n${text.replace(/\n?$/, "\n")}${mark}`;
 }
 
 function dataUrl(file: File): Promise<string> {

@@ -1,6 +1,7 @@
 import type { TurnLedger } from "@tare/loop";
 import type { Content, ContentPart, FileChange } from "@tare/messages";
 import type { WorkPlan } from "@tare/messages/internal";
+import { changedLines, count, counted } from "@tare/server/internal/format";
 import { type EntryOf, shortArguments, type TranscriptEntry } from "@tare/server/internal/transcript";
 import type { JSX } from "preact";
 import { memo } from "preact/compat";
@@ -9,7 +10,7 @@ import type { Told } from "../../../server/client.ts";
 import { api, messageOf, RefusedError } from "../api/api.ts";
 import { headOf, type TurnLimits, type WaitingCall } from "../api/sessions.ts";
 import { Clip } from "../parts/clip.tsx";
-import { count, counted, dollars, duration, plain, share } from "../parts/format.ts";
+import { dollars, duration, plain, share } from "../parts/format.ts";
 import { Markdown } from "../parts/markdown.tsx";
 import { Trouble } from "../parts/trouble.tsx";
 import { addressOf } from "../place.ts";
@@ -590,12 +591,10 @@ function Changes({ id }: { readonly id: string }): JSX.Element | null {
   );
 }
 
-const KINDS: Readonly<Record<string, string>> = { "+": "comes", "-": "goes", "@": "where" };
-
 /** What a call changes in a file, line by line: what comes begins with `+`, what goes with `-`. */
 function Diff({ change }: { readonly change: FileChange }): JSX.Element {
-  const { path, added, removed, diff, omitted } = change;
-  const lines = useMemo(() => diff === "" ? [] : diff.split("\n"), [diff]);
+  const { path, added, removed } = change;
+  const { lines, rest } = useMemo(() => changedLines(change), [change]);
   return (
     <div class="diff">
       <p>
@@ -604,10 +603,10 @@ function Diff({ change }: { readonly change: FileChange }): JSX.Element {
       </p>
       {lines.length > 0 && (
         <pre tabIndex={0} role="group" aria-label={`Changes of ${path}`}>
-          {lines.map((line, at) => <span key={at} class={KINDS[line.charAt(0)]}>{`${plain(line)}\n`}</span>)}
+          {lines.map(({ kind, text }, at) => <span key={at} class={kind}>{`${plain(text)}\n`}</span>)}
         </pre>
       )}
-      {omitted !== undefined && <p>and {count(omitted)} lines more, or longer than shown</p>}
+      {rest !== undefined && <p>and {rest}</p>}
     </div>
   );
 }
