@@ -121,7 +121,7 @@ function writeAll(to: typeof Deno.stdout, text: string): void {
 }
 
 await runCommand({
-  name: "ask",
+  call: "deno task ask",
   summary: "Puts a question to the agent server and prints what happens",
   usage: ['[--session ID] [--effort LEVEL] [--json] "question"'],
   options: {

@@ -60,7 +60,7 @@ async function start(): Promise<FoundServer> {
 }
 
 await runCommand({
-  name: "background",
+  call: "deno task --cwd packages/cli background",
   summary: "Starts the server of this folder in the background, if none runs",
   options: {},
   notes:

@@ -10,7 +10,7 @@ import { connect } from "./agent_client.ts";
 import { callersPath, KEY_NOTE, runCommand, SERVER_OPTIONS } from "./command_line.ts";
 
 await runCommand({
-  name: "backup",
+  call: "deno task backup",
   summary: "Writes all that a running server keeps into a file, from which a server can go on, and checks it",
   usage: ["[--url URL] FILE"],
   details:

@@ -54,7 +54,8 @@ export function optionOr(initial: string, value: string, text: string) {
 
 /** A command, from which parsing and `--help` follow. */
 export interface Command<Options extends OptionTable> {
-  readonly name: string;
+  /** How it is called, without arguments. */
+  readonly call: string;
   /** What it does, without an end. */
   readonly summary: string;
   /** What may follow its name, a line for each form. Default: its options. */
@@ -145,7 +146,7 @@ export function knownWords<Word extends string>(
   throw new RangeError(`${what} is ${JSON.stringify(text)}, and some of ${known.join(", ")} are wanted.`);
 }
 
-function helpOf({ name, summary, usage, details, options, notes }: Command<OptionTable>): string {
+function helpOf({ call, summary, usage, details, options, notes }: Command<OptionTable>): string {
   const heads = Object.entries(options).map(([name, { value }]) =>
     `  --${name}${value === undefined ? "" : ` ${value}`}`
   );
@@ -156,7 +157,7 @@ function helpOf({ name, summary, usage, details, options, notes }: Command<Optio
   const forms = usage ?? [heads.map((head) => `[${head.trim()}]`).join(" ")];
   return [
     `${summary}:`,
-    forms.map((form) => `  deno task ${name} ${form}`.trimEnd()).join("\n"),
+    forms.map((form) => `  ${call} ${form}`.trimEnd()).join("\n"),
     ...(details === undefined ? [] : [details]),
     ...(lines.length === 0 ? [] : [lines.join("\n")]),
     ...(notes === undefined ? [] : [notes]),

@@ -88,7 +88,7 @@ async function check(name: string, { url, model }: { readonly url?: string; read
 }
 
 await runCommand({
-  name: "doctor",
+  call: "deno task doctor",
   summary:
     "Says why prompts weren't read from the provider's cache, what that has cost, and what would mend it",
   usage: ["[--session ID] [--from DAY] [--to DAY]", "AGENT [--model NAME]"],

@@ -9,7 +9,7 @@ import { callersPath, KEY_NOTE, option, runCommand, SERVER_OPTIONS } from "./com
 import { shownLines } from "./terminal/shown_text.ts";
 
 await runCommand({
-  name: "export",
+  call: "deno task export",
   summary: "Writes a session as chat messages, one a line of JSON, to standard output",
   usage: ["[--url URL] [--html FILE] ID"],
   options: {

@@ -43,7 +43,7 @@ function readSeconds(value: string): number {
 }
 
 await runCommand({
-  name: "history",
+  call: "deno task history",
   summary:
     `Says what the agents on this machine have spent, by the logs that they keep, and what Tare would have made of the
 same sessions. It only reads, and nothing leaves the machine`,
@@ -61,7 +61,7 @@ same sessions. It only reads, and nothing leaves the machine`,
     html: option("FILE", "Write everything as a page, which needs nothing beside it"),
     recordings: option(
       "DIR",
-      "Write the sessions that are played as recordings, for deno task bench:savings --data DIR",
+      "Write the sessions that are played as recordings, for deno task bench savings --data DIR",
     ),
     home: option("DIR", "The folder in which agents keep their logs. Default: yours"),
   },

@@ -39,7 +39,7 @@ function deliveryLine({ id, type, session, createdAt, status, nextAttemptAt, att
 }
 
 await runCommand({
-  name: "hooks",
+  call: "deno task hooks",
   summary: "Has programs told when turns end, and when calls wait for a yes (docs/webhooks.md)",
   usage: [
     ...["add URL [--types turn.ended,approval.asked]", "list", "enable ID", "disable ID", "rotate ID"],

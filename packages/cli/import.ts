@@ -8,7 +8,7 @@ import { connect } from "./agent_client.ts";
 import { callersPath, KEY_NOTE, runCommand, SERVER_OPTIONS } from "./command_line.ts";
 
 await runCommand({
-  name: "import",
+  call: "deno task import",
   summary: "Makes sessions of a file, and prints their ids",
   usage: ["[--url URL] FILE"],
   details:

@@ -23,7 +23,7 @@ function numberOf(
 }
 
 await runCommand({
-  name: "keys",
+  call: "deno task keys",
   summary: "Gives others keys to the running server, and takes them away",
   usage: [
     "add NAME [--budget $5/day] [--routes gateway,agent] [--rate 60/min]",

@@ -151,7 +151,7 @@ function toldOfSession({ all, turns, tools, subjects, results, programs }: Sessi
 }
 
 await runCommand({
-  name: "spend",
+  call: "deno task spend",
   summary: "Says what model calls have cost, and what for",
   usage: ["[--by day] [--from DAY] [--to DAY]", "--session ID"],
   options: {

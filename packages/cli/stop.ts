@@ -13,7 +13,7 @@ import { shownText } from "./terminal/shown_text.ts";
 const CHECK_MS = 25;
 
 await runCommand({
-  name: "stop",
+  call: "tare stop",
   summary: "Ends the server of this folder in order, as Ctrl-C would at its terminal",
   options: {},
   notes: "Turns that run are interrupted; sessions stay.",

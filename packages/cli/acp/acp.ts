@@ -18,7 +18,7 @@ const END_MS = 5000;
 console.log = console.error;
 console.info = console.error;
 await runCommand({
-  name: "acp",
+  call: "deno task acp",
   summary:
     "Lets an editor use the running agent server, by the Agent Client Protocol over standard input and output",
   options: SERVER_OPTIONS,

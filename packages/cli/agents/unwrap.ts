@@ -45,7 +45,7 @@ function bytesIn(folder: string): number {
 }
 
 await runCommand({
-  name: "unwrap",
+  call: "tare unwrap",
   summary: "Makes agents' own configuration what it was before tare wrap, byte for byte",
   usage: ["[AGENT] [--yes]", "--data [--yes]"],
   details: "AGENT: default: all that are wrapped",

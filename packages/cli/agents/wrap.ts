@@ -31,7 +31,7 @@ async function server(given: string | undefined) {
 }
 
 await runCommand({
-  name: "wrap",
+  call: "deno task wrap",
   summary: "Writes into an agent's own configuration that it asks Tare, for each start of it from now on",
   usage: ["AGENT [--yes] [--url URL]"],
   details: WRITABLE.map(([name, { title }]) => `  ${name.padEnd(10)}${title}`).join("\n"),

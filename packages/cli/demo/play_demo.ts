@@ -310,7 +310,7 @@ const STEPS = 12;
 /** Runs the command. */
 export const main = () =>
   runCommand({
-    name: "demo",
+    call: "deno task demo",
     summary:
       "Plays one long session three times side by side, to see what Tare saves; it needs no key and costs nothing",
     options: {

@@ -260,7 +260,7 @@ async function chat(values: { readonly session?: string; readonly url?: string }
 }
 
 await runCommand({
-  name: "chat",
+  call: "deno task chat",
   summary: "A session with the agent server to talk in",
   options: { session: option("ID", "Continue this session instead of starting one"), ...SERVER_OPTIONS },
   notes: `${KEY_NOTE} In the chat:\n\n${COMMANDS}`,
