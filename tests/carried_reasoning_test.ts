@@ -8,7 +8,7 @@ import type { Model, Tool } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agentHandler, type HttpAgent } from "@tare/server";
 import { type SimulatedReply, type Simulator, simulator, toolCall } from "@tare/simulator";
-import { openCheckpoints } from "@tare/loop/tools";
+import { openCheckpoints } from "@tare/tools/undo";
 import { openStore } from "@tare/conversation/sqlite";
 
 const tokenizer = { encode: (text: string) => text.split(" ").map((word) => word.length) };

@@ -9,7 +9,7 @@ import { type Mechanisms, profileNamed } from "@tare/planner";
 import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
 import { type SimulatedModel, simulator } from "@tare/simulator";
 import { memoryStore } from "@tare/conversation/sqlite";
-import { workspaceTools } from "@tare/loop/tools";
+import { workspaceTools } from "@tare/tools";
 
 const OFF: Mechanisms = {
   context: false,

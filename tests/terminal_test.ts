@@ -5,7 +5,7 @@ import { contentText, type Model } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agentHandler, type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
 import { memoryStore } from "@tare/conversation/sqlite";
-import { workspaceTools } from "@tare/loop/tools";
+import { workspaceTools } from "@tare/tools";
 import { openTerminal } from "./pseudo_terminal.ts";
 import { recordingProvider } from "./recording_provider.ts";
 import { LINUX, needs } from "./needs.ts";

@@ -1,7 +1,7 @@
 import { join, resolve } from "@std/path";
 import { OWNER_FILE } from "@tare/cli/parts";
 import { DEFAULT_PROVIDER } from "@tare/planner/internal";
-import type { Sandbox } from "@tare/loop/tools";
+import type { Sandbox } from "@tare/tools/sandbox";
 import { encodingOfModel } from "@tare/tiktoken";
 import { hasChatProvider } from "./agent_models.ts";
 import type { AgentProvider } from "./rehearsal_provider.ts";

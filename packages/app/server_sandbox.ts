@@ -1,5 +1,5 @@
 import { fromFileUrl, join, resolve } from "@std/path";
-import { findSandbox, type Sandbox } from "@tare/loop/tools";
+import { findSandbox, type Sandbox } from "@tare/tools/sandbox";
 import type { Settings } from "./settings/settings.ts";
 
 /** The sandbox that these settings want, or why there is none. With hosts to reach, what leads to them ends with this process. */

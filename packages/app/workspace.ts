@@ -1,14 +1,21 @@
 import { join, resolve } from "@std/path";
 import { createHash } from "node:crypto";
-import { realPath } from "@tare/cli/parts";
-import { type McpSdk, mcpServers } from "@tare/loop/mcp";
-import { programTool } from "@tare/loop/programs";
-import { BackgroundCommands, openCheckpoints, type Sandbox, workspaceTools } from "@tare/loop/tools";
-import { clearWorkspaces } from "@tare/loop/internal";
+import {
+  type InstructionPlaces,
+  realPath,
+  skillsOutside,
+  skillTool,
+  workplaceOf,
+} from "@tare/tools/internal/instructions";
+import { type McpSdk, mcpServers } from "@tare/tools/mcp";
+import { programTool } from "@tare/tools/programs";
+import { workspaceTools } from "@tare/tools";
+import type { Sandbox } from "@tare/tools/sandbox";
+import { BackgroundCommands } from "@tare/tools/shell";
+import { openCheckpoints } from "@tare/tools/undo";
+import { clearWorkspaces } from "@tare/tools/internal";
 import type { Tool } from "@tare/messages";
 import type { AgentOptions } from "@tare/server";
-import { skillTool } from "./prompt/skill_tool.ts";
-import { type InstructionPlaces, skillsOutside, workplaceOf } from "./prompt/workplace.ts";
 import type { Settings } from "./settings/settings.ts";
 
 /** Options of {@linkcode openWorkspace}. */

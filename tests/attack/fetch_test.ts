@@ -1,6 +1,6 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
-import { workspaceTools } from "@tare/loop/tools";
+import { workspaceTools } from "@tare/tools";
 import { carry } from "../../packages/app/network/domain_proxy.ts";
 import { resultsOf, withServer } from "./robbed_server.ts";
 import { BUBBLEWRAP, needs } from "../needs.ts";

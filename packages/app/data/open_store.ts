@@ -3,7 +3,7 @@ import { isFile, STORE_FILE } from "@tare/cli/parts";
 import type { Store } from "@tare/conversation";
 import type { ObjectStore } from "@tare/conversation/s3";
 import { openStore } from "@tare/conversation/sqlite";
-import { endLeftCommands } from "@tare/loop/internal";
+import { endLeftCommands } from "@tare/tools/internal";
 import { createHash } from "node:crypto";
 import type { Settings } from "../settings/settings.ts";
 

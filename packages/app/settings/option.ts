@@ -1,9 +1,9 @@
 import { dirname, resolve } from "@std/path";
 import type { OptionReader } from "@tare/cli/parts";
-import { type McpServerEntry, readMcpServers } from "@tare/loop/mcp";
 import { type Price, type Profile, profileNamed, PROFILES } from "@tare/planner";
 import { isPrice, readProfileFile } from "@tare/planner/internal";
 import { AGENT_MODEL, ALLOW_EVERYTHING, type ApprovalRule, faultOfRules } from "@tare/server";
+import { type McpServerEntry, readMcpServers } from "@tare/tools/mcp";
 
 /** A setting: its names, its meaning and its reader. */
 export interface Option<T> {

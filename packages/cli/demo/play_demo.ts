@@ -9,7 +9,7 @@ import { memoryStore } from "@tare/conversation/sqlite";
 import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnLedger } from "@tare/loop";
 import { anthropicModel } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";
-import { workspaceTools } from "@tare/loop/tools";
+import { workspaceTools } from "@tare/tools";
 import { listPrice, type Price, type Profile, profileNamed, PROFILES } from "@tare/planner";
 import { DEFAULT_PROVIDER, EXAMPLE_MODELS, MODELS_DATE } from "@tare/planner/internal";
 import type { PolicyOptions } from "@tare/planner/policies";

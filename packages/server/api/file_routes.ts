@@ -1,5 +1,5 @@
 import { Keys } from "@tare/conversation";
-import { type Checkpoints, UndoRefused } from "@tare/loop/tools";
+import { type Checkpoints, UndoRefused } from "@tare/tools/undo";
 import { Type } from "typebox";
 import type { AgentOptions } from "../agent_options.ts";
 import { judgeBy } from "../approvals/rules.ts";

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { Keys } from "@tare/conversation";
 import { memoryStore } from "@tare/conversation/sqlite";
-import { workspaceTools } from "@tare/loop/tools";
+import { workspaceTools } from "@tare/tools";
 import { type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
 import { agent, call, error, refused, scriptedModel } from "../fixture_test.ts";
 

@@ -1,7 +1,8 @@
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import type { AssistantMessage, Model, ModelRequest } from "@tare/messages";
-import { openCheckpoints, workspaceTools } from "@tare/loop/tools";
+import { workspaceTools } from "@tare/tools";
+import { openCheckpoints } from "@tare/tools/undo";
 import { type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
 import { agent, call, error, newSession, scriptedModel, silentModel, turn } from "../fixture_test.ts";
 import { answerCall } from "../approvals/fixture_test.ts";

@@ -1,5 +1,6 @@
 import type { AskedCall, Judge, Judgement } from "@tare/loop";
-import { isProtected, pathAfterLinks, pinOf } from "@tare/loop/internal";
+import { pinOf } from "@tare/loop/internal";
+import { isProtected, pathAfterLinks } from "@tare/tools/internal";
 import type { Effects, ResolvedCall } from "@tare/messages";
 import { basename, isAbsolute, relative, resolve, SEPARATOR } from "@std/path";
 import { isDeepStrictEqual } from "node:util";

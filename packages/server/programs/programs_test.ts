@@ -1,8 +1,9 @@
 import { assertEquals, assertObjectMatch } from "@std/assert";
 import type { Store } from "@tare/conversation";
 import { memoryStore } from "@tare/conversation/sqlite";
-import { programTool } from "@tare/loop/programs";
-import { openCheckpoints, workspaceTools } from "@tare/loop/tools";
+import { programTool } from "@tare/tools/programs";
+import { workspaceTools } from "@tare/tools";
+import { openCheckpoints } from "@tare/tools/undo";
 import { contentText, type Model, type Tool } from "@tare/messages";
 import type { AgentOptions, HttpAgent } from "@tare/server";
 import { sharedMemory } from "../../../tests/shared_memory.ts";

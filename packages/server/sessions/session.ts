@@ -1,5 +1,5 @@
 import type { TurnLedger } from "@tare/loop";
-import { recallTool } from "@tare/loop/tools";
+import { recallTool } from "@tare/tools";
 import type { Content, CountTokens, Message, Tool } from "@tare/messages";
 import type { Archive } from "@tare/prune";
 import { type HolderRequest, type SessionRecord, StoreError, type StoreRecord } from "@tare/conversation";

@@ -16,7 +16,7 @@ import {
   type TurnTime,
 } from "@tare/loop";
 import { systemClock } from "@tare/loop/internal";
-import { PROGRAM_TOOL } from "@tare/loop/programs";
+import { PROGRAM_TOOL } from "@tare/tools/programs";
 import {
   type AssistantMessage,
   contentText,
@@ -30,7 +30,7 @@ import {
   type ToolContext,
   type ToolDefinition,
 } from "@tare/messages";
-import { BackgroundCommands } from "@tare/loop/tools";
+import { BackgroundCommands } from "@tare/tools/shell";
 import { PromptTooLong } from "@tare/planner";
 import { callCost, type Rates } from "@tare/planner/parts";
 import { mostOfCall } from "@tare/planner/internal";

@@ -1,5 +1,5 @@
 /**
- * The provider of `bench:gateway`, in a process of its own. It is not the simulator, whose work per request would be measured
+ * The provider of `bench gateway`, in a process of its own. It is not the simulator, whose work per request would be measured
  * with the gateway's: it reads requests without parsing them and answers with a streamed reply. The path before `/v1` says
  * how: `/paced/CHUNKS/MS` sends so many events so many milliseconds apart. With a base URL it is a bare proxy in front of
  * that provider instead, which forwards bodies as they come, both ways; with `holding` after it, it holds each body and
