@@ -25,7 +25,7 @@ const TABLES = `
     key bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     id text NOT NULL UNIQUE,
     json text NOT NULL,
-    commit_id uuid NOT NULL,
+    commit_id uuid NOT NULL DEFAULT gen_random_uuid(),
     is_removed boolean NOT NULL DEFAULT false
   );
   CREATE INDEX ON tare.sessions (key) WHERE is_removed;
@@ -76,7 +76,7 @@ const TABLES = `
   CREATE TABLE tare.sums (
     kind text NOT NULL,
     made_by text NOT NULL,
-    day text NOT NULL,
+    day text COLLATE "C" NOT NULL,
     about text NOT NULL,
     json jsonb NOT NULL,
     PRIMARY KEY (day, kind, made_by, about)
@@ -84,7 +84,7 @@ const TABLES = `
   CREATE TABLE tare.sums_added (
     kind text NOT NULL,
     made_by text NOT NULL,
-    day text NOT NULL,
+    day text COLLATE "C" NOT NULL,
     about text NOT NULL,
     json jsonb NOT NULL
   );
@@ -161,7 +161,7 @@ const TABLES = `
 
   CREATE TABLE tare.documents (
     kind text NOT NULL,
-    id text NOT NULL,
+    id text COLLATE "C" NOT NULL,
     -- NULL: it goes with none.
     session bigint,
     json text NOT NULL,
@@ -174,8 +174,8 @@ const TABLES = `
     key text NOT NULL,
     body_hash text NOT NULL,
     owner text NOT NULL,
-    claim_id uuid NOT NULL,
-    was_claimed boolean NOT NULL,
+    claim_id uuid NOT NULL DEFAULT gen_random_uuid(),
+    was_claimed boolean NOT NULL DEFAULT false,
     is_atomic boolean NOT NULL,
     touched_at_ms bigint NOT NULL,
     json text,
@@ -755,12 +755,10 @@ const FUNCTIONS = `
 
   -- What a key stands for, and takes it. Who asks twice with one id gets the same answer twice.
   CREATE FUNCTION tare.claim_key(
-    the_scope text, the_key text, hash text, atomic boolean, the_owner text, the_claim uuid, given_ms bigint,
+    the_scope text, the_key text, hash text, atomic boolean, the_owner text, the_claim uuid, now_ms bigint,
     keep_ms bigint, OUT state text, OUT response text
   ) LANGUAGE plpgsql AS $$
-  DECLARE
-    now_ms bigint := coalesce(given_ms, (extract(epoch FROM clock_timestamp()) * 1000)::bigint);
-    kept tare.keys;
+  DECLARE kept tare.keys;
   BEGIN
     IF NOT tare.is_there(the_owner) THEN
       state := 'unknown';
@@ -982,12 +980,8 @@ const LEASE_FUNCTIONS = `
   END $$;
 `;
 
-/**
- * The history of the database: the SQL at index `n` makes version `n + 1` of version `n`, in one transaction. Databases
- * of every version that was released exist, and servers of the version before may be running, so what was released is
- * never changed, only added to. Nothing was yet.
- */
-const MIGRATIONS: readonly string[] = [TABLES + FUNCTIONS + LEASE_FUNCTIONS];
+/** The version of the tables and functions: a database of another one is refused. */
+const VERSION = 1;
 
 /** Oldest server that this was tried with. */
 const LEAST_SERVER = 15;
@@ -996,15 +990,11 @@ const LEAST_SERVER = 15;
 const LOCK = 0x74617265;
 
 /**
- * Brings the database to the newest version of the schema, unless another opening does so: then that is waited for.
- * Default history: that of stores.
+ * Makes the tables of a store, unless they exist, or another opening makes them: then it waits for that.
  *
- * @throws {StoreError} `newer_version` if a newer program wrote it.
+ * @throws {StoreError} `other_version` if another version of the program made them.
  */
-export async function migrate(
-  connection: Connection,
-  { place, history = MIGRATIONS }: { readonly place: string; readonly history?: readonly string[] },
-): Promise<void> {
+export async function createTables(connection: Connection, place: string): Promise<void> {
   const [server] = await connection.query<{ version: string; number: number }>(
     "SELECT current_setting('server_version') AS version, current_setting('server_version_num')::int AS number",
   );
@@ -1014,22 +1004,18 @@ export async function migrate(
       `Cannot open the store ${place}: this is PostgreSQL ${server!.version}. Use ${LEAST_SERVER} or newer.`,
     );
   }
-  const newest = history.length;
-  if (await versionOf(connection, { place, newest }) === newest) return;
+  if (await hasTables(connection, place)) return;
   await connection.query("BEGIN");
   try {
     await connection.query("SET LOCAL statement_timeout = 0");
     await connection.query(`SELECT pg_advisory_xact_lock(${LOCK})`);
-    const version = await versionOf(connection, { place, newest });
-    if (version === 0) {
+    if (!await hasTables(connection, place)) {
       // Who may not make schemas may have been given this one.
       const [found] = await connection.query("SELECT 1 FROM pg_namespace WHERE nspname = 'tare'");
       if (!found) await connection.query("CREATE SCHEMA tare");
-      await connection.query("CREATE TABLE tare.schema_version (version integer NOT NULL)");
-      await connection.query("INSERT INTO tare.schema_version VALUES (0)");
+      await connection.query(`CREATE TABLE tare.schema_version AS SELECT ${VERSION} AS version`);
+      await connection.query(TABLES + FUNCTIONS + LEASE_FUNCTIONS);
     }
-    for (const step of history.slice(version)) await connection.query(step);
-    await connection.query(`UPDATE tare.schema_version SET version = ${newest}`);
     await connection.query("COMMIT");
   } catch (error) {
     // What the connection's own end undoes needs no more.
@@ -1038,23 +1024,17 @@ export async function migrate(
   }
 }
 
-async function versionOf(
-  connection: Connection,
-  { place, newest }: { readonly place: string; readonly newest: number },
-): Promise<number> {
+async function hasTables(connection: Connection, place: string): Promise<boolean> {
   // Not to_regclass(), which may not know yet what another opening has made since this one last asked.
   const [found] = await connection.query(
     "SELECT 1 FROM pg_tables WHERE schemaname = 'tare' AND tablename = 'schema_version'",
   );
-  if (!found) return 0;
+  if (!found) return false;
   const [row] = await connection.query<{ version: number }>("SELECT version FROM tare.schema_version");
-  const version = row?.version ?? 0;
-  if (version > newest) {
-    throw new StoreError(
-      "newer_version",
-      `Cannot open the store ${place}: its schema is version ${version}, and this program knows up to ` +
-        `${newest}. Use the program that wrote it or a newer one, or another database.`,
-    );
-  }
-  return version;
+  if (row?.version === VERSION) return true;
+  throw new StoreError(
+    "other_version",
+    `Cannot open the store ${place}: its schema is version ${row?.version}, and this program's is ${VERSION}. ` +
+      "Use the program that wrote it, or another database.",
+  );
 }

@@ -1,33 +1,23 @@
-import type { DatabaseSync } from "node:sqlite";
-
 /** Marks a SQLite file as a store: "TARE" in ASCII. */
 export const APPLICATION_ID = 0x54415245;
 
-/** Which states say that something is to be done, as the condition of an index and of what goes by it. */
-export const NEEDS_ATTENTION = "json <> 'null' AND name IN ('turn', 'asks', 'queue')";
+/** The tables of a file, and their version: a file of another one is refused. */
+export interface Schema {
+  readonly version: number;
+  readonly sql: string;
+}
 
-/** A step of a store's history. It runs inside a transaction, before foreign keys are watched. */
-export type Migration = (connection: DatabaseSync) => void;
-
-/**
- * The history of stores: the step at index `n` makes version `n + 1` of version `n`. Files of every version that was
- * released exist, so what was released is never changed, only added to. Nothing was yet.
- */
-export const MIGRATIONS: readonly Migration[] = [
-  (connection) => connection.exec(TABLES),
-];
-
-// `crc` is the CRC-32 of the JSON beside it. Events are clustered by session, so that a session is read in one sweep.
+// Names are stored as `columnText` returns them, values as `toStoredJson` does: with a checksum of eight characters. Events
+// are clustered by session, so that a session is read in one sweep.
 const TABLES = `
   CREATE TABLE sessions (
     key INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
-    json TEXT NOT NULL,
-    crc INTEGER NOT NULL
+    json TEXT NOT NULL
   ) STRICT;
 
   -- What of a session changes all the time. One without a row here is being deleted.
-  CREATE TABLE activity (
+  CREATE TABLE heads (
     session INTEGER PRIMARY KEY REFERENCES sessions ON DELETE CASCADE,
     kind TEXT NOT NULL,
     -- The key with which it was made. NULL: the owner's.
@@ -41,17 +31,17 @@ const TABLES = `
     bytes INTEGER NOT NULL DEFAULT 0,
     is_weighed INTEGER NOT NULL DEFAULT 0
   ) STRICT;
-  CREATE INDEX activity_by_age ON activity (kind, touched_at_ms, session);
-  CREATE INDEX activity_unweighed ON activity (kind, session) WHERE NOT is_weighed;
-  CREATE INDEX activity_by_parent ON activity (parent) WHERE parent IS NOT NULL;
+  CREATE INDEX heads_by_age ON heads (kind, touched_at_ms, session);
+  CREATE INDEX heads_unweighed ON heads (kind, session) WHERE NOT is_weighed;
+  CREATE INDEX heads_by_parent ON heads (parent) WHERE parent IS NOT NULL;
   -- Lists, an index for each way in which they are cut.
-  CREATE INDEX activity_by_kind ON activity (kind, session);
-  CREATE INDEX activity_no_forks ON activity (kind, session) WHERE parent IS NULL;
-  CREATE INDEX activity_by_maker ON activity (made_by, kind, session) WHERE made_by IS NOT NULL;
-  CREATE INDEX activity_no_forks_by_maker ON activity (made_by, kind, session)
+  CREATE INDEX heads_by_kind ON heads (kind, session);
+  CREATE INDEX heads_no_forks ON heads (kind, session) WHERE parent IS NULL;
+  CREATE INDEX heads_by_maker ON heads (made_by, kind, session) WHERE made_by IS NOT NULL;
+  CREATE INDEX heads_no_forks_by_maker ON heads (made_by, kind, session)
     WHERE made_by IS NOT NULL AND parent IS NULL;
-  CREATE TRIGGER activity_forks AFTER DELETE ON activity BEGIN
-    UPDATE activity SET parent = NULL WHERE parent = OLD.session;
+  CREATE TRIGGER heads_forks AFTER DELETE ON heads BEGIN
+    UPDATE heads SET parent = NULL WHERE parent = OLD.session;
   END;
 
   -- How many sessions of a kind there are, and what they took when they were weighed.
@@ -60,14 +50,14 @@ const TABLES = `
     sessions INTEGER NOT NULL,
     bytes INTEGER NOT NULL
   ) STRICT, WITHOUT ROWID;
-  CREATE TRIGGER activity_made AFTER INSERT ON activity BEGIN
+  CREATE TRIGGER heads_made AFTER INSERT ON heads BEGIN
     INSERT INTO counted VALUES (NEW.kind, 1, NEW.bytes)
       ON CONFLICT DO UPDATE SET sessions = sessions + 1, bytes = bytes + excluded.bytes;
   END;
-  CREATE TRIGGER activity_gone AFTER DELETE ON activity BEGIN
+  CREATE TRIGGER heads_gone AFTER DELETE ON heads BEGIN
     UPDATE counted SET sessions = sessions - 1, bytes = bytes - OLD.bytes WHERE kind = OLD.kind;
   END;
-  CREATE TRIGGER activity_weighed AFTER UPDATE OF bytes ON activity BEGIN
+  CREATE TRIGGER heads_weighed AFTER UPDATE OF bytes ON heads BEGIN
     UPDATE counted SET bytes = bytes + NEW.bytes - OLD.bytes WHERE kind = NEW.kind;
   END;
 
@@ -78,10 +68,9 @@ const TABLES = `
     made_by TEXT NOT NULL,
     about TEXT NOT NULL,
     json TEXT NOT NULL,
-    crc INTEGER NOT NULL,
     PRIMARY KEY (day, kind, made_by, about)
   ) STRICT, WITHOUT ROWID;
-  CREATE INDEX activity_by_naming ON activity (named) WHERE named > 0;
+  CREATE INDEX heads_by_naming ON heads (named) WHERE named > 0;
 
   CREATE TABLE names (
     name TEXT NOT NULL,
@@ -95,7 +84,6 @@ const TABLES = `
     number INTEGER NOT NULL,
     type TEXT NOT NULL,
     json TEXT NOT NULL,
-    crc INTEGER NOT NULL,
     PRIMARY KEY (session, number)
   ) STRICT, WITHOUT ROWID;
 
@@ -103,13 +91,18 @@ const TABLES = `
     session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
     name TEXT NOT NULL,
     json TEXT NOT NULL,
-    crc INTEGER NOT NULL,
     PRIMARY KEY (session, name)
   ) STRICT, WITHOUT ROWID;
-  CREATE INDEX state_needing_attention ON state (name, session) WHERE ${NEEDS_ATTENTION};
+  -- States by which something is to be done.
+  CREATE INDEX state_attention ON state (name, session)
+    WHERE substr(json, 9) <> 'null' AND name IN ('turn', 'asks', 'queue');
+  CREATE VIEW attention AS SELECT name, session, json FROM state
+    WHERE substr(json, 9) <> 'null' AND name IN ('turn', 'asks', 'queue');
 
-  -- Titles alone, so that thousands of them are looked through at once.
-  CREATE INDEX titles ON state (session, json) WHERE name = 'title';
+  -- Titles by themselves, so that thousands of them are searched at once.
+  CREATE INDEX state_titles ON state (session, json) WHERE name = 'title';
+  CREATE VIEW titles AS SELECT session, json, folded(substr(json, 9)) AS folded
+    FROM state INDEXED BY state_titles WHERE name = 'title';
 
   CREATE TABLE texts (
     ref TEXT PRIMARY KEY NOT NULL,
@@ -127,7 +120,7 @@ const TABLES = `
     DELETE FROM texts WHERE ref = OLD.ref AND NOT EXISTS (SELECT 1 FROM archived WHERE ref = OLD.ref);
   END;
 
-  CREATE TABLE idempotency_keys (
+  CREATE TABLE keys (
     scope TEXT NOT NULL,
     key TEXT NOT NULL,
     body_hash TEXT NOT NULL,
@@ -136,11 +129,10 @@ const TABLES = `
     touched_at_ms INTEGER NOT NULL,
     session INTEGER REFERENCES sessions ON DELETE CASCADE,
     json TEXT,
-    crc INTEGER,
     PRIMARY KEY (scope, key)
   ) STRICT, WITHOUT ROWID;
-  CREATE INDEX idempotency_keys_by_age ON idempotency_keys (touched_at_ms);
-  CREATE INDEX idempotency_keys_by_session ON idempotency_keys (session) WHERE session IS NOT NULL;
+  CREATE INDEX keys_by_age ON keys (touched_at_ms);
+  CREATE INDEX keys_by_session ON keys (session) WHERE session IS NOT NULL;
 
   CREATE TABLE documents (
     kind TEXT NOT NULL,
@@ -148,7 +140,6 @@ const TABLES = `
     -- NULL: it goes with none.
     session INTEGER REFERENCES sessions ON DELETE CASCADE,
     json TEXT NOT NULL,
-    crc INTEGER NOT NULL,
     PRIMARY KEY (kind, id)
   ) STRICT, WITHOUT ROWID;
   CREATE INDEX documents_by_session ON documents (session);
@@ -160,7 +151,6 @@ const TABLES = `
     -- NULL: it goes with none.
     session INTEGER REFERENCES sessions ON DELETE CASCADE,
     json TEXT NOT NULL,
-    crc INTEGER NOT NULL,
     made_at_ms INTEGER NOT NULL,
     -- NULL: nothing more is to be done.
     due_at_ms INTEGER,
@@ -170,3 +160,6 @@ const TABLES = `
   CREATE INDEX deliveries_by_session ON deliveries (session) WHERE session IS NOT NULL;
   CREATE INDEX deliveries_due ON deliveries (receiver, due_at_ms) WHERE due_at_ms IS NOT NULL;
 `;
+
+/** The schema of a store. */
+export const SCHEMA: Schema = { version: 1, sql: TABLES };
