@@ -1,6 +1,7 @@
 import { resolve } from "@std/path";
 import { forgetServer, noteOwnerPort, noteServer } from "@tare/cli/parts";
 import { Warmth } from "@tare/conversation";
+import { pingUsdOfToday } from "@tare/conversation/internal";
 import { type Figures, Telemetry } from "@tare/conversation/telemetry";
 import { gateway, type HttpGateway } from "@tare/gateway";
 import { type ServerProfile, serverProfile } from "@tare/gateway/internal";
@@ -15,7 +16,6 @@ import { loadTokenizer } from "@tare/tiktoken";
 import { configuredModels, hasChatProvider, isRehearsed, priceOf } from "./agent_models.ts";
 import { connectTls } from "./connect_tls.ts";
 import { type OpenData, openData } from "./data/open_data.ts";
-import { pingUsdOfToday } from "./data/ping_cost.ts";
 import { greet } from "./greeting.ts";
 import { lazily } from "./lazily.ts";
 import { ANSWER_GRACE_MS, connectionLimits, listenAsSet, reachable, serverUrl } from "./listen.ts";
@@ -101,7 +101,7 @@ export async function startServer(
   // Loaded only where somebody reads them.
   const figures = settings.metrics === "off"
     ? undefined
-    : (await import("./prometheus.ts")).prometheus({ onError });
+    : (await import("@tare/conversation/internal/prometheus")).prometheus({ onError });
   // One budget for agent and gateway.
   const warmth = new Warmth({
     now: store.now,
