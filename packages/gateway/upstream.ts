@@ -66,7 +66,9 @@ export function askUpstream(
 /** Headers that a client's request has at the upstream. */
 export function upstreamHeaders(
   request: Request,
-  { apiKey, auth = CHAT_PROTOCOL.auth }: Pick<GatewayUpstream, "apiKey"> & { readonly auth?: Protocol["auth"] },
+  { apiKey, auth = CHAT_PROTOCOL.auth }: Pick<GatewayUpstream, "apiKey"> & {
+    readonly auth?: Protocol["auth"];
+  },
 ): Headers {
   const headers = new Headers();
   const hops = namedByConnection(request);

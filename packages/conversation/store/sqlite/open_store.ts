@@ -4,7 +4,23 @@
  *
  * {@linkcode openStore} opens it, {@linkcode openFileContents} all that it holds, to be copied.
  *
- * README.md shows it in use.
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { openStore } from "@tare/conversation/sqlite";
+ *
+ * const path = `${await Deno.makeTempDir()}/tare.db`;
+ * const before = await openStore(path);
+ * await before.commit([
+ *   { type: "session", kind: "agent", id: "s1", createdAtMs: 0, settings: {} },
+ *   { type: "events", sessionId: "s1", after: 0, events: [{ type: "turn_start" }, { type: "turn_end" }] },
+ * ]);
+ * await before.close();
+ *
+ * const after = await openStore(path);
+ * assertEquals(await after.readEvents("s1", { after: 1 }), [{ number: 2, event: { type: "turn_end" } }]);
+ * await after.close();
+ * ```
  *
  * @module
  */
