@@ -243,7 +243,7 @@ Deno.test("tare history says what was wrong with what it was given", async () =>
   });
 });
 
-Deno.test("what tare history says would have been saved is what bench:savings prints for the recordings that it writes", async () => {
+Deno.test("what tare history says would have been saved is what bench savings prints for the recordings that it writes", async () => {
   const sessions = [ONE, made("two", 1), THREE];
   const files = Object.fromEntries(
     sessions.map((session) => [`.claude/projects/p/${session.id}.jsonl`, claudeCodeLines(session)]),

@@ -1,8 +1,9 @@
 import { resolve } from "@std/path";
-import { forgetServer, noteServer, realPath } from "@tare/cli/parts";
+import { forgetServer, noteOwnerPort, noteServer } from "@tare/cli/parts";
 import { Warmth } from "@tare/conversation";
 import { type Figures, Telemetry } from "@tare/conversation/telemetry";
 import { gateway, type HttpGateway } from "@tare/gateway";
+import { type ServerProfile, serverProfile } from "@tare/gateway/internal";
 import type { McpSdk } from "@tare/tools/mcp";
 import type { Sandbox } from "@tare/tools/sandbox";
 import { countingPictures, type CountTokens, sampledCount } from "@tare/messages";
@@ -11,17 +12,15 @@ import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import { agentHandler, allowedHosts, type HttpAgent, isLoopback } from "@tare/server";
 import type { PolicyOptions } from "@tare/planner/policies";
 import { loadTokenizer } from "@tare/tiktoken";
-import { configuredModels, hasChatProvider, isRehearsed, priceOf, serverProfile } from "./agent_models.ts";
+import { configuredModels, hasChatProvider, isRehearsed, priceOf } from "./agent_models.ts";
 import { connectTls } from "./connect_tls.ts";
 import { type OpenData, openData } from "./data/open_data.ts";
-import { noteOwnerPort } from "./data/owner_key.ts";
 import { pingUsdOfToday } from "./data/ping_cost.ts";
 import { greet } from "./greeting.ts";
 import { lazily } from "./lazily.ts";
-import { ANSWER_GRACE_MS, listenAsSet, reachable, serverUrl } from "./listener/listen.ts";
-import { connectionLimits } from "./listener/listen_http.ts";
+import { ANSWER_GRACE_MS, connectionLimits, listenAsSet, reachable, serverUrl } from "./listen.ts";
 import INSTRUCTIONS from "./prompt/instructions.md" with { type: "text" };
-import type { InstructionPlaces } from "./prompt/workplace.ts";
+import { type InstructionPlaces, realPath } from "@tare/tools/internal/instructions";
 import { promptOptions } from "./prompt_options.ts";
 import { type AgentProvider, startRehearsal } from "./rehearsal_provider.ts";
 import type { Settings } from "./settings/settings.ts";
@@ -180,7 +179,7 @@ interface Shared extends Pick<OpenData, "store" | "keys" | "lagMs"> {
 function gatewayOf(
   settings: Settings,
   { store, keys, lagMs, countTokens, figures, warmth, prompts, onError, asked }: Shared & {
-    readonly asked: ReturnType<typeof serverProfile> | undefined;
+    readonly asked: ServerProfile | undefined;
   },
 ): HttpGateway {
   const { captureContent = false, expireAfterDays = KEPT_DAYS, gatewayStoreMiB, maxDataMiB = Infinity } =

@@ -1,11 +1,11 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { resolve } from "@std/path";
-import { realPath, USUAL_PORT } from "@tare/cli/parts";
+import { USUAL_PORT } from "@tare/cli/parts";
 import { s3Address } from "@tare/conversation/s3";
 import type { Sandbox } from "@tare/tools/sandbox";
 import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import { hasChatProvider, isRehearsed } from "./agent_models.ts";
-import { filesOf, type InstructionPlaces } from "./prompt/workplace.ts";
+import { filesOf, type InstructionPlaces, realPath } from "@tare/tools/internal/instructions";
 import { type Settings, VARIABLES } from "./settings/settings.ts";
 
 /**

@@ -5,8 +5,7 @@ import { rehearsal, simulator } from "@tare/simulator";
 import type { Tokenizer } from "@tare/tiktoken";
 import { type AgentModels, USUAL_WINDOW } from "./agent_models.ts";
 import { lazily } from "./lazily.ts";
-import { ANSWER_GRACE_MS, type Listening, serverUrl } from "./listener/listen.ts";
-import { listenHttp } from "./listener/listen_http.ts";
+import { ANSWER_GRACE_MS, listenAt, type Listening, serverUrl } from "./listen.ts";
 import type { Settings } from "./settings/settings.ts";
 
 /** Notice of the server at its start, and of every turn, while no provider is configured. */
@@ -30,7 +29,7 @@ export function startRehearsal(
     simulator({ model: { rehearsal: rehearsal() }, profile, tokenizer: await tokenizer() })
   );
   const fetch = async (request: Request) => await (await provider()).fetch(request);
-  const server = listenHttp(fetch, { hostname: "127.0.0.1", port: 0, limits, onError });
+  const server = listenAt({ hostname: "127.0.0.1", port: 0 }, { fetch, limits, onError });
   const baseURL = `${serverUrl(server.addr)}/v1`;
   return {
     model: "rehearsal",

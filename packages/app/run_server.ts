@@ -3,7 +3,7 @@ import { shownText, whenLeft } from "@tare/cli/parts";
 import { StoreError } from "@tare/conversation";
 import { type Parts, startServer } from "./compose.ts";
 import { handedOver } from "./handed_over.ts";
-import { findPlaces } from "./prompt/workplace.ts";
+import { findPlaces } from "@tare/tools/internal/instructions";
 import { readSettings } from "./settings/settings.ts";
 import { sayAlive } from "./supervise.ts";
 

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import type { Sandbox } from "@tare/tools/sandbox";
 import { serverPermissions } from "./handed_over.ts";
-import { findPlaces } from "./prompt/workplace.ts";
+import { findPlaces } from "@tare/tools/internal/instructions";
 import { readSettings, VARIABLES } from "./settings/settings.ts";
 
 const permissions = (args: string[], environment: Record<string, string> = {}) =>

@@ -7,8 +7,8 @@
 import { fromFileUrl, resolve } from "@std/path";
 import { lastPortIn, launchers, shownText, whenLeft } from "@tare/cli/parts";
 import { serverPermissions, startWith, V8_FLAGS } from "./handed_over.ts";
-import { connectionLimits } from "./listener/listen_http.ts";
-import { findPlaces } from "./prompt/workplace.ts";
+import { connectionLimits } from "./listen.ts";
+import { findPlaces } from "@tare/tools/internal/instructions";
 import { serverSandbox } from "./server_sandbox.ts";
 import {
   readSettings,

@@ -1,6 +1,12 @@
 import { join, resolve } from "@std/path";
 import { createHash } from "node:crypto";
-import { realPath } from "@tare/cli/parts";
+import {
+  type InstructionPlaces,
+  realPath,
+  skillsOutside,
+  skillTool,
+  workplaceOf,
+} from "@tare/tools/internal/instructions";
 import { type McpSdk, mcpServers } from "@tare/tools/mcp";
 import { programTool } from "@tare/tools/programs";
 import { workspaceTools } from "@tare/tools";
@@ -10,8 +16,6 @@ import { openCheckpoints } from "@tare/tools/undo";
 import { clearWorkspaces } from "@tare/tools/internal";
 import type { Tool } from "@tare/messages";
 import type { AgentOptions } from "@tare/server";
-import { skillTool } from "./prompt/skill_tool.ts";
-import { type InstructionPlaces, skillsOutside, workplaceOf } from "./prompt/workplace.ts";
 import type { Settings } from "./settings/settings.ts";
 
 /** Options of {@linkcode openWorkspace}. */

@@ -24,7 +24,7 @@ const MOST_SAID = 2_000;
 
 const HELP = `Starts the server of this folder in the background, if none runs:
 
-  deno task background
+  deno task --cwd packages/cli background
 
 It goes by the variables that tare start goes by, writes what it says into ${LOG_FILE} of its data folder, and stays
 until tare stop.`;

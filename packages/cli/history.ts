@@ -29,7 +29,7 @@ same sessions. It only reads, and nothing leaves the machine:
   --seconds N       How long sessions are played again, the dearest first; 0: not at all, all: until the last. Default: 10
   --json            Print everything as JSON
   --html FILE       Write everything as a page, which needs nothing beside it
-  --recordings DIR  Write the sessions that are played as recordings, for deno task bench:savings --data DIR
+  --recordings DIR  Write the sessions that are played as recordings, for deno task bench savings --data DIR
   --home DIR        The folder in which agents keep their logs. Default: yours`;
 
 /** A file that is written when all is read. It is opened before, so that nothing else can be written from then on. */

@@ -10,7 +10,7 @@ import { shownText } from "./terminal/shown_text.ts";
 
 const HELP = `Ends the server of this folder in order, as Ctrl-C would at its terminal:
 
-  deno task stop
+  tare stop
 
 Turns that run are interrupted; sessions stay.`;
 

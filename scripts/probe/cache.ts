@@ -168,7 +168,7 @@ export function summarise(
       name: `${base.name}, measured`,
       ttlMs: warmth.findLast(({ probability }) => probability >= 0.5)?.idleMs ?? 0,
       warmth,
-      source: `deno task probe:cache, ${modelName}`,
+      source: `deno task bench cache, ${modelName}`,
       notes: `${repeats} prefixes of ${settings.prefixTokens} tokens for each idle time.`,
     },
   };

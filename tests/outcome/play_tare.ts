@@ -2,7 +2,7 @@ import type { SessionEvent } from "@tare/server";
 import { seeded } from "../seeded.ts";
 import { agentClient } from "../../packages/cli/agent_client.ts";
 import { ownerKeyIn } from "../../packages/cli/server/find_owner_key.ts";
-import { findPlaces } from "../../packages/app/prompt/workplace.ts";
+import { findPlaces } from "@tare/tools/internal/instructions";
 import { readSettings } from "../../packages/app/settings/settings.ts";
 import { type Parts, startServer } from "../../packages/app/compose.ts";
 import type { Said } from "../agents/model.ts";

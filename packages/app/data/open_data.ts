@@ -1,9 +1,9 @@
 import { resolve } from "@std/path";
+import { ownerKey } from "@tare/cli/parts";
 import { Keys, type Store } from "@tare/conversation";
 import type { Settings } from "../settings/settings.ts";
 import { expiryClock } from "./expiry_clock.ts";
 import { openSettingsStore } from "./open_store.ts";
-import { ownerKey } from "./owner_key.ts";
 
 /** What a server keeps, once it is open. */
 export interface OpenData {

@@ -4,18 +4,24 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { inDigits, realPath, shownText, table } from "@tare/cli/parts";
+import { inDigits, shownText, table } from "@tare/cli/parts";
 import { contentText, countMessageTokens, countToolTokens } from "@tare/messages";
 import { memoryArchive } from "@tare/prune";
 import { loadTokenizer } from "@tare/tiktoken";
 import { programTool } from "@tare/tools/programs";
 import { workspaceTools } from "@tare/tools";
 import { BackgroundCommands } from "@tare/tools/shell";
+import {
+  findPlaces,
+  lookAround,
+  realPath,
+  skillsOutside,
+  skillTool,
+  workplaceText,
+} from "@tare/tools/internal/instructions";
 import { serverSandbox } from "../server_sandbox.ts";
 import { readSettings, VARIABLES } from "../settings/settings.ts";
 import INSTRUCTIONS from "./instructions.md" with { type: "text" };
-import { skillTool } from "./skill_tool.ts";
-import { findPlaces, lookAround, skillsOutside, workplaceText } from "./workplace.ts";
 
 const HELP = `Shows what the agent is told first in this folder, and how many tokens each part takes:
 

@@ -88,7 +88,7 @@ const GROUPS = {
     profile: {
       variable: "TARE_PROFILE",
       help: `Cache rules and prices: ${Object.keys(PROFILES).join(", ")}, or a file of one's own such as ` +
-        "probe:cache writes. Default: by base URL and model",
+        "bench cache writes. Default: by base URL and model",
       read: readProfile,
       right: `one of ${Object.keys(PROFILES).join(", ")}, or a file that exists`,
     },

@@ -236,7 +236,7 @@ Deno.test("readSettings() names the variable, the value and what would be right"
 });
 
 Deno.test("settingsHelp() lists the ten settings that most servers need, or all in groups", () => {
-  const variables = (text: string) => text.match(/^  [A-Z][A-Z_]+/gm)!.map((variable) => variable.trim());
+  const variables = (text: string) => text.match(/^ {2}[A-Z][A-Z_]+/gm)!.map((variable) => variable.trim());
   const help = settingsHelp();
   assertEquals(variables(help), [
     ...["OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "TARE_MODEL"],

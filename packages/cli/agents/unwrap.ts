@@ -14,8 +14,8 @@ import { confirmed, writeChange } from "./write_change.ts";
 
 const HELP = `Makes agents' own configuration what it was before tare wrap, byte for byte:
 
-  deno task unwrap [AGENT] [--yes]
-  deno task unwrap --data [--yes]
+  tare unwrap [AGENT] [--yes]
+  tare unwrap --data [--yes]
 
   AGENT   Default: all that are wrapped
   --data  Removes besides what servers of this machine have kept: sessions, what they cost, and what left their prompts

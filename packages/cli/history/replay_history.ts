@@ -27,7 +27,7 @@ import { lastsAnHour, modelRates } from "./spent.ts";
 /** What a session comes to if nothing that was forgotten is needed, if it is fetched back once, and three times. */
 type AtKappa = Readonly<Record<"k0" | "k1" | "k3", number>>;
 
-/** A recorded session as the engine of `bench:savings` plays it, in the price of one input token. */
+/** A recorded session as the engine of `bench savings` plays it, in the price of one input token. */
 interface Replay {
   /** The cache rules that it was played with. */
   readonly profile: string;
@@ -273,7 +273,7 @@ function conditionsOf({ model = "" }: Recording, calls: readonly LoggedCall[]) {
   return { profile, windowTokens };
 }
 
-/** A session as a line of a recording file, which `bench:savings --data` reads. */
+/** A session as a line of a recording file, which `bench savings --data` reads. */
 function recordingLine(
   agent: string,
   { id, group, calls, messages, compacted }: LoggedSession,

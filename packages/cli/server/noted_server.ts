@@ -1,5 +1,5 @@
 import { dirname, isAbsolute, join, resolve } from "@std/path";
-import { realPath } from "./real_path.ts";
+import { realPath } from "@tare/tools/internal/instructions";
 import { dataDirectory, HOME_VARIABLES } from "./data_directory.ts";
 import { dataFolder } from "./data_folder.ts";
 

@@ -1,6 +1,5 @@
 import { join } from "@std/path";
-import { readFrontMatter } from "../front_matter.ts";
-import { readFound } from "../found_file.ts";
+import { readFound, readFrontMatter } from "@tare/tools/internal/instructions";
 
 /** Where commands lie in a workspace, and in a home folder; of two with one name the first counts. */
 const FOLDERS = ".agents/commands .claude/commands commands".split(" ");

@@ -1,7 +1,7 @@
 /**
  * Mutates a file and prints the mutants that its tests don't notice, and that type check:
  *
- *     deno task mutate FILE [TESTS…] [--sample=N] [--seed=N] [--jobs=N]
+ *     deno task bench mutate FILE [TESTS…] [--sample=N] [--seed=N] [--jobs=N]
  *
  * Tests are files or folders; those of the file's folder are the default. They run in their order, those with commas
  * between them together, until one fails. Each mutant is tested in a copy of the tree, so that nothing here changes.

@@ -3,7 +3,7 @@
  * needs a text or a name which stood earlier and which its prompt no longer shows is preceded by a repair, which is paid.
  * `unaffected` is the share of sessions that needed none.
  *
- *     deno task bench:savings [--data DIR] [--profile NAME]… [--policy NAME]… [--split A|B] [--window TOKENS]
+ *     deno task bench savings [--data DIR] [--profile NAME]… [--policy NAME]… [--split A|B] [--window TOKENS]
  *                             [--limit N] [--bare] [--names parts|whole] [--by-length] [--json] [--plot FILE.svg]
  *
  * Without `--data` a generated workload is played. `--policy` takes Tare's policies, simple ones, and the peers of
@@ -13,14 +13,14 @@
  * `--json` prints one object a line. `--plot` draws the first profile. `planner` has the defaults of gateway, server and
  * adapters; the policies `planner-…` differ in what they are named for.
  *
- *     deno task bench:savings warmth --data DIR [--split A|B] [--planner] [--end reported]
+ *     deno task bench savings warmth --data DIR [--split A|B] [--planner] [--end reported]
  *
  * plays the pauses of recorded sessions at Anthropic's prices: the cost without keep-alive requests, with fixed numbers of
  * them, with prompts written for an hour, with the planner's clock, and with foresight. Prompts are as long as their
  * providers reported them; with `--planner` they are pruned and counted here. Keep-alive requests after a session's end
  * are paid; with `--end reported` none is made, because the client reports the end.
  *
- *     deno task bench:savings tools [--data DIR] [--profile NAME]…
+ *     deno task bench savings tools [--data DIR] [--profile NAME]…
  *
  * plays a session with many tools, offered in full, deferred, compact by the planner, or compact at once. The tools are
  * those of `github-mcp-server.json` in the folder `--data`, or as many generated ones.

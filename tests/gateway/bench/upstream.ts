@@ -1,5 +1,5 @@
 /**
- * The provider of `bench:gateway`, in a process of its own: reads requests without looking at them and answers with a
+ * The provider of `bench gateway`, in a process of its own: reads requests without looking at them and answers with a
  * streamed reply. The path in front of `/v1` says how: `/paced/CHUNKS/MS` sends so many events so many milliseconds
  * apart. With a base URL it is a bare proxy in front of that provider instead: passes bodies on as they come, both ways,
  * and knows nothing of them; with `holding` behind it, it holds each body and hands every event on by itself, which is

@@ -1,5 +1,7 @@
 import { SEPARATOR } from "@std/path";
-import { openAt } from "@tare/tools/internal";
+import { realpath } from "node:fs/promises";
+import { openAt } from "../files/resolve_in_workspace.ts";
+import { isDenied, systemCode } from "./file_errors.ts";
 
 /** So much of a file is read, in bytes. */
 const MOST_OF_A_FILE = 32 * 1024;
@@ -16,7 +18,7 @@ export async function readFound(
   { within, hidden }: { readonly within?: string | undefined; readonly hidden?: string | undefined },
 ): Promise<FoundFile | undefined> {
   try {
-    const real = await Deno.realPath(path);
+    const real = await realpath(path);
     if (within !== undefined && real !== path) {
       const isTold = isFollowed(real, within) && (hidden === undefined || !isIn(real, hidden));
       if (!isTold) return { why: "it is a link to what isn't a Markdown file of this project" };
@@ -30,8 +32,8 @@ export async function readFound(
       await file.close();
     }
   } catch (error) {
-    if (error instanceof Deno.errors.NotFound || error instanceof Deno.errors.NotADirectory) return undefined;
-    return { why: error instanceof Deno.errors.NotCapable ? UNKNOWN_AT_START : (error as Error).message };
+    if (["ENOENT", "ENOTDIR"].includes(systemCode(error) ?? "")) return undefined;
+    return { why: isDenied(error) ? UNKNOWN_AT_START : (error as Error).message };
   }
 }
 

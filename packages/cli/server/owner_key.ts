@@ -1,6 +1,6 @@
-import { OWNER_FILE, type OwnerFile, ownerIn } from "@tare/cli/parts";
 import { Keys } from "@tare/conversation";
 import { join } from "@std/path";
+import { OWNER_FILE, type OwnerFile, ownerIn } from "./find_owner_key.ts";
 
 /** So many ports are remembered on which servers with this data folder have listened. */
 const MAX_PORTS = 16;

@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { dirname, join } from "@std/path";
+import { arch, platform } from "node:process";
 import { workspaceTools } from "@tare/tools";
 import { findSandbox } from "@tare/tools/sandbox";
 import type { Tool } from "@tare/messages";
@@ -81,7 +82,7 @@ two
 # Where you work
 
 - Folder: /ann/repo/w
-- System: ${Deno.build.os}, ${Deno.build.arch}
+- System: ${platform}, ${arch}
 - Date when this session began: 2026-11-26
 - Git when it began: branch a/b`,
     );

@@ -1,8 +1,12 @@
 import { dirname, join, resolve } from "@std/path";
-import { type FoundFile, isFollowed, readFound, readFrontMatter, realPath } from "@tare/cli/parts";
 import type { Tool } from "@tare/messages";
 import { sliceText } from "@tare/messages/internal";
-import type { Workplace } from "@tare/server";
+import { readdirSync, readFileSync, type Stats, statSync } from "node:fs";
+import { arch, platform } from "node:process";
+import { isDenied, systemCode } from "./file_errors.ts";
+import { type FoundFile, isFollowed, readFound } from "./found_file.ts";
+import { readFrontMatter } from "./front_matter.ts";
+import { realPath } from "./real_path.ts";
 
 /** Files with instructions for agents: of each folder the first one that is there counts. */
 const NAMES = ["AGENTS.md", "CLAUDE.md", join(".github", "copilot-instructions.md")];
@@ -50,7 +54,7 @@ export interface InstructionPlaces {
  */
 export function findPlaces(workspace: string, home?: string): InstructionPlaces {
   const top = realPath(workspace);
-  const { uid } = Deno.statSync(top);
+  const { uid } = statSync(top);
   const folders: string[] = [];
   const inHome = (names: readonly string[]) =>
     home === undefined ? [] : names.map((name) => join(home, name));
@@ -76,7 +80,7 @@ function skillsIn(folder: string): readonly string[] {
 /** The folders of skills that are there now outside of the workspace: the person's own, and those of the folders around it. */
 export function skillsOutside({ folders, skills, workspace }: InstructionPlaces): readonly string[] {
   return [...skills, ...folders.filter((folder) => folder !== workspace).flatMap(skillsIn)]
-    .filter((folder) => infoOf(folder)?.isDirectory);
+    .filter((folder) => infoOf(folder)?.isDirectory());
 }
 
 /** All files and folders that are looked at, and where those lead that are links which are followed. */
@@ -98,17 +102,16 @@ function headIn(folder: string): string | undefined {
   const git = join(folder, ".git");
   const info = infoOf(git);
   if (!info) return undefined;
-  if (info.isDirectory) return infoOf(join(git, "HEAD")) && join(git, "HEAD");
-  const [, elsewhere] = /^gitdir: (.+)$/m.exec(Deno.readTextFileSync(git)) ?? [];
+  if (info.isDirectory()) return infoOf(join(git, "HEAD")) && join(git, "HEAD");
+  const [, elsewhere] = /^gitdir: (.+)$/m.exec(readFileSync(git, "utf8")) ?? [];
   return elsewhere === undefined ? undefined : join(resolve(folder, elsewhere), "HEAD");
 }
 
-function infoOf(path: string): Deno.FileInfo | undefined {
+function infoOf(path: string): Stats | undefined {
   try {
-    return Deno.statSync(path);
+    return statSync(path);
   } catch (error) {
-    const { NotFound, NotADirectory, NotCapable, PermissionDenied } = Deno.errors;
-    if ([NotFound, NotADirectory, NotCapable, PermissionDenied].some((none) => error instanceof none)) {
+    if (isDenied(error) || ["ENOENT", "ENOTDIR", "EACCES"].includes(systemCode(error) ?? "")) {
       return undefined;
     }
     throw error;
@@ -145,7 +148,15 @@ export interface WorkplaceOptions {
   readonly now?: () => number;
 }
 
-/** The workplace as sessions are told it when they are made, and of what changes in the files later. */
+/** The description of a workspace that sessions receive. */
+interface Workplace {
+  /** Resolves to the text after a new session's instructions. */
+  readonly describe: () => Promise<string>;
+  /** Resolves to what has changed since these system messages; nothing if nothing has. */
+  readonly changes: (told: readonly string[]) => Promise<string | undefined>;
+}
+
+/** Returns the workplace as sessions receive it when they are made, and what changes in the files later. */
 export function workplaceOf(options: WorkplaceOptions): Workplace {
   return {
     describe: async () => workplaceText(await lookAround(options)),
@@ -196,7 +207,7 @@ export async function lookAround(options: WorkplaceOptions): Promise<ToldWorkpla
   ]);
   const where = [
     `${WHERE}${workspace}`,
-    `- System: ${Deno.build.os}, ${Deno.build.arch}`,
+    `- System: ${platform}, ${arch}`,
     // As the person's calendar has it; this language writes year, month and day.
     `- Date when this session began: ${new Date(now()).toLocaleDateString("sv")}`,
     `- Git when it began: ${git}`,
@@ -284,7 +295,7 @@ async function linesOf({ folder, within, hidden }: SkillFolder): Promise<readonl
 /** The names in a folder, if it can be looked into. */
 export function namesIn(folder: string): readonly string[] {
   try {
-    return [...Deno.readDirSync(folder)].map(({ name }) => name).sort();
+    return readdirSync(folder).sort();
   } catch {
     // Most folders have none; and where the server may not look, it has none.
     return [];

@@ -19,48 +19,33 @@ export interface ConnectionLimits {
   readonly maxInFlightBytes: number;
 }
 
-/** Most connections where nothing says how many there may be: each takes some 20 KB. */
-const MAX_CONNECTIONS = 10_000;
-
-/**
- * Returns the limits of connections. Half of the descriptors are for connections, so that each request has one left for
- * the provider or a file.
- */
-export async function connectionLimits(
-  { maxConnections }: { readonly maxConnections?: number | undefined } = {},
-): Promise<ConnectionLimits> {
-  return {
-    maxConnections: maxConnections ?? Math.min(MAX_CONNECTIONS, Math.floor(await descriptorLimit() / 2)),
-    idleMs: 60_000,
-    requestMs: 300_000,
-    maxInFlightBytes: 64 * 2 ** 20,
-  };
+/** A TCP connection, as `Deno.listen()` accepts them. */
+export interface TcpConnection {
+  /** Resolves to the number of bytes read, or to null at the end. */
+  read(bytes: Uint8Array): Promise<number | null>;
+  /** Resolves to the number of bytes written. */
+  write(bytes: Uint8Array): Promise<number>;
+  closeWrite(): Promise<void>;
+  close(): void;
+  setNoDelay(noDelay?: boolean): void;
 }
 
-/** How many files and connections this process may have open; infinite where a shell can't tell. */
-async function descriptorLimit(): Promise<number> {
-  try {
-    const { stdout } = await new Deno.Command("sh", { args: ["-c", "ulimit -n"], stderr: "null" }).output();
-    // A word in place of a number says that there is none.
-    return Number(new TextDecoder().decode(stdout)) || Infinity;
-  } catch {
-    return Infinity;
-  }
+/** A TCP listener, such as that of `Deno.listen()`. */
+export interface TcpListener {
+  accept(): Promise<TcpConnection>;
+  close(): void;
 }
 
-/** Where and how to listen. */
+/** Options of {@linkcode listenHttp}. */
 interface ListenOptions {
-  readonly hostname: string;
-  /** 0 takes a free one. */
-  readonly port: number;
+  readonly listener: TcpListener;
   readonly limits: ConnectionLimits;
-  /** Told of answers that broke off, and of a shortage of descriptors, at most once a minute. */
+  /** Called with errors of interrupted responses, and of a shortage of descriptors, at most once a minute. */
   readonly onError: (error: unknown) => void;
 }
 
 /** A server that listens. */
 export interface HttpListener {
-  readonly addr: Deno.NetAddr;
   /**
    * Accepts nothing more, lets answers end that are under way, for `graceMs` at most, and closes what is left. Called
    * again it may hurry.
@@ -91,15 +76,12 @@ const FREE_BYTES = 16_384;
 let toldAt = -Infinity;
 
 /**
- * Listens for HTTP/1.1 and answers by `fetch`. Whoever keeps the server waiting, for a request or for somebody to take
- * an answer, is closed after a while; when there are too many connections, or no descriptors are left, the one that
- * waits longest is closed at once. Nothing that a client does ends the listener.
- *
- * @throws {Deno.errors.AddrInUse} and other errors of `Deno.listen`.
+ * Answers HTTP/1.1 on the connections of a listener by `fetch`. A connection that keeps the server waiting, for a request
+ * or while a response is sent, is closed after a while; when there are too many connections, or no descriptors are left,
+ * the one that waits longest is closed at once. Nothing that a client does ends the listener.
  */
-export function listenHttp(fetch: Fetch, { hostname, port, limits, onError }: ListenOptions): HttpListener {
+export function listenHttp(fetch: Fetch, { listener, limits, onError }: ListenOptions): HttpListener {
   const { maxConnections, idleMs, requestMs, maxInFlightBytes } = limits;
-  const listener = Deno.listen({ hostname, port });
   const connections = new Set<HttpConnection>();
   const ended = Promise.withResolvers<void>();
   let isClosing = false;
@@ -145,7 +127,7 @@ export function listenHttp(fetch: Fetch, { hostname, port, limits, onError }: Li
   Object.defineProperty(http, "listening", { value: true });
   http.on("request", serve);
 
-  const add = (conn: Deno.TcpConn) => {
+  const add = (conn: TcpConnection) => {
     const connection = new HttpConnection(conn, { idleMs });
     connections.add(connection);
     connection.once("close", () => {
@@ -204,7 +186,6 @@ export function listenHttp(fetch: Fetch, { hostname, port, limits, onError }: Li
   }, Math.min(1000, idleMs / 2, requestMs / 2));
 
   return {
-    addr: listener.addr as Deno.NetAddr,
     async close({ graceMs }) {
       if (!isClosing) listener.close();
       isClosing = true;
@@ -429,7 +410,7 @@ interface Wait {
  * `node:net` isn't used since its listener in Deno 2.9.6 never accepts again once descriptors ran out, and tells nobody.
  */
 export class HttpConnection extends Duplex {
-  readonly #conn: Deno.TcpConn;
+  readonly #conn: TcpConnection;
   readonly #idleMs: number;
   #room = LEAST_ROOM;
   /** Requests that have no whole answer yet. */
@@ -438,7 +419,7 @@ export class HttpConnection extends Duplex {
   #answer: Wait | undefined;
 
   /** Takes the connection over; its client has `idleMs` for the head of each request, and to take some of an answer. */
-  constructor(conn: Deno.TcpConn, { idleMs }: { readonly idleMs: number }) {
+  constructor(conn: TcpConnection, { idleMs }: { readonly idleMs: number }) {
     super();
     this.#conn = conn;
     this.#idleMs = idleMs;

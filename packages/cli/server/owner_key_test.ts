@@ -1,5 +1,6 @@
 import { assertEquals, assertMatch, assertNotEquals, assertRejects } from "@std/assert";
-import { findOwnerKey, serverAddress } from "@tare/cli/parts";
+import { serverAddress } from "../agent_client.ts";
+import { findOwnerKey } from "./find_owner_key.ts";
 import { join } from "@std/path";
 import { noteOwnerPort, ownerKey } from "./owner_key.ts";
 

@@ -1,6 +1,6 @@
 import { USUAL_PORT } from "@tare/cli/parts";
-import type { Settings } from "../settings/settings.ts";
-import { type ConnectionLimits, type HttpListener, listenHttp } from "./listen_http.ts";
+import type { Settings } from "./settings/settings.ts";
+import { type ConnectionLimits, type HttpListener, listenHttp } from "@tare/server/internal/listen";
 
 /** Time that answers have to finish when a server ends, in milliseconds. */
 export const ANSWER_GRACE_MS = 2000;
@@ -9,6 +9,49 @@ export const ANSWER_GRACE_MS = 2000;
 export interface Listening {
   readonly limits: ConnectionLimits;
   readonly onError: (error: unknown) => void;
+}
+
+/** Most connections if the descriptors allow more: each takes some 20 KB. */
+const MAX_CONNECTIONS = 10_000;
+
+/**
+ * Returns the limits of connections. Half of the descriptors are for connections, so that each request has one left for
+ * the provider or a file.
+ */
+export async function connectionLimits(
+  { maxConnections }: { readonly maxConnections?: number | undefined } = {},
+): Promise<ConnectionLimits> {
+  return {
+    maxConnections: maxConnections ?? Math.min(MAX_CONNECTIONS, Math.floor(await descriptorLimit() / 2)),
+    idleMs: 60_000,
+    requestMs: 300_000,
+    maxInFlightBytes: 64 * 2 ** 20,
+  };
+}
+
+/** Returns how many files and connections this process may have open; infinite where a shell can't report it. */
+async function descriptorLimit(): Promise<number> {
+  try {
+    const { stdout } = await new Deno.Command("sh", { args: ["-c", "ulimit -n"], stderr: "null" }).output();
+    // A word in place of a number says that there is none.
+    return Number(new TextDecoder().decode(stdout)) || Infinity;
+  } catch {
+    return Infinity;
+  }
+}
+
+/** A server that listens at an address. */
+export interface BoundListener extends HttpListener {
+  readonly addr: Deno.NetAddr;
+}
+
+/** Listens at an address; port 0 takes a free one. @throws the errors of `Deno.listen()`. */
+export function listenAt(
+  { hostname, port }: { readonly hostname: string; readonly port: number },
+  { fetch, ...listening }: Listening & { readonly fetch: (request: Request) => Promise<Response> },
+): BoundListener {
+  const listener = Deno.listen({ hostname, port });
+  return { ...listenHttp(fetch, { listener, ...listening }), addr: listener.addr as Deno.NetAddr };
 }
 
 /**
@@ -22,8 +65,8 @@ export async function listenAsSet(
     readonly fetch: (request: Request) => Promise<Response>;
     readonly lastPort?: number | undefined;
   },
-): Promise<HttpListener> {
-  const listenOn = (port: number) => listenHttp(fetch, { hostname: host, port, ...listening });
+): Promise<BoundListener> {
+  const listenOn = (port: number) => listenAt({ hostname: host, port }, { fetch, ...listening });
   try {
     if (port !== undefined) return await listenOn(port);
     for (const one of new Set([lastPort, USUAL_PORT])) {

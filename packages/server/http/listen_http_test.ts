@@ -1,6 +1,6 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { once } from "node:events";
-import { type ConnectionLimits, connectionLimits, type HttpListener, listenHttp } from "./listen_http.ts";
+import { type ConnectionLimits, type HttpListener, listenHttp } from "./listen_http.ts";
 
 const LIMITS: ConnectionLimits = {
   maxConnections: 100,
@@ -10,27 +10,32 @@ const LIMITS: ConnectionLimits = {
 };
 
 /** Listens while `use` runs. Whatever goes wrong that it doesn't await fails the test. */
+interface Listening extends HttpListener {
+  readonly addr: Deno.NetAddr;
+}
+
 async function listening(
   fetch: (request: Request) => Response | Promise<Response>,
-  use: (server: HttpListener & { readonly url: string; readonly told: string[] }) => Promise<void>,
+  use: (server: Listening & { readonly url: string; readonly told: string[] }) => Promise<void>,
   limits: Partial<ConnectionLimits> = {},
 ): Promise<void> {
   const told: string[] = [];
+  const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const server = listenHttp(async (request) => await fetch(request), {
-    hostname: "127.0.0.1",
-    port: 0,
+    listener,
     limits: { ...LIMITS, ...limits },
     onError: (error) => told.push(String(error)),
   });
   try {
-    await use({ ...server, url: `http://127.0.0.1:${server.addr.port}`, told });
+    const { addr } = listener;
+    await use({ ...server, addr, url: `http://127.0.0.1:${addr.port}`, told });
   } finally {
     await server.close({ graceMs: 0 });
   }
 }
 
 /** A connection that says what a test wants. */
-async function connect({ addr }: HttpListener, said = ""): Promise<Deno.TcpConn> {
+async function connect({ addr }: Listening, said = ""): Promise<Deno.TcpConn> {
   const conn = await Deno.connect({ hostname: "127.0.0.1", port: addr.port });
   await conn.write(new TextEncoder().encode(said));
   return conn;
@@ -278,18 +283,6 @@ Deno.test("close() lets answers end that are under way, and cuts what hangs", as
     half.close();
     assertEquals(server.told, []);
   });
-});
-
-Deno.test("connectionLimits() takes half of the descriptors for connections, unless it is told how many", async () => {
-  const { stdout } = await new Deno.Command("sh", { args: ["-c", "ulimit -n"] }).output();
-  const descriptors = Number(new TextDecoder().decode(stdout)) || Infinity;
-  assertEquals(await connectionLimits(), {
-    maxConnections: Math.min(10_000, Math.floor(descriptors / 2)),
-    idleMs: 60_000,
-    requestMs: 300_000,
-    maxInFlightBytes: 67_108_864,
-  });
-  assertEquals((await connectionLimits({ maxConnections: 7 })).maxConnections, 7);
 });
 
 Deno.test("listenHttp() takes only so many bytes of bodies at once, says so, and has room again after the answers", async () => {

@@ -1,5 +1,6 @@
-import { isIn, readFound, realPath } from "@tare/cli/parts";
 import type { Tool } from "@tare/messages";
+import { isIn, readFound } from "./found_file.ts";
+import { realPath } from "./real_path.ts";
 import { namesIn } from "./workplace.ts";
 
 /**
