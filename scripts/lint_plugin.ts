@@ -19,7 +19,7 @@ export const PACKAGE_TABLE: Readonly<Record<string, readonly string[]>> = {
   tools: ["messages", "prune", "wire", "loop"],
   conversation: ["messages", "prune", "planner"],
   gateway: ["messages", "prune", "planner", "wire", "conversation"],
-  simulator: ["messages", "tiktoken", "context", "prune", "planner", "wire", "loop"],
+  simulator: ["messages", "tiktoken", "context", "prune", "planner", "wire"],
   server: [
     "messages",
     "context",

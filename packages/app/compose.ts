@@ -228,44 +228,49 @@ function agentOf(
       readonly sandbox: Sandbox | { readonly why: string };
     },
 ): HttpAgent {
-  const { captureContent = false, metrics, webhookHosts: hosts, maxRunningTurns } = settings;
-  const { address, efforts, profile, windowTokens, assumesWindow, seesPictures } = provider;
+  const { captureContent = false, metrics, webhookHosts: hosts, maxRunningTurns, maxSteps } = settings;
+  const { model: defaultModel, ask: model, close: _close, ...models } = provider;
   return agentHandler({
-    ...prompts,
-    ...workspace.options,
-    ...{ store, keys, countTokens, instance, onError },
-    telemetry: new Telemetry("@tare/server", { captureContent, figures }),
-    ...(figures && { metrics: { figures, isOpen: metrics === "open" } }),
-    ...{ address, efforts, profile, windowTokens, assumesWindow, seesPictures },
-    ...(provider.model !== undefined && { defaultModel: provider.model }),
-    ...(provider.notice !== undefined && { notice: provider.notice }),
-    model: provider.ask,
-    price: priceOf(settings, profile),
-    ...(settings.effort !== undefined && { effort: settings.effort }),
-    passesOn: {
-      ...(hasChatProvider(settings) && { chat: settings.baseUrl ?? DEFAULT_PROVIDER.baseURL }),
-      messages: settings.messagesUrl,
-    },
-    sandbox: "by" in sandbox ? { by: sandbox.by, domains: sandbox.domains } : { ...sandbox, domains: [] },
+    ...{ store, keys, onError },
+    tools: workspace.options.tools,
+    prompt: prompts,
     instructions: settings.instructions?.text ?? INSTRUCTIONS.trim(),
-    delegates: settings.delegate,
+    models: {
+      ...{ ...models, defaultModel, model, countTokens },
+      price: priceOf(settings, provider.profile),
+      effort: settings.effort,
+    },
     approvals: {
       rules: settings.approvals?.rules ?? [],
       workspace: resolve(settings.workspace),
       unattended: settings.unattended,
+      unknownOutcome: settings.unknownOutcome,
     },
-    unknownOutcome: settings.unknownOutcome,
+    limits: { maxSessions: LIMITS.sessions, maxRunningTurns, turn: { maxSteps } },
+    workspace: {
+      ...workspace.options.workspace,
+      sandbox: "by" in sandbox ? { by: sandbox.by, domains: sandbox.domains } : { ...sandbox, domains: [] },
+    },
+    telemetry: new Telemetry("@tare/server", { captureContent, figures }),
     ...(hosts.length > 0 && { webhooks: { hosts, connect: connectTls } }),
-    ...{ maxSessions: LIMITS.sessions, maxRunningTurns },
-    limits: { maxSteps: settings.maxSteps },
-    maxBodyBytes: LIMITS.agentBytes,
-    keepWarm: settings.keepWarm === "off" ? "off" : warmth,
     gateway: passing,
-    files: page,
-    guard: {
+    http: {
       hosts: allowedHosts(settings.host, settings.allowedHosts),
       origins: settings.corsOrigins,
       guests: settings.token === undefined,
+      maxBodyBytes: LIMITS.agentBytes,
+      ...(figures && { metrics: { figures, isOpen: metrics === "open" } }),
+      files: page,
+      instance,
+      passesOn: {
+        ...(hasChatProvider(settings) && { chat: settings.baseUrl ?? DEFAULT_PROVIDER.baseURL }),
+        messages: settings.messagesUrl,
+      },
+    },
+    advanced: {
+      ...workspace.options.advanced,
+      delegates: settings.delegate,
+      keepWarm: settings.keepWarm === "off" ? "off" : warmth,
     },
   });
 }

@@ -6,7 +6,6 @@
  */
 export { agentClient, serverAddress } from "./agent_client.ts";
 export { commandLine } from "./command_line.ts";
-export { inDigits } from "./in_digits.ts";
 export { launchers, whenLeft } from "./launchers.ts";
 export { isDirectory, isFile, type OptionReader, wholeNumber } from "./option.ts";
 export { HOME_VARIABLES } from "./server/data_directory.ts";
