@@ -34,7 +34,6 @@ const APART = [
   "packages/page/client",
   "packages/cli/acp",
   "packages/app/mcp",
-  "scripts/apart",
 ];
 
 /** A gate that is one command: its output is shown only if it fails. */
@@ -105,7 +104,7 @@ async function packed(): Promise<Outcome> {
     for (const name of PUBLISHED) await packForNpm(name, folder);
     return await command(
       ["run", "--frozen", "--allow-read", "--allow-env", "check_packed.ts", folder],
-      "scripts/apart/packed",
+      "tests/apart/packed",
     );
   } catch (error) {
     console.log((error as Error).message);
