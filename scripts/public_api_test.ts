@@ -17,7 +17,10 @@ Deno.test("publicApiFaults() names what a reader of the documentation would miss
     of("bare", {}),
     of("options", { params: [{ left: { tsType: literal } }] }, example),
     of("results", { returnType: promise }, example),
-    { name: "Results", declarations: [{ kind: "interface", def: { properties: [{ tsType: derived }] } }] },
+    {
+      name: "Results",
+      declarations: [{ kind: "interface", def: { properties: [{ tsType: derived }] } as object }],
+    },
   ];
   assertEquals(publicApiFaults({ name: "@tare/x", symbols }), [
     "@tare/x: results and Results differ only in case.",
