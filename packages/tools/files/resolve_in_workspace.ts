@@ -18,16 +18,16 @@ import type { Effects, ToolContext } from "@tare/messages";
 import { isMissing, Refusal, systemCode } from "../define_tool.ts";
 import { pathWithin } from "../path_within.ts";
 
-/** What of a workspace the file tools keep from a model. */
+/** Limits of the file tools within a workspace. */
 export interface WorkspaceLimits {
   /**
-   * The server's own folder: no path leads to or into it, and no listing or search shows it. Files are written there
-   * before they take their place in the workspace. Default: there is none.
+   * The server's own folder: no path leads to or into it, and no listing or search contains it. New files are written there
+   * before they are moved into the workspace. Default: none.
    */
   readonly hidden?: string | undefined;
 }
 
-/** A folder that exists and stays unseen. */
+/** An existing folder that is hidden from the model. */
 interface HiddenFolder {
   readonly path: string;
   readonly dev: number;
@@ -42,7 +42,6 @@ export interface WorkspacePath {
   readonly absolute: string;
   /** The path from `root`, with forward slashes; `.` for the workspace itself. */
   readonly relative: string;
-  /** What must stay unseen. */
   readonly hidden?: HiddenFolder;
 }
 
@@ -81,7 +80,7 @@ export async function resolveInWorkspace(
   return { root, absolute, relative, ...(hidden && { hidden }) };
 }
 
-/** The workspace's own place, and that of the path in it. */
+/** Returns the real paths of the workspace and of a path in it. */
 async function realPlace(workspace: string, path: string): Promise<{ root: string; absolute: string }> {
   const given = resolve(workspace, path);
   // Only `..` leads elsewhere from a workspace that is a link than from where that points.
@@ -91,7 +90,7 @@ async function realPlace(workspace: string, path: string): Promise<{ root: strin
   return { root, absolute: real ?? await followLinks(resolve(root, path)) };
 }
 
-/** What a call on this path would do, by where the path leads. @throws {Refusal} as {@linkcode resolveInWorkspace}. */
+/** Returns the effects of a call on this path. @throws {Refusal} as {@linkcode resolveInWorkspace}. */
 export async function effectsOn(
   path: string,
   { workspace, as, ...limits }: WorkspaceLimits & {
@@ -103,7 +102,7 @@ export async function effectsOn(
   return { root, [as]: [absolute] };
 }
 
-/** Makes sure, right before it is done, that it may be. @throws {Refusal} if it may not. */
+/** Checks, right before an access, that it is allowed. @throws {Refusal} if it isn't. */
 export function assertAllowed(
   { allows }: Pick<ToolContext, "allows">,
   absolute: string,
@@ -113,7 +112,7 @@ export function assertAllowed(
   throw new Refusal("a rule forbids it, or the path has come to lead elsewhere since it was looked at.");
 }
 
-/** The real place of an absolute path, after all links; of what doesn't exist, where opening it would make it. */
+/** Returns the real path of an absolute path, after all links; for a missing file the path where opening creates it. */
 export function pathAfterLinks(path: string): Promise<string> {
   return followLinks(path);
 }
@@ -130,27 +129,27 @@ async function hiddenFolder({ hidden }: WorkspaceLimits): Promise<HiddenFolder |
   }
 }
 
-/** Looks at two things at once; neither is left under way when the other fails. */
+/** Awaits two promises; neither is left pending when the other rejects. */
 async function both<One, Other>(one: Promise<One>, other: Promise<Other>): Promise<readonly [One, Other]> {
   await Promise.allSettled([one, other]);
   return [await one, await other];
 }
 
 /**
- * What a file is called that is written to take another one's place. The same key gives the same name, so that the next
- * process finds it without a search.
+ * Returns the name of a temporary file. The same key gives the same name, so that the next process finds it without a
+ * search.
  */
 export function temporaryName(key: unknown): string {
   const hash = createHash("sha256").update(JSON.stringify(key)).digest("hex");
   return `.tare-${hash.slice(0, 32)}.tmp`;
 }
 
-/** Whether a file is called so: it is there for a moment, and nobody's. */
+/** Returns whether a file has the name of a temporary file. */
 export function isTemporary(name: string): boolean {
   return /^\.tare-[0-9a-f]{32}\.tmp$/.test(name);
 }
 
-/** Whether a place free of symbolic links is the hidden folder, in whatever spelling the file system takes. */
+/** Returns whether a real path is the hidden folder, in any spelling that the file system accepts. */
 export async function isHidden(absolute: string, hidden: HiddenFolder | undefined): Promise<boolean> {
   if (!hidden) return false;
   if (absolute === hidden.path) return true;
@@ -194,7 +193,7 @@ async function followLinks(path: string): Promise<string> {
   throw new Refusal("its symbolic links lead in a circle.");
 }
 
-/** Where a link points, dangling or not; `undefined` if there is no link. */
+/** Returns the target of a link, dangling or not; `undefined` if it is no link. */
 async function linkTarget(path: string): Promise<string | undefined> {
   try {
     const target = await readlink(path);

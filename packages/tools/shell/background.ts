@@ -29,12 +29,11 @@ const MAX_WAIT_MS = 240_000;
 const SOUGHT_CHARS = 10_000;
 
 /**
- * Commands that go on running behind the calls that started them, of all sessions of a server. They are in its memory and end
- * with it: {@linkcode BackgroundCommands.close} ends them in order, and what a server that was killed has left is found by
- * its owner's mark, or was ended by the system with it.
+ * Commands of all sessions of a server that keep running after the calls that started them. They are in its memory and end
+ * with it: by {@linkcode BackgroundCommands.close}, and after a crash by the mark of their owner.
  */
 export class BackgroundCommands {
-  /** Where what the model is told says of a command that it `runs`, or has `ended`. */
+  /** Matches the lines of results that report that a command `runs` or has `ended`. */
   static readonly STATE: RegExp = /^\[?(bg_[0-9a-f]{6}) (runs|ended)/gm;
   readonly #all = new Map<string, BackgroundCommand>();
 
@@ -105,7 +104,7 @@ export class BackgroundCommands {
     return told;
   }
 
-  /** What a session's model isn't told yet: which of its commands have ended, a line each. */
+  /** Returns a line for each command of a session that has ended and whose end is not reported yet. */
   ended(session: string): readonly string[] {
     const ended = this.#of(session).filter(({ status }) => status);
     for (const { name } of ended.slice(0, -MAX_ENDED)) this.#all.delete(name);
@@ -113,8 +112,8 @@ export class BackgroundCommands {
   }
 
   /**
-   * What a session's model is to be told before a turn, which takes these commands to run: which have ended, and which went
-   * with the server that ran them. Nothing if all run.
+   * Returns what to report to a session's model before a turn, if it assumes that these commands run: which have ended, and
+   * which were lost with their server. `undefined` if all run.
    */
   news(session: string, running: readonly string[]): string | undefined {
     const lost = running.filter((name) => !this.#all.has(name)).map((name) =>

@@ -7,19 +7,19 @@ import { type BackgroundCommand, type BackgroundCommands, withEnded } from "./ba
 import { endMarked, GRACE_MS } from "./processes.ts";
 import { collectOutput, type CommandOptions, type CommandOutcome, runCommand } from "./run_command.ts";
 
-/** Where and how {@linkcode shellTool} runs commands. */
+/** Options of {@linkcode shellTool}. */
 export interface ShellToolOptions {
   /** Folder that commands start in. */
   readonly workspace: string;
   /**
-   * Longest time that one command may ask for, in milliseconds. Default: 240,000, which is less than the time after
-   * which the loop takes a silent turn for stalled.
+   * Longest time limit of one command, in milliseconds. Default: 240,000, below the time after which the loop considers a
+   * silent turn stalled.
    */
   readonly timeoutMs?: number;
-  /** Bytes of output kept; of more, the middle is dropped. At least 1. Default: 65,536. */
+  /** Longest output, in bytes; of a longer one the middle is omitted. At least 1. Default: 65,536. */
   readonly maxOutputBytes?: number;
   /**
-   * Environment variables besides, or instead of, the default ones: `PATH` (the system's usual folders), `HOME` (the
+   * Environment variables that are added to the default ones or replace them: `PATH` (the system's usual folders), `HOME` (the
    * workspace, so that no one's keys and settings are found), `LANG`, `TERM` and the command's mark, `TARE_COMMAND`. Nothing is taken from this process's
    * own environment.
    */
@@ -30,11 +30,11 @@ export interface ShellToolOptions {
    */
   readonly owner?: string;
   /**
-   * The sandbox that commands run in, unless a call says why one has to run outside. Default: there is none, and they have
-   * the rights of this process.
+   * The sandbox that commands run in, unless a call states why its command has to run outside. Default: none: they have the
+   * rights of this process.
    */
   readonly sandbox?: Sandbox | undefined;
-  /** Keeps commands that go on behind their calls. Default: there are none. */
+  /** Holds commands that keep running after their calls. Default: none can. */
   readonly background?: BackgroundCommands | undefined;
 }
 

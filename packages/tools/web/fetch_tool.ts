@@ -22,15 +22,15 @@ import { request } from "node:http";
 import { defineTool, ioReason, Refusal } from "../define_tool.ts";
 import { decodeText } from "../result_text.ts";
 
-/** What of the web {@linkcode fetchTool} reaches, and how. */
+/** Options of {@linkcode fetchTool}. */
 export interface FetchToolOptions {
-  /** Names of hosts, `*.` in front for those below. */
+  /** Names of the hosts that can be reached; `*.example.com` matches subdomains. */
   readonly domains: readonly string[];
-  /** Absolute path of the socket of a proxy that goes to these hosts alone, whatever it is asked. */
+  /** Absolute path of the socket of a proxy that connects to these hosts only. */
   readonly socket: string;
-  /** Longest time for one call, in milliseconds. Default: 30,000. */
+  /** Longest time of one call, in milliseconds. Default: 30,000. */
   readonly timeoutMs?: number;
-  /** Most bytes that are read of an answer. Default: 5 MiB. */
+  /** Most bytes of a response that are read. Default: 5 MiB. */
   readonly maxBytes?: number;
 }
 
