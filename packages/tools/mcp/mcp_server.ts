@@ -6,7 +6,7 @@ import { createHash } from "node:crypto";
 import { asRecord } from "@tare/wire/internal";
 import { isDeepStrictEqual } from "node:util";
 import { Breaks } from "./floods.ts";
-import { McpConnection, type McpProgress, type McpSdk, messageOf } from "./connection.ts";
+import { errorText, McpConnection, type McpProgress, type McpSdk } from "./connection.ts";
 import type { McpServerEntry } from "./read_servers.ts";
 import { describeImage, isImageAccepted, MAX_PICTURE_BYTES } from "../picture.ts";
 import { sliceText } from "../result_text.ts";
@@ -153,7 +153,7 @@ export class McpServer {
       if (this.#isStale) this.#changed();
       return await connection.lost;
     } catch (error) {
-      return messageOf(error);
+      return errorText(error);
     } finally {
       this.#connection = undefined;
       // Until it is known when it is started again.
@@ -180,7 +180,7 @@ export class McpServer {
     };
     this.#listing = look()
       .catch((error) =>
-        this.#warn(`Cannot list the tools of MCP server ${this.#entry.name}: ${messageOf(error)}`)
+        this.#warn(`Cannot list the tools of MCP server ${this.#entry.name}: ${errorText(error)}`)
       )
       .finally(() => {
         this.#listing = undefined;
@@ -323,15 +323,15 @@ export class McpServer {
       // What the server itself answers has a number; all else befell the connection.
       const isAnswer = typeof (error as { readonly code?: unknown }).code === "number";
       if (isAnswer && connection.reason === undefined) {
-        return refuse(`MCP server ${server} says: ${messageOf(error)}`);
+        return refuse(`MCP server ${server} says: ${errorText(error)}`);
       }
-      if (by === "http") connection.lose(messageOf(error));
+      if (by === "http") connection.lose(errorText(error));
       const advice = tool.stance === "rederivable"
         ? "It only reads: call it again later if you need it."
         : "It may have taken effect: find out before you call it again.";
       const content =
         `Cannot tell the result of ${name}: MCP server ${server} was lost during the call, because ${
-          connection.reason ?? messageOf(error)
+          connection.reason ?? errorText(error)
         }. ${advice}`;
       return { content, error: true };
     }

@@ -1,7 +1,7 @@
 import { describeRenamed } from "../sandbox/guard.ts";
 import type { Tool } from "@tare/messages";
 import { randomBytes } from "node:crypto";
-import { defineTool, Refusal } from "../define_tool.ts";
+import { defineTool, ToolRefusal } from "../define_tool.ts";
 import { settlesWithin } from "./processes.ts";
 import {
   BoundedOutput,
@@ -41,7 +41,7 @@ export class BackgroundCommands {
    * Starts a command for a session.
    *
    * @internal
-   * @throws {Refusal} if it has too many already.
+   * @throws {ToolRefusal} if it has too many already.
    */
   async start(
     session: string,
@@ -52,7 +52,7 @@ export class BackgroundCommands {
     const own = running.filter((one) => one.session === session);
     if (own.length >= MAX_RUNNING || running.length >= MAX_RUNNING_IN_ALL) {
       const names = own.map(({ name }) => name).join(", ");
-      throw new Refusal(
+      throw new ToolRefusal(
         own.length >= MAX_RUNNING
           ? `${names} run in the background, and no more than ${MAX_RUNNING} may. Stop one first.`
           : `${running.length} commands of all sessions run in the background, and no more may.`,
@@ -81,13 +81,13 @@ export class BackgroundCommands {
    * A session's command of this name.
    *
    * @internal
-   * @throws {Refusal} if there is none.
+   * @throws {ToolRefusal} if there is none.
    */
   find(session: string, name: string): BackgroundCommand {
     const found = this.#all.get(name);
     if (found?.session === session) return found;
     const names = this.#of(session).map((one) => one.name);
-    throw new Refusal(
+    throw new ToolRefusal(
       `there is no such command: it was looked at when it had ended, or ended with its server. ` +
         (names.length === 0 ? "None runs." : `There are ${names.join(", ")}.`),
     );
@@ -252,9 +252,13 @@ export class BackgroundCommand {
     command: string,
     options: { readonly signal: AbortSignal; readonly onOutput: (piece: Uint8Array) => void },
   ): Promise<number | undefined> {
-    if (this.#status) throw new Refusal(`${this.#state()}. Look at it with background, and start it again.`);
+    if (this.#status) {
+      throw new ToolRefusal(`${this.#state()}. Look at it with background, and start it again.`);
+    }
     if (!this.#besides) {
-      throw new Refusal(`${this.name} doesn't run in a sandbox: run the command as it runs, without beside.`);
+      throw new ToolRefusal(
+        `${this.name} doesn't run in a sandbox: run the command as it runs, without beside.`,
+      );
     }
     return await this.#besides.run(command, options);
   }

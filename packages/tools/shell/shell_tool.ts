@@ -1,5 +1,5 @@
 import type { Tool } from "@tare/messages";
-import { defineTool, Refusal } from "../define_tool.ts";
+import { defineTool, ToolRefusal } from "../define_tool.ts";
 import { resolveInWorkspace } from "../files/resolve_in_workspace.ts";
 import { describeRenamed } from "../sandbox/guard.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
@@ -92,7 +92,7 @@ export function shellTool(options: ShellToolOptions): Tool {
     timeoutMs: timeoutMs + 5 * GRACE_MS,
     attempt: () => "run the command",
     async run({ command, timeout_ms: limitMs = defaultTimeoutMs, outside, ...given }, context) {
-      if (command.includes("\0")) throw new Refusal("it holds a NUL character.");
+      if (command.includes("\0")) throw new ToolRefusal("it holds a NUL character.");
       const { root } = await resolveInWorkspace(workspace, ".");
       const { session = "", confirm } = context;
       const start = {
@@ -101,7 +101,7 @@ export function shellTool(options: ShellToolOptions): Tool {
       };
       if (background && given.background) {
         if (given.beside !== undefined) {
-          throw new Refusal("what runs beside another one can't go on behind it.");
+          throw new ToolRefusal("what runs beside another one can't go on behind it.");
         }
         const started = await background.start(session, command, { ...start, ...(confirm && { confirm }) });
         return withEnded(background.look(started), background.ended(session));
@@ -134,7 +134,7 @@ async function runBeside(
   options: CommandOptions,
 ): Promise<CommandOutcome> {
   const { timeoutMs, context, isOutside = false } = options;
-  if (isOutside) throw new Refusal("what runs outside the sandbox can't run beside what is in it.");
+  if (isOutside) throw new ToolRefusal("what runs outside the sandbox can't run beside what is in it.");
   const { output, onOutput } = collectOutput(options);
   const limit = AbortSignal.timeout(timeoutMs);
   context.confirm?.();
@@ -144,7 +144,7 @@ async function runBeside(
   });
   const ending = code !== undefined ? "exited" : context.signal.aborted ? "cancelled" : "timed_out";
   const isLeft = code === undefined && !context.signal.aborted && !limit.aborted;
-  if (isLeft) throw new Refusal(`${background.name} ended while it ran.`);
+  if (isLeft) throw new ToolRefusal(`${background.name} ended while it ran.`);
   return { ending, status: { code: code ?? null, signal: null }, output, leftProcesses: false, renamed: [] };
 }
 

@@ -4,14 +4,14 @@ import type { Tool } from "@tare/messages";
 import { pathWithin } from "../path_within.ts";
 import {
   type ChangedFile,
-  type FileChange,
-  filesOf,
+  changedFiles,
   type FileState,
   isFolder,
   isUnkept,
   isUnkeptChange,
   modeOf,
   reversed,
+  type StateChange,
   unkept,
 } from "./file_state.ts";
 import { FileStates, inGroups, MOST_NAMED, type StoredWorkspace } from "./file_states.ts";
@@ -264,7 +264,7 @@ class KeptChanges implements Checkpoints {
         session,
         line: { id: crypto.randomUUID(), undo: turns, targets, notCovered },
       });
-      return { turns, files: filesOf(targets), notCovered };
+      return { turns, files: changedFiles(targets), notCovered };
     });
   }
 
@@ -283,7 +283,7 @@ class KeptChanges implements Checkpoints {
       await this.#carryOut(states, { session, line: { id: crypto.randomUUID(), redo: last.undo, targets } });
       return {
         turns: last.undo,
-        files: filesOf(targets),
+        files: changedFiles(targets),
         notCovered: [...new Set([...unmade, ...last.notCovered])],
       };
     });
@@ -293,9 +293,9 @@ class KeptChanges implements Checkpoints {
   async #targets(
     states: FileStates,
     verb: "undo" | "redo",
-    steps: readonly (readonly FileChange[])[],
+    steps: readonly (readonly StateChange[])[],
     force: boolean,
-  ): Promise<{ readonly targets: readonly FileChange[]; readonly unmade: readonly string[] }> {
+  ): Promise<{ readonly targets: readonly StateChange[]; readonly unmade: readonly string[] }> {
     const wanted = new Map<string, { now: FileState; to: FileState; why?: string }>();
     // A path whose content isn't stored stays as it is, and is reported.
     const left = new Set(steps.flat().filter(isUnkeptChange).map(([path]) => path));
@@ -310,7 +310,7 @@ class KeptChanges implements Checkpoints {
       if (one.to !== from && one.to !== to) one.why ??= "it was changed since";
       one.to = to;
     }
-    const targets: FileChange[] = [];
+    const targets: StateChange[] = [];
     const conflicts: string[] = [];
     const unmade: string[] = [];
     for (const [path, { now, to, why }] of wanted) {
@@ -360,9 +360,9 @@ class KeptChanges implements Checkpoints {
   }
 
   /** Makes these changes unless they are made already. Paths that have changed meanwhile stay as they are. */
-  async #apply(states: FileStates, targets: readonly FileChange[]): Promise<void> {
+  async #apply(states: FileStates, targets: readonly StateChange[]): Promise<void> {
     const sorted = [...targets].sort(([a], [b]) => (a < b ? -1 : 1));
-    const isDue = async ([path, from, to]: FileChange) => from !== to && await states.stateOf(path) === from;
+    const isDue = async ([path, from, to]: StateChange) => from !== to && await states.stateOf(path) === from;
     // A folder that its owner may not change is changed first and gets its permissions last.
     const opened = new Map<string, FileState>();
     for (const target of sorted) {
@@ -423,7 +423,7 @@ class KeptChanges implements Checkpoints {
 
   async #record(
     { session, turn }: TurnOfSession,
-    changes: readonly FileChange[],
+    changes: readonly StateChange[],
     notCovered: readonly string[],
   ): Promise<void> {
     if (changes.length === 0 && notCovered.length === 0) return;

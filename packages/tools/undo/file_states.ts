@@ -15,7 +15,7 @@ import {
 } from "node:fs/promises";
 import { setImmediate } from "node:timers";
 import { basename, dirname, join } from "@std/path";
-import { ignoreMissing, isDenied, isMissing, Refusal, systemCode } from "../define_tool.ts";
+import { ignoreMissing, isDenied, isMissing, systemCode, ToolRefusal } from "../define_tool.ts";
 import {
   entriesOf,
   findDescriptors,
@@ -29,7 +29,7 @@ import {
 } from "../files/resolve_in_workspace.ts";
 import { IgnoreRules } from "../files/walk.ts";
 import { removeTemporary, writeAtomically } from "../files/write_file_tools.ts";
-import { contentsOf, type FileChange, type FileState, isFolder, modeOf } from "./file_state.ts";
+import { contentsOf, type FileState, isFolder, modeOf, type StateChange } from "./file_state.ts";
 import { readJson, writeWhole } from "./stored_files.ts";
 
 /** A folder whose files are stored. */
@@ -258,7 +258,7 @@ export class FileStates {
         temporary: this.#temporaryFor(path),
         own: this.#folder,
       }).catch((cause) => {
-        if (!(cause instanceof Refusal)) throw cause;
+        if (!(cause instanceof ToolRefusal)) throw cause;
         throw new Error(`Cannot put ${absolute} back: ${cause.message}`, { cause });
       });
     }
@@ -309,7 +309,7 @@ export class FileStates {
       if (systemCode(error) === "ENOENT") return "none";
       // Something else than a folder is in the way: a link may lead to something, a file doesn't.
       if (systemCode(error) === "ENOTDIR") return await isBehindLink(absolute) ? "unkept" : "none";
-      if (error instanceof Refusal || isForbidden(error)) return "unkept";
+      if (error instanceof ToolRefusal || isForbidden(error)) return "unkept";
       throw error;
     }
   }
@@ -328,7 +328,7 @@ export class FileStates {
     } catch (error) {
       if (systemCode(error) === "ENOENT") return "none";
       // One that may not be read, or was exchanged, can't be put back either.
-      if (error instanceof Refusal || isForbidden(error)) return unkeptState(info);
+      if (error instanceof ToolRefusal || isForbidden(error)) return unkeptState(info);
       throw error;
     }
   }
@@ -380,7 +380,7 @@ export class FileStates {
       const absolute = join(this.#root, place.base.slice(0, -1));
       return await inFolder(absolute, (folder) => this.#walkOpen(folder, place, walked));
     } catch (error) {
-      return error instanceof Refusal ? [] : unreadable(error);
+      return error instanceof ToolRefusal ? [] : unreadable(error);
     }
   }
 
@@ -439,7 +439,7 @@ interface Walked {
 
 /** The result of an inspection. */
 export interface Seen {
-  readonly changes: readonly FileChange[];
+  readonly changes: readonly StateChange[];
   /** A sentence for each change that an undo can't restore exactly. */
   readonly linked: readonly string[];
   /** A sentence for each path that isn't stored, whether it changed or not. */
