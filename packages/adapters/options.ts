@@ -3,7 +3,7 @@ import { chooseProfile, type LedgerEntry, listWindow, type PromptSessionOptions 
 import type { Archive } from "@tare/prune";
 
 /** What an adapter goes by beside the model: nothing of it must be given. */
-export interface TareOptions<Call> extends Partial<Omit<PromptSessionOptions, "state" | "lookedAt">> {
+export interface TareOptions<Call> extends Partial<Omit<PromptSessionOptions, "state">> {
   /**
    * Names the conversation that a call is of. Calls of one name are still told apart by what they say, as subagents of one
    * thread are. Default: the framework's own name for it, where it hands one on, or else what the call says alone.

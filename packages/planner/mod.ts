@@ -17,6 +17,7 @@ export {
   PROFILES,
   readTooLong,
 } from "./providers.ts";
+export type { CompactionHabit } from "./agents.ts";
 export type { Summarise } from "./edits/make_summary.ts";
 export { type Pin } from "./edits/pin.ts";
 export type { Idle, Ping } from "./clock/clock.ts";
@@ -24,12 +25,21 @@ export { observeUpgrade, UNTRIED } from "./clock/upgrade.ts";
 export type { History } from "./edits/view.ts";
 export type { LedgerEntry, PingEntry, PingSent } from "./ledger/entry.ts";
 export {
+  type AdvancedSessionOptions,
+  type DeferredTools,
+  type ForkOptions,
+  type LongestMessage,
   type Mechanisms,
   type PromptCall,
   type PromptSession,
   type PromptSessionOptions,
   PromptTooLong,
   type Quote,
+  type QuotedPrompt,
+  type Refusal,
+  type Retention,
+  type SavedTokens,
   type SessionView,
+  type Standing,
 } from "./prompt_session.ts";
 export { plannerSession, type PlanningSession } from "./session.ts";

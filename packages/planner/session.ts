@@ -9,15 +9,19 @@ import type { Restored } from "./edits/restore.ts";
 import type { History } from "./edits/view.ts";
 import { NEW_SESSION, type PlannerState } from "./ledger/ledger.ts";
 import {
+  type AdvancedSessionOptions,
+  type ForkOptions,
   type Mechanisms,
   NO_MECHANISMS,
   type PromptCall,
   type PromptSession,
   type PromptSessionOptions,
+  type Retention,
+  type SessionOptions,
   type SessionView,
 } from "./prompt_session.ts";
 import { type Profile, referencesPay } from "./providers.ts";
-import { KEEP_WANTED, type Retention } from "./retention/retention.ts";
+import { KEEP_WANTED } from "./retention/retention.ts";
 import { decide, type FullWindow, NEVER_FULL } from "./rule/decide.ts";
 import { KnownSession, type LookedAt, type Plan, planAsItIs, staysAsItIs } from "./rule/look.ts";
 import { quotePrompt } from "./rule/quote.ts";
@@ -28,7 +32,7 @@ export interface PlanningSession extends PromptSession {
   readonly quote: NonNullable<PromptSession["quote"]>;
   readonly nextPing: NonNullable<PromptSession["nextPing"]>;
   readonly pinged: NonNullable<PromptSession["pinged"]>;
-  fork(...how: Parameters<PromptSession["fork"]>): PlanningSession;
+  fork(length: number, archive: Archive, options?: ForkOptions): PlanningSession;
 }
 
 /** What a restart needs to go on as if nothing had happened. */
@@ -103,7 +107,8 @@ const UNREAD =
 export function plannerSession(options: PromptSessionOptions): PlanningSession {
   checkOptions("plannerSession()", options);
   if (options.state !== undefined) checkState(options.state);
-  return makeSession(options);
+  const { advanced, ...rest } = options;
+  return makeSession({ ...advanced, ...rest });
 }
 
 /** What was stored of a session, maybe by the other policy. */
@@ -116,9 +121,9 @@ function checkState(state: unknown): void {
 }
 
 /** @param from What is known of the session that is forked. */
-function makeSession(given: PromptSessionOptions, from?: KnownSession): PlanningSession {
+function makeSession(given: SessionOptions, from?: KnownSession): PlanningSession {
   const { summarise: _, ...alone } = given;
-  const options: PromptSessionOptions = given.observe ? { ...alone, archive: NOTHING_KEPT } : given;
+  const options: SessionOptions = given.observe ? { ...alone, archive: NOTHING_KEPT } : given;
   // What was stored is what `state` gave.
   const stored = options.state as Partial<SessionState> | undefined;
   let state: SessionState = { ...NEW_STATE, ...stored };
@@ -462,8 +467,6 @@ const SESSION_OPTIONS: NeededOptions<PromptSessionOptions> = {
   archive: { put: "function", get: "function" },
   countTokens: "counter",
   "windowTokens?": ["positive", "function"],
-  "assumesWindow?": ["boolean", "function"],
-  "compaction?": "object",
   "observe?": ON_OR_OFF,
   "mechanisms?": {
     "context?": ON_OR_OFF,
@@ -475,24 +478,27 @@ const SESSION_OPTIONS: NeededOptions<PromptSessionOptions> = {
   },
   "forget?": new Set(["costly", "nothing"]),
   "tools?": "object",
-  "isError?": "function",
   "summarise?": "function",
   "truncateTokens?": "count",
   "alwaysFull?": "array",
-  // Their ranges are checked by who goes by them.
-  "triggers?": {
-    "historyBudgetTokens?": "value",
-    "protectTokens?": "value",
-    "minBytes?": "value",
-    "pruneAt?": "value",
-    "summariseAt?": "value",
-    "coldAfterMs?": "value",
-  },
-  "retention?": "object",
-  "lossLimit?": "count",
-  "inSlices?": "function",
   "state?": "object",
-  "lookedAt?": "object",
+  "advanced?": {
+    "assumesWindow?": ["boolean", "function"],
+    "compaction?": "object",
+    "isError?": "function",
+    "retention?": {
+      "loss?": "function",
+      "resultTailTokens?": "count",
+      "stepTailTokens?": "count",
+      "compactTools?": ON_OR_OFF,
+      "horizonCalls?": "count",
+      "namedWeight?": "count",
+      "errorWeight?": "count",
+    } satisfies NeededOptions<Partial<Retention>>,
+    "lossLimit?": "count",
+    "inSlices?": "function",
+    "lookedAt?": "object",
+  } satisfies NeededOptions<AdvancedSessionOptions>,
 };
 
 /** What cache rules must hold. */

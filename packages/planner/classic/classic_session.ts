@@ -43,6 +43,28 @@ import {
 } from "../prompt_session.ts";
 import { canRecall, checkCall, checkOptions, checkUsage, oneByOne, savedByDeferring } from "../session.ts";
 
+/** Options of a session by fixed triggers. */
+export interface ClassicOptions extends PromptSessionOptions {
+  /** When the mechanisms act. Default: see each trigger. */
+  readonly triggers?: ClassicTriggers;
+}
+
+/** When the classic mechanisms act. */
+export interface ClassicTriggers {
+  /** Tokens that turns before the active one may take from a turn's second call on. Default: 16,000. */
+  readonly historyBudgetTokens?: number | undefined;
+  /** Tokens at the end, at most half the window, in which no result is pruned. Default: 16,384. */
+  readonly protectTokens?: number | undefined;
+  /** Results with fewer UTF-8 bytes aren't pruned. Default: 1,024. */
+  readonly minBytes?: number | undefined;
+  /** Share of the window from which results are pruned, from 0 to 1. Default: 0.8. */
+  readonly pruneAt?: number | undefined;
+  /** Share of the window from which old turns are summarized as well, from `pruneAt` to 1. Default: 0.9. */
+  readonly summariseAt?: number | undefined;
+  /** Idle time after which the provider's cache is gone, in milliseconds. Default: that of the profile. */
+  readonly coldAfterMs?: number | undefined;
+}
+
 /** What a restart needs to go on as if nothing had happened. */
 interface ClassicState {
   readonly edits: readonly ClassicEdit[];
@@ -82,12 +104,11 @@ const NEW_STATE: ClassicState = {
  *
  * @throws {RangeError} if a trigger is out of its range.
  */
-export function classicSession(options: PromptSessionOptions): PromptSession {
+export function classicSession({ triggers = {}, ...options }: ClassicOptions): PromptSession {
   checkOptions("classicSession()", options);
-  const { profile, archive, countTokens, tools, isError, truncateTokens } = options;
-  checkTriggers(options);
-  const { historyBudgetTokens, protectTokens, minBytes, pruneAt, summariseAt, coldAfterMs } =
-    options.triggers ?? {};
+  const { profile, archive, countTokens, tools, truncateTokens, advanced: { isError } = {} } = options;
+  checkTriggers(triggers, truncateTokens);
+  const { historyBudgetTokens, protectTokens, minBytes, pruneAt, summariseAt, coldAfterMs } = triggers;
   // What was stored is what `state` gave.
   const stored = options.state as Partial<ClassicState> | undefined;
   let state: ClassicState = { ...NEW_STATE, ...stored };
@@ -322,7 +343,7 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
     },
     fork(length, archive) {
       const forked: ClassicState = { ...state, edits: leadingEdits(state.edits, length) };
-      return classicSession({ ...options, archive, state: forked });
+      return classicSession({ ...options, triggers, archive, state: forked });
     },
     revert() {
       last = undefined;
@@ -334,7 +355,7 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
 /** A prompt that was refused without a number must become this share of itself. */
 const SMALLER_SHARE = 0.8;
 
-function checkTriggers({ truncateTokens, triggers = {} }: PromptSessionOptions): void {
+function checkTriggers(triggers: ClassicTriggers, truncateTokens: number | undefined): void {
   const { pruneAt = 0.8, summariseAt = 0.9, ...limits } = triggers;
   for (const [name, value] of Object.entries({ ...limits, truncateTokens })) {
     if (value === undefined || value >= 0) continue;

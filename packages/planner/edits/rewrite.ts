@@ -9,7 +9,7 @@ import {
 import { addUsage, meantCall } from "@tare/messages/internal";
 import { type Archive, archiveMessages, elide, formatPlaceholder, type PruneOptions } from "@tare/prune";
 import { resultOriginal } from "@tare/prune/internal";
-import type { PromptSessionOptions } from "../prompt_session.ts";
+import type { SessionOptions } from "../prompt_session.ts";
 import type { Removal } from "../retention/retention.ts";
 import {
   decide,
@@ -34,7 +34,7 @@ import type { DropEdit, Edit, ElisionCandidate, KeepEdit } from "./edit.ts";
 
 /** What {@linkcode rewrite} goes by. */
 export interface RewriteOptions
-  extends Pick<PromptSessionOptions, "archive" | "countTokens" | "tools" | "summarise"> {
+  extends Pick<SessionOptions, "archive" | "countTokens" | "tools" | "summarise"> {
   /** The model's context window in tokens; infinite where it isn't known. */
   readonly windowTokens: number;
   /** The prompt of a request after its edits. */

@@ -15,18 +15,12 @@ import { scaled, type TokenScale } from "../cache/prompt_size.ts";
 import type { ElisionCandidate, Way } from "../edits/edit.ts";
 import type { PinnedPlaces } from "../edits/pin.ts";
 import type { Layout } from "../edits/view.ts";
-import type { PromptSessionOptions } from "../prompt_session.ts";
+import type { Retention } from "../prompt_session.ts";
 import type { Profile } from "../providers.ts";
 import { readCall } from "../tools_of_agents.ts";
 
 // A rule says what a message's absence costs; `Standings` counts, message by message, what the rule goes by; and
 // `findRemovals()` asks both what could leave. What it finds worth carrying falls quiet there until something wakes it.
-
-/** What a rule goes by for one message before one call. Ages are in calls, counted from 1. */
-type Standing = Parameters<Retention["loss"]>[0];
-
-/** What may leave the prompt, and what of it stays. */
-export type Retention = Required<NonNullable<PromptSessionOptions["retention"]>>;
 
 /** Prompt tokens that a repair is expected to read. The prompt as it is would feed back: a large one would keep more. */
 const REPAIR_PROMPT_TOKENS = 20_000;

@@ -49,6 +49,7 @@ import type { Edit } from "../edits/edit.ts";
 import {
   type AloneRequest,
   bookCall,
+  type BookCallOptions,
   type BookedPlan,
   bookPing,
   callAlone,
@@ -64,11 +65,12 @@ import { USUAL_COMPACTION } from "../agents.ts";
 import type { LedgerEntry, PingEntry, PingSent } from "../ledger/entry.ts";
 import {
   type PromptCall,
-  type PromptSessionOptions,
   PromptTooLong,
+  type Retention,
+  type SessionOptions,
   type SessionView,
 } from "../prompt_session.ts";
-import { findRemovals, type Retention, Standings, type Step } from "../retention/retention.ts";
+import { findRemovals, Standings, type Step } from "../retention/retention.ts";
 import {
   type Decided,
   fullFromTokens,
@@ -185,6 +187,9 @@ interface Sized {
   readonly view: PlacedView;
 }
 
+/** What a call that succeeded took. */
+export type BookedUsage = Pick<BookCallOptions, "usage" | "summary" | "heldTokens">;
+
 /** What was looked at last of a history, as far as the next look may need it. Plain data. */
 export interface LookedAt {
   /** Hashes of its messages. */
@@ -201,7 +206,7 @@ export interface LookedAt {
 /** What a {@linkcode KnownSession} goes by. */
 export interface KnownSessionOptions extends
   Pick<
-    PromptSessionOptions,
+    SessionOptions,
     | "profile"
     | "countTokens"
     | "windowTokens"
@@ -549,7 +554,7 @@ export class KnownSession {
    */
   book(
     plan: BookedPlan,
-    { usage, summary, heldTokens }: Pick<Parameters<typeof bookCall>[1], "usage" | "summary" | "heldTokens">,
+    { usage, summary, heldTokens }: BookedUsage,
   ): LedgerEntry {
     const { countTokens, lossLimit, compaction = USUAL_COMPACTION, observe = false } = this.#options;
     const toolTokens = countRequestTokens({ messages: [], tools: plan.view.tools }, countTokens);
@@ -779,7 +784,7 @@ export function staysAsItIs(
 export function planAsItIs(
   prompt: Look & Decided,
   request: RewriteRequest,
-  options: Pick<PromptSessionOptions, "countTokens">,
+  options: Pick<SessionOptions, "countTokens">,
 ): Plan {
   const { decision, promptTokens: tokensBefore } = prompt;
   const { edits: allEdits, fullWindow } = request;
@@ -795,7 +800,7 @@ export function planOf(
   { alone, predicted, promptTokens, situation, layout, activeStart, shownTools, toolTokens, size, kinds }:
     Look,
   done: Done,
-  { request, countTokens }: Pick<PromptSessionOptions, "countTokens"> & { readonly request: RewriteRequest },
+  { request, countTokens }: Pick<SessionOptions, "countTokens"> & { readonly request: RewriteRequest },
 ): Plan {
   const { messages, places, elided } = layout.placed;
   const { allEdits } = done;

@@ -193,10 +193,13 @@ export class SessionPrompt implements TurnPrompt {
     this.#prompts = resumed ?? policySession({
       ...{ policy, mechanisms, forget, truncateTokens, alwaysFull, triggers },
       windowTokens: () => environment.windowOf(settings.model),
-      assumesWindow: () => environment.assumesWindow?.(settings.model) ?? false,
-      ...{ archive, countTokens, inSlices: Conversation.inSlices, state: context },
+      ...{ archive, countTokens, state: context },
       profile: () => environment.ratesOf(settings.model).profile,
       tools: this.#known,
+      advanced: {
+        inSlices: Conversation.inSlices,
+        assumesWindow: () => environment.assumesWindow?.(settings.model) ?? false,
+      },
       // A model that can't be had must not keep anybody from the session.
       summarise: async (request) => {
         const unfinished = (usage: Usage) => this.#bookUnfinished(usage);
