@@ -1,5 +1,5 @@
 import type { CountTokens, Rewrite, StableMessages, ToolMessage, Usage } from "@tare/messages";
-import type { Archive, PruneOptions } from "@tare/prune";
+import type { Archive, ToolTraits } from "@tare/prune";
 import type { CompactionHabit } from "./agents.ts";
 import type { Profile } from "./providers.ts";
 import type { Summarise } from "./edits/make_summary.ts";
@@ -51,7 +51,7 @@ export interface PromptSessionOptions {
    */
   readonly forget?: "costly" | "nothing" | undefined;
   /** Traits of the tools, by name, as pruning uses them. Default: none. */
-  readonly tools?: NonNullable<PruneOptions["tools"]>;
+  readonly tools?: ToolTraits;
   /** Summarizes old messages if the window is full of what isn't tool results. Default: old turns are dropped. */
   readonly summarise?: Summarise;
   /** Longest result that enters the prompt whole, in tokens. Default: 16,000; 8,000 for classic sessions. */

@@ -3,7 +3,7 @@
  *
  * @module
  */
-export { bytesFromText, isArchiveRef, textFromBytes } from "./archive.ts";
+export { archiveText, bytesFromText, isArchiveRef, textFromBytes } from "./archive.ts";
 export { placeholderRefs } from "./placeholder.ts";
 export { resultOriginal, resultText, traitsOf } from "./prune_results.ts";
 export { reportsError } from "./reports_error.ts";

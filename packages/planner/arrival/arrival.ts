@@ -4,8 +4,8 @@ import {
   applyElisions,
   type Archive,
   parsePlaceholder,
-  type PruneOptions,
   RECALL_TOOL,
+  type ToolTraits,
   truncateResults,
 } from "@tare/prune";
 import { reportsError, resultText, traitsOf } from "@tare/prune/internal";
@@ -27,7 +27,7 @@ import {
 /** How results are said. */
 export interface ArrivalOptions {
   readonly countTokens: CountTokens;
-  readonly tools?: NonNullable<PruneOptions["tools"]>;
+  readonly tools?: ToolTraits;
   readonly isError?: (message: ToolMessage, index: number) => boolean;
   /** Whether notation that says nothing goes. */
   readonly notation: boolean;
@@ -213,7 +213,7 @@ export class Arrival {
     if (reportsError(message, place, this.#options)) return false;
     const { name } = meantCall(call);
     return name !== RECALL_TOOL.function.name &&
-      traitsOf(name, { ...(tools && { tools }) }).stance !== "keep";
+      traitsOf(name, tools).stance !== "keep";
   }
 
   /** The blocks of a text that the prompt shows in front of it, in order. */
@@ -410,7 +410,7 @@ export interface ArriveOptions {
   readonly arrival: Arrival;
   readonly archive: Archive;
   readonly countTokens: CountTokens;
-  readonly tools?: NonNullable<PruneOptions["tools"]>;
+  readonly tools?: ToolTraits;
   /** Longest result that enters the prompt whole, in tokens. Default: none is too long. */
   readonly limitTokens?: number | undefined;
   /** Whether the model is offered the recall tool. */

@@ -1,6 +1,6 @@
-import type { Message } from "@tare/messages";
-import { hashPiece } from "@tare/messages/internal";
-import type { Elision } from "@tare/prune";
+import { type Message, pairCalls, type ToolMessage } from "@tare/messages";
+import { hashPiece, meantCall } from "@tare/messages/internal";
+import type { Elision, ElisionCandidate } from "@tare/prune";
 import type { SayEdit } from "../arrival/said.ts";
 
 /** Shows a placeholder instead of a tool result. */
@@ -74,8 +74,23 @@ export interface KeepEdit {
  */
 export type Edit = SayEdit | ElideEdit | DropEdit | SummariseEdit | ShortenEdit | CompactEdit | KeepEdit;
 
-/** A result that could leave, and what of it would stay. */
-export type ElisionCandidate = Omit<Elision, "ref" | "text">;
+/** Tokens that the line is expected to take that stands for a result. */
+export const EXPECTED_LINE_TOKENS = 32;
+
+/** Returns what an old result would leave by. */
+export function candidateOf(
+  { tool_call_id: toolCallId }: ToolMessage,
+  at: { readonly index: number; readonly tool: string; readonly tokensBefore: number },
+): ElisionCandidate {
+  return { ...at, toolCallId, tokensAfter: EXPECTED_LINE_TOKENS, reason: "old" };
+}
+
+/** Returns the names of the tools whose results are at these positions. */
+export function resultTools(history: readonly Message[]): ReadonlyMap<number, string> {
+  return new Map(
+    pairCalls(history).flatMap(({ call, answer }) => answer ? [[answer.at, meantCall(call).name]] : []),
+  );
+}
 
 /** How something would leave: by an elision, by dropping a stretch of messages, or by an edit that is ready. */
 export type Way =

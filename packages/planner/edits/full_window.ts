@@ -4,14 +4,13 @@ import {
   countRequestTokens,
   type CountTokens,
   type Message,
-  pairCalls,
   type Usage,
 } from "@tare/messages";
-import { meantCall, reasonOf } from "@tare/messages/internal";
+import { reasonOf } from "@tare/messages/internal";
 import type { Archive } from "@tare/prune";
-import { resultText, truncateText } from "@tare/prune/internal";
+import { archiveText, resultText, truncateText } from "@tare/prune/internal";
 import { type FullWindow, howMany, WINDOW_SHARE } from "../rule/decide.ts";
-import { type Edit, type ElideEdit, type ShortenEdit, textAt } from "./edit.ts";
+import { type Edit, type ElideEdit, resultTools, type ShortenEdit, textAt } from "./edit.ts";
 import { findStretch, firstOpenCall, makeSummary, type Stretch, type Summarise } from "./make_summary.ts";
 import { type History, isSummary, type PlacedMessages, type PlacedView, placedView } from "./view.ts";
 
@@ -335,9 +334,7 @@ async function shorten(
   for (const index of places) {
     const message = history[index];
     for (const { part, text } of message ? longParts(message, countTokens) : []) {
-      const ref = await archive.put(text).catch((cause) => {
-        throw new Error(`Cannot archive a message of the user: ${cause.message}`, { cause });
-      });
+      const ref = await archiveText(text, archive, "a message of the user");
       const shown = truncateText(text, { countTokens, limitTokens: SHORT_TOKENS, ref, recall });
       edits.push({ type: "shorten", index, ...(part !== undefined && { part }), ref, text: shown });
     }
@@ -383,17 +380,9 @@ export async function cutNewest(
   const edits: ElideEdit[] = [];
   for (const { index, original, toolCallId, tokens } of shown) {
     if (tokens <= limitTokens) continue;
-    const ref = await archive.put(original).catch((cause) => {
-      throw new Error(`Cannot archive a result: ${cause.message}`, { cause });
-    });
-    const call = pairCalls(history).find(({ answer }) => answer?.at === index)?.call;
-    const text = truncateText(original, {
-      tool: call ? meantCall(call).name : "tool",
-      ref,
-      countTokens,
-      limitTokens,
-      recall,
-    });
+    const ref = await archiveText(original, archive, "a result");
+    const tool = resultTools(history).get(index) ?? "tool";
+    const text = truncateText(original, { tool, ref, countTokens, limitTokens, recall });
     const isShorter =
       countMessageTokens({ role: "tool", tool_call_id: toolCallId, content: text }, countTokens) < tokens;
     if (isShorter) edits.push({ type: "elide", index, toolCallId, ref, text });

@@ -1,5 +1,5 @@
 import { countRequestTokens, type CountTokens, type Message, pairCalls, type Usage } from "@tare/messages";
-import { reasonOf } from "@tare/messages/internal";
+import { reasonOf, untilAborted } from "@tare/messages/internal";
 import { type Archive, archiveMessages, formatPlaceholder } from "@tare/prune";
 import { bytesFromText } from "@tare/prune/internal";
 import type { SummariseEdit } from "./edit.ts";
@@ -153,19 +153,13 @@ async function ask(
     ...(signal && { signal }),
     ...(progress && { progress }),
   };
-  const { promise: aborted, reject } = Promise.withResolvers<never>();
-  const abort = () => reject(signal?.reason);
-  signal?.addEventListener("abort", abort);
   try {
-    signal?.throwIfAborted();
-    const { text, usage } = await Promise.race([summarise(request), aborted]);
+    const { text, usage } = await untilAborted(() => summarise(request), signal);
     const trimmed = text.trim();
     return trimmed === "" ? { usage, failure: "the model gave no text" } : { usage, text: trimmed };
   } catch (error) {
     if (signal?.aborted && signal.reason?.name !== "TimeoutError") throw signal.reason;
     return { failure: reasonOf(error) };
-  } finally {
-    signal?.removeEventListener("abort", abort);
   }
 }
 

@@ -1,9 +1,9 @@
 import { countMessageTokens, type CountTokens, type Message, pairCalls } from "@tare/messages";
-import { hashPiece, meantCall } from "@tare/messages/internal";
-import type { PruneOptions } from "@tare/prune";
+import { hashPiece } from "@tare/messages/internal";
+import type { ElisionCandidate, ToolTraits } from "@tare/prune";
 import { resultOriginal } from "@tare/prune/internal";
 import type { Layout } from "./view.ts";
-import type { ElisionCandidate, Way } from "./edit.ts";
+import { candidateOf, EXPECTED_LINE_TOKENS, resultTools, type Way } from "./edit.ts";
 
 /** What somebody wants of one message of a session. Plain data. */
 export interface Pin {
@@ -37,7 +37,7 @@ export function makePin(
   { countTokens, tools }: {
     readonly countTokens: CountTokens;
     /** The tools of which a recall gives back all that a result holds. Default: only of texts it does. */
-    readonly tools?: PruneOptions["tools"];
+    readonly tools?: ToolTraits | undefined;
   },
 ): Pin {
   const message = history[place];
@@ -52,7 +52,9 @@ export function makePin(
     refuse(`it is the ${message.role}'s; only results of tools can be let go`);
   } else {
     if (message.keep) refuse("the provider needs it where it stands");
-    if (resultOriginal(message, tools?.[toolAt(history, place)] !== undefined) === undefined) {
+    if (
+      resultOriginal(message, tools?.[resultTools(history).get(place) ?? "tool"] !== undefined) === undefined
+    ) {
       refuse("only its text could be recalled");
     }
     if (countMessageTokens(message, countTokens) <= LINE_TOKENS) {
@@ -60,12 +62,6 @@ export function makePin(
     }
   }
   return { place, wish, by, hash: hashPiece(message) };
-}
-
-/** Name of the tool whose result stands at a position. */
-function toolAt(history: readonly Message[], at: number): string {
-  const call = pairCalls(history).find(({ answer }) => answer?.at === at)?.call;
-  return call ? meantCall(call).name : "tool";
 }
 
 /** The pins by their places, with another for a message in place of the one before, or without that of a message. */
@@ -124,9 +120,6 @@ interface Leaving {
   readonly how: Way;
 }
 
-/** Tokens that the line is expected to take that will stand for a result. */
-const EXPECTED_LINE_TOKENS = 32;
-
 /** Results beside one that comes back stay out of the prompt, if they have so many tokens. */
 const BESIDE_TOKENS = 100;
 
@@ -158,14 +151,8 @@ export function findWishes(
   const candidate = (at: number, isAsked: boolean): ElisionCandidate | undefined => {
     const message = history[at];
     if (message?.role !== "tool" || resultOriginal(message, isAsked) === undefined) return undefined;
-    return {
-      index: at,
-      toolCallId: message.tool_call_id,
-      tool: toolAt(history, at),
-      tokensBefore: countMessageTokens(message, countTokens),
-      tokensAfter: EXPECTED_LINE_TOKENS,
-      reason: "old",
-    };
+    const tool = resultTools(history).get(at) ?? "tool";
+    return candidateOf(message, { index: at, tool, tokensBefore: countMessageTokens(message, countTokens) });
   };
   for (const pin of pins) {
     const { place } = pin;

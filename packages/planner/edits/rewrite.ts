@@ -1,13 +1,14 @@
+import { countMessageTokens, type CountTokens, type Message, type Rewrite, type Usage } from "@tare/messages";
+import { addUsage } from "@tare/messages/internal";
 import {
-  countMessageTokens,
-  type CountTokens,
-  type Message,
-  pairCalls,
-  type Rewrite,
-  type Usage,
-} from "@tare/messages";
-import { addUsage, meantCall } from "@tare/messages/internal";
-import { type Archive, archiveMessages, elide, formatPlaceholder, type PruneOptions } from "@tare/prune";
+  type Archive,
+  archiveMessages,
+  elide,
+  type ElideOptions,
+  type ElisionCandidate,
+  formatPlaceholder,
+  type ToolTraits,
+} from "@tare/prune";
 import { resultOriginal } from "@tare/prune/internal";
 import type { SessionOptions } from "../prompt_session.ts";
 import type { Removal } from "../retention/retention.ts";
@@ -30,7 +31,14 @@ import {
 import { cutNewest, relieveWindow } from "./full_window.ts";
 import { type Layout, placedView } from "./view.ts";
 import { type Pin, type PinnedPlaces, pinnedPlaces, removalsOf, tellNoRoom, tellOver } from "./pin.ts";
-import type { DropEdit, Edit, ElisionCandidate, KeepEdit } from "./edit.ts";
+import {
+  candidateOf,
+  type DropEdit,
+  type Edit,
+  EXPECTED_LINE_TOKENS,
+  type KeepEdit,
+  resultTools,
+} from "./edit.ts";
 
 /** What {@linkcode rewrite} goes by. */
 export interface RewriteOptions
@@ -446,7 +454,6 @@ const LAST_STEPS = 8;
 
 /** Results with fewer tokens take no more than the line would that stands for them. */
 const LINE_TOKENS = 60;
-const EXPECTED_LINE_TOKENS = 32;
 
 /** The oldest results that are shown and that the model has seen, until they are so many tokens. */
 function oldestResults(
@@ -461,26 +468,18 @@ function oldestResults(
   },
 ): ElisionCandidate[] {
   const newest = history.findLastIndex(({ role }) => role === "assistant");
-  const calls = new Map(pairCalls(history).map(({ call, answer }) => [answer?.at ?? -1, call]));
+  const names = resultTools(history);
   const found: ElisionCandidate[] = [];
   let won = 0;
   for (let index = 0; index < newest && won < neededTokens; index++) {
     const message = history[index]!;
     if (message.role !== "tool" || message.keep || kept.has(index) || !layout.shows(index)) continue;
     const tokensBefore = countMessageTokens(message, countTokens);
-    const call = calls.get(index);
-    const isKnown = call !== undefined && tools?.[meantCall(call).name] !== undefined;
-    const original = resultOriginal(message, isKnown);
+    const tool = names.get(index);
+    const original = resultOriginal(message, tool !== undefined && tools?.[tool] !== undefined);
     if (original === undefined || layout.tokensAt(index) < LINE_TOKENS) continue;
     won += layout.tokensAt(index) - EXPECTED_LINE_TOKENS;
-    found.push({
-      index,
-      toolCallId: message.tool_call_id,
-      tool: call ? meantCall(call).name : "tool",
-      tokensBefore,
-      tokensAfter: EXPECTED_LINE_TOKENS,
-      reason: "old",
-    });
+    found.push(candidateOf(message, { index, tool: tool ?? "tool", tokensBefore }));
   }
   return found;
 }
@@ -489,7 +488,7 @@ function oldestResults(
 export interface MakeEditsOptions {
   readonly countTokens: CountTokens;
   readonly archive: Archive;
-  readonly tools?: NonNullable<PruneOptions["tools"]>;
+  readonly tools?: ToolTraits;
   readonly recall?: boolean;
 }
 

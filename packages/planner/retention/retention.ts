@@ -8,11 +8,11 @@ import {
   type ToolMessage,
 } from "@tare/messages";
 import { CallPairing, hashPiece, meantCall, personsWords } from "@tare/messages/internal";
-import { parsePlaceholder, type PruneOptions, RECALL_TOOL } from "@tare/prune";
+import { parsePlaceholder, RECALL_TOOL, type ToolTraits } from "@tare/prune";
 import { placeholderRefs, reportsError, resultOriginal, traitsOf } from "@tare/prune/internal";
 import { compactTool, shownTools } from "@tare/schemas";
 import { scaled, type TokenScale } from "../cache/prompt_size.ts";
-import type { ElisionCandidate, Way } from "../edits/edit.ts";
+import { candidateOf, EXPECTED_LINE_TOKENS, type Way } from "../edits/edit.ts";
 import type { PinnedPlaces } from "../edits/pin.ts";
 import type { Layout } from "../edits/view.ts";
 import type { Retention } from "../prompt_session.ts";
@@ -155,7 +155,7 @@ export interface Step {
 
 /** How results are judged. */
 export interface StandingsOptions {
-  readonly tools?: NonNullable<PruneOptions["tools"]>;
+  readonly tools?: ToolTraits;
   readonly isError?: (message: ToolMessage, index: number) => boolean;
 }
 
@@ -387,7 +387,7 @@ export class Standings {
   /** Whether what a tool answers never leaves. */
   #stays(tool: string): boolean {
     const { tools } = this.#options;
-    return traitsOf(tool, { ...(tools && { tools }) }).stance === "keep";
+    return traitsOf(tool, tools).stance === "keep";
   }
 }
 
@@ -464,8 +464,7 @@ const RECENT_STEPS = 200;
 /** Results with fewer tokens stay. */
 const MIN_TOKENS = 60;
 
-/** Tokens of the line that stands for a result, and of the one that stands for steps. */
-const PLACEHOLDER_TOKENS = 32;
+/** Tokens of the line that stands for steps. */
 const LINE_TOKENS = 28;
 
 /**
@@ -571,7 +570,7 @@ function firstIdle(ends: Ends, seen: Seen, options: RemovalOptions): number {
     // Its line may be shared or not: idle with one line more or less is looked at in full.
     const shown = shownIn(step, layout);
     const tokens = options.scale.perToken * shown.reduce((sum, at) => sum + freedBy(at, seen, options), 0) +
-      LINE_TOKENS + PLACEHOLDER_TOKENS * (step.to - step.from);
+      LINE_TOKENS + EXPECTED_LINE_TOKENS * (step.to - step.from);
     const ahead = callsUntilIdle(tokens, shown, seen, ofSteps);
     if (ahead === 0) {
       first = step.from;
@@ -592,7 +591,7 @@ function firstIdle(ends: Ends, seen: Seen, options: RemovalOptions): number {
       continue;
     }
     const tokens = options.scale.perToken * freedBy(result.at, seen, options);
-    const ahead = callsUntilIdle(tokens - PLACEHOLDER_TOKENS, [result.at], seen, options);
+    const ahead = callsUntilIdle(tokens - EXPECTED_LINE_TOKENS, [result.at], seen, options);
     if (ahead > 0) quietResults.until(at, call + ahead);
     else if (mayLeave(result, seen, options)) {
       const { step } = bearers[result.at]!;
@@ -675,21 +674,13 @@ function elision(result: Result, seen: Seen, options: RemovalOptions): Removal |
   if (!mayLeave(result, seen, options)) return undefined;
   const { at, tool, message } = result;
   const found = seen.layout.find(at)!;
-  const tokens = options.scale.perToken * freedBy(at, seen, options) - PLACEHOLDER_TOKENS;
-  const candidate: ElisionCandidate = {
-    index: at,
-    toolCallId: message.tool_call_id,
-    tool,
-    tokensBefore: found.tokens,
-    tokensAfter: PLACEHOLDER_TOKENS,
-    reason: "old",
-  };
+  const tokens = options.scale.perToken * freedBy(at, seen, options) - EXPECTED_LINE_TOKENS;
   return {
     start: scaled(options.scale, seen.toolTokens + found.start),
     tokens,
     parts: [{ name: String(at), tokens }],
     ...worth(tokens, [at], seen, options),
-    how: { type: "elide", candidate },
+    how: { type: "elide", candidate: candidateOf(message, { index: at, tool, tokensBefore: found.tokens }) },
   };
 }
 
@@ -839,7 +830,7 @@ function findFacts(
   message: Message,
   { answered, tools }: {
     readonly answered: ToolCall | undefined;
-    readonly tools: PruneOptions["tools"];
+    readonly tools: ToolTraits | undefined;
   },
 ): Facts {
   const calls = message.role === "assistant"
