@@ -21,9 +21,19 @@ export type { CompactionHabit } from "./agents.ts";
 export type { Summarise } from "./edits/make_summary.ts";
 export { type Pin } from "./edits/pin.ts";
 export type { Idle, Ping } from "./clock/clock.ts";
-export { observeUpgrade, UNTRIED } from "./clock/upgrade.ts";
+export { observeUpgrade, UNTRIED, type UpgradeEvidence, type UpgradeTrial } from "./clock/upgrade.ts";
 export type { History } from "./edits/view.ts";
-export type { LedgerEntry, PingEntry, PingSent } from "./ledger/entry.ts";
+export type {
+  CallWarmth,
+  ClientChange,
+  Decision,
+  LedgerEntry,
+  PingEntry,
+  PingSent,
+  ProjectedCall,
+  PromptShares,
+  UncachedTokens,
+} from "./ledger/entry.ts";
 export {
   type AdvancedSessionOptions,
   type DeferredTools,

@@ -16,7 +16,7 @@
  * @module
  */
 export { PrefixCache, type PromptUnit } from "./cache/prefix.ts";
-export { pingClock } from "./clock/clock.ts";
+export { type PingClock, pingClock } from "./clock/clock.ts";
 export { callCost, callCostParts, promptCost, type Rates } from "./ledger/ledger.ts";
 export { routeToCache } from "./providers.ts";
 export { worthDeferring } from "./rule/decide.ts";

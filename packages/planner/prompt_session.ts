@@ -94,6 +94,12 @@ export interface AdvancedSessionOptions {
 /** All options of a {@linkcode PromptSession} in one object. */
 export interface SessionOptions extends Omit<PromptSessionOptions, "advanced">, AdvancedSessionOptions {}
 
+/** Runs all steps at once: the default of `inSlices`. */
+export function allAtOnce(steps: Iterator<void, void>): Promise<void> {
+  while (!steps.next().done) { /* The steps do the work. */ }
+  return Promise.resolve();
+}
+
 /** What a message is, as far as a retention rule goes by it before one call. Ages are in calls, counted from 1. */
 export interface Standing {
   /** Tokens of the message, as the provider counts them. */

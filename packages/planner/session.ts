@@ -1,7 +1,7 @@
 import { countRequestTokens, type Usage } from "@tare/messages";
 import { addUsage, checkGiven, type NeededOptions, sameData } from "@tare/messages/internal";
 import { type Archive, archiveRef, RECALL_TOOL } from "@tare/prune";
-import type { Arrival, ArrivalOptions, arrive, Arrived, writeOut } from "./arrival/arrival.ts";
+import type { Arrival, Arrived } from "./arrival/arrival.ts";
 import { servedTokens } from "./cache/prefix.ts";
 import { fittingPins } from "./edits/pin.ts";
 import { type Edit, fittingEdits, leadingEdits } from "./edits/edit.ts";
@@ -10,6 +10,7 @@ import type { History } from "./edits/view.ts";
 import { NEW_SESSION, type PlannerState } from "./ledger/ledger.ts";
 import {
   type AdvancedSessionOptions,
+  allAtOnce,
   type ForkOptions,
   type Mechanisms,
   NO_MECHANISMS,
@@ -130,8 +131,8 @@ function makeSession(given: SessionOptions, from?: KnownSession): PlanningSessio
   const isLossless = options.forget === "nothing";
   const wanted = { ...ALL_MECHANISMS, ...options.mechanisms };
   const mechanisms = { ...wanted, truncate: wanted.truncate && !isLossless };
-  /** What is known of results and how they are said, from the first one on. */
-  let arriving: Arriving | undefined;
+  /** How results are said, from the first one on. */
+  let arrival: Arrival | undefined;
   /** What is known once everything is judged by the mechanisms that work now. */
   const know = (account: PlannerState, from?: KnownSession, before?: LookedAt) =>
     new KnownSession({
@@ -141,10 +142,7 @@ function makeSession(given: SessionOptions, from?: KnownSession): PlanningSessio
     }, { account, from, before });
   // It is what `lookedAt` gave.
   let known = know(state.planner, from, options.lookedAt as LookedAt | undefined);
-  const inSlices = options.inSlices ?? ((steps) => {
-    while (!steps.next().done) { /* Each step at once. */ }
-    return Promise.resolve();
-  });
+  const { inSlices = allAtOnce } = options;
   /** What was planned for each view; nothing for a request that isn't a turn. */
   const plans = new WeakMap<SessionView, Plan | undefined>();
   /** The views that show again what left, with what they are booked by. */
@@ -209,14 +207,13 @@ function makeSession(given: SessionOptions, from?: KnownSession): PlanningSessio
       const edits = fittingEdits(state.edits, history.messages);
       if (edits.length < state.edits.length) state = { ...state, edits };
     }
-    if (!arriving && !state.reverted && history.messages.some(isOfCalls)) {
-      arriving = await loadArriving({ ...options, ...mechanisms });
+    if (!arrival && !state.reverted && history.messages.some(isOfCalls)) {
+      const { Arrival } = await import("./arrival/arrival.ts");
+      arrival = new Arrival({ ...options, ...mechanisms });
     }
-    const arrived = !arriving || state.reverted
+    const arrived = !arrival || state.reverted
       ? NOTHING_ARRIVED
-      : await arriving.arrive(history.messages, state.edits, {
-        ...options,
-        arrival: arriving.arrival,
+      : await arrival.arrive(history.messages, state.edits, {
         limitTokens: mechanisms.truncate ? options.truncateTokens ?? TRUNCATE_TOKENS : undefined,
         recall: canRecall(history, call),
         references: options.mechanisms?.references ?? (isLossless || referencesPay(known.profile)),
@@ -224,7 +221,6 @@ function makeSession(given: SessionOptions, from?: KnownSession): PlanningSessio
           ...state.truncated,
           ...(call.pins ?? []).flatMap(({ wish, place }) => wish === "keep" ? [place] : []),
         ]),
-        inSlices,
       });
     if (arrived.edits.length > 0) {
       state = {
@@ -233,7 +229,7 @@ function makeSession(given: SessionOptions, from?: KnownSession): PlanningSessio
         truncated: [...state.truncated, ...arrived.truncated],
       };
     }
-    arriving?.arrival.settle(state.edits);
+    arrival?.settle(state.edits);
     const request = requestOf(history, call);
     const relievesWindow = mechanisms.context && !state.reverted;
     // Who forgets all edits meanwhile has it judged anew for the next call.
@@ -248,8 +244,7 @@ function makeSession(given: SessionOptions, from?: KnownSession): PlanningSessio
         windowTokens: asked.windowOf(call.model),
         look: (request) => asked.look(request),
         relievesWindow,
-        writeOut: (edits) =>
-          arriving?.writeOut(edits, { arrival: arriving.arrival, recall: canRecall(history, call) }) ?? edits,
+        writeOut: (edits) => arrival?.writeOut(edits, canRecall(history, call)) ?? edits,
       });
     asked.notePlan(plan);
     const tooLong = relievesWindow && asked.isSureOfWindow(call.model) ? asked.tooLong(plan) : undefined;
@@ -367,7 +362,7 @@ function makeSession(given: SessionOptions, from?: KnownSession): PlanningSessio
       if (next.reverted !== state.reverted) {
         state = next;
         known = know(state.planner);
-        arriving = undefined;
+        arrival = undefined;
       } else {
         state = { ...next, edits: withKnown(next.edits, state.edits) };
         known.resume(state.planner);
@@ -398,18 +393,6 @@ function makeSession(given: SessionOptions, from?: KnownSession): PlanningSessio
 /** Whether a message makes calls, or answers one. */
 function isOfCalls(message: History["messages"][number]): boolean {
   return message.role === "tool" || message.role === "assistant" && (message.tool_calls ?? []).length > 0;
-}
-
-/** What results are said by. */
-interface Arriving {
-  readonly arrival: Arrival;
-  readonly arrive: typeof arrive;
-  readonly writeOut: typeof writeOut;
-}
-
-async function loadArriving(options: ArrivalOptions): Promise<Arriving> {
-  const { Arrival, arrive, writeOut } = await import("./arrival/arrival.ts");
-  return { arrival: new Arrival(options), arrive, writeOut };
 }
 
 /** What may leave: a mechanism that is off takes nothing. */

@@ -1,4 +1,4 @@
-import { type ContentPart, contentText, type CountTokens, type Message, pairCalls } from "@tare/messages";
+import { type ContentPart, contentText, type Message, pairCalls } from "@tare/messages";
 import { firstWords, meantCall, transcribe } from "@tare/messages/internal";
 import { type Archive, isArchiveRef } from "./archive.ts";
 import { ANY_PLACEHOLDER, placeholderRefs } from "./placeholder.ts";

@@ -212,7 +212,7 @@ export interface Prediction {
   readonly forAnHour?: boolean;
 }
 
-const HOUR_MS = 3_600_000;
+export const HOUR_MS = 3_600_000;
 
 /** When what the cache holds of a request was last used. */
 export function lastUseMs({ atMs, usedMs = atMs }: SentRequest): number {
@@ -256,13 +256,24 @@ export function predict(
     readonly model: string | undefined;
   },
 ): Prediction {
+  return servesMost(sent, model, (one) => ({
+    sharedTokens: sharedTokens(one, shown),
+    ...sentWarmth(one, { profile, warmth, nowMs }),
+  }));
+}
+
+/** Returns what is predicted by that of the requests sent to a model that serves most. */
+export function servesMost(
+  sent: readonly SentRequest[],
+  model: string | undefined,
+  predictBy: (sent: SentRequest) => Prediction,
+): Prediction {
   let best: Prediction = { sharedTokens: 0, alive: 0, idleMs: 0 };
   for (const one of sent) {
     if (one.model !== model) continue;
-    const shared = sharedTokens(one, shown);
-    const warm = sentWarmth(one, { profile, warmth, nowMs });
-    const better = warm.alive * shared > best.alive * best.sharedTokens;
-    if (better || best.sharedTokens === 0) best = { sharedTokens: shared, ...warm };
+    const found = predictBy(one);
+    const isBetter = found.alive * found.sharedTokens > best.alive * best.sharedTokens;
+    if (isBetter || best.sharedTokens === 0) best = found;
   }
   return best;
 }

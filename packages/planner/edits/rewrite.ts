@@ -1,10 +1,10 @@
 import { countMessageTokens, type CountTokens, type Message, type Rewrite, type Usage } from "@tare/messages";
 import { addUsage } from "@tare/messages/internal";
+import type { Decision } from "../ledger/entry.ts";
 import {
   type Archive,
   archiveMessages,
   elide,
-  type ElideOptions,
   type ElisionCandidate,
   formatPlaceholder,
   type ToolTraits,
@@ -12,14 +12,7 @@ import {
 import { resultOriginal } from "@tare/prune/internal";
 import type { SessionOptions } from "../prompt_session.ts";
 import type { Removal } from "../retention/retention.ts";
-import {
-  decide,
-  type Decided,
-  type Decision,
-  type FullWindow,
-  howMany,
-  WINDOW_SHARE,
-} from "../rule/decide.ts";
+import { decide, type Decided, type FullWindow, howMany, WINDOW_SHARE } from "../rule/decide.ts";
 import {
   type Done,
   type Look,
@@ -429,7 +422,7 @@ function placesOf(pins: readonly Pin[]): string {
   return `message${pins.length === 1 ? "" : "s"} ${pins.map(({ place }) => place).join(", ")}`;
 }
 
-function reasonOf(decision: Done["decision"]): string {
+function reasonOf(decision: Decision | undefined): string {
   if (decision?.cause === "asked") return "it was asked for";
   if (decision?.cause !== "price") return "the window is nearly full";
   const { tokens, rent, price, alive, brokenTokens } = decision;

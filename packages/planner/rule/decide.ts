@@ -1,5 +1,5 @@
 import { servedTokens } from "../cache/prefix.ts";
-import type { LedgerEntry } from "../ledger/entry.ts";
+import type { Decision } from "../ledger/entry.ts";
 import type { Profile } from "../providers.ts";
 import type { Removal } from "../retention/retention.ts";
 
@@ -36,9 +36,6 @@ export interface FullWindow {
 
 /** A session whose window was never full. */
 export const NEVER_FULL: FullWindow = { fullSaid: false, failures: 0, askFromTokens: 0 };
-
-/** A rewrite that was weighed, in numbers. Costs are in the price of one uncached input token. */
-export type Decision = NonNullable<LedgerEntry["decision"]>;
 
 /** A prompt that is about to be sent. Tokens are the provider's. */
 export interface CachedPrompt {

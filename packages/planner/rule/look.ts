@@ -62,7 +62,7 @@ import {
   UNREAD_CALLS,
 } from "../ledger/ledger.ts";
 import { USUAL_COMPACTION } from "../agents.ts";
-import type { LedgerEntry, PingEntry, PingSent } from "../ledger/entry.ts";
+import type { LedgerEntry, PingEntry, PingSent, PromptShares } from "../ledger/entry.ts";
 import {
   type PromptCall,
   PromptTooLong,
@@ -85,21 +85,10 @@ import {
 const LONG_SHARE = 0.5;
 
 /** A call that is about to be made, as far as it is planned. */
-export interface LookRequest extends History {
+export interface LookRequest
+  extends History, Pick<PromptCall, "nowMs" | "model" | "replyTokens" | "deferred" | "pins" | "leavesNow"> {
   /** The edits made so far, in order. */
   readonly edits: readonly Edit[];
-  /** The time of the request, in milliseconds since any fixed moment. */
-  readonly nowMs: number;
-  /** Name of the model: another model has another cache. Default: always the same. */
-  readonly model?: string;
-  /** Most tokens of the reply. Default: not known. */
-  readonly replyTokens?: number | undefined;
-  /** Tools whose definitions the request goes without. Default: none. */
-  readonly deferred?: NonNullable<PromptCall["deferred"]>;
-  /** What was asked for of single messages of this history. Default: nothing. */
-  readonly pins?: readonly Pin[];
-  /** Whether all that may leave leaves, whatever it costs. Default: no. */
-  readonly leavesNow?: boolean | undefined;
   /** So many of the provider's tokens a full window was emptied down to; absent if it wasn't, or is being emptied. */
   readonly emptiedTokens?: number | undefined;
 }
@@ -135,15 +124,11 @@ export interface Look {
 }
 
 /** A call whose prompt is to be made. */
-export interface RewriteRequest extends LookRequest {
+export interface RewriteRequest extends LookRequest, Pick<PromptCall, "signal" | "progress"> {
   /** Positions of results that show head and tail. */
   readonly truncated: readonly number[];
   /** Whether the model is offered the recall tool, so that lines may point to it. */
   readonly recall: boolean;
-  /** Ends the wait for a summary. */
-  readonly signal?: AbortSignal;
-  /** Told that a summary which takes long is alive. */
-  readonly progress?: () => void;
   /** What the session remembers of its full window. */
   readonly fullWindow: FullWindow;
 }
@@ -181,12 +166,6 @@ export interface Done extends Pick<BookedPlan, "repairs" | "decision"> {
   readonly fullWindow: FullWindow;
 }
 
-/** What is sent, and how long it is. */
-interface Sized {
-  readonly size: PromptSize;
-  readonly view: PlacedView;
-}
-
 /** What a call that succeeded took. */
 export type BookedUsage = Pick<BookCallOptions, "usage" | "summary" | "heldTokens">;
 
@@ -204,20 +183,7 @@ export interface LookedAt {
 }
 
 /** What a {@linkcode KnownSession} goes by. */
-export interface KnownSessionOptions extends
-  Pick<
-    SessionOptions,
-    | "profile"
-    | "countTokens"
-    | "windowTokens"
-    | "assumesWindow"
-    | "compaction"
-    | "observe"
-    | "tools"
-    | "isError"
-    | "alwaysFull"
-    | "forget"
-  > {
+export interface KnownSessionOptions extends SessionOptions {
   readonly retention: Retention;
   readonly lossLimit: number;
 }
@@ -315,7 +281,7 @@ export class KnownSession {
    * What is to be said of a plan whose prompt the window doesn't hold; nothing if it may. As long as nobody knows how the
    * provider counts, only what is too long by any count is.
    */
-  tooLong({ size, view, request: { model } }: BookedPlan & Sized): PromptTooLong | undefined {
+  tooLong({ size, view, request: { model } }: Plan): PromptTooLong | undefined {
     const { countTokens } = this.#options;
     const windowTokens = this.windowOf(model);
     const isCounted = this.#recordOf(model) !== undefined || this.#account.doubted === true;
@@ -606,11 +572,8 @@ export class KnownSession {
    * @param promptTokens What it counted of the prompt, if it told that.
    */
   reject(
-    plan: BookedPlan & Pick<Sized, "size">,
-    { windowTokens, promptTokens }: {
-      readonly windowTokens: number | undefined;
-      readonly promptTokens: number | undefined;
-    },
+    plan: Plan,
+    { windowTokens, promptTokens }: { [_ in "windowTokens" | "promptTokens"]: number | undefined },
   ): void {
     const { request: { model }, size } = plan;
     const isCounted = this.#recordOf(model) !== undefined || promptTokens !== undefined;
@@ -842,7 +805,7 @@ function saidOnArrival(edits: readonly Edit[]): number[] {
 export function sharePrompt(
   layout: Layout,
   { activeStart, toolTokens }: { readonly activeStart: number; readonly toolTokens: number },
-): LedgerEntry["shares"] {
+): PromptShares {
   const { core, said, results, placeholders } = layout.sums;
   const oldTurns = layout.saidBefore(activeStart);
   return { tools: toolTokens, core, oldTurns, activeTurn: said - oldTurns, results, placeholders };
