@@ -36,21 +36,16 @@ export interface PlanningSession extends PromptSession {
   fork(length: number, archive: Archive, options?: ForkOptions): PlanningSession;
 }
 
-/** What a restart needs to go on as if nothing had happened. */
 interface SessionState {
   readonly edits: readonly Edit[];
   /** Positions of results that show their head and tail, because they were over the limit on arrival. */
   readonly truncated: readonly number[];
   readonly planner: PlannerState;
-  /** What is remembered of its full window. */
   readonly fullWindow: FullWindow;
   /** What summaries took that no call was booked with yet. */
   readonly summary?: Usage;
-  /** Whether people were told that rewriting has stopped. */
   readonly stopSaid: boolean;
-  /** Whether people were told that the provider reports no cache reads. */
   readonly unreadReported: boolean;
-  /** Whether everything is sent as it is. */
   readonly reverted: boolean;
 }
 
@@ -79,7 +74,6 @@ const ALL_MECHANISMS: Mechanisms = {
   notation: true,
 };
 
-/** Longest result that enters the prompt whole, in tokens. */
 const TRUNCATE_TOKENS = 16_000;
 
 const NOTHING_SAVED: SessionView["saved"] = {
@@ -112,7 +106,6 @@ export function plannerSession(options: PromptSessionOptions): PlanningSession {
   return makeSession({ ...advanced, ...rest });
 }
 
-/** What was stored of a session, maybe by the other policy. */
 function checkState(state: unknown): void {
   const { planner, truncated = [] } = Object(state) as Partial<SessionState>;
   checkGiven("plannerSession()", { "options.state": state, "options.state.truncated": truncated }, {
@@ -409,7 +402,6 @@ function retentionOf(
   };
 }
 
-/** What holds for the first `length` messages. */
 function cutBack({ edits, truncated }: SessionState, length: number) {
   return {
     edits: leadingEdits(edits, length),
@@ -444,7 +436,6 @@ export function canRecall({ tools }: History, { recall }: PromptCall): boolean {
 
 const ON_OR_OFF = "boolean" as const;
 
-/** What the options of a session must hold, as `checkGiven` takes it. */
 const SESSION_OPTIONS: NeededOptions<PromptSessionOptions> = {
   profile: ["object", "function"],
   archive: { put: "function", get: "function" },
@@ -484,7 +475,6 @@ const SESSION_OPTIONS: NeededOptions<PromptSessionOptions> = {
   } satisfies NeededOptions<AdvancedSessionOptions>,
 };
 
-/** What cache rules must hold. */
 const PROFILE_FIELDS: NeededOptions<Profile> = {
   name: "string",
   minTokens: "count",
@@ -501,7 +491,6 @@ const PROFILE_FIELDS: NeededOptions<Profile> = {
   "source?": "string",
 };
 
-/** What a view must be given. */
 const VIEW = {
   history: { messages: "messages", tools: "array" },
   call: {
@@ -521,7 +510,6 @@ const VIEW = {
   } satisfies NeededOptions<PromptCall>,
 } as const;
 
-/** What must have been reported of a call, if anything was. */
 const USAGE_FIELDS: NeededOptions<Usage> = {
   promptTokens: "count",
   cachedTokens: "count",
@@ -533,7 +521,6 @@ const USAGE_FIELDS: NeededOptions<Usage> = {
   "firstRead?": "object",
 };
 
-/** Checks what a session is made of. */
 export function checkOptions(caller: string, options: PromptSessionOptions): void {
   const { profile } = Object(options) as Partial<PromptSessionOptions>;
   if (typeof profile === "string") {
@@ -548,12 +535,10 @@ export function checkOptions(caller: string, options: PromptSessionOptions): voi
   }
 }
 
-/** Checks what a session's view was given. */
 export function checkCall(given: { readonly history: History; readonly call: PromptCall }): void {
   checkGiven("view()", given, VIEW);
 }
 
-/** Checks what is said to have been reported of a call. */
 export function checkUsage(usage: Usage | undefined): void {
   if (usage !== undefined) checkGiven("sent()", { usage }, { usage: USAGE_FIELDS });
 }

@@ -190,7 +190,6 @@ function isKept(keyword: string, value: unknown): boolean {
   return KEPT.includes(keyword) && !(keyword === "additionalProperties" && value === true);
 }
 
-/** What {@linkcode findSchemas} collects. */
 interface Found {
   /** Each schema that is kept, as a reference from the root. */
   readonly places: Set<unknown>;

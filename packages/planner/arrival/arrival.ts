@@ -19,7 +19,6 @@ import {
   type SayEdit,
 } from "./said.ts";
 
-/** How results are said. */
 export interface ArrivalOptions
   extends Pick<SessionOptions, "countTokens" | "tools" | "isError" | "archive" | "inSlices"> {
   /** Whether redundant notation is removed. */
@@ -42,7 +41,6 @@ const KNOWN_PLACES = 64;
 /** A message that was taken in. */
 interface Taken {
   readonly message: Message;
-  /** The call that it answers. */
   readonly call: ToolCall | undefined;
   /** Under which edit it is shown, or as which text. */
   edit?: Draft | undefined;
@@ -73,14 +71,11 @@ export class Arrival {
   /** Where what is known by a name stands, from the oldest on. */
   #places = new Map<string, number[]>();
   readonly #passages = new Map<number, readonly Passage[]>();
-  /** Whether what the prompt shows already is sent as a reference. */
   #references = false;
   /** So many messages have come for which it was decided how they are said: that isn't decided anew. */
   #decided = 0;
-  /** What edits hide. */
   readonly #hidden = new HiddenBy();
 
-  /** Nothing is shown yet. */
   constructor(options: ArrivalOptions) {
     this.#options = options;
   }
@@ -512,21 +507,15 @@ class HiddenBy {
   }
 }
 
-/** How the results of one call are said. */
 export interface ArriveOptions {
-  /** Longest result that enters the prompt whole, in tokens. Default: no limit. */
   readonly limitTokens?: number | undefined;
-  /** Whether the model is offered the recall tool. */
   readonly recall: boolean;
-  /** Positions of results that are shown as they are. */
   readonly stays: ReadonlySet<number>;
-  /** Whether what the prompt shows already is sent as a reference. */
   readonly references: boolean;
 }
 
 /** What became of results before they are first sent. */
 export interface Arrived {
-  /** In the order of the history. */
   readonly edits: readonly Edit[];
   /** Positions of those that show head and tail. */
   readonly truncated: readonly number[];
@@ -558,7 +547,6 @@ const LEAST_LINES = WINDOW + STEP - 1;
 /** So many places are tried at which a window stands, the newest first. */
 const MOST_TRIED = 32;
 
-/** Lines that stand at a place. */
 interface Block {
   readonly place: number;
   /** The first line, and the one behind the last. */

@@ -30,11 +30,9 @@ export function servedTokens(
 export interface PromptUnit {
   /** Tells the piece from every other. */
   readonly hash: string | number;
-  /** Size of the piece. */
   readonly tokens: number;
 }
 
-/** What of a profile it goes by. */
 type CacheRules = Pick<Profile, "minTokens" | "blockTokens" | "ttlMs">;
 
 interface Node {
@@ -174,7 +172,6 @@ function visit(root: Node, see: (node: Node) => void): void {
   }
 }
 
-/** A request, as far as the cache is concerned. Tokens are counted here. */
 export interface SentRequest {
   /** Tells its tools, as the model saw them, from any others: one number each. */
   readonly tools: readonly number[];
@@ -190,13 +187,11 @@ export interface SentRequest {
   readonly wholeTokens: number;
   /** Tells the tools that its client would have sent, in full, from any others. */
   readonly ownTools: readonly number[];
-  /** When it was made. */
   readonly atMs: number;
   /** When what the cache holds of it was used last, if that was later: by a ping, or where it lasts an hour by a request. */
   readonly usedMs?: number;
   /** Whether a ping made that last an hour since its last use. Absent: no. */
   readonly forAnHour?: boolean;
-  /** The model that it went to. */
   readonly model?: string | undefined;
 }
 
@@ -286,7 +281,6 @@ export function sharedTokens(sent: SentRequest, shown: ShownTools): number {
 
 /** Tokens with which a request that its client sent alone would start like one that was sent. */
 export function sharedAlone(sent: SentRequest, { ownTokens, ...own }: ShownTools & {
-  /** Tokens of the request. */
   readonly ownTokens: number;
 }): number {
   const { tokens, isAll } = sharedTools(sent.ownTools, own);
@@ -319,7 +313,6 @@ export type CacheChange = "first_call" | "model_changed" | "tools_changed" | "no
 /** A request, as far as it may differ from one that was sent. */
 interface AskedCall {
   readonly model?: string | undefined;
-  /** Those of its client, in full. */
   readonly tools: readonly ToolDefinition[];
 }
 
@@ -336,16 +329,13 @@ export function findChange(
   return isSame ? "none" : "tools_changed";
 }
 
-/** Tells each tool, as it is shown, from any other. */
 export function hashEach(tools: readonly ToolDefinition[]): readonly number[] {
   return tools.map(hashPiece);
 }
 
 /** What one call of a session showed of its provider's cache. */
 export interface WarmthObservation {
-  /** Time since the call before, in milliseconds. */
   readonly idleMs: number;
-  /** Whether the prefix was still there. */
   readonly warm: boolean;
 }
 
@@ -359,7 +349,6 @@ export interface WarmthRecord {
   readonly weights: readonly number[];
 }
 
-/** A session that has shown nothing yet of its provider's cache. */
 export const NO_WARMTH: WarmthRecord = { promptCalls: 0, misses: 0, weights: [] };
 
 /** How often a provider may lose a prefix before its time: seldom, now and then, often. */
@@ -371,7 +360,6 @@ const SURVIVAL_RATE = 0.03;
 /** So many calls of the session outweigh the prior of the profile's first line. */
 const PRIOR_CALLS = 50;
 
-/** What of a profile this goes by. */
 type WarmthRules = Pick<Profile, "warmth" | "ttlMs">;
 
 interface Hypothesis {
@@ -380,7 +368,6 @@ interface Hypothesis {
   readonly weight: number;
 }
 
-/** The profile's probability that a prefix last used this long ago is still cached. */
 export function priorWarmth({ warmth }: Pick<Profile, "warmth">, idleMs: number): number {
   return warmth.find((line) => idleMs <= line.idleMs)?.probability ?? 0;
 }

@@ -65,21 +65,17 @@ export interface ClassicTriggers {
   readonly coldAfterMs?: number | undefined;
 }
 
-/** What a restart needs to go on as if nothing had happened. */
 interface ClassicState {
   readonly edits: readonly ClassicEdit[];
-  /** Hashes of the tools' definitions that the model has seen in full. */
   readonly exposed: readonly number[];
   readonly lastUsedAtMs?: number;
   /** What the provider counts for each token that we count; another tokenizer than ours counts more. */
   readonly scale: number;
   /** Windows in tokens that providers have told by refusing a prompt, by the model's name. */
   readonly windows: Readonly<Record<string, number>>;
-  /** Whether people were told that the window stays full. */
   readonly pauseSaid: boolean;
   /** What the newest request kept out for itself alone: what people were told of. */
   readonly left: LeftOut;
-  /** Whether everything is sent as it is. */
   readonly reverted: boolean;
 }
 
@@ -399,16 +395,13 @@ function askOnWarmPrefix(
   };
 }
 
-/** Why a full window can't be relieved, for people. */
 function describePause(
   request: History,
   { activeMessages, fullTokens, windowTokens, scale, countTokens }: {
-    /** How many of the messages are the active turn's. */
     readonly activeMessages: number;
     /** Tokens from which on the window is full. Like the window's, they are the provider's. */
     readonly fullTokens: number;
     readonly windowTokens: number;
-    /** What the provider counts for each token that we count. */
     readonly scale: number;
     readonly countTokens: CountTokens;
   },
@@ -427,7 +420,6 @@ function describePause(
   return `${why}. Pruning and summaries pause until there is more to win.`;
 }
 
-/** Number of a call in its turn. */
 function stepOf(messages: readonly Message[], { step }: PromptCall): number {
   const turn = messages.slice(messages.findLastIndex(({ role }) => role === "user") + 1);
   return step ?? 1 + turn.filter(({ role }) => role === "assistant").length;
@@ -467,7 +459,6 @@ interface StickyElision extends ElideEdit {
 
 /** A history as the model sees it, while more of it leaves. */
 class EditedHistory {
-  /** What was rewritten, in words. */
   readonly rewrites: Rewrite[] = [];
   readonly #history: History;
   readonly #countTokens: CountTokens;
@@ -488,7 +479,6 @@ class EditedHistory {
     return this.#edits;
   }
 
-  /** What the model sees, with the tools in full. */
   get seen(): PlacedView {
     return this.#seen;
   }
@@ -515,7 +505,6 @@ class EditedHistory {
     });
   }
 
-  /** Lets the oldest turns leave. */
   summarise({ end, kind, ref, text }: TurnsSummary, reason: string): void {
     const { messages, places } = this.#seen;
     const old = messages.slice(0, end).filter(({ role }) =>
@@ -558,15 +547,12 @@ class EditedHistory {
   }
 }
 
-/** What a request is fitted with. */
 interface FitOptions {
   readonly countTokens: CountTokens;
   readonly mechanisms: Mechanisms;
   readonly historyBudgetTokens?: number | undefined;
   readonly alwaysFull?: readonly string[] | undefined;
-  /** How many messages the active turn has. */
   readonly activeMessages: number;
-  /** Hashes of the definitions that the model has been shown in full. */
   readonly exposed: ReadonlySet<number>;
   /** In a turn's first request the names of the tools that the model has called: the others are shown in full again. */
   readonly called?: ReadonlySet<string> | undefined;
@@ -574,13 +560,10 @@ interface FitOptions {
 
 /** The messages and tools of one request, and what was kept out of this one alone. */
 interface FittedRequest extends History {
-  /** Tokens of the request. */
   readonly tokens: number;
   /** Old turns that are left out, and where they stood. */
   readonly context?: Pick<ToolLoopView<Message>, "removed" | "removedAt" | "removedTurns">;
-  /** What {@linkcode FitOptions.exposed} is once it is sent. */
   readonly exposed: ReadonlySet<number>;
-  /** Tokens that are kept out. */
   readonly saved: { readonly context: number; readonly schemas: number };
 }
 
@@ -617,7 +600,6 @@ function fitRequest(
   };
 }
 
-/** Names of the tools that were called in these messages. */
 function calledTools(messages: readonly Message[]): ReadonlySet<string> {
   const calls = messages.flatMap((message) => message.role === "assistant" ? message.tool_calls ?? [] : []);
   return new Set(calls.map((call) => describeCall(call).name));
@@ -629,7 +611,6 @@ class LeftTurns {
   #line: Message | undefined;
   readonly #archive: Archive;
 
-  /** Turns that go to this archive. */
   constructor(archive: Archive) {
     this.#archive = archive;
   }
@@ -647,15 +628,11 @@ class LeftTurns {
   }
 }
 
-/** What a request keeps out for itself alone. */
 interface LeftOut {
-  /** How many old turns. */
   readonly turns: number;
-  /** How many tokens of schemas. */
   readonly schemaTokens: number;
 }
 
-/** What a request keeps out for itself alone. */
 function leftOut({ context, saved }: FittedRequest): LeftOut {
   return { turns: context?.removedTurns ?? 0, schemaTokens: saved.schemas };
 }

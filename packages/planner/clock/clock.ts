@@ -54,17 +54,14 @@ export interface ClockState {
   readonly usedMs: number;
   /** Tokens of that request's prompt: the provider holds them from its start on. */
   readonly heldTokens: number;
-  /** Tokens of its reply. */
   readonly answerTokens: number;
   /** Of these, and of the reply behind them, tokens that last for an hour since then. */
   readonly hourTokens: number;
-  /** Pings since the newest request. */
   readonly pings: number;
   /** Whether the newest of them was an upgrade: then there are no more until the next request. */
   readonly isUpgraded: boolean;
   /** Pings in a row that found nothing to read. */
   readonly lost: number;
-  /** What all pings have cost. */
   readonly spent: number;
   /** What they have saved. */
   readonly credited: number;
@@ -72,7 +69,6 @@ export interface ClockState {
   readonly without: number;
 }
 
-/** A conversation of which nothing was sent yet. */
 export const NEW_CLOCK: ClockState = {
   askedMs: 0,
   usedMs: 0,
@@ -121,10 +117,8 @@ const MOST_PINGS = 4;
  */
 const PERSON_PINGS = 3;
 
-/** Pings behind a commit or push. */
 const COMMITTED_PINGS = 2;
 
-/** What the clock goes by beside what it knows of the conversation. */
 interface ClockOptions {
   readonly profile: Profile;
   /** Tokens that would leave if the next request found the cache cold: then a lapse loses less. Default: none. */
@@ -267,14 +261,11 @@ function hourTokensAt({ hourTokens, usedMs }: ClockState, atMs: number): number 
   return atMs - usedMs <= HOUR_MS ? hourTokens : 0;
 }
 
-/** What a request has shown of pings. */
 interface AfterRequest {
   readonly clock: ClockState;
   /** Tokens that were served only because pings had kept them warm. */
   readonly keptTokens: number;
-  /** What that has saved. */
   readonly credit: number;
-  /** What it shows of an upgrade; absent if it shows nothing. */
   readonly upgrade?: UpgradeEvidence;
 }
 
@@ -314,12 +305,10 @@ export function afterRequest(clock: ClockState, request: RequestMade, profile: P
   };
 }
 
-/** What a ping has shown. */
 interface AfterPing {
   readonly clock: ClockState;
   /** Whether it read the prefix; else it wrote it anew, and has kept nothing warm. */
   readonly isWarm: boolean;
-  /** What its bill shows of an upgrade; absent if it was none, or the prefix was gone. */
   readonly upgrade?: UpgradeEvidence;
 }
 

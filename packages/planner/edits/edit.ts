@@ -5,17 +5,13 @@ import type { SayEdit } from "../arrival/said.ts";
 
 /** Shows a placeholder instead of a tool result. */
 export interface ElideEdit extends Pick<Elision, "index" | "toolCallId" | "ref" | "text"> {
-  /** Which kind of edit it is. */
   readonly type: "elide";
 }
 
 /** Leaves out a stretch of old messages; one line stands for them. System and developer messages stay. */
 export interface DropEdit {
-  /** Which kind of edit it is. */
   readonly type: "drop";
-  /** Position in the history of the first message of the stretch. */
   readonly from: number;
-  /** Position behind its last message. */
   readonly to: number;
   /** Archive reference of the messages: the JSON of each on a line of its own. */
   readonly ref: string;
@@ -28,7 +24,6 @@ export interface DropEdit {
  * The user's messages stay as they are, but for those that it names.
  */
 export interface SummariseEdit extends Omit<DropEdit, "type"> {
-  /** Which kind of edit it is. */
   readonly type: "summarise";
   /** Positions of the user's messages that left with the others. Default: none. */
   readonly users?: readonly number[];
@@ -38,13 +33,10 @@ export interface SummariseEdit extends Omit<DropEdit, "type"> {
 
 /** Shows head and tail of a long text that the user said. */
 export interface ShortenEdit {
-  /** Which kind of edit it is. */
   readonly type: "shorten";
-  /** Position of the message in the history. */
   readonly index: number;
   /** Position of the text among the parts of the message. Default: the message is one text. */
   readonly part?: number;
-  /** Archive reference of the whole text. */
   readonly ref: string;
   /** What the model sees instead. */
   readonly text: string;
@@ -52,9 +44,7 @@ export interface ShortenEdit {
 
 /** Shows a tool by names and types alone, as long as its definition stays the same. */
 export interface CompactEdit {
-  /** Which kind of edit it is. */
   readonly type: "compact";
-  /** Name of the tool. */
   readonly tool: string;
   /** Tells the full definition that the model has seen from any other of that name. */
   readonly definition: number;
@@ -62,9 +52,7 @@ export interface CompactEdit {
 
 /** Shows a message itself though the stretch has left in which it stands: somebody asked for it. */
 export interface KeepEdit {
-  /** Which kind of edit it is. */
   readonly type: "keep";
-  /** Position of the message in the history. */
   readonly index: number;
 }
 

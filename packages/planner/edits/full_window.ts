@@ -40,18 +40,15 @@ const SUMMARY_SHARE = 1 / 5;
 /** What a line is expected to take that stands for messages, in tokens. */
 const LINE_TOKENS = 60;
 
-/** What {@linkcode relieveWindow} goes by. */
 export interface RelieveWindowOptions {
   readonly countTokens: CountTokens;
   readonly archive: Archive;
-  /** The model's context window, in tokens as they are counted here. */
   readonly windowTokens: number;
   /** Whether the window can't hold the prompt at all: then whatever makes it fit is worth it. Default: no. */
   readonly mustFit?: boolean;
   readonly fullWindow: FullWindow;
   /** What the model would see without the edits of this call, and with how many tokens of it a sent request began. */
   readonly warm: { readonly view: PlacedView; readonly sharedTokens: number };
-  /** Positions of messages that stay. Default: none. */
   readonly kept?: ReadonlySet<number>;
   readonly recall?: boolean | undefined;
   readonly summarise?: Summarise | undefined;
@@ -59,7 +56,6 @@ export interface RelieveWindowOptions {
   readonly progress?: (() => void) | undefined;
 }
 
-/** What was done about a full window. */
 export interface WindowRelief {
   readonly edits: readonly Edit[];
   readonly fullWindow: FullWindow;
@@ -67,7 +63,6 @@ export interface WindowRelief {
   readonly failed?: boolean;
   /** What was done, and what went wrong, in a sentence each. */
   readonly warnings: readonly string[];
-  /** What the model that summarised was paid. */
   readonly usage?: Usage;
 }
 

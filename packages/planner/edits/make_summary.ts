@@ -5,10 +5,8 @@ import { bytesFromText } from "@tare/prune/internal";
 import type { SummariseEdit } from "./edit.ts";
 import { type History, isSummary, type PlacedMessages } from "./view.ts";
 
-/** Of what a model is asked for a summary, and how. */
 export type SummaryRequest = Parameters<Summarise>[0];
 
-/** A summary of old messages, and what the call for it took. */
 type Summary = Awaited<ReturnType<Summarise>>;
 
 /** Asks a model for a summary of old messages. A rejection is a failure, and so is an empty text, which is paid. */
@@ -26,7 +24,6 @@ export type Summarise = (request: {
   readonly next?: Message;
   /** The model's context window, in tokens as they are counted here. Default: unknown. */
   readonly windowTokens?: number;
-  /** Ends the wait. */
   readonly signal?: AbortSignal;
   /** To be told that the model is at work. */
   readonly progress?: () => void;
@@ -76,16 +73,13 @@ export function findStretch(
   return { end, users, said, messages: stretch, leaving };
 }
 
-/** What {@linkcode makeSummary} goes by. */
 export interface MakeSummaryOptions {
   readonly countTokens: CountTokens;
   readonly archive: Archive;
   readonly recall?: boolean | undefined;
   /** Asks a model; absent if none shall be asked. */
   readonly summarise?: Summarise | undefined;
-  /** What the provider's cache knows. */
   readonly sent: History;
-  /** The first message behind the stretch. */
   readonly next?: Message | undefined;
   readonly windowTokens?: number | undefined;
   readonly signal?: AbortSignal | undefined;
@@ -94,11 +88,9 @@ export interface MakeSummaryOptions {
   readonly minGainTokens: number;
 }
 
-/** A stretch that was summarised. */
 export interface MadeSummary {
   /** Lets it leave: with the summary, or where none could be had with a line that says where it is archived. */
   readonly edit: SummariseEdit;
-  /** What the model that summarised was paid. */
   readonly usage?: Usage;
   /** Why there is no summary, in words that follow "Cannot summarise": absent if nobody was asked. */
   readonly failure?: string;
@@ -134,7 +126,6 @@ export async function makeSummary(stretch: Stretch, options: MakeSummaryOptions)
   return { edit: { ...edit, text }, ...paid };
 }
 
-/** A summary without the line that ends it. */
 function summaryText({ content }: Message): string {
   return String(content).split("\n").slice(0, -1).join("\n").trimEnd();
 }

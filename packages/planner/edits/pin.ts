@@ -17,9 +17,7 @@ export interface Pin {
   readonly hash: number;
 }
 
-/** What is asked for. */
 export interface NewPin extends Pick<Pin, "place" | "wish"> {
-  /** Who asks. Default: `user`. */
   readonly by?: string;
 }
 
@@ -82,29 +80,22 @@ export function fittingPins(pins: readonly Pin[], history: readonly Message[]): 
   });
 }
 
-/** What pins ask of a prompt. */
 export interface PinnedPlaces {
-  /** Positions of the messages that are kept. */
   readonly kept: ReadonlySet<number>;
   /** The same with all calls and results of their steps, without which they can't stand. */
   readonly steps: ReadonlySet<number>;
 }
 
-/** Nothing is pinned. */
 export const NOTHING_PINNED: PinnedPlaces = { kept: new Set(), steps: new Set() };
 
 /** What pins ask for that isn't so yet and can be done now. Tokens are counted here. */
 export interface Wishes {
-  /** Messages that come back. */
   readonly back: readonly OpenWish[];
-  /** Results that leave. */
   readonly gone: readonly OpenWish[];
 }
 
-/** Nothing is asked for. */
 export const NO_WISHES: Wishes = { back: [], gone: [] };
 
-/** What one pin asks for. */
 export interface OpenWish {
   readonly pin: Pin;
   /** Where in the prompt it changes something first, in tokens of messages. */
@@ -115,7 +106,6 @@ export interface OpenWish {
   readonly candidates: readonly ElisionCandidate[];
 }
 
-/** What leaves, as far as it matters how. */
 interface Leaving {
   readonly how: Way;
 }
@@ -123,7 +113,6 @@ interface Leaving {
 /** Results beside one that comes back stay out of the prompt, if they have so many tokens. */
 const BESIDE_TOKENS = 100;
 
-/** The places that pins keep. */
 export function pinnedPlaces(pins: readonly Pin[], history: readonly Message[]): PinnedPlaces {
   const kept = new Set(pins.flatMap(({ wish, place }) => wish === "keep" ? [place] : []));
   if (kept.size === 0) return NOTHING_PINNED;
@@ -185,7 +174,6 @@ export function findWishes(
   return { back, gone };
 }
 
-/** What wishes let leave beside what leaves anyway. */
 export function removalsOf(
   wishes: readonly OpenWish[],
   leaving: readonly Leaving[],

@@ -15,7 +15,6 @@ import {
 import type { Edit } from "./edit.ts";
 import { arrivalEdits } from "./view.ts";
 
-/** A request that isn't a turn. */
 export interface Restored {
   readonly view: SessionView;
   readonly plan: Plan;

@@ -70,7 +70,6 @@ class Rewriting {
   readonly #first: Look & Decided;
   #prompt: Look & Decided;
   #edits: readonly Edit[];
-  /** Those that hold still. */
   #pins: readonly Pin[];
   readonly #made: Edit[] = [];
   readonly #asked: Pin[] = [];
@@ -86,7 +85,6 @@ class Rewriting {
   /** Whether nothing could be archived that would have relieved the window. */
   #failed = false;
 
-  /** Begins with the prompt as it stands. */
   constructor(first: Look & Decided, request: RewriteRequest, options: RewriteOptions) {
     this.#request = request;
     this.#options = options;
@@ -98,7 +96,6 @@ class Rewriting {
     this.#decision = this.#first.decision;
   }
 
-  /** Does all that there is to do, once. */
   async finish(): Promise<Plan> {
     const wasFull = this.#isFull();
     if (wasFull && this.#emptiedTokens !== undefined) {
@@ -267,7 +264,6 @@ class Rewriting {
     this.#lookAgain();
   }
 
-  /** What had to leave is kept no longer. */
   #endPins(gone: ReadonlySet<number>): void {
     const over = this.#pins.filter(({ wish, place }) => wish === "keep" && gone.has(place));
     this.#ended.push(...over);
@@ -303,7 +299,6 @@ class Rewriting {
     await this.#rewrite();
   }
 
-  /** Archives what leaves, then edits; false if it can't be archived. */
   async #leave(leaving: readonly Pick<Removal, "how">[]): Promise<boolean> {
     const { messages: history, recall } = this.#request;
     try {
@@ -354,7 +349,6 @@ class Rewriting {
     return windowUse > fullFrom;
   }
 
-  /** Whether the window may be too small for the prompt. */
   #isOver(): boolean {
     const { size, situation: { windowTokens } } = this.#prompt;
     return this.#options.relievesWindow && size.atMost > windowTokens;
@@ -389,7 +383,6 @@ class Rewriting {
   }
 }
 
-/** What people are told of a rewrite. */
 function describeRewrite(
   { edits, asked, decision, tokensBefore }: Done,
   { isBought, promptTokens }: { readonly isBought: boolean; readonly promptTokens: number },
@@ -456,7 +449,6 @@ function oldestResults(
     readonly tools: RewriteOptions["tools"] | undefined;
     readonly neededTokens: number;
     readonly countTokens: CountTokens;
-    /** Positions of results that stay. */
     readonly kept: ReadonlySet<number>;
   },
 ): ElisionCandidate[] {
@@ -477,7 +469,6 @@ function oldestResults(
   return found;
 }
 
-/** What {@linkcode makeEdits} goes by. */
 export interface MakeEditsOptions {
   readonly countTokens: CountTokens;
   readonly archive: Archive;
@@ -485,7 +476,6 @@ export interface MakeEditsOptions {
   readonly recall?: boolean;
 }
 
-/** A history, and the edits made so far. */
 export interface Edited {
   readonly history: readonly Message[];
   readonly edits: readonly Edit[];
@@ -533,7 +523,6 @@ export async function makeEdits(
   return made;
 }
 
-/** Messages from one position up to another. */
 type Stretch = Pick<DropEdit, "from" | "to">;
 
 /** Stretches with those beside them as one; of those from `before` alone none. */

@@ -57,9 +57,7 @@ export interface PlannerState {
   readonly carried: number;
   /** {@linkcode PlannerState.carried} when each part that could leave first could: its rent is what was added since, for each of its tokens. */
   readonly idleSince: Readonly<Record<string, number>>;
-  /** What the session showed of its provider's cache. */
   readonly warmth: WarmthRecord;
-  /** What the session showed of how its provider counts. */
   readonly counted: TokenRecord;
   /** The last prompts that were reported, newest first: one for each model. */
   readonly sizes: readonly SizeRecord[];
@@ -67,21 +65,17 @@ export interface PlannerState {
   readonly windows: Readonly<Record<string, LearnedWindow>>;
   /** Whether a prompt was refused for its length before any was reported, so that nobody knows how it is counted. */
   readonly doubted?: boolean;
-  /** Cost of the session so far. */
   readonly paid: number;
   /** What it would have cost to resend everything, had the window been large enough. */
   readonly resend: number;
   /** What its client would have paid without Tare. */
   readonly without: number;
-  /** What keeping it warm has come to. */
   readonly clock: ClockState;
   /** Tokens that would have left its newest prompt had the cache been cold, as the provider counts. */
   readonly waitingTokens: number;
-  /** What its client would have compacted. */
   readonly compacted: OwnCompaction;
   /** Tokens of its newest reply. */
   readonly outputTokens: number;
-  /** Whether rewriting has cost more than it saved, so that it stopped. */
   readonly stopped: boolean;
   /** Whether it was forked from a session and has sent nothing since. Absent: no. */
   readonly forked?: boolean;
@@ -115,10 +109,8 @@ export interface OwnCompaction {
   readonly extraTokenUnits?: number;
 }
 
-/** Nothing was compacted. */
 const NOT_COMPACTED: OwnCompaction = { tokens: 0, messages: 0, gone: 0 };
 
-/** A session that has sent nothing yet. */
 export const NEW_SESSION: PlannerState = {
   sent: [],
   seen: 0,
@@ -190,18 +182,14 @@ export interface BookedPlan {
     readonly nowMs: number;
     readonly model?: string | undefined;
   };
-  /** What was sent. */
   readonly view: { readonly tools: readonly ToolDefinition[] };
   readonly promptTokens: number;
   /** The same by kind of text. */
   readonly kinds: ByKind;
-  /** The call as its client would have made it alone. */
   readonly alone: AloneRequest;
   /** Whether that is what was sent. */
   readonly isWhole: boolean;
-  /** The prompt by what it consists of. */
   readonly shares: PromptShares;
-  /** What the cache was expected to do for it. */
   readonly predicted: Prediction;
   /** What carrying costs more than its absence, and stayed. */
   readonly pending: readonly {
@@ -210,16 +198,13 @@ export interface BookedPlan {
   }[];
   /** What reading back is expected to cost that leaves for it; counted only where nothing really leaves. */
   readonly repairs: number;
-  /** The rewrite that was weighed for it. */
   readonly decision?: Decision;
 }
 
-/** What {@linkcode bookCall} goes by. */
 export interface BookCallOptions {
   readonly plan: BookedPlan;
   /** What the provider reported of this very request; absent or `estimated` if it reported nothing. */
   readonly usage: Usage | undefined;
-  /** What was paid for summaries since the last request. */
   readonly summary: Usage | undefined;
   /** Tokens with which it began like what the cache held. Absent: by what the session has sent. */
   readonly heldTokens: number | undefined;
@@ -230,9 +215,7 @@ export interface BookCallOptions {
   readonly cachingProfile: Profile;
   readonly countTokens: CountTokens;
   readonly lossLimit: number;
-  /** The model's context window. */
   readonly windowTokens: number;
-  /** What its client does where that is full. */
   readonly habit: CompactionHabit;
   /** Whether all of it was sent, whatever was planned. */
   readonly observes: boolean;
@@ -444,9 +427,7 @@ export function bookCall(
 function unreadAfter(
   { unreadCalls }: PlannerState,
   { usage, readable, predicted, profile }: {
-    /** What the provider reported of the prompt; absent if it reported nothing. */
     readonly usage: PromptUsage | undefined;
-    /** Tokens that a warm cache would have served. */
     readonly readable: number;
     readonly predicted: Prediction;
     readonly profile: Profile;
@@ -490,7 +471,6 @@ export function bookPing(
   return { state, entry: { ...ping, tokenUnits, isWarm, savedTokenUnits, ...(upgrade && { upgrade }) } };
 }
 
-/** Whether two requests went to one model with the same tools. */
 function isSameKind(a: SentRequest, b: SentRequest): boolean {
   return a.model === b.model && a.ownTools.length === b.ownTools.length &&
     a.ownTools.every((tool, at) => tool === b.ownTools[at]);
@@ -554,9 +534,7 @@ function roundTokens(usage: PromptUsage): PromptUsage {
   };
 }
 
-/** What {@linkcode explainUncached} goes by. All tokens are the provider's. */
 interface CacheStory {
-  /** Tokens of the prompt that were not served. */
   readonly uncachedTokens: number;
   readonly change: CacheChange;
   /** Tokens at the end of the request before with which this one no longer goes on. */
@@ -733,7 +711,6 @@ function usdOf(usage: Usage, price: Price): number {
   return (prompt * times.input + outputTokens * output * times.output) / 1e6;
 }
 
-/** What of a prompt's usage its price goes by. */
 export type PromptUsage = Pick<
   Usage,
   "promptTokens" | "cachedTokens" | "cacheWriteTokens" | "hourWriteTokens"
@@ -774,9 +751,7 @@ export interface AloneRequest {
   readonly model?: string | undefined;
   /** Those of its client, in full. */
   readonly tools: readonly ToolDefinition[];
-  /** The history. */
   readonly messages: readonly Message[];
-  /** Most tokens of its reply. Absent: that isn't known. */
   readonly replyTokens?: number | undefined;
   /** What was said, with all tools: without what only Tare adds, such as recalls. */
   readonly ownTokens: number;
@@ -794,7 +769,6 @@ export interface AloneRequest {
 
 /** What the cache holds of a call as its client would have made it is known by this. */
 interface SentAlone {
-  /** Requests that succeeded before. */
   readonly sent: readonly SentRequest[];
   readonly countTokens: CountTokens;
   readonly nowMs: number;
@@ -815,13 +789,10 @@ export function predictAlone(
   }));
 }
 
-/** What {@linkcode callAlone} goes by. Tokens are the provider's. */
 export interface AloneOptions extends SentAlone {
   readonly profile: Profile;
   readonly scale: TokenScale;
-  /** The model's context window. */
   readonly windowTokens: number;
-  /** What its client does where that is full. */
   readonly habit: CompactionHabit;
   /** How much of what was expected of the cache it served, or is expected to. */
   readonly alive: number;
@@ -845,7 +816,6 @@ export interface AloneCall {
    * to its limit: a recall counted as a loss would stop it where what was recalled has to leave for the loss to end.
    */
   readonly resend: PromptUsage;
-  /** What its client has compacted until then. */
   readonly compacted: OwnCompaction;
   /** Whether its history has begun anew since its client was thought to have compacted it. Absent: no. */
   readonly refutes?: boolean;

@@ -104,12 +104,10 @@ class Quiet {
     this.#untilCall[number] = call;
   }
 
-  /** Forgets that a thing is. */
   wake(number: number): void {
     if (number < this.#untilCall.length) this.#untilCall[number] = 0;
   }
 
-  /** Forgets that any is. */
   wakeAll(): void {
     this.#untilCall.fill(0);
   }
@@ -120,17 +118,13 @@ interface Bearer {
   readonly fileText: boolean;
   readonly edits: boolean;
   readonly files: readonly string[];
-  /** The call before which it came. */
   came: number;
   /** The call before which it came, or by which one of its names was last used. */
   wanted: number;
-  /** Names of which it is the newest bearer. */
   names: number;
   /** Whether it reports an error that nothing has answered yet, or one whose call has succeeded since: nobody misses that. */
   error?: "open" | "over";
-  /** Number of the result that it is, if it may be elided. */
   result?: number;
-  /** Number of the step that it belongs to. */
   step?: number;
 }
 
@@ -138,7 +132,6 @@ interface Bearer {
 interface Result {
   readonly at: number;
   readonly message: ToolMessage;
-  /** Name of the tool that gave it. */
   readonly tool: string;
   /** The archived original that it shows, if it recalled one. */
   readonly recalled: string | undefined;
@@ -153,7 +146,6 @@ export interface Step {
   readonly to: number;
 }
 
-/** How results are judged. */
 export interface StandingsOptions {
   readonly tools?: ToolTraits;
   readonly isError?: (message: ToolMessage, index: number) => boolean;
@@ -167,11 +159,9 @@ export interface StandingsOptions {
 export class Standings {
   readonly bearers: Bearer[] = [];
   readonly steps: Step[] = [];
-  /** Names of the tools that were called. */
   readonly called: Set<string> = new Set();
   /** Where turns start, the first excepted. An interrupted turn is one with those behind it up to the next answer. */
   readonly turnStarts: number[] = [];
-  /** Number of the next call. */
   call = 1;
   readonly results: Result[] = [];
   /** Which results and which steps are known to be worth carrying: a newer bearer of a name of theirs wakes them. */
@@ -183,10 +173,8 @@ export class Standings {
   readonly #options: StandingsOptions;
   readonly #pairing = new CallPairing();
   readonly #names = new Map<string, Bearer>();
-  /** The call that last edited each file. */
   readonly #edited = new Map<string, number>();
   readonly #named = new Set<string>();
-  /** What shows each file. */
   readonly #showing = new Map<string, Bearer[]>();
   readonly #recalls = new Map<string, number>();
   /** Errors of each call, by its name and arguments, that has not succeeded since. */
@@ -198,7 +186,6 @@ export class Standings {
   #thoughtsFrom: number | undefined;
   #answered = false;
 
-  /** The standings of an empty history. */
   constructor(options: StandingsOptions) {
     this.#options = options;
   }
@@ -218,7 +205,6 @@ export class Standings {
     if (message.role === "tool" && pair) this.#addResult(message, at, pair.call);
   }
 
-  /** Forgets that a message is known to be worth carrying: what is shown of it has changed. */
   wake(at: number): void {
     this.#wake(this.bearers[at]!);
   }
@@ -231,20 +217,17 @@ export class Standings {
     return this.#shown;
   }
 
-  /** Forgets what is known to be worth carrying. */
   wakeAll(): void {
     this.quietResults.wakeAll();
     this.quietSteps.wakeAll();
   }
 
-  /** Takes note that the newest message refers to one in front of it. */
   renew(at: number): void {
     const bearer = this.bearers[at]!;
     bearer.wanted = this.call;
     bearer.came = this.call;
   }
 
-  /** Position of the first message of the turn that is being worked on. */
   get activeStart(): number {
     return this.turnStarts.at(-1) ?? 0;
   }
@@ -263,12 +246,10 @@ export class Standings {
     return files.some((file) => file.length >= 5 && this.#named.has(file));
   }
 
-  /** Whether an original was recalled so often that it stays where it is shown. */
   isRecalledOften(ref: string): boolean {
     return (this.#recalls.get(ref) ?? 0) >= 2;
   }
 
-  /** Whether any of the originals that were recalled often is shown by a text. */
   showsRecalled(text: string): boolean {
     return this.#recalls.size > 0 && placeholderRefs(text).some((ref) => this.isRecalledOften(ref));
   }
@@ -393,9 +374,7 @@ export class Standings {
 
 /** Something that could leave the prompt as one. Tokens are the provider's. */
 export interface Removal {
-  /** Where it starts, in tokens from the start of the prompt. */
   readonly start: number;
-  /** Tokens by which the prompt would shrink. */
   readonly tokens: number;
   /** What it consists of, each with its tokens. Named as long as it is there. */
   readonly parts: readonly { readonly name: string; readonly tokens: number }[];
@@ -405,7 +384,6 @@ export interface Removal {
   readonly goes: boolean;
   /** What its absence is expected to cost until the window is full again, where that is asked for; else zero. */
   readonly loss: number;
-  /** How it would leave. */
   readonly how: Way;
 }
 
@@ -413,32 +391,24 @@ export interface Removal {
 interface Seen {
   readonly layout: Layout;
   readonly standings: Standings;
-  /** Tools in full, and as the model sees them. */
   readonly tools: readonly ToolDefinition[];
   readonly shownTools: readonly ToolDefinition[];
-  /** Tokens of the tools as the model sees them, counted here. */
   readonly toolTokens: number;
 }
 
-/** What {@linkcode findRemovals} goes by. */
 export interface RemovalOptions {
-  /** Counts tokens; what is counted of an object is remembered. */
   readonly countTokens: CountTokens;
-  /** What may leave and what stays. */
   readonly retention: Retention;
   readonly profile: Profile;
   readonly scale: TokenScale;
-  /** The model's context window, in tokens. Default: unknown, and no limit. */
   readonly windowTokens?: number;
   /** So many messages were in a request that succeeded; infinite if that isn't known. Results behind them stay. */
   readonly seenMessages: number;
   /** Hashes of the tools, as they were shown, of requests that succeeded. */
   readonly seenTools: ReadonlySet<number>;
-  /** Names of further tools whose prose stays. Default: none. */
   readonly alwaysFull?: readonly string[] | undefined;
   /** Tokens that others would take more, counted here, if a message left to which they refer. */
   readonly referredTokens: (at: number) => number;
-  /** What stays because somebody asked for it. */
   readonly pinned: PinnedPlaces;
   /** Whether to find all that can leave, whatever it is worth. */
   readonly all: boolean;
@@ -805,13 +775,10 @@ function findCompactions(
 
 /** What a message says of itself, as far as a retention rule asks. */
 interface Facts {
-  /** Whether it shows a file: a read's result, or a call that edits or writes. */
   readonly fileText: boolean;
-  /** Whether it edits or writes. */
   readonly edits: boolean;
   /** Names of the files that it reads or writes, without their folders. */
   readonly files: readonly string[];
-  /** The names in it. */
   readonly names: ReadonlySet<string>;
   /** Names to which its calls refer. */
   readonly wants: ReadonlySet<string>;
@@ -856,7 +823,6 @@ function findFacts(
   };
 }
 
-/** The words of a text that could name a file, without folders. */
 function fileNamesIn(text: string): string[] {
   return (headAndTail(text).match(/[\w@.-]+/g) ?? []).map((word) => word.replace(/\.+$/, ""));
 }
@@ -873,7 +839,6 @@ const KINDS = Uint8Array.from({ length: 128 }, (_, code) => {
   return /[0-9_]/.test(character) ? OTHER : 0;
 });
 
-/** Length of the shortest name. */
 const SHORTEST_NAME = 8;
 
 /**

@@ -34,14 +34,11 @@ export interface FullWindow {
   readonly emptiedTokens?: number;
 }
 
-/** A session whose window was never full. */
 export const NEVER_FULL: FullWindow = { fullSaid: false, failures: 0, askFromTokens: 0 };
 
 /** A prompt that is about to be sent. Tokens are the provider's. */
 export interface CachedPrompt {
-  /** The provider's cache rules and prices. */
   readonly profile: Profile;
-  /** Tokens of the prompt as it stands. */
   readonly promptTokens: number;
   /** Of these, tokens that the cache serves if it is still warm. */
   readonly cachedTokens: number;
@@ -61,13 +58,10 @@ export interface Situation extends CachedPrompt {
   readonly ride?: { readonly start: number; readonly tokens: number } | undefined;
   /** Most that a rewrite may cost this call more than without it, should the cache still be warm. */
   readonly allowedPrice: number;
-  /** Whether nothing is bought for now. Default: no. */
   readonly isHeld?: boolean | undefined;
   /** Whether all that may leave leaves, whatever it costs, because somebody asks for it. Default: no. */
   readonly isAsked?: boolean | undefined;
-  /** Whether rewriting has stopped. */
   readonly stopped: boolean;
-  /** The model's context window. Infinite if it isn't known. */
   readonly windowTokens: number;
   /** What the prompt takes of the window: more than its tokens where it may be longer than it seems. Default: its tokens. */
   readonly windowUse?: number;
@@ -75,7 +69,6 @@ export interface Situation extends CachedPrompt {
   readonly fullFrom?: number;
 }
 
-/** What leaves the prompt now. */
 export interface Decided {
   /** In the order of the prompt; empty if nothing leaves. */
   readonly leaving: readonly Removal[];

@@ -84,10 +84,8 @@ import {
 /** Share of the window from which on a history that is seen for the first time loses nothing that the window has room for. */
 const LONG_SHARE = 0.5;
 
-/** A call that is about to be made, as far as it is planned. */
 export interface LookRequest
   extends History, Pick<PromptCall, "nowMs" | "model" | "replyTokens" | "deferred" | "pins" | "leavesNow"> {
-  /** The edits made so far, in order. */
   readonly edits: readonly Edit[];
   /** So many of the provider's tokens a full window was emptied down to; absent if it wasn't, or is being emptied. */
   readonly emptiedTokens?: number | undefined;
@@ -98,24 +96,18 @@ export interface Look {
   readonly layout: Layout;
   /** Position of the first message of the turn that is being worked on. */
   readonly activeStart: number;
-  /** All steps of the history that may leave as one. */
   readonly steps: readonly Step[];
   /** Tools as the model sees them, and their tokens, counted here. */
   readonly shownTools: readonly ToolDefinition[];
   readonly toolTokens: number;
-  /** Counted here. */
   readonly promptTokens: number;
-  /** What the cache is expected to do for it. */
   readonly predicted: Prediction;
   /** How the provider's count follows from ours. */
   readonly scale: TokenScale;
-  /** How long it is, as the provider counts. */
   readonly size: PromptSize;
-  /** Tokens of it, counted here, by kind of text. */
   readonly kinds: ByKind;
   /** What is to be decided. Tokens are the provider's. */
   readonly situation: Situation & Required<Pick<Situation, "windowUse" | "fullFrom">>;
-  /** The call as its client would have made it alone. */
   readonly alone: AloneRequest;
   /** What was asked for and isn't so yet. */
   readonly wishes: Wishes;
@@ -125,23 +117,17 @@ export interface Look {
 
 /** A call whose prompt is to be made. */
 export interface RewriteRequest extends LookRequest, Pick<PromptCall, "signal" | "progress"> {
-  /** Positions of results that show head and tail. */
   readonly truncated: readonly number[];
   /** Whether the model is offered the recall tool, so that lines may point to it. */
   readonly recall: boolean;
-  /** What the session remembers of its full window. */
   readonly fullWindow: FullWindow;
 }
 
 /** What one call shall send. */
 export interface Plan extends BookedPlan, Done {
-  /** What the model sees. */
   readonly view: PlacedView;
-  /** How long it is, as the provider counts. */
   readonly size: PromptSize;
-  /** Tokens that each mechanism keeps out of it. */
   readonly saved: SessionView["saved"];
-  /** What of the view stays as it is. */
   readonly stable: StableMessages;
 }
 
@@ -151,7 +137,6 @@ export interface Done extends Pick<BookedPlan, "repairs" | "decision"> {
   readonly edits: readonly Edit[];
   /** All edits that hold from now on. */
   readonly allEdits: readonly Edit[];
-  /** What was asked for and is done with this call. */
   readonly asked: readonly Pin[];
   /** What was asked for and can't be had, or no longer. */
   readonly ended: readonly Pin[];
@@ -160,9 +145,7 @@ export interface Done extends Pick<BookedPlan, "repairs" | "decision"> {
   /** Tokens that the view would have without the new edits. */
   readonly tokensBefore: number;
   readonly warnings: readonly string[];
-  /** What a model was paid for summarising. */
   readonly summary?: Usage;
-  /** What the session shall remember of its full window. */
   readonly fullWindow: FullWindow;
 }
 
@@ -171,18 +154,15 @@ export type BookedUsage = Pick<BookCallOptions, "usage" | "summary" | "heldToken
 
 /** What was looked at last of a history, as far as the next look may need it. Plain data. */
 export interface LookedAt {
-  /** Hashes of its messages. */
   readonly history: readonly number[];
   /** Tokens of all of them, and of all but recalls. */
   readonly fullTokens: number;
   readonly ownTokens: number;
   /** Hashes of what the model saw of them. */
   readonly shown: readonly number[];
-  /** Tokens of each of these. */
   readonly tokens: readonly number[];
 }
 
-/** What a {@linkcode KnownSession} goes by. */
 export interface KnownSessionOptions extends SessionOptions {
   readonly retention: Retention;
   readonly lossLimit: number;
@@ -229,7 +209,6 @@ export class KnownSession {
     this.#before = from ? from.#before : before;
   }
 
-  /** Goes on as one that is made with this account; what was worked out of the history stays as far as that goes on. */
   resume(account: PlannerState): void {
     this.#account = account;
     this.#isNew = true;
@@ -302,7 +281,6 @@ export class KnownSession {
     }, row < 0 ? "The tools' definitions" : `Message ${place} (${role}), the longest,`);
   }
 
-  /** What was looked at last; nothing if nothing was. */
   get lookedAt(): LookedAt | undefined {
     if (this.#isNew) return this.#before;
     const layout = this.#layout;
@@ -476,13 +454,11 @@ export class KnownSession {
     return known.look(request, { all: true });
   }
 
-  /** A copy of it, whose client compacts nothing by itself. */
   copy(): KnownSession {
     const compaction = { fullFrom: () => Infinity, keepsFront: true };
     return new KnownSession({ ...this.#options, compaction }, { account: this.#account, from: this });
   }
 
-  /** The client hasn't compacted anything, whatever was assumed. */
   refuteCompaction(): void {
     this.#account = { ...this.#account, compacted: NEW_SESSION.compacted };
   }
@@ -498,7 +474,6 @@ export class KnownSession {
     return servedTokens(profile, { promptTokens: call.ownTokens, sharedTokens });
   }
 
-  /** Notes that a call was planned by what is known now. */
   notePlan(plan: Plan): void {
     this.#plannedAt.set(plan, this.#kept.length);
     if (plan.edits.length > 0) this.#account = { ...this.#account, rewritten: "here" };
@@ -557,7 +532,6 @@ export class KnownSession {
     return nextPing(clock, idle, { profile: this.profile, prunedTokens: prunes ? waitingTokens : 0 });
   }
 
-  /** Takes note of a ping. */
   bookPing(ping: PingSent): PingEntry {
     const { observe = false } = this.#options;
     const { state, entry } = bookPing(this.#account, ping, { profile: this.profile, observes: observe });
@@ -657,7 +631,6 @@ export class KnownSession {
     };
   }
 
-  /** Takes in what is new of a history. */
   #update(history: readonly Message[], edits: readonly Edit[]): void {
     const shared = this.#sharedLength(history);
     const { ownTokens = 0, fullTokens = 0 } = (this.#isNew ? this.#before : this.#layout) ?? {};
@@ -727,7 +700,6 @@ export class KnownSession {
   }
 }
 
-/** So many models of a session are remembered with their last reported prompt. */
 const REMEMBERED_SIZES = 4;
 
 /** A prompt that was refused though it should have fitted must become this share of itself. */
@@ -743,7 +715,6 @@ export function staysAsItIs(
     !(relievesWindow && size.atMost > windowTokens);
 }
 
-/** What a call sends of a prompt that stays as it is. */
 export function planAsItIs(
   prompt: Look & Decided,
   request: RewriteRequest,
@@ -758,7 +729,6 @@ export function planAsItIs(
   });
 }
 
-/** What a call sends of a prompt to which this was done. */
 export function planOf(
   { alone, predicted, promptTokens, situation, layout, activeStart, shownTools, toolTokens, size, kinds }:
     Look,
@@ -801,7 +771,6 @@ function saidOnArrival(edits: readonly Edit[]): number[] {
   return [...sayEdits(edits)].flatMap(([index, edit]) => arrived.get(index) === edit ? [index] : []);
 }
 
-/** A prompt by what it consists of, if the turn that is being worked on starts at a position. */
 export function sharePrompt(
   layout: Layout,
   { activeStart, toolTokens }: { readonly activeStart: number; readonly toolTokens: number },
@@ -811,7 +780,6 @@ export function sharePrompt(
   return { tools: toolTokens, core, oldTurns, activeTurn: said - oldTurns, results, placeholders };
 }
 
-/** What each mechanism keeps out of a prompt. */
 function savedTokens(
   layout: Layout,
   { edits, truncated, all, schemas }: {
