@@ -51,7 +51,7 @@ export function toolLoopContext<M extends Message>(
     /** Counts the tokens of a text. Default: `estimateTokens`. */
     readonly countTokens?: CountTokens | undefined;
     /** Tokens that turns before the active one may take in follow-up calls. Default: 16,000. */
-    readonly historyBudgetTokens?: number;
+    readonly historyBudgetTokens?: number | undefined;
     /**
      * Index of the first message of the active turn, for callers that know it (what set off a turn need not be
      * stored). Default: where the last turn starts.

@@ -1,4 +1,5 @@
-import type { Tool } from "@tare/messages";
+import type { Message, Tool } from "@tare/messages";
+import { archiveMessages, type ArchiveMessagesOptions, bytesFromText } from "./archive.ts";
 
 /** How people and models are told of placeholders in general. */
 export const ANY_PLACEHOLDER = "[elided: …]";
@@ -44,9 +45,9 @@ export type Placeholder =
 /** Options of {@linkcode formatPlaceholder}. */
 export interface PlaceholderOptions {
   /** Whether the recall tool is offered to the model. Default false. */
-  readonly recall?: boolean;
+  readonly recall?: boolean | undefined;
   /** The tool's stance: without recall, running a `rederivable` tool again returns the result. Default `once`. */
-  readonly stance?: Tool["stance"];
+  readonly stance?: Tool["stance"] | undefined;
 }
 
 /**
@@ -93,6 +94,25 @@ function subjectOf(placeholder: Placeholder): string {
   const plain = placeholder.tool.replaceAll(/[^\p{L}\p{M}\p{N}_.:/-]+/gu, "_");
   const tool = Array.from(plain.slice(0, 2 * MAX_NAME)).slice(0, MAX_NAME).join("") || "tool";
   return `${placeholder.of === "middle" ? "middle of " : ""}${tool} result`;
+}
+
+/** Archived messages, and the line that stands for them. */
+export interface ArchivedStretch {
+  readonly ref: string;
+  readonly line: string;
+}
+
+/** Archives messages and returns the line that stands for them. @throws {Error} if they can't be archived. */
+export async function archiveWithLine(
+  messages: readonly Message[],
+  { recall, ...options }: ArchiveMessagesOptions & Pick<PlaceholderOptions, "recall">,
+): Promise<ArchivedStretch> {
+  const { ref, text } = await archiveMessages(messages, options);
+  const bytes = bytesFromText(text).length;
+  return {
+    ref,
+    line: formatPlaceholder({ of: "messages", messages: messages.length, bytes, ref }, { recall }),
+  };
 }
 
 /**

@@ -98,20 +98,20 @@ export interface SelectOptions {
   /** Counts tokens; the count of each message object is remembered. Default: `estimateTokens`. */
   readonly countTokens?: CountTokens | undefined;
   /** The tools by name. A tool that isn't there (any longer) counts as `once`. Default: none. */
-  readonly tools?: ToolTraits;
+  readonly tools?: ToolTraits | undefined;
   /** Whether the recall tool is offered to the model, so that placeholders may point to it. Default false. */
-  readonly recall?: boolean;
+  readonly recall?: boolean | undefined;
   /** The model's context window, in tokens. At most half of it is protected. Default: unknown, no such limit. */
   readonly windowTokens?: number | undefined;
   /** Tokens at the end of the messages in which nothing is elided. Default 16,384. */
-  readonly protectTokens?: number;
+  readonly protectTokens?: number | undefined;
   /** Results with fewer UTF-8 bytes stay. Default 1,024. */
-  readonly minBytes?: number;
+  readonly minBytes?: number | undefined;
   /**
    * Whether a result reports an error of which neither a protocol nor a client states whether its call failed; such
    * results stay. Default: `looksLikeError`.
    */
-  readonly isError?: (message: ToolMessage, index: number) => boolean;
+  readonly isError?: ((message: ToolMessage, index: number) => boolean) | undefined;
 }
 
 /** Options of {@linkcode pruneResults}. */

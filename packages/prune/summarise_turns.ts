@@ -7,9 +7,9 @@ import {
   pairCalls,
 } from "@tare/messages";
 import { checkGiven, reasonOf, untilAborted } from "@tare/messages/internal";
-import { type Archive, type ArchivedMessages, archiveMessages, bytesFromText } from "./archive.ts";
+import type { Archive } from "./archive.ts";
 import { ELIDING, type PruneFailure } from "./prune_results.ts";
-import { formatPlaceholder } from "./placeholder.ts";
+import { type ArchivedStretch, archiveWithLine } from "./placeholder.ts";
 
 /** Old turns that gave way to one message. Plain data: applied again to the same messages it gives the same bytes. */
 export interface TurnsSummary {
@@ -99,14 +99,14 @@ export interface SummariseTurnsOptions {
    */
   readonly signal?: AbortSignal | undefined;
   /** Whether the recall tool is offered to the model. Default false. */
-  readonly recall?: boolean;
+  readonly recall?: boolean | undefined;
   /** Tokens of the model's context window. Default: unknown. */
   readonly windowTokens?: number | undefined;
   /**
    * Recent whole turns that stay, in tokens; the last turn stays in any case, and all do if it is infinite. Default 16,384,
    * at most a quarter of the window, so that the next summary is far away.
    */
-  readonly keepTokens?: number;
+  readonly keepTokens?: number | undefined;
   /** Index of the first message of the active turn, which stays whole. Default: that of the last turn. */
   readonly activeTurnStart?: number | undefined;
 }
@@ -176,15 +176,13 @@ export async function summariseTurns<M extends Message>(
   const minGain = MIN_SHARE * tokensBefore;
   if (countRequestTokens({ messages: leaving }, countTokens) <= minGain + LINE_TOKENS) return unchanged;
 
-  let archived: ArchivedMessages;
+  let archived: ArchivedStretch;
   try {
-    archived = await archiveMessages(old, { archive, purpose: "summarise" });
+    archived = await archiveWithLine(old, { archive, purpose: "summarise", recall });
   } catch (failure) {
     return { failure: failure as Error, unchanged: messages };
   }
-  const { ref } = archived;
-  const bytes = bytesFromText(archived.text).length;
-  const line = formatPlaceholder({ of: "messages", messages: old.length, bytes, ref }, { recall });
+  const { ref, line } = archived;
   const attempt = (kind: TurnsSummary["kind"], text: string): SummarisedTurns<M> | undefined => {
     const after = applySummary(messages, { end, kind, text });
     const tokensAfter = countRequestTokens({ messages: after }, countTokens);

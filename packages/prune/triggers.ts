@@ -20,9 +20,9 @@ export interface PressureTriggers {
   /** Tokens of the model's context window. Unknown means that there is no pressure. */
   readonly windowTokens?: number | undefined;
   /** Share of the window from which results are pruned. Default 0.8. */
-  readonly pruneAt?: number;
+  readonly pruneAt?: number | undefined;
   /** Share of the window from which old turns are summarised as well. Default 0.9. */
-  readonly summariseAt?: number;
+  readonly summariseAt?: number | undefined;
 }
 
 /** Options of {@linkcode pressure}. */
@@ -120,11 +120,7 @@ export async function relievePressure<M extends Message>(
     checkGiven("relievePressure()", { "what countPrompt gives": promptTokens }, {
       "what countPrompt gives": "count",
     });
-    return pressure({
-      ...{ promptTokens, windowTokens },
-      ...(pruneAt !== undefined && { pruneAt }),
-      ...(summariseAt !== undefined && { summariseAt }),
-    });
+    return pressure({ promptTokens, windowTokens, pruneAt, summariseAt });
   };
   const tokensBefore = tokensOf(messages);
   const before = pressureOf(messages);

@@ -49,7 +49,7 @@ export async function truncateResults<M extends Message>(
 /** Options of {@linkcode truncateResults}. */
 export interface TruncateOptions extends ElideOptions {
   /** Longest text of a result, in tokens. Default 8,000. */
-  readonly limitTokens?: number;
+  readonly limitTokens?: number | undefined;
 }
 
 async function truncate(messages: readonly Message[], options: TruncateOptions): Promise<Elision[]> {
@@ -85,7 +85,7 @@ export interface TruncateTextOptions extends PlaceholderOptions {
   /** Counts tokens. Default: `estimateTokens`. */
   readonly countTokens?: CountTokens | undefined;
   /** Longest text that stays whole, and longest text returned, in tokens. Default 8,000. */
-  readonly limitTokens?: number;
+  readonly limitTokens?: number | undefined;
   /** Name of the tool that returned the text. Default: none, it is part of a message. */
   readonly tool?: string;
   /** Archive reference of the whole text. */

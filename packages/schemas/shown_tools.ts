@@ -24,12 +24,12 @@ export function shownTools(
     /** Counts the tokens of a text. Default: `estimateTokens`. */
     readonly countTokens?: CountTokens | undefined;
     /** Names of tools that are never compacted. Default: none. */
-    readonly alwaysFull?: readonly string[];
+    readonly alwaysFull?: readonly string[] | undefined;
     /**
      * Names of the tools that the model has called: no other is compact. Meant for the first request of a turn, where a
      * new task may need a tool whose prose lies far back. Default: any may be compact.
      */
-    readonly called?: ReadonlySet<string>;
+    readonly called?: ReadonlySet<string> | undefined;
     /** Sets of tools whose full definitions take fewer tokens than this are left alone. Default: 500. */
     readonly minTokens?: number;
   },

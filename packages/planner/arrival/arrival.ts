@@ -186,8 +186,7 @@ export class Arrival {
       .map((edit) => ({ ...edit, index: edit.index - from }));
     const { archive, countTokens, tools } = this.#options;
     const cut = await truncateResults(applyElisions(shown, elided), {
-      ...{ archive, countTokens, recall, limitTokens },
-      ...(tools && { tools }),
+      ...{ archive, countTokens, recall, limitTokens, tools },
     });
     if (cut.failure) return { ...NOTHING, warnings: [`${cut.failure.message}. Nothing left the prompt.`] };
     const elisions = cut.elisions.map((one) => ({ ...one, index: one.index + from }))

@@ -1,7 +1,7 @@
 import { countRequestTokens, type CountTokens, type Message, pairCalls, type Usage } from "@tare/messages";
 import { reasonOf, untilAborted } from "@tare/messages/internal";
-import { type Archive, archiveMessages, formatPlaceholder } from "@tare/prune";
-import { bytesFromText } from "@tare/prune/internal";
+import type { Archive } from "@tare/prune";
+import { archiveWithLine } from "@tare/prune/internal";
 import type { SummariseEdit } from "./edit.ts";
 import { type History, isSummary, type PlacedMessages } from "./view.ts";
 
@@ -105,9 +105,7 @@ export interface MadeSummary {
 export async function makeSummary(stretch: Stretch, options: MakeSummaryOptions): Promise<MadeSummary> {
   const { archive, countTokens, recall = false, minGainTokens } = options;
   const { end, users, leaving } = stretch;
-  const { ref, text: original } = await archiveMessages(leaving, { archive, purpose: "summarise" });
-  const bytes = bytesFromText(original).length;
-  const line = formatPlaceholder({ of: "messages", messages: leaving.length, bytes, ref }, { recall });
+  const { ref, line } = await archiveWithLine(leaving, { archive, purpose: "summarise", recall });
   const edit = { type: "summarise", from: 0, to: end, ref, ...(users.length > 0 && { users }) } as const;
   const before = leaving.filter(isSummary).map(summaryText);
   const silent: SummariseEdit = before.length === 0

@@ -472,7 +472,7 @@ function oldestResults(
 export interface MakeEditsOptions {
   readonly countTokens: CountTokens;
   readonly archive: Archive;
-  readonly tools?: ToolTraits;
+  readonly tools?: ToolTraits | undefined;
   readonly recall?: boolean;
 }
 
@@ -515,7 +515,7 @@ export async function makeEdits(
     countTokens,
     archive,
     recall,
-    ...(tools && { tools }),
+    tools,
   });
   for (const { index, toolCallId, ref, text } of elisions) {
     made.push({ type: "elide", index, toolCallId, ref, text });
