@@ -18,7 +18,7 @@ export {
   readTooLong,
 } from "./providers.ts";
 export type { CompactionHabit } from "./agents.ts";
-export type { Summarise } from "./edits/make_summary.ts";
+export type { Summarise, Summary, SummaryRequest } from "./edits/make_summary.ts";
 export { type Pin } from "./edits/pin.ts";
 export type { Idle, Ping } from "./clock/clock.ts";
 export { observeUpgrade, UNTRIED, type UpgradeEvidence, type UpgradeTrial } from "./clock/upgrade.ts";

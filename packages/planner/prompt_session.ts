@@ -51,9 +51,9 @@ export interface PromptSessionOptions {
    */
   readonly forget?: "costly" | "nothing" | undefined;
   /** Traits of the tools, by name, as pruning uses them. Default: none. */
-  readonly tools?: ToolTraits;
+  readonly tools?: ToolTraits | undefined;
   /** Summarizes old messages if the window is full of what isn't tool results. Default: old turns are dropped. */
-  readonly summarise?: Summarise;
+  readonly summarise?: Summarise | undefined;
   /** Longest result that enters the prompt whole, in tokens. Default: 16,000; 8,000 for classic sessions. */
   readonly truncateTokens?: number | undefined;
   /** Names of tools that are always shown in full. Default: none. */
@@ -77,7 +77,7 @@ export interface AdvancedSessionOptions {
    * Returns whether a result reports an error if nothing states whether its call failed; such results stay. Default: that
    * of `selectElisions`.
    */
-  readonly isError?: (message: ToolMessage, index: number) => boolean;
+  readonly isError?: ((message: ToolMessage, index: number) => boolean) | undefined;
   /** What may leave and what stays. Default: what is still wanted stays. */
   readonly retention?: Partial<Retention>;
   /**
@@ -154,7 +154,7 @@ export interface PromptCall {
   /** The time, in milliseconds since any fixed moment. */
   readonly nowMs: number;
   /** Name of the model: another model has another cache. Default: always the same. */
-  readonly model?: string;
+  readonly model?: string | undefined;
   /** Position of the first message of the active turn. Default: where the last turn starts. */
   readonly turnStart?: number;
   /** Number of the call in this turn, from 1. Default: by the model's messages after the user's last. */
@@ -175,15 +175,15 @@ export interface PromptCall {
   /** Longest reply in tokens, by which some clients decide when to compact. Default: unknown. */
   readonly replyTokens?: number | undefined;
   /** Default: none. */
-  readonly deferred?: DeferredTools;
+  readonly deferred?: DeferredTools | undefined;
   /** Whether the model can recall evicted content. Default: whether a tool of that name is among the tools. */
   readonly recall?: boolean;
   /** Pins of single messages. Default: none. */
-  readonly pins?: readonly Pin[];
+  readonly pins?: readonly Pin[] | undefined;
   /** Ends the wait for a summary. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
   /** Called while a summary that takes long makes progress. */
-  readonly progress?: () => void;
+  readonly progress?: (() => void) | undefined;
 }
 
 /** Tokens that each mechanism keeps out of one request, and those that deferring tools does. */

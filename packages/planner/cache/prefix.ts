@@ -334,10 +334,7 @@ export function hashEach(tools: readonly ToolDefinition[]): readonly number[] {
 }
 
 /** What one call of a session showed of its provider's cache. */
-export interface WarmthObservation {
-  readonly idleMs: number;
-  readonly warm: boolean;
-}
+type WarmthObservation = { readonly idleMs: number; readonly warm: boolean };
 
 /** What a session has shown so far. Plain data. */
 export interface WarmthRecord {

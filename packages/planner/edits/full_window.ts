@@ -11,7 +11,13 @@ import type { Archive } from "@tare/prune";
 import { archiveText, resultText, truncateText } from "@tare/prune/internal";
 import { type FullWindow, howMany, WINDOW_SHARE } from "../rule/decide.ts";
 import { type Edit, type ElideEdit, resultTools, type ShortenEdit, textAt } from "./edit.ts";
-import { findStretch, firstOpenCall, makeSummary, type Stretch, type Summarise } from "./make_summary.ts";
+import {
+  findStretch,
+  firstOpenCall,
+  makeSummary,
+  type Stretch,
+  type SummaryOptions,
+} from "./make_summary.ts";
 import { type History, isSummary, type PlacedMessages, type PlacedView, placedView } from "./view.ts";
 
 /** Share of a prompt that has to be won, or the window would be full again at once. */
@@ -40,9 +46,7 @@ const SUMMARY_SHARE = 1 / 5;
 /** What a line is expected to take that stands for messages, in tokens. */
 const LINE_TOKENS = 60;
 
-export interface RelieveWindowOptions {
-  readonly countTokens: CountTokens;
-  readonly archive: Archive;
+export interface RelieveWindowOptions extends SummaryOptions {
   readonly windowTokens: number;
   /** Whether the window can't hold the prompt at all: then whatever makes it fit is worth it. Default: no. */
   readonly mustFit?: boolean;
@@ -50,10 +54,6 @@ export interface RelieveWindowOptions {
   /** What the model would see without the edits of this call, and with how many tokens of it a sent request began. */
   readonly warm: { readonly view: PlacedView; readonly sharedTokens: number };
   readonly kept?: ReadonlySet<number>;
-  readonly recall?: boolean | undefined;
-  readonly summarise?: Summarise | undefined;
-  readonly signal?: AbortSignal | undefined;
-  readonly progress?: (() => void) | undefined;
 }
 
 export interface WindowRelief {

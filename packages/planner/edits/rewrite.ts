@@ -1,13 +1,13 @@
-import { countMessageTokens, type CountTokens, type Message, type Rewrite, type Usage } from "@tare/messages";
+import { countMessageTokens, type Message, type Rewrite, type Usage } from "@tare/messages";
 import { addUsage } from "@tare/messages/internal";
 import type { Decision } from "../ledger/entry.ts";
 import {
   type Archive,
   archiveMessages,
   elide,
+  type ElideOptions,
   type ElisionCandidate,
   formatPlaceholder,
-  type ToolTraits,
 } from "@tare/prune";
 import { resultOriginal } from "@tare/prune/internal";
 import type { SessionOptions } from "../prompt_session.ts";
@@ -445,10 +445,8 @@ const LINE_TOKENS = 60;
 function oldestResults(
   layout: Layout,
   history: readonly Message[],
-  { neededTokens, countTokens, kept, tools }: {
-    readonly tools: RewriteOptions["tools"] | undefined;
+  { neededTokens, countTokens, kept, tools }: Pick<RewriteOptions, "countTokens" | "tools"> & {
     readonly neededTokens: number;
-    readonly countTokens: CountTokens;
     readonly kept: ReadonlySet<number>;
   },
 ): ElisionCandidate[] {
@@ -469,18 +467,6 @@ function oldestResults(
   return found;
 }
 
-export interface MakeEditsOptions {
-  readonly countTokens: CountTokens;
-  readonly archive: Archive;
-  readonly tools?: ToolTraits | undefined;
-  readonly recall?: boolean;
-}
-
-export interface Edited {
-  readonly history: readonly Message[];
-  readonly edits: readonly Edit[];
-}
-
 /**
  * Archives what leaves, then makes the edits by which it leaves. Steps side by side share a line, also with those that
  * left before, if their line stands behind the first thing that leaves now: otherwise it would move, and what stands
@@ -489,9 +475,9 @@ export interface Edited {
  * @throws {Error} if something can't be archived. Then nothing may leave.
  */
 export async function makeEdits(
-  { history, edits }: Edited,
+  { history, edits }: { readonly history: readonly Message[]; readonly edits: readonly Edit[] },
   removals: readonly Pick<Removal, "how">[],
-  options: MakeEditsOptions,
+  options: ElideOptions,
 ): Promise<Edit[]> {
   const { countTokens, archive, tools, recall = false } = options;
   const candidates: ElisionCandidate[] = [];
@@ -511,12 +497,7 @@ export async function makeEdits(
   for (const stretch of joined(stretches, before.filter(({ to }) => to > first))) {
     made.push(await drop(history, stretch, { archive, recall }));
   }
-  const elisions = await elide(history, candidates, {
-    countTokens,
-    archive,
-    recall,
-    tools,
-  });
+  const elisions = await elide(history, candidates, { countTokens, archive, recall, tools });
   for (const { index, toolCallId, ref, text } of elisions) {
     made.push({ type: "elide", index, toolCallId, ref, text });
   }

@@ -1,6 +1,5 @@
 import {
   contentText,
-  type CountTokens,
   countToolTokens,
   type Message,
   type ToolCall,
@@ -15,7 +14,7 @@ import { scaled, type TokenScale } from "../cache/prompt_size.ts";
 import { candidateOf, EXPECTED_LINE_TOKENS, type Way } from "../edits/edit.ts";
 import type { PinnedPlaces } from "../edits/pin.ts";
 import type { Layout } from "../edits/view.ts";
-import type { Retention } from "../prompt_session.ts";
+import type { Retention, SessionOptions } from "../prompt_session.ts";
 import type { Profile } from "../providers.ts";
 import { readCall } from "../tools_of_agents.ts";
 
@@ -146,10 +145,7 @@ export interface Step {
   readonly to: number;
 }
 
-export interface StandingsOptions {
-  readonly tools?: ToolTraits;
-  readonly isError?: (message: ToolMessage, index: number) => boolean;
-}
+export type StandingsOptions = Pick<SessionOptions, "tools" | "isError">;
 
 /**
  * What a retention rule needs to know of a growing history: the newest bearer of each name, when each file was last
@@ -396,8 +392,7 @@ interface Seen {
   readonly toolTokens: number;
 }
 
-export interface RemovalOptions {
-  readonly countTokens: CountTokens;
+export interface RemovalOptions extends Pick<SessionOptions, "countTokens" | "alwaysFull"> {
   readonly retention: Retention;
   readonly profile: Profile;
   readonly scale: TokenScale;
@@ -406,7 +401,6 @@ export interface RemovalOptions {
   readonly seenMessages: number;
   /** Hashes of the tools, as they were shown, of requests that succeeded. */
   readonly seenTools: ReadonlySet<number>;
-  readonly alwaysFull?: readonly string[] | undefined;
   /** Tokens that others would take more, counted here, if a message left to which they refer. */
   readonly referredTokens: (at: number) => number;
   readonly pinned: PinnedPlaces;
