@@ -98,6 +98,21 @@ const UNREAD =
  * Lets the planner decide when the mechanisms act: as soon as the rent paid for carrying what could leave equals the
  * price of reading again what stands behind it, or the window is nearly full. Only a huge result is truncated at
  * once, before it is first sent, which rewrites nothing.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { estimateTokens } from "@tare/messages";
+ * import { plannerSession, profileNamed } from "@tare/planner";
+ * import { memoryArchive } from "@tare/prune";
+ *
+ * const options = { profile: profileNamed("openai"), archive: memoryArchive(), countTokens: estimateTokens };
+ * const session = plannerSession(options);
+ * const messages = [{ role: "user", content: "Why do nightly builds fail?" }] as const;
+ * const view = await session.view({ messages, tools: [] }, { nowMs: 0 });
+ * assertEquals(view.messages, messages);
+ * assertEquals(session.sent({ promptTokens: 14, cachedTokens: 0, outputTokens: 5 })?.tokenUnits, 14);
+ * ```
  */
 export function plannerSession(options: PromptSessionOptions): PlanningSession {
   checkOptions("plannerSession()", options);

@@ -74,9 +74,10 @@ export interface ArchivedMessages {
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
+ * import type { Message } from "@tare/messages";
  * import { archiveMessages, memoryArchive } from "@tare/prune";
  *
- * const messages = [{ role: "user", content: "Why?" }, { role: "assistant", content: "So." }] as const;
+ * const messages: Message[] = [{ role: "user", content: "Why?" }, { role: "assistant", content: "So." }];
  * const { text } = await archiveMessages(messages, { archive: memoryArchive(), purpose: "drop" });
  * assertEquals(text.split("\n").map((line) => JSON.parse(line)), messages);
  * ```

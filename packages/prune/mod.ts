@@ -1,3 +1,28 @@
+/**
+ * Takes old tool results out of a prompt without losing them: they go to an archive, a one-line placeholder stands
+ * in their place, and the model can read them back with the recall tool.
+ *
+ * Everything works on a plain array of chat messages. What is taken out comes back as data too (an {@linkcode Elision}
+ * for a result, a {@linkcode TurnsSummary} for old turns), for those who keep the history as it was and apply the changes to it.
+ *
+ * @example
+ * ```ts ignore
+ * import { memoryArchive, pruneResults, RECALL_TOOL } from "@tare/prune";
+ * import OpenAI from "openai";
+ *
+ * const archive = memoryArchive();
+ * const options = { archive, windowTokens: 32_000, recall: true };
+ * const pruned = await pruneResults(messages, options);
+ * if (pruned.failure) throw pruned.failure; // what can't be archived doesn't leave
+ * const reply = await new OpenAI().chat.completions.create({
+ *   model: "gpt-5.5",
+ *   messages: [...pruned.messages],
+ *   tools: [...tools, RECALL_TOOL],
+ * });
+ * ```
+ *
+ * @module
+ */
 export {
   type Archive,
   type ArchivedMessages,

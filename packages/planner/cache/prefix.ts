@@ -47,6 +47,18 @@ interface Node {
 /** Prefix ends that a cache remembers unless told otherwise: some hundred long sessions. */
 const DEFAULT_MAX_UNITS = 1_000_000;
 
+/** Options of {@linkcode PrefixCache}. */
+export interface PrefixCacheOptions {
+  /** Units that are remembered at most. Default: one million. */
+  readonly maxUnits?: number;
+}
+
+/** A request, as {@linkcode PrefixCache.unitsOf} reads it. */
+export interface UnitsRequest {
+  readonly messages: readonly Message[];
+  readonly tools: readonly ToolDefinition[];
+}
+
 /**
  * A provider's prefix cache as a pure model: it holds every prefix that was sent to it, not only the last,
  * honours the profile's smallest size, blocks and time to live, and forgets what was used longest ago when it is
@@ -72,8 +84,8 @@ export class PrefixCache {
   readonly #root: Node = { children: new Map(), endTokens: 0, usedMs: -Infinity, isEnd: false };
   #units = 0;
 
-  /** An empty cache that remembers `maxUnits` units at most; default one million. */
-  constructor(profile: CacheRules, options: { readonly maxUnits?: number } = {}) {
+  /** An empty cache. */
+  constructor(profile: CacheRules, options: PrefixCacheOptions = {}) {
     this.#profile = profile;
     this.#maxUnits = options.maxUnits ?? DEFAULT_MAX_UNITS;
   }
@@ -82,10 +94,7 @@ export class PrefixCache {
    * A request as its provider's cache sees it: one unit for each tool, then one for each message. What is known of
    * an object is remembered, so that a growing conversation costs only what is new.
    */
-  static unitsOf(
-    { messages, tools }: { readonly messages: readonly Message[]; readonly tools: readonly ToolDefinition[] },
-    countTokens: CountTokens,
-  ): PromptUnit[] {
+  static unitsOf({ messages, tools }: UnitsRequest, countTokens: CountTokens): PromptUnit[] {
     return [
       ...tools.map((tool) => ({ hash: hashBytes(tool), tokens: countToolTokens(tool, countTokens) })),
       ...messages.map((message) => ({

@@ -126,7 +126,7 @@ interface ClockOptions {
 }
 
 /** A clock of one conversation, as {@linkcode pingClock} makes it. */
-export interface PingClock {
+export interface IdleClock {
   /** Returns the next ping while nothing is requested; `undefined` if its cache is to lapse. */
   next(idle: Idle): Ping | undefined;
   /** Records a request that succeeded, and returns what it shows of an upgrade. */
@@ -150,7 +150,7 @@ export interface PingClock {
  * assertEquals(clock.next({ nowMs: 0, pending: "tool" })?.atMs, 280_000);
  * ```
  */
-export function pingClock(profile: Profile): PingClock {
+export function pingClock(profile: Profile): IdleClock {
   let state = NEW_CLOCK;
   return {
     next: (idle) => nextPing(state, idle, { profile }),

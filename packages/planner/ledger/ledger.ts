@@ -622,6 +622,9 @@ export function callCost(usage: Usage, rates: Rates): Cost {
   return price ? { tokenUnits, usd: usdOf(usage, price) } : { tokenUnits };
 }
 
+/** What a call costs, by what is paid for. */
+export type CostParts = Readonly<Record<"cached" | "uncached" | "output", Cost>>;
+
 /**
  * What {@linkcode callCost} gives, cut into what the cache served, the rest of the prompt, and the reply, whose token units
  * are zero.
@@ -644,7 +647,7 @@ export function callCost(usage: Usage, rates: Rates): Cost {
 export function callCostParts(
   usage: Usage,
   rates: Rates,
-): Readonly<Record<"cached" | "uncached" | "output", Cost>> {
+): CostParts {
   const whole = callCost(usage, rates);
   const { profile, price } = rates;
   const { promptTokens, cachedTokens, outputTokens } = usage;

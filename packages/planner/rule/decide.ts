@@ -256,22 +256,37 @@ const FOUND = 3;
 /** Share of the window that definitions may take at most, whatever they cost. */
 const TOOLS_SHARE = 0.1;
 
+/** Definitions of tools that may be deferred. */
+export interface DeferrableTools {
+  readonly fullTokens: number;
+  /** Tokens of what would replace them: a list of names, and the tools by which a model sees and calls the rest. */
+  readonly shortTokens: number;
+  readonly count: number;
+}
+
+/** Where tools may be deferred. */
+export interface DeferOptions {
+  readonly profile: Pick<Profile, "write" | "read">;
+  /** Default: unknown, and no limit. */
+  readonly windowTokens?: number;
+}
+
 /**
- * Whether a session that begins had better not hold these definitions: if carrying them, written once and read with each
- * call, costs more than a session of usual length pays for looking tools up, which is one more call each time, and
- * the definitions found, written and then carried. Where they take over a tenth of the window, in any case.
+ * Returns whether a new session should defer these definitions: if carrying them costs more than a session of usual length
+ * pays for looking tools up, or if they take over a tenth of the window.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { profileNamed } from "@tare/planner";
+ * import { worthDeferring } from "@tare/planner/parts";
+ *
+ * const profile = profileNamed("openai");
+ * const isWorth = (fullTokens: number) => worthDeferring({ fullTokens, shortTokens: 1_000, count: 50 }, { profile });
+ * assertEquals([1_100, 30_000].map(isWorth), [false, true]);
+ * ```
  */
-export function worthDeferring(
-  tools: {
-    /** Tokens that the definitions take. */
-    readonly fullTokens: number;
-    /** Tokens of what stands in their place: a list of names, and the tools by which a model sees and calls the rest. */
-    readonly shortTokens: number;
-    /** How many they are. */
-    readonly count: number;
-  },
-  options: { readonly profile: Pick<Profile, "write" | "read">; readonly windowTokens?: number },
-): boolean {
+export function worthDeferring(tools: DeferrableTools, options: DeferOptions): boolean {
   const { fullTokens, shortTokens, count } = tools;
   const { profile: { write, read }, windowTokens = Infinity } = options;
   const won = fullTokens - shortTokens;
