@@ -6,6 +6,7 @@ import { settlesWithin } from "./processes.ts";
 import {
   BoundedOutput,
   type CommandEnd,
+  type CommandPlace,
   type CommandStatus,
   startCommand,
   type StartedCommand,
@@ -16,16 +17,16 @@ import {
 const MAX_RUNNING = 4;
 const MAX_RUNNING_IN_ALL = 32;
 
-/** So many that have ended wait in a session until somebody looks at them. */
+/** Most ended commands of a session whose output is stored until it is read. */
 const MAX_ENDED = 8;
 
-/** What is waited at the start, in milliseconds, so that what fails at once says so at once. */
+/** Wait after the start, in milliseconds, so that an immediate failure is part of the first result. */
 const FIRST_LOOK_MS = 300;
 
-/** Longest wait that a call may ask for, in milliseconds: the loop takes a turn that is silent for longer for stalled. */
+/** Longest wait of a call, in milliseconds: the loop considers a turn that is silent for longer stalled. */
 const MAX_WAIT_MS = 240_000;
 
-/** So much of the newest output is looked through for what somebody waits for, in UTF-16 code units. */
+/** Length of the newest output that is searched for the text of `until`, in UTF-16 code units. */
 const SOUGHT_CHARS = 10_000;
 
 /**
@@ -46,7 +47,7 @@ export class BackgroundCommands {
   async start(
     session: string,
     command: string,
-    options: Omit<StartOptions, "onOutput" | "onAside" | "script"> & { readonly maxOutputBytes: number },
+    options: BackgroundOptions,
   ): Promise<BackgroundCommand> {
     const running = [...this.#all.values()].filter(({ status }) => !status);
     const own = running.filter((one) => one.session === session);
@@ -59,16 +60,11 @@ export class BackgroundCommands {
       );
     }
     const name = `bg_${randomBytes(3).toString("hex")}`;
-    const background = new BackgroundCommand({
-      name,
-      session,
-      command,
-      maxOutputBytes: options.maxOutputBytes,
-    });
+    const background = new BackgroundCommand({ ...options, name, session });
     // Its place is taken while it starts.
     this.#all.set(name, background);
     try {
-      await background.begin(options);
+      await background.begin(command);
     } catch (error) {
       this.#all.delete(name);
       throw error;
@@ -140,12 +136,16 @@ export class BackgroundCommands {
   }
 }
 
+/** How a background command runs. */
+interface BackgroundOptions extends CommandPlace, Pick<StartOptions, "confirm"> {
+  readonly maxOutputBytes: number;
+}
+
 /** A command in the background. */
 export class BackgroundCommand {
   readonly name: string;
   readonly session: string;
-  readonly #command: string;
-  readonly #maxOutputBytes: number;
+  readonly #options: BackgroundOptions;
   readonly #startedAt = performance.now();
   readonly #ended = Promise.withResolvers<void>();
   /** What came since the last look. */
@@ -160,18 +160,15 @@ export class BackgroundCommand {
   #isTold = false;
   #isStopped = false;
   #besides: Besides | undefined;
+  #renamed: CommandEnd["renamed"] = [];
 
-  constructor({ name, session, command, maxOutputBytes }: {
-    readonly name: string;
-    readonly session: string;
-    readonly command: string;
-    readonly maxOutputBytes: number;
-  }) {
+  constructor(
+    { name, session, ...options }: BackgroundOptions & { readonly name: string; readonly session: string },
+  ) {
     this.name = name;
     this.session = session;
-    this.#command = command;
-    this.#maxOutputBytes = maxOutputBytes;
-    this.#output = new BoundedOutput(maxOutputBytes);
+    this.#options = options;
+    this.#output = new BoundedOutput(options.maxOutputBytes);
   }
 
   /** How it ended; nothing while it runs. */
@@ -179,21 +176,19 @@ export class BackgroundCommand {
     return this.#status;
   }
 
-  #renamed: CommandEnd["renamed"] = [];
-
   /** Settles when it has ended, with all that it started. */
   get ended(): Promise<void> {
     return this.#ended.promise;
   }
 
   /** Starts it. */
-  async begin(options: Omit<StartOptions, "onOutput" | "onAside" | "script">): Promise<void> {
-    const { sandbox, isOutside = false } = options;
+  async begin(command: string): Promise<void> {
+    const { sandbox, isOutside = false } = this.#options;
     const isShared = sandbox?.by === "bubblewrap" && !isOutside;
     const besides = isShared ? new Besides((text) => this.#started?.stdin?.write(text)) : undefined;
     this.#besides = besides;
-    const started = await startCommand(this.#command, {
-      ...options,
+    const started = await startCommand(command, {
+      ...this.#options,
       onOutput: (piece) => this.#take(piece),
       ...(besides && { script: BESIDES, onAside: (piece) => besides.take(piece) }),
     });
@@ -236,7 +231,7 @@ export class BackgroundCommand {
   look(): string {
     this.#isTold = this.#status !== undefined;
     const output = this.#output.describe("new output");
-    this.#output = new BoundedOutput(this.#maxOutputBytes);
+    this.#output = new BoundedOutput(this.#options.maxOutputBytes);
     return `${this.#state()}; ${output}${describeRenamed(this.#renamed)}`;
   }
 

@@ -5,7 +5,7 @@ import { describeRenamed } from "../sandbox/guard.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { type BackgroundCommand, type BackgroundCommands, withEnded } from "./background.ts";
 import { endMarked, GRACE_MS } from "./processes.ts";
-import { collectOutput, type CommandOptions, type CommandOutcome, runCommand } from "./run_command.ts";
+import { collectOutput, type CommandOptions, type CommandOutcome, runShellCommand } from "./run_command.ts";
 
 /** Options of {@linkcode shellTool}. */
 export interface ShellToolOptions {
@@ -109,7 +109,7 @@ export function shellTool(options: ShellToolOptions): Tool {
       const options = { ...start, timeoutMs: limitMs, context };
       const outcome = background && given.beside !== undefined
         ? await runBeside(background.find(session, given.beside), command, options)
-        : await runCommand(command, options);
+        : await runShellCommand(command, options);
       const output = withEnded(describeOutput(outcome), background?.ended(session) ?? []);
       switch (outcome.ending) {
         case "exited":
