@@ -161,7 +161,7 @@ export class Deliverer {
     if (!disabled) return;
     const why = isGone
       ? "it answered 410"
-      : `nothing has got through since ${isoOf(disabled.failingSinceMs ?? atMs)}`;
+      : `nothing has got through since ${new Date(disabled.failingSinceMs ?? atMs).toISOString()}`;
     // A sentence: no code of ours is at fault, whose stack would be of use.
     this.#onError(`Disabled webhook ${webhook.id} (${webhook.url}): ${why}.`);
   }
@@ -212,8 +212,4 @@ function retryAfterMs(text: string | null, nowMs: number): number {
   if (text === null) return 0;
   const ms = /^\d+$/.test(text.trim()) ? Number(text) * SECOND_MS : Date.parse(text) - nowMs;
   return Number.isFinite(ms) ? Math.max(0, ms) : 0;
-}
-
-function isoOf(ms: number): string {
-  return new Date(ms).toISOString();
 }
