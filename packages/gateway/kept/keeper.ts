@@ -1,4 +1,5 @@
-import { JsonPacker, type ListedSession, type Store, StoreError, type StoreRecord } from "@tare/conversation";
+import { type ListedSession, type Store, StoreError, type StoreRecord } from "@tare/conversation";
+import { JsonPacker } from "@tare/conversation/internal";
 import {
   Accounts,
   type CallReport,
