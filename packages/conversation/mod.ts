@@ -62,12 +62,12 @@ export {
 } from "./store/contents.ts";
 export {
   type Asker,
+  type KeyRefusal,
   type KeyReport,
   Keys,
   type KeySettings,
   type KeysOptions,
   type KeyStore,
-  type Refusal,
   type Reservation,
   type ReserveOptions,
 } from "./keys.ts";
@@ -109,4 +109,4 @@ export type {
   WaitingSession,
 } from "./store/port.ts";
 export { StoreError } from "./store/store_error.ts";
-export { type KeptWarm, type Pingable, type UpgradeEvidence, Warmth, type WarmthOptions } from "./warmth.ts";
+export { type KeptWarm, type Pingable, Warmth, type WarmthOptions } from "./warmth.ts";

@@ -19,7 +19,7 @@ import type {
   ToolDefinition,
   ToolMessage,
 } from "@tare/messages";
-import type { Pin, Price, Profile, PromptSession, SessionView } from "@tare/planner";
+import type { Price, Profile, PromptSession, SessionView } from "@tare/planner";
 import type { Rates } from "@tare/planner/parts";
 import type { PolicyOptions } from "@tare/planner/policies";
 import type { Days } from "@tare/conversation/report";
@@ -38,6 +38,8 @@ import {
   type SessionSettings,
   storedHelper,
 } from "./session_settings.ts";
+
+export type { PinChange } from "@tare/conversation";
 
 /** What sessions are told of the place that they work in. */
 export interface Workplace {
@@ -428,9 +430,6 @@ export type ApprovalAnswered = Extract<SessionEvent, { readonly type: "approval_
 
 /** What somebody said to a question. */
 export type Answer = Omit<ApprovalAnswered, "type" | "approvalId" | "id">;
-
-/** What is asked for of a message, or that nothing is any more. */
-export type PinChange = { readonly set: Pin } | { readonly remove: number };
 
 /** What decides what the model sees of a turn. */
 export interface TurnPrompt extends Pick<PromptSession, "view" | "sent"> {

@@ -3,8 +3,8 @@ import type { KeyClaim, SharedStore, Store, StoredEvent, StoreRecord } from "../
 import {
   deliveryIn,
   type DeliveryRow,
-  type Dialect,
   nextDelivery,
+  type SqlDialect,
   type SqlValue,
   storeQueries,
 } from "../queries.ts";
@@ -359,9 +359,9 @@ const SEARCHED = 5_000;
 
 /** Returns how a database is queried, by statements that are run so. */
 export function postgresDialect(
-  query: Dialect["query"],
+  query: SqlDialect["query"],
   { place, objects }: { readonly place: string; readonly objects: ObjectStore | undefined },
-): Dialect {
+): SqlDialect {
   return {
     query,
     parse: (json) => JSON.parse(json),
