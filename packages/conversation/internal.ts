@@ -7,3 +7,5 @@ export { Coalescer } from "./coalescer.ts";
 export { DocumentReader, type DocumentReaderOptions } from "./documents.ts";
 export { type ArchivedText, JsonPacker, type PackedJson, type UnpackedJson } from "./store/packed_json.ts";
 export { isConflict } from "./store/store_error.ts";
+export { expiryClock } from "./expiry_clock.ts";
+export { pingUsdOfToday } from "./ping_cost.ts";
