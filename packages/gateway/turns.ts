@@ -100,7 +100,6 @@ export class Turns {
   /** By client and model: those whose newest request asked for a window of a million tokens. */
   readonly #millions = new LRUCache<string, true>({ max: MAX_WINDOWS });
 
-  /** No request has come yet. */
   constructor(options: SetOptions) {
     const { control, now, store, limits: { memoryBytes = 512 * 2 ** 20 } = {}, retention = {} } = options;
     this.#options = options;

@@ -40,7 +40,6 @@ export interface SqlDialect {
   textIn(row: TextRow): Promise<string | undefined>;
 }
 
-/** A row of `texts`. */
 export interface TextRow {
   readonly ref: string;
   /** Compressed. Null: it is damaged, or in an object store. */
@@ -49,7 +48,6 @@ export interface TextRow {
   readonly object?: string | null;
 }
 
-/** The kinds of sessions. */
 const KINDS = ["agent", "gateway"] as const satisfies readonly SessionRecord["kind"][];
 
 interface ListRow {

@@ -125,7 +125,6 @@ export class Keeper {
   #expireAtMs = -Infinity;
   #expiring: Promise<unknown> = Promise.resolve();
 
-  /** Nothing was read or written yet. */
   constructor(options: KeeperOptions) {
     this.#options = options;
   }

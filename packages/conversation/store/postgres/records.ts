@@ -31,7 +31,6 @@ export class HeldPlace {
   readonly fence: number;
   #commits: number;
 
-  /** Held with this fencing number, after so many commits. */
   constructor(fence: number, commits: number) {
     this.fence = fence;
     this.#commits = commits;
