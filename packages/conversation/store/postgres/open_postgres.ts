@@ -239,7 +239,7 @@ function storeOver(
       if (!isThere) return false;
       const { placeOf } = await leases.writer();
       try {
-        await write([id], (calls) => calls.call("remove_session", ...calls.head(id)));
+        await write([id], (calls) => calls.call("remove_session", calls.head(id)));
       } catch (error) {
         if (!(error instanceof Error && error.message === noSessionError(id).message)) throw error;
         // Who holds it has taken it away, and didn't hear of that. Else somebody else was first.
