@@ -278,7 +278,8 @@ async function readTurn(
   return oneByOne(await api.events("POST /sessions/{id}/turns", { path: { id }, body }));
 }
 
-async function* oneByOne<Event>(
+/** Yields the events of a stream, which arrive several at a time. */
+export async function* oneByOne<Event>(
   batches: AsyncIterable<readonly Numbered<Event>[]>,
 ): AsyncGenerator<Numbered<Event>, void> {
   for await (const batch of batches) yield* batch;

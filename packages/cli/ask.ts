@@ -15,7 +15,7 @@ import { type AgentClient, connect } from "./agent_client.ts";
 import { askPerson } from "./terminal/ask_person.ts";
 import { withPictures } from "./terminal/named_files.ts";
 import { type PipedInput, readPiped, withPiped } from "./terminal/input.ts";
-import { shownJson, shownText } from "./terminal/shown_text.ts";
+import { shownJson, shownText, writeAll } from "./terminal/shown_text.ts";
 import { waitingLine } from "./terminal/waiting.ts";
 import { STOPPING, watchTurn } from "./terminal/watch_turn.ts";
 
@@ -113,11 +113,6 @@ async function ask(
     lines?.close();
     line?.close();
   }
-}
-
-function writeAll(to: typeof Deno.stdout, text: string): void {
-  const bytes = new TextEncoder().encode(text);
-  for (let written = 0; written < bytes.length;) written += to.writeSync(bytes.subarray(written));
 }
 
 await runCommand({

@@ -13,7 +13,7 @@
  *
  * @module
  */
-import type { FileChange } from "@tare/messages";
+import type { ContentPart, FileChange } from "@tare/messages";
 import { sliceText } from "@tare/messages/internal";
 
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
@@ -39,6 +39,20 @@ export function fenced(text: string): string {
   const longest = Math.max(2, ...[...text.matchAll(/`{3,}/g)].map(([run]) => run.length));
   const fence = "`".repeat(longest + 1);
   return `${fence}\n${text.replace(/\n?$/, "\n")}${fence}`;
+}
+
+const PART_NAMES = {
+  text: "text",
+  refusal: "text",
+  image_url: "picture",
+  input_audio: "recording",
+  video_url: "video",
+  file: "file",
+} as const satisfies Record<ContentPart["type"], string>;
+
+/** Returns what users call a part of a message. */
+export function partName({ type }: Pick<ContentPart, "type">): string {
+  return PART_NAMES[type];
 }
 
 /** A line of a change: added, removed, the position of those that follow, or neither. */

@@ -5,18 +5,18 @@
  */
 // deno-lint-ignore-file no-console
 import { memoryStore } from "@tare/conversation/sqlite";
-import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnLedger } from "@tare/loop";
+import { addLedgers, EMPTY_LEDGER, type TurnLedger } from "@tare/loop";
 import { anthropicModel } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";
 import { workspaceTools } from "@tare/tools";
 import { listPrice, type Price, type Profile, profileNamed, PROFILES } from "@tare/planner";
 import { DEFAULT_PROVIDER, EXAMPLE_MODELS, MODELS_DATE } from "@tare/planner/internal";
 import type { PolicyOptions } from "@tare/planner/policies";
-import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
+import { agentHandler, ALLOW_EVERYTHING, type SessionEvent } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { loadTokenizer, type Tokenizer } from "@tare/tiktoken";
-import { bodyPieces, SseSplitter } from "@tare/wire/internal/sse";
-import { API_PATH } from "../../server/client.ts";
+import { client } from "../../server/client.ts";
+import { oneByOne } from "../agent_client.ts";
 import { callersPath, option, optionOr, runCommand } from "../command_line.ts";
 import { usdText } from "../dollars.ts";
 import { count, counted } from "@tare/server/internal/format";
@@ -58,7 +58,7 @@ interface PlayOptions {
   readonly price?: Price | undefined;
   readonly tokenizer: Tokenizer;
   /** Told of each event, and of the ledger up to the last turn's end. */
-  readonly onEvent?: (event: LoopEvent) => void;
+  readonly onEvent?: (event: SessionEvent) => void;
 }
 
 const WINDOW_TOKENS = 250_000;
@@ -112,15 +112,13 @@ export async function playDemo(
     limits: { maxSteps: 200 },
     onError: (error) => failure = error,
   });
-  const post = async (path: string, body: unknown) =>
-    await agent.fetch(
-      new Request(`http://localhost${path}`, {
-        method: "POST",
-        headers: { "content-type": "application/json" },
-        body: JSON.stringify(body),
-      }),
-    );
-  const { id } = await (await post(`${API_PATH}/sessions`, {})).json();
+  const api = client({
+    url: "http://localhost",
+    token: () => undefined,
+    unreachable: "",
+    fetch: agent.fetch,
+  });
+  const path = { id: (await api.json("POST /sessions", { body: {} })).id };
   let ledger: TurnLedger = EMPTY_LEDGER;
   let rewrites = 0;
   let callsSince = 0;
@@ -130,15 +128,8 @@ export async function playDemo(
   for (const input of questions) {
     if (stopped !== undefined) break;
     nowMs += QUESTION_MS;
-    const { body } = await post(`${API_PATH}/sessions/${id}/turns`, { input });
-    const splitter = new SseSplitter({ maxStreamBytes: Infinity });
-    const events = async function* () {
-      for await (const piece of bodyPieces(body)) yield* splitter.events(piece);
-    };
-    for await (const { data } of events()) {
-      // A comment: it shows that the stream is there while nothing happens.
-      if (data === undefined) continue;
-      const event: LoopEvent = JSON.parse(data);
+    const batches = await api.events("POST /sessions/{id}/turns", { path, body: { input } });
+    for await (const { event } of oneByOne(batches)) {
       if (event.type === "context_rewritten") {
         rewrites += 1;
         callsSince = 0;

@@ -1,6 +1,6 @@
 import { type Content, type ContentPart, contentText } from "@tare/messages";
 import type { AgentClient, ChosenSettings, ToldCall } from "../agent_client.ts";
-import { count, counted } from "@tare/server/internal/format";
+import { count, counted, partName } from "@tare/server/internal/format";
 import { usdText } from "../dollars.ts";
 import { shownPlan } from "../event_printer.ts";
 import { type CommandFile, commandText, listCommands } from "./command_files.ts";
@@ -236,21 +236,14 @@ async function sayAgain(rest: string, context: InSession): Promise<CommandOutcom
 
 type Attached = Exclude<ContentPart, { readonly type: "text" | "refusal" }>;
 
-const ATTACHED = {
-  image_url: "picture",
-  input_audio: "recording",
-  video_url: "video",
-  file: "file",
-} as const;
-
 function attachedTo(content: Content): readonly Attached[] {
   if (typeof content === "string") return [];
   return content.filter((part) => part.type !== "text" && part.type !== "refusal");
 }
 
 /** What stands for it in a line, and takes it out of the message when it is taken out of the line. */
-function markAt(at: number, { type }: Attached): string {
-  return `[${ATTACHED[type]} ${at + 1}]`;
+function markAt(at: number, part: Attached): string {
+  return `[${partName(part)} ${at + 1}]`;
 }
 
 function includes(all: readonly Attached[], part: Attached): boolean {

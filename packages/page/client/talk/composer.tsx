@@ -1,5 +1,5 @@
 import type { Content, ContentPart } from "@tare/messages";
-import { fenced } from "@tare/server/internal/format";
+import { fenced, partName } from "@tare/server/internal/format";
 import type { JSX, RefObject, TargetedEvent } from "preact";
 import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { api, messageOf } from "../api/api.ts";
@@ -275,20 +275,8 @@ function takenApart(content: Content): { readonly text: string; readonly files: 
 }
 
 function nameOf(part: ContentPart): string {
-  switch (part.type) {
-    case "text":
-      return part.text.split(/:?\n/, 1)[0]!.slice(0, 60);
-    case "file":
-      return part.file.filename ?? "file";
-    case "image_url":
-      return "picture";
-    case "input_audio":
-      return "recording";
-    case "video_url":
-      return "video";
-    case "refusal":
-      return "text";
-  }
+  if (part.type === "text") return part.text.split(/:?\n/, 1)[0]!.slice(0, 60);
+  return part.type === "file" ? part.file.filename ?? "file" : partName(part);
 }
 
 function megabytes(bytes: number): string {

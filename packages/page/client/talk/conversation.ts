@@ -1,5 +1,6 @@
 import type { Content } from "@tare/messages";
 import type { WorkPlan } from "@tare/messages/internal";
+import { partName } from "@tare/server/internal/format";
 import { type TranscriptEntry, TranscriptReducer, updateEntries } from "@tare/server/internal/transcript";
 import type { Body } from "../../../server/client.ts";
 import { api, messageOf, RefusedError, requestKey } from "../api/api.ts";
@@ -307,6 +308,6 @@ export function plainText(content: Content): string {
   if (typeof content === "string") return content;
   return content.map((part) => {
     if (part.type === "text") return part.text;
-    return part.type === "refusal" ? part.refusal : `(${part.type.replace("_url", "")})`;
+    return part.type === "refusal" ? part.refusal : `(${partName(part)})`;
   }).join("\n");
 }

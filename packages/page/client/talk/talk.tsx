@@ -1,7 +1,7 @@
 import type { TurnLedger } from "@tare/loop";
 import type { Content, ContentPart, FileChange } from "@tare/messages";
 import type { WorkPlan } from "@tare/messages/internal";
-import { changedLines, count, counted } from "@tare/server/internal/format";
+import { changedLines, count, counted, partName } from "@tare/server/internal/format";
 import { type EntryOf, shortArguments, type TranscriptEntry } from "@tare/server/internal/transcript";
 import type { JSX } from "preact";
 import { memo } from "preact/compat";
@@ -343,14 +343,10 @@ function Part({ part }: { readonly part: ContentPart }) {
       return <p class="plain" dir="auto">{part.refusal}</p>;
     case "image_url":
       return <Picture url={part.image_url.url} alt="Attached picture" />;
-    case "input_audio":
-      return <p class="file">Recording</p>;
-    case "video_url":
-      return <p class="file">Video</p>;
-    case "file":
+    default:
       return (
         <p class="file">
-          <bdi>{part.file.filename ?? "File"}</bdi>
+          <bdi>{part.type === "file" && part.file.filename || partName(part)}</bdi>
         </p>
       );
   }

@@ -140,6 +140,15 @@ function Detail({ call }: { readonly call: CallReport }) {
     estimated,
   } = call;
   const tokens = partsOf(call);
+  const of = (paid: number, without: number | null | undefined, format: (value: number) => string) =>
+    format(paid) + (typeof without === "number" ? ` of ${format(without)}` : "");
+  const figures: (readonly [name: string, value: string, part?: Part])[] = [
+    ...PARTS.map((part) => [NAMES[part], count(tokens[part]), part] as const),
+    ["Prompt", count(promptTokens)],
+    ...(without ? [["Prompt without Tare", count(without.promptTokens)] as const] : []),
+    ["Token units", of(tokenUnits, without?.tokenUnits, count)],
+    ...(usd === null ? [] : [["US dollars", of(usd, without?.usd, dollars)] as const]),
+  ];
   return (
     <section class="detail" aria-label="The chosen call">
       <h2>
@@ -149,38 +158,12 @@ function Detail({ call }: { readonly call: CallReport }) {
         {estimated && <small>counted here, the provider told nothing</small>}
       </h2>
       <dl class="figures">
-        {PARTS.map((part) => (
-          <div key={part} class={part}>
-            <dt>{NAMES[part]}</dt>
-            <dd>{count(tokens[part])}</dd>
+        {figures.map(([name, value, part]) => (
+          <div key={name} class={part}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
           </div>
         ))}
-        <div>
-          <dt>Prompt</dt>
-          <dd>{count(promptTokens)}</dd>
-        </div>
-        {without && (
-          <div>
-            <dt>Prompt without Tare</dt>
-            <dd>{count(without.promptTokens)}</dd>
-          </div>
-        )}
-        <div>
-          <dt>Token units</dt>
-          <dd>
-            {count(tokenUnits)}
-            {without && ` of ${count(without.tokenUnits)}`}
-          </dd>
-        </div>
-        {usd !== null && (
-          <div>
-            <dt>US dollars</dt>
-            <dd>
-              {dollars(usd)}
-              {typeof without?.usd === "number" && ` of ${dollars(without.usd)}`}
-            </dd>
-          </div>
-        )}
       </dl>
       {uncached.length > 0 && (
         <p>
