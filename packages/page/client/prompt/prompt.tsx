@@ -290,14 +290,12 @@ function layOutStrip(blocks: readonly Block[], width: number) {
   const seen: Record<Kind, string> = { tools: "", instructions: "", user: "", assistant: "", result: "" };
   let gone = "";
   const pieces: Piece[] = [];
-  const byRow: Piece[][] = Array.from({ length: rows }, () => []);
   let from = 0;
   for (const [at, block] of blocks.entries()) {
     const size = sizes[at] ?? 0;
     const split = from + block.tokens;
     for (const piece of cut({ from: from * scale, to: (from + size) * scale, width, rows })) {
       pieces.push({ at, ...piece });
-      byRow[piece.row]?.push({ at, ...piece });
     }
     for (const piece of cut({ from: from * scale, to: split * scale, width, rows })) {
       seen[kindOf(block)] += box(piece);
@@ -316,7 +314,7 @@ function layOutStrip(blocks: readonly Block[], width: number) {
     find(x: number, y: number) {
       const row = Math.max(0, Math.min(rows - 1, Math.floor(y / (ROW.height + ROW.gap))));
       // Of one that is too narrow to hit, its neighbour is found, and the keys lead there.
-      return byRow[row]?.findLast((piece) => piece.x <= x)?.at;
+      return pieces.findLast((piece) => piece.row === row && piece.x <= x)?.at;
     },
   };
 }
