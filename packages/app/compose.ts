@@ -1,6 +1,7 @@
 import { resolve } from "@std/path";
 import { forgetServer, noteOwnerPort, noteServer } from "@tare/cli/parts";
 import { Warmth } from "@tare/conversation";
+import { pingUsdOfToday } from "@tare/conversation/internal";
 import { type Figures, Telemetry } from "@tare/conversation/telemetry";
 import { gateway, type HttpGateway } from "@tare/gateway";
 import { type ServerProfile, serverProfile } from "@tare/gateway/internal";
@@ -12,17 +13,16 @@ import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import { agentHandler, allowedHosts, type HttpAgent, isLoopback } from "@tare/server";
 import type { PolicyOptions } from "@tare/planner/policies";
 import { loadTokenizer } from "@tare/tiktoken";
-import { configuredModels, hasChatProvider, isRehearsed, priceOf } from "./agent_models.ts";
+import { type AgentModels, configuredModels, hasChatProvider, isRehearsed, priceOf } from "./agent_models.ts";
 import { connectTls } from "./connect_tls.ts";
 import { type OpenData, openData } from "./data/open_data.ts";
-import { pingUsdOfToday } from "./data/ping_cost.ts";
 import { greet } from "./greeting.ts";
 import { lazily } from "./lazily.ts";
-import { ANSWER_GRACE_MS, connectionLimits, listenAsSet, reachable, serverUrl } from "./listen.ts";
+import { ANSWER_GRACE_MS, listenAsSet, reachable, serverUrl } from "./listen.ts";
 import INSTRUCTIONS from "./prompt/instructions.md" with { type: "text" };
 import { type InstructionPlaces, realPath } from "@tare/tools/internal/instructions";
 import { promptOptions } from "./prompt_options.ts";
-import { type AgentProvider, startRehearsal } from "./rehearsal_provider.ts";
+import { offlineDemo } from "./offline_demo.ts";
 import type { Settings } from "./settings/settings.ts";
 import { upstreamsOf } from "./upstreams.ts";
 import { type OpenWorkspace, openWorkspace } from "./workspace.ts";
@@ -69,7 +69,7 @@ export interface RunningServer {
 }
 
 /**
- * Starts the agent server, and without a configured provider a rehearsal provider beside it: the store, then the models
+ * Starts the agent server, with an offline demo model if no provider is configured: the store, then the models
  * and the gateway that ask providers, the workspace with its tools, the agent, and the listener in front of all.
  *
  * @throws {RangeError} if host and port can't be listened on, or other machines can reach them and no token is set.
@@ -94,14 +94,13 @@ export async function startServer(
   const countTokens = lazily(async () => countingPictures(sampledCount((await tokenizer()).count)));
   const { apiKey, baseUrl: baseURL = DEFAULT_PROVIDER.baseURL } = settings;
   const asked = hasChatProvider(settings) ? serverProfile({ baseURL, apiKey }) : undefined;
-  const limits = await connectionLimits({ maxConnections });
   const provider = isRehearsed(settings)
-    ? startRehearsal(tokenizer, { settings, limits, onError })
-    : { ...configuredModels(settings, asked), close: () => Promise.resolve() };
+    ? offlineDemo(settings, tokenizer)
+    : configuredModels(settings, asked);
   // Loaded only where somebody reads them.
   const figures = settings.metrics === "off"
     ? undefined
-    : (await import("./prometheus.ts")).prometheus({ onError });
+    : (await import("@tare/conversation/internal/prometheus")).prometheus({ onError });
   // One budget for agent and gateway.
   const warmth = new Warmth({
     now: store.now,
@@ -120,12 +119,13 @@ export async function startServer(
   const instance = crypto.randomUUID();
   const agent = agentOf(settings, { ...shared, provider, workspace, passing, instance, sandbox: found });
   const fetch = (request: Request) => agent.fetch(request, { signal: request.signal });
-  const server = await listenAsSet(settings, { fetch, lastPort, limits, onError }).catch(async (error) => {
-    await workspace.close();
-    await provider.close();
-    await opened.close();
-    throw error;
-  });
+  const server = await listenAsSet(settings, { fetch, lastPort, maxConnections, onError }).catch(
+    async (error) => {
+      await workspace.close();
+      await opened.close();
+      throw error;
+    },
+  );
   const expire = async () => {
     if (expireAfterDays === undefined) return;
     await agent.expire(expireAfterDays * DAY_MS + lagMs()).catch(onError);
@@ -160,7 +160,6 @@ export async function startServer(
       await passing.close();
       await asked?.close();
       await Promise.all([expiring, watching]);
-      await provider.close();
       await opened.close();
     },
   };
@@ -222,51 +221,56 @@ function agentOf(
   }:
     & Shared
     & {
-      readonly provider: AgentProvider;
+      readonly provider: AgentModels;
       readonly workspace: OpenWorkspace;
       readonly passing: HttpGateway;
       readonly instance: string;
       readonly sandbox: Sandbox | { readonly why: string };
     },
 ): HttpAgent {
-  const { captureContent = false, metrics, webhookHosts: hosts, maxRunningTurns } = settings;
-  const { address, efforts, profile, windowTokens, assumesWindow, seesPictures } = provider;
+  const { captureContent = false, metrics, webhookHosts: hosts, maxRunningTurns, maxSteps } = settings;
+  const { model: defaultModel, ask: model, close: _close, ...models } = provider;
   return agentHandler({
-    ...prompts,
-    ...workspace.options,
-    ...{ store, keys, countTokens, instance, onError },
-    telemetry: new Telemetry("@tare/server", { captureContent, figures }),
-    ...(figures && { metrics: { figures, isOpen: metrics === "open" } }),
-    ...{ address, efforts, profile, windowTokens, assumesWindow, seesPictures },
-    ...(provider.model !== undefined && { defaultModel: provider.model }),
-    ...(provider.notice !== undefined && { notice: provider.notice }),
-    model: provider.ask,
-    price: priceOf(settings, profile),
-    ...(settings.effort !== undefined && { effort: settings.effort }),
-    passesOn: {
-      ...(hasChatProvider(settings) && { chat: settings.baseUrl ?? DEFAULT_PROVIDER.baseURL }),
-      messages: settings.messagesUrl,
-    },
-    sandbox: "by" in sandbox ? { by: sandbox.by, domains: sandbox.domains } : { ...sandbox, domains: [] },
+    ...{ store, keys, onError },
+    tools: workspace.options.tools,
+    prompt: prompts,
     instructions: settings.instructions?.text ?? INSTRUCTIONS.trim(),
-    delegates: settings.delegate,
+    models: {
+      ...{ ...models, defaultModel, model, countTokens },
+      price: priceOf(settings, provider.profile),
+      effort: settings.effort,
+    },
     approvals: {
       rules: settings.approvals?.rules ?? [],
       workspace: resolve(settings.workspace),
       unattended: settings.unattended,
+      unknownOutcome: settings.unknownOutcome,
     },
-    unknownOutcome: settings.unknownOutcome,
+    limits: { maxSessions: LIMITS.sessions, maxRunningTurns, turn: { maxSteps } },
+    workspace: {
+      ...workspace.options.workspace,
+      sandbox: "by" in sandbox ? { by: sandbox.by, domains: sandbox.domains } : { ...sandbox, domains: [] },
+    },
+    telemetry: new Telemetry("@tare/server", { captureContent, figures }),
     ...(hosts.length > 0 && { webhooks: { hosts, connect: connectTls } }),
-    ...{ maxSessions: LIMITS.sessions, maxRunningTurns },
-    limits: { maxSteps: settings.maxSteps },
-    maxBodyBytes: LIMITS.agentBytes,
-    keepWarm: settings.keepWarm === "off" ? "off" : warmth,
     gateway: passing,
-    files: page,
-    guard: {
+    http: {
       hosts: allowedHosts(settings.host, settings.allowedHosts),
       origins: settings.corsOrigins,
       guests: settings.token === undefined,
+      maxBodyBytes: LIMITS.agentBytes,
+      ...(figures && { metrics: { figures, isOpen: metrics === "open" } }),
+      files: page,
+      instance,
+      passesOn: {
+        ...(hasChatProvider(settings) && { chat: settings.baseUrl ?? DEFAULT_PROVIDER.baseURL }),
+        messages: settings.messagesUrl,
+      },
+    },
+    advanced: {
+      ...workspace.options.advanced,
+      delegates: settings.delegate,
+      keepWarm: settings.keepWarm === "off" ? "off" : warmth,
     },
   });
 }

@@ -4,7 +4,7 @@ import { USUAL_PORT } from "@tare/cli/parts";
 import { s3Address } from "@tare/conversation/s3";
 import type { Sandbox } from "@tare/tools/sandbox";
 import { DEFAULT_PROVIDER } from "@tare/planner/internal";
-import { hasChatProvider, isRehearsed } from "./agent_models.ts";
+import { hasChatProvider } from "./agent_models.ts";
 import { filesOf, type InstructionPlaces, realPath } from "@tare/tools/internal/instructions";
 import { type Settings, VARIABLES } from "./settings/settings.ts";
 
@@ -29,39 +29,16 @@ export interface HandedOver {
 const HANDED_OVER = "TARE_HANDED_OVER";
 
 /**
- * Variables that Deno itself goes by: where its cache is, how it reaches a network, what it exports. The server's process gets these
- * and no others.
+ * Variables of Deno and its system: the cache, access to the network, exported telemetry. The server's process gets only
+ * these.
  */
-const DENO_VARIABLES: readonly string[] = [
-  ...["PATH", "HOME", "XDG_CACHE_HOME", "TMPDIR", "LANG", "NO_COLOR", "TZ"],
-  ...["SystemRoot", "USERPROFILE", "LOCALAPPDATA", "APPDATA", "TEMP", "TMP"],
-  ...[
-    "DENO_DIR",
-    "DENO_NO_UPDATE_CHECK",
-    "DENO_CERT",
-    "DENO_TLS_CA_STORE",
-    "DENO_NO_PACKAGE_JSON",
-    "DENO_V8_FLAGS",
-  ],
-  ...[
-    "NODE_EXTRA_CA_CERTS",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "NPM_CONFIG_REGISTRY",
-    "JSR_URL",
-    "DENO_COVERAGE_DIR",
-  ],
-  ...["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"],
-  ...["OTEL_DENO", "OTEL_DENO_CONSOLE", "OTEL_DENO_METRICS", "OTEL_DENO_TRACING"],
-  ...["OTEL_RESOURCE_ATTRIBUTES", "OTEL_SERVICE_NAME", "OTEL_PROPAGATORS", "OTEL_METRIC_EXPORT_INTERVAL"],
-  ...["OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG"],
-  ...["", "TRACES_", "METRICS_", "LOGS_"].flatMap((signal) =>
-    ["ENDPOINT", "PROTOCOL", "HEADERS", "TIMEOUT", "COMPRESSION"].map((of) =>
-      `OTEL_EXPORTER_OTLP_${signal}${of}`
-    )
-  ),
-  ...["CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"].map((of) => `OTEL_EXPORTER_OTLP_${of}`),
-];
+const DENO_VARIABLES = new RegExp(
+  "^(PATH|HOME|XDG_CACHE_HOME|TMPDIR|LANG|NO_COLOR|TZ" +
+    "|SystemRoot|USERPROFILE|LOCALAPPDATA|APPDATA|TEMP|TMP" +
+    "|DENO_(DIR|NO_UPDATE_CHECK|CERT|TLS_CA_STORE|NO_PACKAGE_JSON|V8_FLAGS|COVERAGE_DIR)" +
+    "|NODE_EXTRA_CA_CERTS|SSL_CERT_FILE|SSL_CERT_DIR|NPM_CONFIG_REGISTRY|JSR_URL" +
+    "|HTTPS?_PROXY|NO_PROXY|https?_proxy|no_proxy|OTEL_(?!INSTRUMENTATION_)\\w+)$",
+);
 
 /**
  * Starts the server's process with what it is handed over, and an environment without keys. `environment` is added to that.
@@ -74,12 +51,9 @@ export function startWith(
     readonly environment: Readonly<Record<string, string>>;
   },
 ): ChildProcess {
-  const kept = DENO_VARIABLES.flatMap((name) => {
-    const value = Deno.env.get(name);
-    return value === undefined ? [] : [[name, value] as const];
-  });
+  const passed = Object.entries(Deno.env.toObject()).filter(([name]) => DENO_VARIABLES.test(name));
   const child = spawn(Deno.execPath(), [...args], {
-    env: { ...Object.fromEntries(kept), ...environment, [HANDED_OVER]: "stdin" },
+    env: { ...Object.fromEntries(passed), ...environment, [HANDED_OVER]: "stdin" },
     stdio: ["pipe", "inherit", "inherit", "ipc"],
   });
   // One that ended before it has heard all says itself why.
@@ -131,21 +105,9 @@ export function serverPermissions(
     Pick<HandedOver, "sandbox" | "places" | "lastPort">
   > = {},
 ): string[] {
-  const {
-    host,
-    port,
-    workspace,
-    data,
-    baseUrl,
-    messagesUrl,
-    profile,
-    instructions,
-    mcp,
-    approvals,
-    database,
-    webhookHosts,
-    archive,
-  } = settings;
+  const { host, port, workspace, data, baseUrl, messagesUrl, profile, instructions, mcp, approvals } =
+    settings;
+  const { database, webhookHosts, archive } = settings;
   const folders = [workspace, data].flatMap((folder) => withRealPath(resolve(folder))).map(escapeCommas);
   const told = places ? filesOf(places) : [];
   const named = [instructions?.path, profile?.path, mcp?.path, approvals?.path, ...database?.files ?? []];
@@ -153,8 +115,6 @@ export function serverPermissions(
     .map((path) => escapeCommas(resolve(path)));
   const proxy = "by" in sandbox && sandbox.proxy ? [sandbox.proxy.socket] : [];
   const providers = [
-    // The rehearsal provider listens on a free port, which isn't known yet.
-    ...(isRehearsed(settings) ? ["127.0.0.1"] : []),
     ...(hasChatProvider(settings) ? [hostAndPort(new URL(baseUrl ?? DEFAULT_PROVIDER.baseURL))] : []),
     hostAndPort(new URL(messagesUrl)),
     ...mcp?.servers.flatMap((server) => server.by === "http" ? [hostAndPort(new URL(server.url))] : []) ?? [],

@@ -387,7 +387,10 @@ const SEEN_AS_THEY_CAME: Readonly<
   ],
   "all are to be shown in full": [
     {},
-    (upstream) => ({ ...SEARCHING(upstream), planning: { alwaysFull: TOOLS.map(({ name }) => String(name)) } }),
+    (upstream) => ({
+      ...SEARCHING(upstream),
+      planning: { alwaysFull: TOOLS.map(({ name }) => String(name)) },
+    }),
   ],
   "a session is only observed": [{ headers: { "x-tare": "observe" } }, SEARCHING],
   "a request is not to be touched": [{ headers: { "x-tare": "off" } }, SEARCHING],

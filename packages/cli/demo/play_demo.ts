@@ -88,29 +88,33 @@ export async function playDemo(
   };
   let failure: unknown;
   const agent = agentHandler({
-    defaultModel: "rehearsal",
-    model: () =>
-      profile.writes // Only Messages are asked how long to cache.
-        ? anthropicModel({ ...access, baseURL: "http://provider", cacheTtlMs: profile.ttlMs })
-        : openaiModel({ ...access, baseURL: "http://provider/v1" }),
-    profile,
-    price: () => price,
-    windowTokens: WINDOW_TOKENS,
-    policy,
-    mechanisms: {
-      context: saves,
-      prune: saves,
-      schemas: saves,
-      truncate: saves,
-      ...(!saves && { references: false }),
-      notation: saves,
+    models: {
+      defaultModel: "rehearsal",
+      model: () =>
+        profile.writes // Only Messages are asked how long to cache.
+          ? anthropicModel({ ...access, baseURL: "http://provider", cacheTtlMs: profile.ttlMs })
+          : openaiModel({ ...access, baseURL: "http://provider/v1" }),
+      profile,
+      price: () => price,
+      windowTokens: WINDOW_TOKENS,
+      countTokens: () => Promise.resolve(tokenizer.count),
     },
     approvals: { rules: ALLOW_EVERYTHING },
     tools: workspaceTools({ workspace }),
     store: memoryStore({ now }),
-    countTokens: () => Promise.resolve(tokenizer.count),
-    limits: { maxSteps: 200 },
     onError: (error) => failure = error,
+    prompt: {
+      policy,
+      mechanisms: {
+        context: saves,
+        prune: saves,
+        schemas: saves,
+        truncate: saves,
+        ...(!saves && { references: false }),
+        notation: saves,
+      },
+    },
+    limits: { turn: { maxSteps: 200 } },
   });
   const api = client({
     url: "http://localhost",
