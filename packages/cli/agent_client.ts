@@ -202,7 +202,7 @@ export function agentClient(url: string, token?: string) {
       api.json("GET /sessions/{id}/spend", { path: { id } }),
     /** The events behind this number, for as long as something runs or is asked. */
     follow: async (id: string, after: number): Promise<AsyncIterable<NumberedEvent>> =>
-      oneByOne(await api.events("GET /sessions/{id}/events", { path: { id }, query: { after } })),
+      eachEvent(await api.events("GET /sessions/{id}/events", { path: { id }, query: { after } })),
     approvals: async (id: string) =>
       (await api.json("GET /sessions/{id}/approvals", { path: { id } })).approvals,
     async answer(id: string, approval: Pick<Approval, "id">, answer: ApprovalAnswer): Promise<void> {
@@ -275,11 +275,11 @@ async function readTurn(
   id: string,
   body: Body<"POST /sessions/{id}/turns">,
 ): Promise<AsyncIterable<NumberedEvent>> {
-  return oneByOne(await api.events("POST /sessions/{id}/turns", { path: { id }, body }));
+  return eachEvent(await api.events("POST /sessions/{id}/turns", { path: { id }, body }));
 }
 
 /** Yields the events of a stream, which arrive several at a time. */
-export async function* oneByOne<Event>(
+export async function* eachEvent<Event>(
   batches: AsyncIterable<readonly Numbered<Event>[]>,
 ): AsyncGenerator<Numbered<Event>, void> {
   for await (const batch of batches) yield* batch;

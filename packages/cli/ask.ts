@@ -9,7 +9,7 @@ import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
 import type { TurnEnd } from "@tare/loop";
 import type { Content } from "@tare/messages";
-import { callersPath, flag, KEY_NOTE, option, runCommand, SERVER_OPTIONS } from "./command_line.ts";
+import { callersPath, flag, KEY_NOTE, option, runCommandLine, SERVER_OPTIONS } from "./command_line.ts";
 import { eventPrinter } from "./event_printer.ts";
 import { type AgentClient, connect } from "./agent_client.ts";
 import { askPerson } from "./terminal/ask_person.ts";
@@ -115,7 +115,7 @@ async function ask(
   }
 }
 
-await runCommand({
+await runCommandLine({
   call: "deno task ask",
   summary: "Puts a question to the agent server and prints what happens",
   usage: ['[--session ID] [--effort LEVEL] [--json] "question"'],

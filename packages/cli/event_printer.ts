@@ -2,7 +2,7 @@ import type { TurnLedger } from "@tare/loop";
 import { contentText } from "@tare/messages";
 import { PLAN_TOOL_NAME, type WorkPlan } from "@tare/messages/internal";
 import type { SessionEvent } from "@tare/server";
-import { count, counted, oneLine } from "@tare/server/internal/format";
+import { counted, formatCount, oneLine } from "@tare/server/internal/format";
 import { type EntryOf, TranscriptReducer } from "@tare/server/internal/transcript";
 import { usdText } from "./dollars.ts";
 import { drawnMarkdown } from "./terminal/drawn_markdown.ts";
@@ -103,7 +103,7 @@ export function eventPrinter(
     if (call.name === PLAN_TOOL_NAME && transcript.plan && !error) return;
     line(
       `${indent(call)}← ${oneLine(nameOf(call), COLUMNS / 2)}: ${error ? "error, " : ""}` +
-        `${count(bytes)} bytes, ${count(Math.round(durationMs))} ms${madeText(made)}`,
+        `${formatCount(bytes)} bytes, ${formatCount(Math.round(durationMs))} ms${madeText(made)}`,
     );
     if (error && content !== "") {
       line(`${indent(call)}  ${oneLine(content.split("\n", 1)[0]!, 2 * COLUMNS)}`);
@@ -112,7 +112,7 @@ export function eventPrinter(
     if (!change || call.proposed) return;
     const lines = shownDiff(change, options);
     for (const one of lines.slice(0, MAX_LINES)) write(`  ${one}\n`);
-    if (lines.length > MAX_LINES) line(`  … and ${count(lines.length - MAX_LINES)} lines more`);
+    if (lines.length > MAX_LINES) line(`  … and ${formatCount(lines.length - MAX_LINES)} lines more`);
   };
   return (event) => {
     const open = transcript.openCalls;
@@ -154,7 +154,9 @@ export function eventPrinter(
         case "rewrite": {
           const { mechanism, removed, reason, tokensBefore, tokensAfter } = entry.rewrite;
           line(
-            `~ ${mechanism}: ${removed} (${reason}); ${count(tokensBefore)} → ${count(tokensAfter)} tokens`,
+            `~ ${mechanism}: ${removed} (${reason}); ${formatCount(tokensBefore)} → ${
+              formatCount(tokensAfter)
+            } tokens`,
           );
           break;
         }
@@ -187,8 +189,8 @@ function indent({ parent }: { readonly parent?: string }): string {
 /** What the calls of a program came to. */
 function madeText(made: Extract<SessionEvent, { readonly type: "tool_result" }>["made"]): string {
   if (!made) return "";
-  const failed = made.failed > 0 ? `, ${count(made.failed)} failed` : "";
-  return `; ${counted(made.calls, "call")}${failed}, ${count(made.keptTokens)} tokens kept outside`;
+  const failed = made.failed > 0 ? `, ${formatCount(made.failed)} failed` : "";
+  return `; ${counted(made.calls, "call")}${failed}, ${formatCount(made.keptTokens)} tokens kept outside`;
 }
 
 /** A turn's ledger in one line. */
@@ -196,14 +198,14 @@ export function ledgerLine(
   { calls, promptTokens, cachedTokens, outputTokens, saved, estimated, tokenUnits, usd }: TurnLedger,
 ): string {
   const savings = Object.entries(saved).filter(([, tokens]) => tokens !== 0).map(([mechanism, tokens]) =>
-    `${mechanism} ${count(tokens)}`
+    `${mechanism} ${formatCount(tokens)}`
   );
   const costs = [
     ...(usd === undefined ? [] : [usdText(usd)]),
-    ...(tokenUnits === undefined ? [] : [`${count(Math.round(tokenUnits))} token units`]),
+    ...(tokenUnits === undefined ? [] : [`${formatCount(Math.round(tokenUnits))} token units`]),
   ];
-  return `ledger: ${counted(calls, "call")}, ${count(promptTokens)} prompt tokens, of these ` +
-    `${count(cachedTokens)} cached, ${count(outputTokens)} output tokens; ` +
+  return `ledger: ${counted(calls, "call")}, ${formatCount(promptTokens)} prompt tokens, of these ` +
+    `${formatCount(cachedTokens)} cached, ${formatCount(outputTokens)} output tokens; ` +
     (costs.length > 0 ? `cost: ${costs.join(", ")}; ` : "") +
     `tokens saved: ${savings.join(", ") || "none"}${estimated ? " (counted here)" : ""}`;
 }

@@ -6,7 +6,7 @@
  */
 // deno-lint-ignore-file no-console
 import { loadTokenizer } from "@tare/tiktoken";
-import { callersPath, checkDays, flag, option, optionOr, runCommand } from "./command_line.ts";
+import { callersPath, checkDays, flag, option, optionOr, runCommandLine } from "./command_line.ts";
 import { historyPage } from "./history/history_page.ts";
 import { LOG_FORMATS, readLogs } from "./history/read_logs.ts";
 import { replayHistory } from "./history/replay_history.ts";
@@ -34,7 +34,7 @@ function readSeconds(value: string): number {
   throw new Error(`Cannot use --seconds ${value}: it must be a number from 0, or all.`);
 }
 
-await runCommand({
+await runCommandLine({
   call: "deno task history",
   summary:
     `Says what the agents on this machine have spent, by the logs that they keep, and what Tare would have made of the

@@ -16,10 +16,10 @@ import { agentHandler, ALLOW_EVERYTHING, type SessionEvent } from "@tare/server"
 import { rehearsal, simulator } from "@tare/simulator";
 import { loadTokenizer, type Tokenizer } from "@tare/tiktoken";
 import { client } from "../../server/client.ts";
-import { oneByOne } from "../agent_client.ts";
-import { callersPath, option, optionOr, runCommand } from "../command_line.ts";
+import { eachEvent } from "../agent_client.ts";
+import { callersPath, option, optionOr, runCommandLine } from "../command_line.ts";
 import { usdText } from "../dollars.ts";
-import { count, counted } from "@tare/server/internal/format";
+import { counted, formatCount } from "@tare/server/internal/format";
 import { isDirectory } from "../option.ts";
 import { table } from "../terminal/table.ts";
 import { ProgressBar } from "../terminal/waiting.ts";
@@ -133,7 +133,7 @@ export async function playDemo(
     if (stopped !== undefined) break;
     nowMs += QUESTION_MS;
     const batches = await api.events("POST /sessions/{id}/turns", { path, body: { input } });
-    for await (const { event } of oneByOne(batches)) {
+    for await (const { event } of eachEvent(batches)) {
       if (event.type === "context_rewritten") {
         rewrites += 1;
         callsSince = 0;
@@ -219,15 +219,17 @@ export function demoTable(
   );
   const rows = [
     ["", ...played.map(({ name }) => name)],
-    row("model calls", ({ ledger }) => count(ledger.calls)),
-    row("prompt tokens", ({ ledger }) => count(ledger.promptTokens)),
-    row("  read from the cache", ({ ledger }) => count(ledger.cachedTokens)),
-    ...left.map(([name, what]) => row(`  left out: ${what}`, ({ ledger }) => count(ledger.saved[name] ?? 0))),
-    row("rewrites of the prompt", ({ rewrites }) => count(rewrites)),
-    row("recalls", ({ recalls }) => count(recalls)),
+    row("model calls", ({ ledger }) => formatCount(ledger.calls)),
+    row("prompt tokens", ({ ledger }) => formatCount(ledger.promptTokens)),
+    row("  read from the cache", ({ ledger }) => formatCount(ledger.cachedTokens)),
+    ...left.map(([name, what]) =>
+      row(`  left out: ${what}`, ({ ledger }) => formatCount(ledger.saved[name] ?? 0))
+    ),
+    row("rewrites of the prompt", ({ rewrites }) => formatCount(rewrites)),
+    row("recalls", ({ recalls }) => formatCount(recalls)),
     row(
       "prompts, in token units",
-      ({ ledger: { tokenUnits } }) => tokenUnits === undefined ? "–" : count(tokenUnits),
+      ({ ledger: { tokenUnits } }) => tokenUnits === undefined ? "–" : formatCount(tokenUnits),
     ),
     ...(model === undefined
       ? []
@@ -235,11 +237,11 @@ export function demoTable(
     row(
       "questions answered",
       ({ answers, stopped }) =>
-        stopped === undefined ? count(answers.length) : `${answers.length}: window full`,
+        stopped === undefined ? formatCount(answers.length) : `${answers.length}: window full`,
     ),
     row(
       "  in the same words",
-      ({ answers }) => count(answers.filter((text, at) => text === reference?.[at]).length),
+      ({ answers }) => formatCount(answers.filter((text, at) => text === reference?.[at]).length),
     ),
   ];
   return table(rows[0]!, rows.slice(1));
@@ -278,7 +280,7 @@ export function demoVerdict(
       `saved nothing here, and cost ${share} more than resending everything.`,
       ...breaks.length > 0 || rewrites === 0 ? breaks : [
         `What is rewritten is read anew, and pays for that over the calls behind it: here ${
-          count(callsSince)
+          formatCount(callsSince)
         }.`,
       ],
       ...recalls > 0 && calls > 0
@@ -304,7 +306,7 @@ const STEPS = 12;
 
 /** Runs the command. */
 export const main = () =>
-  runCommand({
+  runCommandLine({
     call: "deno task demo",
     summary:
       "Plays one long session three times side by side, to see what Tare saves; it needs no key and costs nothing",

@@ -1,6 +1,6 @@
 import type { Content, ContentPart, FileChange } from "@tare/messages";
 import { sliceText } from "@tare/messages/internal";
-import { changedLines, count, counted, partName } from "../format.ts";
+import { changedLines, counted, formatCount, partName } from "../format.ts";
 import { type EntryOf, shortArguments, type TranscriptEntry } from "../transcript.ts";
 import MarkdownIt, { type Token } from "markdown-it";
 
@@ -99,7 +99,7 @@ function diffOf(change: FileChange): string {
     `<span${kind === undefined ? "" : ` class="${kind}"`}>${escapeHtml(text)}\n</span>`
   );
   return `<p><bdi>${escapeHtml(path)}</bdi>: ${counted(added, "line")} more, ${
-    count(removed)
+    formatCount(removed)
   } less</p><pre class="diff" tabindex="0">${spans.join("")}</pre>${rest ? `<p>and ${rest}</p>` : ""}`;
 }
 

@@ -4,7 +4,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { api } from "../api/api.ts";
 import { pin, readHead, readPrompt, type Subject } from "../api/reports.ts";
 import { Clip } from "../parts/clip.tsx";
-import { count, counted } from "@tare/server/internal/format";
+import { counted, formatCount } from "@tare/server/internal/format";
 import { share } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
 import { NumbersTable } from "../parts/numbers_table.tsx";
@@ -54,18 +54,18 @@ export function Prompt(
         <>
           <SumList
             sums={[
-              { name: "The model sees", value: count(value.prompt.tokens), note: "tokens" },
+              { name: "The model sees", value: formatCount(value.prompt.tokens), note: "tokens" },
               {
                 name: "All that was said",
-                value: count(value.prompt.originalTokens),
+                value: formatCount(value.prompt.originalTokens),
                 note: "tokens, tools included",
               },
               {
                 name: "Left out",
-                value: count(Math.max(0, value.prompt.originalTokens - value.prompt.tokens)),
+                value: formatCount(Math.max(0, value.prompt.originalTokens - value.prompt.tokens)),
                 note: share(value.prompt.originalTokens - value.prompt.tokens, value.prompt.originalTokens),
               },
-              { name: "Blocks", value: count(value.prompt.total) },
+              { name: "Blocks", value: formatCount(value.prompt.total) },
             ]}
           />
           <Picture blocks={blocks} at={at} choose={choose} />
@@ -163,7 +163,7 @@ function Detail(
         <small>
           {tokens === originalTokens || block.kind === "line"
             ? counted(tokens, "token")
-            : `${count(tokens)} of ${counted(originalTokens, "token")}`}
+            : `${formatCount(tokens)} of ${counted(originalTokens, "token")}`}
         </small>
       </h2>
       {place !== null && <Wishes block={block} wish={wish} />}
@@ -192,7 +192,7 @@ function Side(
       <h3>{title}</h3>
       {text ? <Clip text={text.text} label={title} /> : <p>{none}</p>}
       {text && text.chars > text.text.length && (
-        <p>The first {count(text.text.length)} of {counted(text.chars, "character")}.</p>
+        <p>The first {formatCount(text.text.length)} of {counted(text.chars, "character")}.</p>
       )}
     </div>
   );
@@ -245,8 +245,8 @@ function Left(
             </button>
           )],
           ["Begins", ([, { title }]) => <bdi>{title}</bdi>, "begins"],
-          ["Now", ([, { tokens }]) => count(tokens)],
-          ["Was", ([, { originalTokens }]) => count(originalTokens)],
+          ["Now", ([, { tokens }]) => formatCount(tokens)],
+          ["Was", ([, { originalTokens }]) => formatCount(originalTokens)],
           ["State", ([, { pin, state }]) => pin ? (pin.wish === "keep" ? "keep" : "let go") : state, "words"],
         ]}
       />
