@@ -183,10 +183,13 @@ export class SessionPrompt implements TurnPrompt {
     this.#prompts = resumed ?? policySession({
       ...environment.prompt,
       windowTokens: () => environment.windowOf(settings.model),
-      assumesWindow: () => environment.models.assumesWindow?.(settings.model) ?? false,
-      ...{ archive, countTokens, inSlices: Conversation.inSlices, state: context },
+      ...{ archive, countTokens, state: context },
       profile: () => environment.ratesOf(settings.model).profile,
       tools: this.#known,
+      advanced: {
+        inSlices: Conversation.inSlices,
+        assumesWindow: () => environment.models.assumesWindow?.(settings.model) ?? false,
+      },
       // A model that can't be had must not keep anybody from the session.
       summarise: async (request) => {
         const unfinished = (usage: Usage) => this.#bookUnfinished(usage);
