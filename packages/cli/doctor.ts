@@ -15,7 +15,7 @@ import { counted } from "@tare/server/internal/format";
 import { inDollars } from "./dollars.ts";
 import { shownJson, shownText } from "./terminal/shown_text.ts";
 
-/** What a client has changed, in words. */
+/** Texts for what a client has changed. */
 const CHANGES: Readonly<
   Record<NonNullable<MissesReport["misses"][number]["dearest"]["changed"]>["kind"], string>
 > = {

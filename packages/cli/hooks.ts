@@ -67,7 +67,7 @@ await runCommandLine({
         types: knownWords(values.types, { known: TYPES, what: "Cannot add a webhook: --types" }),
       };
       const { webhook, secret } = await api.json("POST /webhooks", { body });
-      // Alone on standard output, so that it can be piped to where it belongs.
+      // The only output on stdout, so that it can be piped.
       console.log(secret);
       console.error(shownText(`That is the secret of ${webhook.id}, which tells ${webhook.url}. Keep it.`));
       break;

@@ -67,7 +67,7 @@ await runCommandLine({
           perMinute: numberOf(rate, { flag: "rate", form: /^(\d+)\/min$/, right: "a number such as 60/min" }),
         }),
       });
-      // Alone on standard output, so that it can be piped to where it belongs.
+      // The only output on stdout, so that it can be piped.
       console.log(secret);
       console.error(`That is the key of ${name}. It is kept nowhere: who loses it needs another one.`);
       break;

@@ -35,22 +35,22 @@ const UNITS =
 
 type Cost = Pick<Sums, "usd" | "tokenUnits" | "unpricedCalls">;
 
-/** Dollars in a table: what nobody knows the price of isn't free. */
+/** Returns dollars for a table: an unknown price isn't 0. */
 function dollarsOf({ usd, unpricedCalls }: Pick<Cost, "usd" | "unpricedCalls">): string {
   return usd === 0 && unpricedCalls > 0 ? "–" : inDollars(usd);
 }
 
-/** A cost in words: dollars as far as prices are known, and how many calls have none. */
+/** Returns a cost as text: dollars as far as prices are known, and the number of calls without one. */
 function inWords({ usd, tokenUnits, unpricedCalls }: Cost): string {
   const without = unpricedCalls > 0 ? `; ${counted(unpricedCalls, "call")} without a price` : "";
-  // What nobody knows the price of isn't free.
+  // An unknown price isn't 0.
   const cost = usd === 0 && unpricedCalls > 0
     ? counted(tokenUnits, "token unit")
     : `$${inDollars(usd)} (${counted(tokenUnits, "token unit")})`;
   return cost + without;
 }
 
-/** What rows cost and what for: in dollars, or in token units if no call of all has a price. */
+/** Returns a table of costs by part: in dollars, or in token units if no call has a price. */
 function tableOfSums(
   name: string,
   rows: readonly { readonly name: string; readonly sums: Sums }[],
@@ -108,7 +108,7 @@ function programsInWords(
     "nobody knows what would have been called instead.";
 }
 
-/** So many turns, tools and the like are told of a session. */
+/** Rows of each table about a session. */
 const ROWS = 10;
 
 function toldOfSession({ all, turns, tools, subjects, results, programs }: SessionSpend): string {
