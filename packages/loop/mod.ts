@@ -1,7 +1,21 @@
 /**
  * The agent loop over two ports (model, tool) and one hook (context).
  *
- * README.md shows it in use.
+ * ```ts ignore
+ * import { run } from "@tare/loop";
+ * import { openaiModel } from "@tare/loop/openai";
+ * import { workspaceTools } from "@tare/tools";
+ *
+ * const model = openaiModel({
+ *   model: "gpt-5.5",
+ *   apiKey: Deno.env.get("OPENAI_API_KEY")!,
+ *   baseURL: Deno.env.get("OPENAI_BASE_URL") ?? "https://api.openai.com/v1",
+ * });
+ * const tools = workspaceTools({ workspace });
+ * for await (const event of run({ model, tools, history: [], input: "What is in notes.txt?" })) {
+ *   if (event.type === "text_delta") console.log(event.text);
+ * }
+ * ```
  *
  * @module
  */

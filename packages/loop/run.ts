@@ -266,18 +266,37 @@ interface Turn {
 }
 
 /**
- * Runs one turn: calls the model, runs the tools that it calls, and goes on until it answers without a call, or calls
- * a tool that the caller runs or somebody has to allow first.
+ * Runs one turn: calls the model, runs the tools that it calls, and continues until it answers without a call, or calls a
+ * tool that the caller runs or that needs an approval.
  *
- * The events of a step are `step_start`, `context_rewritten` and `warning`, deltas, `assistant_message`, `tool_call`
- * (in the order of the calls), `tool_result` (as each ends), `step_end`, `approval_asked` (in the order of the calls); a
- * step whose reply was broken off has no `step_end`; each request whose reply did not reach its end has a `reply_unfinished`. What comes of `answered` calls stands before the first step. A turn starts with `turn_start` and ends with exactly one `turn_end`, whatever fails: the model, a tool,
- * the context hook. When the turn is stopped by its signal, calls that have no answer yet are answered with an error,
- * so that the history stays whole: only calls of `clientTools`, or that have to be asked for, that ended the turn are left for the caller to answer. Leaving the loop over the events stops everything too, but then nobody gets the
- * result.
+ * A turn starts with `turn_start` and ends with exactly one `turn_end`, whatever fails: the model, a tool, the context hook.
+ * The events of a step are `step_start`, `context_rewritten` and `warning`, deltas, `assistant_message`, `tool_call` (in the
+ * order of the calls), `tool_result` (as each ends), `step_end`, `approval_asked` (in the order of the calls). A step whose
+ * reply broke off has no `step_end`; each request whose reply did not reach its end has a `reply_unfinished`. The results of
+ * `answered` calls precede the first step.
  *
- * @throws {TypeError} if two tools have one name, or a tool's parameters are no JSON Schema.
+ * When the signal stops the turn, calls without an answer are answered with an error, so that the history stays whole:
+ * only calls of `clientTools`, or that need an approval, that ended the turn are left open. Leaving the loop over the events
+ * stops everything too, but then there is no result.
+ *
+ * @throws {TypeError} if an option is unknown, two tools have one name, or a tool's parameters are no JSON Schema.
  * @throws {RangeError} if a limit is out of its range.
+ *
+ * @example A turn with a scripted model
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { run } from "@tare/loop";
+ * import type { Model } from "@tare/messages";
+ *
+ * const model: Model = async function* () {
+ *   yield { type: "completed", message: { role: "assistant", content: "Hello!" }, finishReason: "stop" };
+ * };
+ * const types: string[] = [];
+ * for await (const event of run({ model, history: [], input: "Hi", limits: { maxSteps: 5 } })) {
+ *   types.push(event.type);
+ * }
+ * assertEquals(types, ["turn_start", "step_start", "assistant_message", "step_end", "turn_end"]);
+ * ```
  */
 export function run(options: RunOptions): AsyncGenerator<LoopEvent, TurnResult> {
   const resolved = resolveOptions(options);
@@ -802,7 +821,7 @@ const allowAll: Judge = () => ({ decision: "allow" });
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /**
- * Checks what the caller hands in and fills in the defaults.
+ * Checks the caller's options and fills in the defaults.
  *
  * @throws {TypeError} if two tools have one name, or a tool's parameters are no JSON Schema.
  * @throws {RangeError} if a limit is out of its range, or there is neither input nor history.
