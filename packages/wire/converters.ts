@@ -7,7 +7,7 @@
 import type { ModelRequest } from "@tare/messages";
 import { checkGiven, hashPiece, sameData } from "@tare/messages/internal";
 import { MESSAGES_PROTOCOL } from "./anthropic/messages_protocol.ts";
-import { readJsonAt } from "./json.ts";
+import { jsonBytes, readJsonAt } from "./json.ts";
 import {
   type JsonReader,
   type Protocol,
@@ -209,7 +209,7 @@ function readGiven(
         knownOf(
           tool,
           knownTools,
-          (bytes) => ({ bytes, ...protocol.readTool(readJsonAt(bytes, { start: 0, end: bytes.length })) }),
+          (bytes) => ({ bytes, ...protocol.readTool(readJsonAt(bytes)) }),
         ),
     )
   );
@@ -258,9 +258,8 @@ function writeGiven(
   };
 }
 
-const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
 function encode(value: unknown): Uint8Array<ArrayBuffer> {
-  return encoder.encode(JSON.stringify(value));
+  return jsonBytes(value);
 }

@@ -15,6 +15,7 @@ import {
   findField,
   isRecord,
   joinBytes,
+  jsonBytes,
   type JsonEdit,
   type JsonRecord,
   objectFields,
@@ -335,7 +336,7 @@ export interface WireBody {
   /** As it was sent. */
   readonly bytes: Uint8Array<ArrayBuffer>;
   /** Places of the values of its fields, by name. */
-  readonly fields: ReadonlyMap<string, Parameters<typeof readJsonAt>[1]>;
+  readonly fields: ReadonlyMap<string, Span>;
   /** What is known of its list of items. */
   readonly known?: ReturnType<ListReader["find"]>;
 }
@@ -396,7 +397,7 @@ export interface JsonReader<T> {
   /** The piece at this place, and what is to be made of it. @throws {SyntaxError} if it is no JSON. @throws whatever `read` throws. */
   read(
     bytes: Uint8Array<ArrayBuffer>,
-    place: Parameters<typeof readJsonAt>[1] & {
+    place: Span & {
       /** Keeps apart what is read in different ways. */
       readonly kind: string;
       /** Makes of the JSON what is remembered of it. */
@@ -428,7 +429,7 @@ export interface ListReader {
   /** Items with which the list starts at this byte, like one that was read before, byte for byte. */
   find(bytes: Uint8Array<ArrayBuffer>, start: number, kind: string): {
     /** Each where it stands, counted from the list's first byte. */
-    readonly items: readonly (Parameters<typeof readJsonAt>[1] & {
+    readonly items: readonly (Span & {
       /** Its calls, and what answers them, have ids by what is called. */
       readonly piece: ReturnType<JsonReader<readonly ItemPart[]>["read"]>;
       /** Whether a model said all of it. */
@@ -581,7 +582,7 @@ export function* readingRequest(
   const { head, listField, name: kind } = protocol;
   const items: WireItem[] = [];
   if (head) {
-    const json = encoder.encode(JSON.stringify(head.fields.map((name) => readField(body, name) ?? null)));
+    const json = jsonBytes(head.fields.map((name) => readField(body, name) ?? null));
     const read = (values: unknown) => assertShort(head.read(values as readonly unknown[]));
     const { key, value } = readers.items.read(json, {
       start: 0,
@@ -866,7 +867,7 @@ function callIds(
   if (!own) return [];
   const known = idsIn.get(own);
   if (known) return known;
-  const item = readJsonAt(own, { start: 0, end: own.length });
+  const item = readJsonAt(own);
   const ids = idPaths(item).map((path) => String(valueAt(item, path)));
   idsIn.set(own, ids);
   return ids;
@@ -883,8 +884,8 @@ function withCallIds(
   const { bytes } = item;
   const ids = callIds(item, idPaths).map((id) => others.get(id) ?? id);
   if (!bytes || ids.length === 0) return item;
-  const paths = idPaths(readJsonAt(bytes, { start: 0, end: bytes.length }));
-  const edits = paths.map((path, at) => ({ path, value: encoder.encode(JSON.stringify(ids[at])) }));
+  const paths = idPaths(readJsonAt(bytes));
+  const edits = paths.map((path, at) => ({ path, value: jsonBytes(ids[at]) }));
   return { ...item, bytes: editJson(bytes, edits) };
 }
 
@@ -1030,10 +1031,10 @@ export function writeRequest(
   if (tools) values.set("tools", tools);
   const { followsField: field } = protocol;
   if (field !== undefined && prompt.follows !== undefined && prompt.follows !== readField(request, field)) {
-    values.set(field, encoder.encode(JSON.stringify(prompt.follows)));
+    values.set(field, jsonBytes(prompt.follows));
   }
   for (const [name, text] of Object.entries(prompt.fields ?? {})) {
-    if (!fields.has(name)) values.set(name, encoder.encode(JSON.stringify(text)));
+    if (!fields.has(name)) values.set(name, jsonBytes(text));
   }
   if (values.size === 0) return bytes;
   return editJson(bytes, [...values].map(([name, value]) => ({ path: [name], value })), fields);
@@ -1100,7 +1101,7 @@ function writeItem(
     const message = seen[at];
     if (message === part.message) return [];
     if (message && part.text) {
-      return [{ path: part.text, value: encoder.encode(JSON.stringify(message.content)) }];
+      return [{ path: part.text, value: jsonBytes(message.content) }];
     }
     if (message || !part.at) throw new UnknownShape("a message that was changed has no place in its item");
     return [{ path: part.at }];
@@ -1121,7 +1122,7 @@ export function writeTools(
   const written = tools.map(({ definition, inFront, bytes }) => {
     const now = inFront ? shown[at++] : undefined;
     if (!now || now === definition) return bytes;
-    return encoder.encode(protocol.writeTool(now, readJsonAt(bytes, { start: 0, end: bytes.length })));
+    return encoder.encode(protocol.writeTool(now, readJsonAt(bytes)));
   });
   const more = shown.slice(full.length).map((tool) => encoder.encode(protocol.writeTool(tool)));
   return joinArray([...written, ...more]);

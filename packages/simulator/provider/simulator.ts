@@ -523,7 +523,7 @@ function readMessagesRequest(bytes: Uint8Array<ArrayBuffer>): MessagesRequest {
   const asSent = wire.items.map((item) => {
     const { bytes } = item;
     if (!bytes) return item;
-    const json = readJsonAt(bytes, { start: 0, end: bytes.length });
+    const json = readJsonAt(bytes);
     return { ...item, parts: MESSAGES_PROTOCOL.readItem(json) };
   });
   return {

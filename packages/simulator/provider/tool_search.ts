@@ -49,7 +49,7 @@ export function searchableTools({ tools = [], items }: WireRequest): SearchableT
 
 /** A tool or an item, each of which is an object. */
 function jsonOf(bytes: Uint8Array<ArrayBuffer>): JsonRecord {
-  return readJsonAt(bytes, { start: 0, end: bytes.length }) as JsonRecord;
+  return readJsonAt(bytes) as JsonRecord;
 }
 
 /** What a reply that searches is made of. */

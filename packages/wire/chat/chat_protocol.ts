@@ -1,7 +1,7 @@
 import { type Message, partsOfBlock, type ToolDefinition } from "@tare/messages";
 import { holdsMedia, isMedia } from "@tare/messages/internal";
 import { ApiError } from "../api_error.ts";
-import { asRecord, editJson, isRecord, joinBytes, type JsonRecord } from "../json.ts";
+import { asRecord, editJson, isRecord, joinBytes, jsonBytes, type JsonRecord } from "../json.ts";
 import {
   anchorOf,
   BEARER,
@@ -321,7 +321,7 @@ class ChatTurnWriter implements TurnWriter {
       message: { ...message, content: this.#text(), ...(calls.length > 0 && { tool_calls: calls }) },
       ...(calls.length === 0 && choice.finish_reason === "tool_calls" && { finish_reason: "stop" }),
     };
-    return encoder.encode(JSON.stringify(body));
+    return jsonBytes(body);
   }
 
   /** An error in the stream. */
