@@ -51,17 +51,19 @@ const model: Model = async function* ({ messages, signal }) {
 
 function serve(workspace = ".", approvals: AgentOptions["approvals"] = { rules: ALLOW_EVERYTHING }) {
   const agent = agentHandler({
-    defaultModel: "echo",
-    model: () => model,
-    profile: profileNamed("openai"),
-    windowTokens: 100_000,
+    models: {
+      defaultModel: "echo",
+      model: () => model,
+      profile: profileNamed("openai"),
+      windowTokens: 100_000,
+      countTokens: () => Promise.resolve((text) => text.length),
+    },
     approvals,
     tools: [...workspaceTools({ workspace }), {
       definition: { type: "function", function: { name: "log" } },
       run: () => "all is well ".repeat(200),
     }],
     store: memoryStore(),
-    countTokens: () => Promise.resolve((text) => text.length),
   });
   const server = Deno.serve(
     { port: 0, hostname: "127.0.0.1", onListen() {} },

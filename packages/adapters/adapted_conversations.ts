@@ -17,7 +17,13 @@ import {
   type SessionView,
 } from "@tare/planner";
 import { type Archive, archiveRef, memoryArchive, RECALL_TOOL, recallOriginal } from "@tare/prune";
-import { type AdapterLedgerEntry, type Books, type TareOptions, warnByConsole, withDefaults } from "./options.ts";
+import {
+  type AdapterLedgerEntry,
+  type Books,
+  type TareOptions,
+  warnByConsole,
+  withDefaults,
+} from "./options.ts";
 
 /** A chat message, and the place of what it was read from. */
 export interface Piece {

@@ -1,6 +1,7 @@
 import { resolve } from "@std/path";
 import { forgetServer, noteOwnerPort, noteServer } from "@tare/cli/parts";
 import { Warmth } from "@tare/conversation";
+import { pingUsdOfToday } from "@tare/conversation/internal";
 import { type Figures, Telemetry } from "@tare/conversation/telemetry";
 import { gateway, type HttpGateway } from "@tare/gateway";
 import { type ServerProfile, serverProfile } from "@tare/gateway/internal";
@@ -15,7 +16,6 @@ import { loadTokenizer } from "@tare/tiktoken";
 import { configuredModels, hasChatProvider, isRehearsed, priceOf } from "./agent_models.ts";
 import { connectTls } from "./connect_tls.ts";
 import { type OpenData, openData } from "./data/open_data.ts";
-import { pingUsdOfToday } from "./data/ping_cost.ts";
 import { greet } from "./greeting.ts";
 import { lazily } from "./lazily.ts";
 import { ANSWER_GRACE_MS, connectionLimits, listenAsSet, reachable, serverUrl } from "./listen.ts";
@@ -101,7 +101,7 @@ export async function startServer(
   // Loaded only where somebody reads them.
   const figures = settings.metrics === "off"
     ? undefined
-    : (await import("./prometheus.ts")).prometheus({ onError });
+    : (await import("@tare/conversation/internal/prometheus")).prometheus({ onError });
   // One budget for agent and gateway.
   const warmth = new Warmth({
     now: store.now,
@@ -229,44 +229,49 @@ function agentOf(
       readonly sandbox: Sandbox | { readonly why: string };
     },
 ): HttpAgent {
-  const { captureContent = false, metrics, webhookHosts: hosts, maxRunningTurns } = settings;
-  const { address, efforts, profile, windowTokens, assumesWindow, seesPictures } = provider;
+  const { captureContent = false, metrics, webhookHosts: hosts, maxRunningTurns, maxSteps } = settings;
+  const { model: defaultModel, ask: model, close: _close, ...models } = provider;
   return agentHandler({
-    ...prompts,
-    ...workspace.options,
-    ...{ store, keys, countTokens, instance, onError },
-    telemetry: new Telemetry("@tare/server", { captureContent, figures }),
-    ...(figures && { metrics: { figures, isOpen: metrics === "open" } }),
-    ...{ address, efforts, profile, windowTokens, assumesWindow, seesPictures },
-    ...(provider.model !== undefined && { defaultModel: provider.model }),
-    ...(provider.notice !== undefined && { notice: provider.notice }),
-    model: provider.ask,
-    price: priceOf(settings, profile),
-    ...(settings.effort !== undefined && { effort: settings.effort }),
-    passesOn: {
-      ...(hasChatProvider(settings) && { chat: settings.baseUrl ?? DEFAULT_PROVIDER.baseURL }),
-      messages: settings.messagesUrl,
-    },
-    sandbox: "by" in sandbox ? { by: sandbox.by, domains: sandbox.domains } : { ...sandbox, domains: [] },
+    ...{ store, keys, onError },
+    tools: workspace.options.tools,
+    prompt: prompts,
     instructions: settings.instructions?.text ?? INSTRUCTIONS.trim(),
-    delegates: settings.delegate,
+    models: {
+      ...{ ...models, defaultModel, model, countTokens },
+      price: priceOf(settings, provider.profile),
+      effort: settings.effort,
+    },
     approvals: {
       rules: settings.approvals?.rules ?? [],
       workspace: resolve(settings.workspace),
       unattended: settings.unattended,
+      unknownOutcome: settings.unknownOutcome,
     },
-    unknownOutcome: settings.unknownOutcome,
+    limits: { maxSessions: LIMITS.sessions, maxRunningTurns, turn: { maxSteps } },
+    workspace: {
+      ...workspace.options.workspace,
+      sandbox: "by" in sandbox ? { by: sandbox.by, domains: sandbox.domains } : { ...sandbox, domains: [] },
+    },
+    telemetry: new Telemetry("@tare/server", { captureContent, figures }),
     ...(hosts.length > 0 && { webhooks: { hosts, connect: connectTls } }),
-    ...{ maxSessions: LIMITS.sessions, maxRunningTurns },
-    limits: { maxSteps: settings.maxSteps },
-    maxBodyBytes: LIMITS.agentBytes,
-    keepWarm: settings.keepWarm === "off" ? "off" : warmth,
     gateway: passing,
-    files: page,
-    guard: {
+    http: {
       hosts: allowedHosts(settings.host, settings.allowedHosts),
       origins: settings.corsOrigins,
       guests: settings.token === undefined,
+      maxBodyBytes: LIMITS.agentBytes,
+      ...(figures && { metrics: { figures, isOpen: metrics === "open" } }),
+      files: page,
+      instance,
+      passesOn: {
+        ...(hasChatProvider(settings) && { chat: settings.baseUrl ?? DEFAULT_PROVIDER.baseURL }),
+        messages: settings.messagesUrl,
+      },
+    },
+    advanced: {
+      ...workspace.options.advanced,
+      delegates: settings.delegate,
+      keepWarm: settings.keepWarm === "off" ? "off" : warmth,
     },
   });
 }

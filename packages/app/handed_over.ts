@@ -29,39 +29,16 @@ export interface HandedOver {
 const HANDED_OVER = "TARE_HANDED_OVER";
 
 /**
- * Variables that Deno itself goes by: where its cache is, how it reaches a network, what it exports. The server's process gets these
- * and no others.
+ * Variables of Deno and its system: the cache, access to the network, exported telemetry. The server's process gets only
+ * these.
  */
-const DENO_VARIABLES: readonly string[] = [
-  ...["PATH", "HOME", "XDG_CACHE_HOME", "TMPDIR", "LANG", "NO_COLOR", "TZ"],
-  ...["SystemRoot", "USERPROFILE", "LOCALAPPDATA", "APPDATA", "TEMP", "TMP"],
-  ...[
-    "DENO_DIR",
-    "DENO_NO_UPDATE_CHECK",
-    "DENO_CERT",
-    "DENO_TLS_CA_STORE",
-    "DENO_NO_PACKAGE_JSON",
-    "DENO_V8_FLAGS",
-  ],
-  ...[
-    "NODE_EXTRA_CA_CERTS",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "NPM_CONFIG_REGISTRY",
-    "JSR_URL",
-    "DENO_COVERAGE_DIR",
-  ],
-  ...["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"],
-  ...["OTEL_DENO", "OTEL_DENO_CONSOLE", "OTEL_DENO_METRICS", "OTEL_DENO_TRACING"],
-  ...["OTEL_RESOURCE_ATTRIBUTES", "OTEL_SERVICE_NAME", "OTEL_PROPAGATORS", "OTEL_METRIC_EXPORT_INTERVAL"],
-  ...["OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG"],
-  ...["", "TRACES_", "METRICS_", "LOGS_"].flatMap((signal) =>
-    ["ENDPOINT", "PROTOCOL", "HEADERS", "TIMEOUT", "COMPRESSION"].map((of) =>
-      `OTEL_EXPORTER_OTLP_${signal}${of}`
-    )
-  ),
-  ...["CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"].map((of) => `OTEL_EXPORTER_OTLP_${of}`),
-];
+const DENO_VARIABLES = new RegExp(
+  "^(PATH|HOME|XDG_CACHE_HOME|TMPDIR|LANG|NO_COLOR|TZ" +
+    "|SystemRoot|USERPROFILE|LOCALAPPDATA|APPDATA|TEMP|TMP" +
+    "|DENO_(DIR|NO_UPDATE_CHECK|CERT|TLS_CA_STORE|NO_PACKAGE_JSON|V8_FLAGS|COVERAGE_DIR)" +
+    "|NODE_EXTRA_CA_CERTS|SSL_CERT_FILE|SSL_CERT_DIR|NPM_CONFIG_REGISTRY|JSR_URL" +
+    "|HTTPS?_PROXY|NO_PROXY|https?_proxy|no_proxy|OTEL_(?!INSTRUMENTATION_)\\w+)$",
+);
 
 /**
  * Starts the server's process with what it is handed over, and an environment without keys. `environment` is added to that.
@@ -74,12 +51,9 @@ export function startWith(
     readonly environment: Readonly<Record<string, string>>;
   },
 ): ChildProcess {
-  const kept = DENO_VARIABLES.flatMap((name) => {
-    const value = Deno.env.get(name);
-    return value === undefined ? [] : [[name, value] as const];
-  });
+  const passed = Object.entries(Deno.env.toObject()).filter(([name]) => DENO_VARIABLES.test(name));
   const child = spawn(Deno.execPath(), [...args], {
-    env: { ...Object.fromEntries(kept), ...environment, [HANDED_OVER]: "stdin" },
+    env: { ...Object.fromEntries(passed), ...environment, [HANDED_OVER]: "stdin" },
     stdio: ["pipe", "inherit", "inherit", "ipc"],
   });
   // One that ended before it has heard all says itself why.

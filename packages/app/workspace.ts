@@ -36,8 +36,8 @@ interface WorkspaceOptions {
 export interface OpenWorkspace {
   /** Its options of the agent. */
   readonly options:
-    & Pick<AgentOptions, "tools" | "workplace" | "toolSource" | "checkpoints" | "background">
-    & { readonly workspace: string };
+    & Pick<AgentOptions, "tools" | "advanced">
+    & { readonly workspace: NonNullable<AgentOptions["workspace"]> };
   /** Starts the MCP servers. */
   readonly start: () => void;
   /** Ends commands, MCP servers and the record of changes. */
@@ -72,12 +72,14 @@ export function openWorkspace(
   const shell = tools.find(({ definition }) => sandbox && definition.function.name === "shell");
   return {
     options: {
-      workspace: realPath(workspace),
+      workspace: {
+        folder: realPath(workspace),
+        ...(places && { place: workplaceOf({ places, hidden: realPath(hidden), shell }) }),
+        checkpoints,
+        background,
+      },
       tools: [...tools, ...settings.off.includes("programs") ? [] : [programTool()]],
-      ...(places && { workplace: workplaceOf({ places, hidden: realPath(hidden), shell }) }),
-      ...(mcp && { toolSource: mcp }),
-      checkpoints,
-      background,
+      ...(mcp && { advanced: { toolSource: mcp } }),
     },
     start: () => mcp?.start(),
     async close() {

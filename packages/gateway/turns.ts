@@ -1,4 +1,10 @@
-import { Conversation, type ListedSession, type StoreRecord, type Warmth } from "@tare/conversation";
+import {
+  Conversation,
+  type KeptWarm,
+  type ListedSession,
+  type StoreRecord,
+  type Warmth,
+} from "@tare/conversation";
 import {
   type CallReport,
   reportCall,
@@ -32,7 +38,12 @@ import { Keeper } from "./kept/keeper.ts";
 import { type Making, summaryOf } from "./kept/kept_session.ts";
 import { Memory } from "./memory.ts";
 import type { SetOptions } from "./options.ts";
-import { type Conversations, type Listing, spendingOf } from "./sessions/conversations.ts";
+import {
+  type ConversationListing,
+  type NewestConversations,
+  type SpendingDays,
+  spendingOf,
+} from "./sessions/conversations.ts";
 import {
   type Compaction,
   countInstructions,
@@ -139,7 +150,7 @@ export class Turns {
    * @throws {StoreError}
    */
   async list(
-    listing: Listing,
+    listing: ConversationListing,
   ): Promise<{ readonly sessions: readonly SessionSummary[]; readonly hasMore: boolean } | undefined> {
     if (this.#keeper) return await this.#keeper.list(listing);
     const { limit, after, search = "", by } = listing;
@@ -174,13 +185,13 @@ export class Turns {
   }
 
   /** What all sessions that were kept have come to, or those in memory where none are. @throws {StoreError} */
-  async spending(which: Parameters<Conversations["spending"]>[0]): Promise<readonly SpendingSession[]> {
+  async spending(which: SpendingDays): Promise<readonly SpendingSession[]> {
     return await this.#keeper?.spending(which) ??
       (await this.newest({ ...which, limit: Infinity })).map(spendingOf);
   }
 
   /** The newest sessions that are kept, or that are in memory where none are. @throws {StoreError} */
-  async newest({ limit, by }: Pick<Listing, "limit" | "by">): Promise<readonly SessionSummary[]> {
+  async newest({ limit, by }: NewestConversations): Promise<readonly SessionSummary[]> {
     if (this.#keeper) return await this.#keeper.newest({ limit, by });
     return this.#sessions.list().filter(({ facts }) => by === undefined || facts.by === by).slice(0, limit);
   }
@@ -193,7 +204,7 @@ export class Turns {
   }
 
   /** Somebody asks that a session be kept warm for so many milliseconds; nothing if none is here. */
-  keepFor({ id }: GatewaySession, ms: number): ReturnType<Warmth["keepFor"]> | undefined {
+  keepFor({ id }: GatewaySession, ms: number): KeptWarm | "nothing held" | "no price" | undefined {
     return this.#warmth?.keepFor(id, ms);
   }
 

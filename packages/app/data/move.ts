@@ -9,7 +9,7 @@ import { commandLine, HOME_VARIABLES, isFile, shownText, STORE_FILE } from "@tar
 import { copyContents, type StoreContents, StoreError } from "@tare/conversation";
 import { openFileContents } from "@tare/conversation/sqlite";
 import { readSettings } from "../settings/settings.ts";
-import { openBucket } from "./open_store.ts";
+import { openBucket } from "./open_data.ts";
 
 const HELP = `Moves all sessions from the data folder into the PostgreSQL database that TARE_DATABASE names:
 

@@ -4,7 +4,7 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { inDigits, shownText, table } from "@tare/cli/parts";
+import { shownText, table } from "@tare/cli/parts";
 import { contentText, countMessageTokens, countToolTokens } from "@tare/messages";
 import { memoryArchive } from "@tare/prune";
 import { loadTokenizer } from "@tare/tiktoken";
@@ -80,7 +80,9 @@ try {
   ];
   console.log(shownText(contentText(system.content)));
   console.log(
-    `\n${shownText(table(["part", "tokens"], rows.map(([part, tokens]) => [part, inDigits(tokens)])))}`,
+    `\n${
+      shownText(table(["part", "tokens"], rows.map(([part, tokens]) => [part, tokens.toLocaleString("en")])))
+    }`,
   );
 } catch (error) {
   if (!(error instanceof RangeError)) throw error;

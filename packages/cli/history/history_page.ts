@@ -1,4 +1,4 @@
-import { inDollars } from "../in_digits.ts";
+import { inDollars } from "../dollars.ts";
 import { historyReport, PART_NAMES, rowsBy, type Section, type SumsRow } from "./history_report.ts";
 import type { LoggedHistory } from "./read_logs.ts";
 import type { PlayedHistory } from "./replay_history.ts";

@@ -1,5 +1,6 @@
 import { MODELS_DATE } from "@tare/planner/internal";
-import { inDigits, inDigitsOf, inDollars } from "../in_digits.ts";
+import { count, counted } from "@tare/server/internal/format";
+import { inDollars } from "../dollars.ts";
 import { short, table } from "../terminal/table.ts";
 import type { LoggedHistory } from "./read_logs.ts";
 import { type PlayedHistory, type ReplayedSession, sumSaved } from "./replay_history.ts";
@@ -29,7 +30,6 @@ Tare. Both: kept warm and pruned, repairs paid; the two overlap, so that it is l
 export type Section = string | {
   readonly heads: readonly string[];
   readonly rows: readonly (readonly string[])[];
-  /** Text above it. */
   readonly title?: string;
   /** Whether the last rows matter most. Default: the first. */
   readonly isAscending?: boolean;
@@ -60,7 +60,6 @@ export function historyReport(history: LoggedHistory, played: PlayedHistory): re
   ];
 }
 
-/** Rows of a table in a terminal. */
 const ROWS = 12;
 
 /** Returns a report for a terminal, with the most important rows of each table. */
@@ -72,16 +71,16 @@ export function reportText(sections: readonly Section[]): string {
     return [
       ...(title === undefined ? [] : [title]),
       table(heads, shown.map(([name = "", ...cells]) => [short(name), ...cells])),
-      ...(rows.length > ROWS ? [`${inDigits(rows.length - ROWS)} more: --json, --html.`] : []),
+      ...(rows.length > ROWS ? [`${count(rows.length - ROWS)} more: --json, --html.`] : []),
     ].join("\n");
   }).join("\n\n");
 }
 
 function headline({ all, sessions, by }: LoggedHistory): string {
   const days = [...by.day.keys()].sort();
-  const unpriced = all.unpricedCalls > 0 ? ` ${inDigitsOf(all.unpricedCalls, "call")} without a price.` : "";
-  return `$${inDollars(all.usd)} for ${inDigitsOf(all.calls, "call")} in ${
-    inDigitsOf(sessions.length, "session")
+  const unpriced = all.unpricedCalls > 0 ? ` ${counted(all.unpricedCalls, "call")} without a price.` : "";
+  return `$${inDollars(all.usd)} for ${counted(all.calls, "call")} in ${
+    counted(sessions.length, "session")
   }, ${days[0]} to ${days.at(-1)}, at list prices of ${MODELS_DATE}.${unpriced} ` +
     "A subscription costs what it costs, whatever was sent. Days are those of UTC.";
 }
@@ -90,9 +89,9 @@ function sumsTable(history: LoggedHistory, by: keyof LoggedHistory["by"]): Secti
   return {
     heads: [by, "dollars", "calls", ...PAID_FOR.map((part) => PART_NAMES[part]), "prompt tokens", "no price"],
     rows: rowsBy(history, by).map(({ key, sums }) => [
-      ...[key, inDollars(sums.usd), inDigits(sums.calls)],
+      ...[key, inDollars(sums.usd), count(sums.calls)],
       ...PAID_FOR.map((part) => inDollars(sums.usdFor[part])),
-      ...[inDigits(sums.promptTokens), inDigits(sums.unpricedCalls)],
+      ...[count(sums.promptTokens), count(sums.unpricedCalls)],
     ]),
     isAscending: by === "day",
   };
@@ -108,7 +107,7 @@ function replayReport(history: LoggedHistory, { played, leftOut, waiting }: Play
   const share = (saved: number) => `${signed(saved)}${usd > 0 ? ` (${percent(saved / usd)})` : ""}`;
   const losing = played.filter(({ shares: { pruned, warm } }) => pruned.k1 < 0 || warm < 0);
   return [
-    `What Tare would have made of ${inDigitsOf(played.length, "session")}, the dearest first: $${
+    `What Tare would have made of ${counted(played.length, "session")}, the dearest first: $${
       inDollars(usd)
     } of $${inDollars(history.all.usd)}. Played again with their own times and usage, on a simulated cache:
   saved by warmth, which loses nothing: ${share(warm)}; where the provider refuses the hour: ${
@@ -118,19 +117,19 @@ function replayReport(history: LoggedHistory, { played, leftOut, waiting }: Play
       share(pruned.k3)
     }
   by both together: ${share(both.k0)}; repairs paid: ${share(both.k1)}, paid three times: ${share(both.k3)}
-  ${inDigits(lost)} of ${inDigitsOf(edits, "edit")} would have lost text; ${
-      inDigitsOf(losing.length, "session")
+  ${count(lost)} of ${counted(edits, "edit")} would have lost text; ${
+      counted(losing.length, "session")
     } would have cost more.`,
     playedTable(played),
     ...losing.length > 0 ? [playedTable(losing, "Those that would have cost more:")] : [],
     ...waiting > 0
       ? [
         `${
-          inDigitsOf(waiting, "session")
+          counted(waiting, "session")
         } weren't played: --seconds gives them time, --seconds all as much as it takes.`,
       ]
       : [],
-    ...[...leftOut].map(([why, sessions]) => `${inDigitsOf(sessions, "session")} not played: ${why}.`),
+    ...[...leftOut].map(([why, sessions]) => `${counted(sessions, "session")} not played: ${why}.`),
     REPLAY_WORDS,
   ];
 }
@@ -145,19 +144,19 @@ function playedTable(played: readonly ReplayedSession[], title?: string): Sectio
     `${new Date(startMs).toISOString().slice(0, 16).replace("T", " ")} ${agent} ${
       project.slice(project.lastIndexOf("/") + 1)
     }`,
-    ...[inDollars(sums.usd), inDigits(sums.calls)],
+    ...[inDollars(sums.usd), count(sums.calls)],
     ...[shares.warm, shares.pruned.k0, shares.pruned.k1, shares.pruned.k3, shares.both.k1].map((share) =>
       saved ? signed(share * sums.usd) : percent(share)
     ),
-    ...[inDigits(replay.repairs), inDigits(replay.edits), inDigits(replay.lostEdits), replay.without],
+    ...[count(replay.repairs), count(replay.edits), count(replay.lostEdits), replay.without],
   ]);
   return { heads: PLAYED_HEADS, rows, ...(title !== undefined && { title }) };
 }
 
 function faults({ unknownLines, unreadable, files, lines }: LoggedHistory): string[] {
-  const unknown = [...unknownLines].map(([agent, lines]) => `${inDigitsOf(lines, "line")} of ${agent}`);
+  const unknown = [...unknownLines].map(([agent, lines]) => `${counted(lines, "line")} of ${agent}`);
   return [
-    `Read ${inDigitsOf(lines, "line")} in ${inDigitsOf(files, "file")}.${
+    `Read ${counted(lines, "line")} in ${counted(files, "file")}.${
       unknown.length > 0 ? ` Skipped, of a shape that isn't known: ${unknown.join(", ")}.` : ""
     }`,
     ...unreadable.map(({ path, why }) => `Cannot read ${path}: ${why}`),

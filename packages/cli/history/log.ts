@@ -25,7 +25,6 @@ export interface LoggedSession {
   readonly id: string;
   /** Id of the session that it belongs to: its own or its parent's. */
   readonly group: string;
-  /** Working directory. */
   readonly project: string;
   /** All calls that took tokens, in order, those of abandoned branches included. */
   readonly calls: readonly LoggedCall[];
@@ -48,7 +47,6 @@ export interface ReadOptions {
 /** Where programs store their files. */
 export interface Places {
   readonly home: string;
-  /** Returns an environment variable. */
   readonly env: (name: string) => string | undefined;
 }
 
@@ -155,7 +153,6 @@ export function loggedCall(id: unknown, name: unknown, args: unknown) {
 
 type ToolCalls = NonNullable<Extract<Message, { role: "assistant" }>["tool_calls"]>;
 
-/** One reply, which several lines may hold parts of. */
 interface Reply {
   readonly name: string;
   readonly ts: number | undefined;
@@ -202,7 +199,6 @@ export class SessionLog {
   call(
     { id, model, usage, ts, atMs = this.lastMs ?? ts ?? 0, reply = id }: Omit<LoggedCall, "atMs"> & {
       readonly atMs?: number | undefined;
-      /** Time of the entry. */
       readonly ts?: number | undefined;
       /** Name of its reply. Default: the call's id. */
       readonly reply?: string;
@@ -219,7 +215,6 @@ export class SessionLog {
     if (this.#hasMessages) this.#parents.set(id, typeof parent === "string" ? parent : undefined);
   }
 
-  /** Adds a message. */
   say(message: Message, { ts, id, reply = id ?? `${this.#entries.length}` }: Position): void {
     if (!this.#hasMessages) return;
     if (message.role === "tool") this.#results.set(message.tool_call_id, recorded(message, ts));

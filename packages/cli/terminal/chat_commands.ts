@@ -1,6 +1,8 @@
 import { type Content, type ContentPart, contentText } from "@tare/messages";
 import type { AgentClient, ChosenSettings, ToldCall } from "../agent_client.ts";
-import { shownPlan, usdText } from "../event_printer.ts";
+import { count, counted } from "@tare/server/internal/format";
+import { usdText } from "../dollars.ts";
+import { shownPlan } from "../event_printer.ts";
 import { type CommandFile, commandText, listCommands } from "./command_files.ts";
 
 /** What `/help` says. */
@@ -43,9 +45,7 @@ const LINE_BREAK = "↵";
 /** A message of more lines isn't put into the line to be changed: it would fill the screen. */
 const MOST_EDITED_LINES = 50;
 
-/** What a command does to the chat. */
 interface CommandOutcome {
-  /** What to tell the person. */
   readonly says: string;
   /** The session that the chat goes on with; null for a new one. Default: the same. */
   readonly session?: string | null;
@@ -62,37 +62,6 @@ interface CommandOutcome {
 
 type PutBack = Awaited<ReturnType<AgentClient["redo"]>>;
 
-type CommandClient =
-  & Pick<
-    AgentClient,
-    | "createSession"
-    | "listSessions"
-    | "questions"
-    | "lastQuestion"
-    | "settings"
-    | "rename"
-    | "calls"
-    | "quote"
-    | "prompt"
-    | "pin"
-    | "keepWarm"
-    | "changes"
-    | "redo"
-  >
-  & {
-    readonly session: (id: string) => Promise<Pick<Awaited<ReturnType<AgentClient["session"]>>, "plan">>;
-    readonly fork: (
-      ...asked: Parameters<AgentClient["fork"]>
-    ) => Promise<{ readonly session: { readonly id: string }; readonly input?: Content }>;
-    readonly choose: (...asked: Parameters<AgentClient["choose"]>) => Promise<{
-      readonly session: { readonly model: string; readonly effort?: string; readonly turns: number };
-      readonly efforts?: readonly string[];
-    }>;
-    readonly undo: (
-      ...asked: Parameters<AgentClient["undo"]>
-    ) => Promise<PutBack & { readonly session?: { readonly id: string } }>;
-  };
-
 /**
  * Does what a line that begins with `/` says.
  *
@@ -108,7 +77,7 @@ export async function chatCommand(
     withNamed = (text) => Promise.resolve(text),
     isOffered = false,
   }: {
-    readonly client: CommandClient;
+    readonly client: AgentClient;
     readonly session: string | null;
     /** The commands that are files. Default: there are none. */
     readonly files?: () => ReadonlyMap<string, CommandFile>;
@@ -212,7 +181,7 @@ export async function chatCommand(
 
 /** Goes on in a copy of a session: whole, or from before the last message, to say that again or otherwise. */
 async function goOn(
-  client: CommandClient,
+  client: AgentClient,
   { session, command, rest, markOf, withNamed, isOffered }: {
     readonly session: string;
     readonly command: "fork" | "retry" | "edit";
@@ -246,7 +215,6 @@ async function goOn(
   return { says: goesOn, session: id, input };
 }
 
-/** What goes with a text: a picture, a recording, a file. */
 type Attached = Exclude<ContentPart, { readonly type: "text" | "refusal" }>;
 
 const ATTACHED = {
@@ -291,20 +259,20 @@ async function changed(
   return [...(text === "" ? [] : [{ type: "text", text } as const]), ...kept, ...named];
 }
 
-async function cost(client: CommandClient, session: string): Promise<string> {
+async function cost(client: AgentClient, session: string): Promise<string> {
   const calls = await client.calls(session);
   const newest = calls.at(-1);
   if (!newest) return "No call has been made yet in this session.";
   const priceOf = (of: readonly (Pick<ToldCall, "usd" | "tokenUnits"> | null)[]) => {
     if (of.every((one) => one?.usd != null)) return usdText(sum(of, (one) => one?.usd ?? 0));
-    return `${number(sum(of, (one) => one?.tokenUnits ?? 0))} token units`;
+    return `${count(sum(of, (one) => one?.tokenUnits ?? 0))} token units`;
   };
   const told = (of: readonly ToldCall[]) =>
-    `${priceOf(of)} for ${count(of.length, "call")}: ${
-      number(sum(of, ({ promptTokens }) => promptTokens))
+    `${priceOf(of)} for ${counted(of.length, "call")}: ${
+      count(sum(of, ({ promptTokens }) => promptTokens))
     } ` +
-    `prompt tokens, of these ${number(sum(of, ({ cachedTokens }) => cachedTokens))} from the cache, and ` +
-    `${number(sum(of, ({ outputTokens }) => outputTokens))} written`;
+    `prompt tokens, of these ${count(sum(of, ({ cachedTokens }) => cachedTokens))} from the cache, and ` +
+    `${count(sum(of, ({ outputTokens }) => outputTokens))} written`;
   const without = calls.map(({ without }) => without);
   return [
     `the session:  ${told(calls)}`,
@@ -317,28 +285,28 @@ function sum<T>(all: readonly T[], of: (one: T) => number): number {
   return all.reduce((sum, one) => sum + of(one), 0);
 }
 
-async function compact(client: CommandClient, session: string): Promise<string> {
+async function compact(client: AgentClient, session: string): Promise<string> {
   const { asIs, rewritten, alive } = await client.quote(session);
   const tokens = asIs.promptTokens - rewritten.promptTokens;
   if (tokens <= 0) return "Nothing may leave now: of this session the model sees only what it needs.";
   const costs = (quoted: typeof asIs) =>
-    number(alive * quoted.warmTokenUnits + (1 - alive) * quoted.coldTokenUnits);
-  return `${number(tokens)} of ${number(asIs.promptTokens)} tokens may leave; the model can recall them. ` +
+    count(alive * quoted.warmTokenUnits + (1 - alive) * quoted.coldTokenUnits);
+  return `${count(tokens)} of ${count(asIs.promptTokens)} tokens may leave; the model can recall them. ` +
     `Your next message would then cost about ${costs(rewritten)} token units in place of ${costs(asIs)}.\n` +
     "By itself all leaves as soon as that pays. /compact now lets it leave with your next message.";
 }
 
-async function listSessions(client: CommandClient, search: string): Promise<string> {
+async function listSessions(client: AgentClient, search: string): Promise<string> {
   const sessions = await client.listSessions(search);
   if (sessions.length === 0) {
     return search === "" ? "There is no session yet." : `Nowhere was said: ${search}`;
   }
   return sessions.map(({ id, title, turns, ledger: { usd } }) =>
-    `${id}  ${count(turns, "turn")}${usd === undefined ? "" : `, ${usdText(usd)}`}  ${title}`
+    `${id}  ${counted(turns, "turn")}${usd === undefined ? "" : `, ${usdText(usd)}`}  ${title}`
   ).join("\n");
 }
 
-async function findSession(client: CommandClient, given: string): Promise<CommandOutcome> {
+async function findSession(client: AgentClient, given: string): Promise<CommandOutcome> {
   if (given === "") {
     return { says: "Cannot change the session: /session needs an id, as /sessions lists them." };
   }
@@ -353,7 +321,7 @@ async function findSession(client: CommandClient, given: string): Promise<Comman
 }
 
 async function chooseModel(
-  client: CommandClient,
+  client: AgentClient,
   given: string | null,
   wanted: Parameters<AgentClient["choose"]>[1],
 ): Promise<CommandOutcome> {
@@ -369,27 +337,27 @@ async function chooseModel(
   return { says: `model ${model}, effort ${effort}${known}${cache}`, session };
 }
 
-async function quote(client: CommandClient, session: string): Promise<string> {
+async function quote(client: AgentClient, session: string): Promise<string> {
   const { asIs, rewritten, alive } = await client.quote(session);
   const told = ({ promptTokens, warmTokenUnits, coldTokenUnits }: typeof asIs) =>
-    `${number(promptTokens)} tokens; costs ${number(warmTokenUnits)} token units from a warm cache, ` +
-    `${number(coldTokenUnits)} from a cold one`;
+    `${count(promptTokens)} tokens; costs ${count(warmTokenUnits)} token units from a warm cache, ` +
+    `${count(coldTokenUnits)} from a cold one`;
   return `as it is:            ${told(asIs)}\nwithout what may go: ${told(rewritten)}\n` +
     `The cache is warm with probability ${alive.toFixed(2)}.`;
 }
 
-async function listResults(client: CommandClient, session: string): Promise<string> {
+async function listResults(client: AgentClient, session: string): Promise<string> {
   const { blocks } = await client.prompt(session);
   const results = blocks.filter(({ role, place }) => role === "tool" && place !== null);
   if (results.length === 0) return "No tool has given a result yet.";
   return results.map(({ place, tool, tokens, originalTokens, state, pin }) =>
-    `${String(place).padStart(4)}  ${tool}, ${state}: ${number(tokens)} of ${number(originalTokens)} tokens` +
+    `${String(place).padStart(4)}  ${tool}, ${state}: ${count(tokens)} of ${count(originalTokens)} tokens` +
     (pin === null ? "" : `; ${pin.wish === "keep" ? "kept" : "let go"}, ${pin.state}`)
   ).join("\n");
 }
 
 async function pin(
-  client: CommandClient,
+  client: AgentClient,
   { session, place, wish }: {
     readonly session: string;
     readonly place: string;
@@ -405,12 +373,12 @@ async function pin(
   return `Result ${place} ${state === "done" ? done : waits}.`;
 }
 
-async function listChanges(client: CommandClient, session: string): Promise<string> {
+async function listChanges(client: AgentClient, session: string): Promise<string> {
   const turns = await client.changes(session);
   if (turns.length === 0) return "No turn has changed files that are kept on the server's machine.";
   return turns.map(({ turn, files, isUndone, notCovered }) =>
     [
-      `turn ${turn}${isUndone ? ", undone" : ""}: ${count(files.length, "file")}`,
+      `turn ${turn}${isUndone ? ", undone" : ""}: ${counted(files.length, "file")}`,
       ...told({ files, notCovered }),
     ]
       .join("\n")
@@ -418,7 +386,7 @@ async function listChanges(client: CommandClient, session: string): Promise<stri
 }
 
 async function putBack(
-  client: CommandClient,
+  client: AgentClient,
   { session, command, rest }: {
     readonly session: string;
     readonly command: "undo" | "back" | "redo";
@@ -444,10 +412,9 @@ async function putBack(
 }
 
 function saysOf(done: string, { files, notCovered }: Pick<PutBack, "files" | "notCovered">): string {
-  return [`${count(files.length, "file")} ${done}.`, ...told({ files, notCovered })].join("\n");
+  return [`${counted(files.length, "file")} ${done}.`, ...told({ files, notCovered })].join("\n");
 }
 
-/** Files that are listed; the page and the API have them all. */
 const MOST_LISTED = 20;
 
 function told({ files, notCovered }: Pick<PutBack, "files" | "notCovered">): readonly string[] {
@@ -459,18 +426,10 @@ function told({ files, notCovered }: Pick<PutBack, "files" | "notCovered">): rea
   ];
 }
 
-async function keepWarm(client: CommandClient, session: string, minutes: string): Promise<string> {
+async function keepWarm(client: AgentClient, session: string, minutes: string): Promise<string> {
   if (!/^\d*$/.test(minutes)) {
     return `Cannot keep the prompt warm for ${JSON.stringify(minutes)}: a number of minutes is needed.`;
   }
   const { until, maxUsd } = await client.keepWarm(session, minutes === "" ? 60 : Number(minutes));
   return `The prompt is kept warm until ${until} at most, for at most ${usdText(maxUsd)}.`;
-}
-
-function count(number: number, noun: string): string {
-  return `${number} ${noun}${number === 1 ? "" : "s"}`;
-}
-
-function number(value: number): string {
-  return Math.round(value).toLocaleString("en");
 }

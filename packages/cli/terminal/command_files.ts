@@ -8,7 +8,6 @@ const OWN_FOLDERS = ".config/tare/commands .claude/commands".split(" ");
 /** A command that somebody has written as a file. */
 export interface CommandFile {
   readonly name: string;
-  /** Where it lies. */
   readonly path: string;
   /** The workspace, if it lies there. Absent: it is the person's own. */
   readonly within?: string;

@@ -67,6 +67,21 @@ export interface ContentsSum {
  * Copies everything into a store that is empty, and reads it there again. One that holds the same already, because an
  * earlier copy was cut off behind its end, is only compared.
  *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { copyContents } from "@tare/conversation";
+ * import { openFileContents, openStore } from "@tare/conversation/sqlite";
+ *
+ * const folder = await Deno.makeTempDir();
+ * const store = await openStore(`${folder}/one.db`);
+ * await store.commit([{ type: "session", kind: "agent", id: "s1", createdAtMs: Date.now(), settings: {} }]);
+ * await store.close();
+ * const [from, to] = [openFileContents(`${folder}/one.db`), openFileContents(`${folder}/two.db`)];
+ * assertEquals((await copyContents(from, to)).counts.sessions, 1);
+ * await Promise.all([from.close(), to.close()]);
+ * ```
+ *
  * @throws {StoreError} `conflict` if the other store holds something else.
  */
 export async function copyContents(from: StoreContents, to: StoreContents): Promise<ContentsSum> {
@@ -160,7 +175,26 @@ function summing(
   return { items: pass(), sum: () => ({ counts, hash: sum.toString(16).padStart(64, "0") }) };
 }
 
-/** Reads everything and sums it up, to be compared with other contents. @throws {StoreError} if something of it is damaged. */
+/**
+ * Reads everything and sums it up, to be compared with other contents.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { sumContents } from "@tare/conversation";
+ * import { openFileContents, openStore } from "@tare/conversation/sqlite";
+ *
+ * const folder = await Deno.makeTempDir();
+ * const store = await openStore(`${folder}/one.db`);
+ * await store.commit([{ type: "session", kind: "agent", id: "s1", createdAtMs: Date.now(), settings: {} }]);
+ * await store.close();
+ * const contents = openFileContents(`${folder}/one.db`);
+ * assertEquals((await sumContents(contents)).counts.sessions, 1);
+ * await contents.close();
+ * ```
+ *
+ * @throws {StoreError} if something of it is damaged.
+ */
 export async function sumContents(contents: StoreContents): Promise<ContentsSum> {
   const { items, sum } = summing(contents.read());
   for await (const _ of items);

@@ -28,12 +28,17 @@ export interface ListedSession extends SessionRecord {
   readonly isHeld?: boolean;
 }
 
+/** An event of a session: any JSON object with a type. */
+export interface TypedEvent extends Readonly<Record<string, unknown>> {
+  readonly type: string;
+}
+
 /** An event as it was stored. */
 export interface StoredEvent {
   /** Position in the session, from 1, without holes. */
   readonly number: number;
   /** The event, as JSON keeps it. */
-  readonly event: { readonly type: string } & Readonly<Record<string, unknown>>;
+  readonly event: TypedEvent;
 }
 
 /** A small JSON document. */
@@ -438,6 +443,11 @@ export interface HolderRequest {
   readonly body: unknown;
 }
 
+/** An answer of the opening that holds a session. */
+export interface HolderAnswer {
+  readonly answer: unknown;
+}
+
 /** A commit that holds its session only for itself. */
 export interface BriefCommit {
   readonly sessionId: string;
@@ -523,7 +533,7 @@ export interface SharedStore {
    * @returns The answer; nothing if nobody holds the session, or no longer before it was answered: then the request has
    * had no effect and never will.
    */
-  ask(sessionId: string, body: unknown): Promise<{ readonly answer: unknown } | undefined>;
+  ask(sessionId: string, body: unknown): Promise<HolderAnswer | undefined>;
   /** Returns metrics of this opening. */
   figures(): OpeningFigures;
   /** Says who is told by the others. To be called once, before anything is held. */

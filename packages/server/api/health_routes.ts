@@ -16,9 +16,7 @@ const STORE_MS = 1_000;
  * Tells alive from ready. Alive is whoever answers, without looking at anything: one that isn't should be started again.
  * Ready is who can take a request now: others should get it as long as one isn't.
  */
-export function health(
-  { store, countTokens, instance }: Pick<AgentOptions, "store" | "countTokens" | "instance">,
-) {
+export function health({ store, models: { countTokens }, http: { instance } = {} }: AgentOptions) {
   let isEnding = false;
   let isCounting = false;
   const unready = async (): Promise<string[]> => {

@@ -1,7 +1,7 @@
 import type { SharedStore, Store } from "@tare/conversation";
 import type { Figures } from "@tare/conversation/telemetry";
 import { Type } from "typebox";
-import type { AgentOptions } from "../agent_options.ts";
+import type { MetricsOptions } from "../agent_options.ts";
 import type { guard } from "../http/guard.ts";
 import { route } from "../http/route.ts";
 import type { Sessions } from "../sessions/sessions.ts";
@@ -12,7 +12,7 @@ const DURATIONS_S = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2
 const METHODS = ["GET", "HEAD", "POST", "DELETE", "OPTIONS"];
 
 /** The route by which the figures are read. */
-export function metricsRoutes({ figures, isOpen }: NonNullable<AgentOptions["metrics"]>) {
+export function metricsRoutes({ figures, isOpen }: MetricsOptions) {
   return [
     route({
       method: "GET",
@@ -33,9 +33,7 @@ type Observed = readonly ["sum" | "level", string, string, string, () => number 
 /** Keeps how a server is among its figures: its turns, and its part in a store that several have. */
 export function observeServer(
   figures: Figures,
-  { sessions: { slots, queue }, store }:
-    & { readonly sessions: Sessions }
-    & Pick<AgentOptions, "store">,
+  { sessions: { slots, queue }, store }: { readonly sessions: Sessions; readonly store: Store },
 ): void {
   const { shared } = store;
   const observed: readonly Observed[] = [

@@ -2,19 +2,19 @@ import type { CallReport, Overview, Sums } from "@tare/conversation/report";
 import { SPEND_BY, SPENT_ON as PARTS, sumsOf } from "@tare/conversation/report";
 import { type TSchema, Type } from "typebox";
 import { closed, COUNT } from "../http/schema.ts";
-import { MISSES } from "./misses.ts";
 
 const NUMBER = Type.Number();
 const TEXT = Type.String();
 const FLAG = Type.Boolean();
 const TIME = Type.String({ format: "date-time" });
 
-function orNull<S extends TSchema>(schema: S) {
+/** A value or `null`. */
+export function orNull<S extends TSchema>(schema: S) {
   return Type.Union([schema, Type.Null()]);
 }
 
 /** These fields, a number each. */
-function numbers<const Names extends readonly string[]>(
+export function numbers<const Names extends readonly string[]>(
   names: Names,
 ): { readonly [Name in Names[number]]: typeof NUMBER } {
   return Object.fromEntries(names.map((name) => [name, NUMBER])) as {
@@ -38,7 +38,8 @@ const REWRITE = {
   asked: Type.Optional(ASKED),
 };
 
-const PREFIX_CHANGE = orNull(closed({
+/** What a client had changed of what it sent before. */
+export const PREFIX_CHANGE = orNull(closed({
   where: Type.Enum(["tools", "instructions", "message"]),
   kind: Type.Enum(["bill", "git_status", "date", "number", "text", "order", "list"]),
   place: COUNT,
@@ -138,6 +139,11 @@ export const KEPT_WARM = closed({
   }),
 }, "KeptWarm");
 
+/** What became of a block. */
+export const BLOCK_STATE = Type.Enum([
+  ...["alive", "said_once", "elided", "truncated", "summarised", "left", "compact"] as const,
+]);
+
 const BLOCK = {
   id: TEXT,
   kind: Type.Enum(["tool", "message", "line"]),
@@ -147,7 +153,7 @@ const BLOCK = {
   place: orNull(COUNT),
   tokens: COUNT,
   originalTokens: COUNT,
-  state: Type.Enum(["alive", "said_once", "elided", "truncated", "summarised", "left", "compact"]),
+  state: BLOCK_STATE,
   pin: orNull(PIN_REPORT),
   title: TEXT,
 };
@@ -251,62 +257,6 @@ export const MISSES_QUERY = {
     description: "Most sessions of each kind that are looked at, the newest first.",
   }),
 };
-
-/** What wasn't read from the cache, and why. */
-export const MISSES_REPORT = closed({
-  sessions: COUNT,
-  calls: COUNT,
-  promptTokens: NUMBER,
-  cachedTokens: NUMBER,
-  misses: Type.Array(closed({
-    cause: Type.Enum(Object.keys(MISSES) as (keyof typeof MISSES)[]),
-    name: TEXT,
-    avoidable: FLAG,
-    remedy: TEXT,
-    calls: COUNT,
-    ...numbers(["tokens", "tokenUnits", "usd"]),
-    unpricedCalls: COUNT,
-    dearest: closed({ session: TEXT, call: COUNT, tokens: NUMBER, changed: PREFIX_CHANGE }, "DearestMiss"),
-  }, "Miss")),
-}, "Misses");
-
-const CARRIED = { ...numbers(["tokenUnits", "usd"]), unpricedCalls: COUNT };
-const RESULTS_SPEND = Type.Array(
-  closed({ key: TEXT, results: COUNT, tokens: COUNT, ...CARRIED }, "ResultsSpend"),
-);
-
-const RESULT_SPENDS = Type.Array(closed({
-  id: TEXT,
-  place: COUNT,
-  tool: orNull(TEXT),
-  subject: orNull(TEXT),
-  tokens: COUNT,
-  originalTokens: COUNT,
-  state: BLOCK.state,
-  pin: orNull(PIN_REPORT),
-  calls: COUNT,
-  ...CARRIED,
-}, "ResultSpend"));
-
-/** What money went for in a session. */
-export const SESSION_SPEND = closed({
-  all: closed(SUMS, "Sums"),
-  turns: Type.Array(closed({ turn: orNull(COUNT), at: orNull(TIME), ...SUMS }, "TurnSpend")),
-  tools: RESULTS_SPEND,
-  subjects: RESULTS_SPEND,
-  results: RESULT_SPENDS,
-  carried: RESULT_SPENDS,
-  programs: Type.Optional(closed({
-    programs: COUNT,
-    calls: COUNT,
-    failed: COUNT,
-    keptTokens: Type.Number({
-      minimum: 0,
-      description:
-        "Tokens of what they called beyond what they printed: no prompt ever held them. No saving.",
-    }),
-  }, "ProgramsSpend")),
-}, "SessionSpend");
 
 /** The fields of a list's items. */
 type Fields<List extends readonly object[]> = Record<keyof List[number], TSchema>;

@@ -23,11 +23,9 @@ Deno.test("turnRoutes() refuses a turn while as many run as may for long, and ta
   const waiting = Promise.withResolvers<() => void>();
   const handler = agent(silent.model, {
     maxRunningTurns: 1,
-    approvals: {
-      after(ms, work) {
-        if (ms === 30_000) waiting.resolve(work);
-        return () => {};
-      },
+    after(ms, work) {
+      if (ms === 30_000) waiting.resolve(work);
+      return () => {};
     },
     model: (name) => name === "quick" ? scriptedModel([{ content: "a" }]) : silent.model,
   });

@@ -1,7 +1,7 @@
 import type { StoredDelivery } from "@tare/conversation";
 import { type Static, Type } from "typebox";
-import { errorResponses, HttpError } from "../http/http_error.ts";
-import { route } from "../http/route.ts";
+import { notSupported } from "../http/http_error.ts";
+import { json, route } from "../http/route.ts";
 import { closed } from "../http/schema.ts";
 import type { Deliverer } from "../webhooks/deliverer.ts";
 import {
@@ -83,7 +83,7 @@ const DELIVERY = closed({
 }, "WebhookDelivery");
 
 const NONE = { 501: "This server sends no webhooks." };
-const NO_WEBHOOK = errorResponses({ 404: "There is no such webhook.", ...NONE });
+const NO_WEBHOOK = { 404: "There is no such webhook.", ...NONE };
 const BAD_URL = "The URL's host may not be told, or the body is wrong.";
 
 /** The routes by which somebody lets a program hear of what happens in sessions. */
@@ -96,9 +96,7 @@ export function webhookRoutes(
 ) {
   const known = () => {
     if (deliverer) return { webhooks, deliverer };
-    throw new HttpError(
-      501,
-      "not_supported",
+    throw notSupported(
       "Cannot send webhooks from here: TARE_WEBHOOK_HOSTS lists the hosts that may be told, and there are none.",
     );
   };
@@ -110,11 +108,11 @@ export function webhookRoutes(
       summary: "Lists the webhooks of whoever asks; the owner sees all.",
       who: "key",
       responses: {
-        200: {
-          description: "The webhooks, the oldest first. Nobody is told their secrets.",
-          content: { "application/json": closed({ webhooks: Type.Array(WEBHOOK) }, "WebhookList") },
-        },
-        ...errorResponses(NONE),
+        200: json(
+          "The webhooks, the oldest first. Nobody is told their secrets.",
+          closed({ webhooks: Type.Array(WEBHOOK) }, "WebhookList"),
+        ),
+        ...NONE,
       },
       answer: async ({ asker }) => ({
         json: { webhooks: (await known().webhooks.list(asker)).map(webhookBody) },
@@ -132,11 +130,12 @@ export function webhookRoutes(
         types: ["turn.ended", "approval.asked"],
       }),
       responses: {
-        201: {
-          description: "The webhook, and its secret.",
-          content: { "application/json": closed({ webhook: WEBHOOK, secret: SECRET }, "AddedWebhook") },
-        },
-        ...errorResponses({ 400: `${BAD_URL} Or there are too many webhooks.`, ...NONE }),
+        201: json(
+          "The webhook, and its secret.",
+          closed({ webhook: WEBHOOK, secret: SECRET }, "AddedWebhook"),
+        ),
+        400: `${BAD_URL} Or there are too many webhooks.`,
+        ...NONE,
       },
       async answer({ body, asker }) {
         const made = await known().webhooks.add(body, asker);
@@ -150,7 +149,7 @@ export function webhookRoutes(
       summary: "Shows a webhook, and how it goes with it.",
       who: "key",
       responses: {
-        200: { description: "The webhook.", content: { "application/json": WEBHOOK } },
+        200: json("The webhook.", WEBHOOK),
         ...NO_WEBHOOK,
       },
       answer: async ({ path: { webhook }, asker }) => ({
@@ -173,8 +172,8 @@ export function webhookRoutes(
         { isEnabled: true },
       ),
       responses: {
-        200: { description: "The webhook as it is now.", content: { "application/json": WEBHOOK } },
-        ...errorResponses({ 400: BAD_URL }),
+        200: json("The webhook as it is now.", WEBHOOK),
+        400: BAD_URL,
         ...NO_WEBHOOK,
       },
       async answer({ path: { webhook }, body, asker }) {
@@ -190,7 +189,7 @@ export function webhookRoutes(
       operationId: "removeWebhook",
       summary: "Removes a webhook with its deliveries. Nothing more is sent.",
       who: "key",
-      responses: { 204: { description: "It is gone." }, ...NO_WEBHOOK },
+      responses: { 204: "It is gone.", ...NO_WEBHOOK },
       async answer({ path: { webhook }, asker }) {
         await known().webhooks.remove(webhook, asker);
         return new Response(null, { status: 204 });
@@ -204,10 +203,7 @@ export function webhookRoutes(
       who: "key",
       isToldOnce: true,
       responses: {
-        201: {
-          description: "The new secret.",
-          content: { "application/json": closed({ secret: SECRET }, "WebhookSecret") },
-        },
+        201: json("The new secret.", closed({ secret: SECRET }, "WebhookSecret")),
         ...NO_WEBHOOK,
       },
       answer: async ({ path: { webhook }, asker }) => ({
@@ -226,12 +222,10 @@ export function webhookRoutes(
         before: Type.Optional(Type.String({ description: "Id of a delivery: those made before it." })),
       },
       responses: {
-        200: {
-          description: "The deliveries, the newest first.",
-          content: {
-            "application/json": closed({ deliveries: Type.Array(DELIVERY) }, "WebhookDeliveryList"),
-          },
-        },
+        200: json(
+          "The deliveries, the newest first.",
+          closed({ deliveries: Type.Array(DELIVERY) }, "WebhookDeliveryList"),
+        ),
         ...NO_WEBHOOK,
       },
       async answer({ path: { webhook }, query: { limit, before }, asker }) {
@@ -248,12 +242,10 @@ export function webhookRoutes(
         "Sends a delivery once more, with the id that it had, and as often as a new one if that fails.",
       who: "key",
       responses: {
-        202: { description: "It is sent.", content: { "application/json": DELIVERY } },
-        ...errorResponses({
-          404: "There is no such webhook, or it has no such delivery.",
-          409: "The webhook is disabled.",
-          ...NONE,
-        }),
+        202: json("It is sent.", DELIVERY),
+        404: "There is no such webhook, or it has no such delivery.",
+        409: "The webhook is disabled.",
+        ...NONE,
       },
       async answer({ path: { webhook, delivery }, asker }) {
         const { webhooks, deliverer } = known();

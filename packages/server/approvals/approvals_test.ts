@@ -203,7 +203,8 @@ Deno.test("questions survive a restart, and after their time it is no and the tu
   const options = {
     tools: [write.tool],
     store,
-    approvals: { answerWithinMs: 1_000, after },
+    approvals: { answerWithinMs: 1_000 },
+    after,
     now: () => nowMs,
   };
   const first = agent(model, options);

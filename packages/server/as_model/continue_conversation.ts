@@ -45,10 +45,8 @@ export interface AsModelOptions {
   /** Keeps where known conversations stand. */
   readonly store: Store;
   /** What every agent is told first; the client's instructions follow. Default: `DEFAULT_INSTRUCTIONS`. */
-  readonly instructions?: string;
-  /** How streams show that they are alive. */
+  readonly instructions?: string | undefined;
   readonly heartbeat: Heartbeat;
-  /** Told of every error that clients don't get to read. */
   readonly onError: (error: unknown) => void;
 }
 

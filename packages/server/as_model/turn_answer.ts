@@ -22,13 +22,11 @@ export interface TurnAnswer {
   readonly calls: readonly FunctionToolCall[];
   /** Whether the answer is whole, waits for results, or was cut off by a limit or the provider's filter. */
   readonly finish: FinishReason;
-  /** What the turn cost. */
   readonly ledger: TurnLedger;
 }
 
 /** A turn that runs for a client of the OpenAI-compatible routes. */
 export interface ConversationTurn {
-  /** The session that it runs in. */
   readonly sessionId: string;
   readonly parts: AsyncGenerator<TurnPart, TurnAnswer>;
   readonly cancel: () => void;

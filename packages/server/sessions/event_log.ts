@@ -1,8 +1,7 @@
 import type { Sighting, Store, StoredEvent, StoreRecord } from "@tare/conversation";
-import { HttpError } from "../http/http_error.ts";
+import { notFound } from "../http/http_error.ts";
 import { asSessionEvent, type NumberedEvent, type SessionEvent, type Teller } from "./session_types.ts";
 
-/** How a log learns what others write to it. */
 interface FollowedLog {
   /** Tells how the session is, at the beginning and whenever something may have been written. Gives what ends that. */
   readonly watch: (changed: (seen?: Sighting) => void) => () => void;
@@ -12,7 +11,6 @@ interface FollowedLog {
 
 /** How programs outside learn of a log's events. */
 interface ToldLog extends Pick<Teller, "isHeard" | "wake" | "onError"> {
-  /** Records that are committed with these. */
   readonly recordsOf: (committed: Parameters<Teller["recordsOf"]>[1]) => readonly StoreRecord[];
 }
 
@@ -52,7 +50,6 @@ export class EventLog {
   #followers = 0;
   #unwatch: (() => void) | undefined;
 
-  /** The log of this session, whose newest event has the number `last`. */
   constructor(store: Store, { sessionId, last, told }: {
     readonly sessionId: string;
     readonly last: number;
@@ -139,10 +136,9 @@ export class EventLog {
     return this.#removed = remove();
   }
 
-  /** Tells readers that the session was removed. */
   removed(): void {
     this.#last = 0;
-    this.close(new HttpError(404, "not_found", `Cannot read on: session ${this.#sessionId} was deleted.`));
+    this.close(notFound(`Cannot read on: session ${this.#sessionId} was deleted.`));
   }
 
   /**

@@ -48,10 +48,8 @@ export class Session implements SessionInfo {
   readonly forkedFrom: SessionInfo["forkedFrom"];
   /** Name of the key with which it was made. Absent: the owner's. */
   readonly by: string | undefined;
-  /** Copies of it that work for it. */
   readonly helpers: Helpers;
   readonly events: EventLog;
-  /** Originals of what left the prompt. */
   readonly archive: Archive;
   /** What keeps its newest prompt in the provider's cache while it waits. */
   readonly warmth: SessionWarmth;
@@ -69,7 +67,7 @@ export class Session implements SessionInfo {
     environment: SessionEnvironment,
     { countTokens, lastEvent }: { readonly countTokens: CountTokens; readonly lastEvent: number },
   ) {
-    const { tools, toolSource: source, store, teller } = environment;
+    const { tools, advanced: { toolSource: source } = {}, store, teller } = environment;
     const id = this.id = record.id;
     this.createdAtMs = record.createdAtMs;
     this.settings = storedSettings(record.settings);
@@ -124,13 +122,12 @@ export class Session implements SessionInfo {
   /** Loads a session. A turn that an earlier process left unfinished is ended. @throws {StoreError} */
   static async load(record: SessionRecord, environment: SessionEnvironment): Promise<Session> {
     const lastEvent = await environment.store.lastEvent(record.id);
-    const countTokens = await environment.countTokens();
+    const countTokens = await environment.models.countTokens();
     const session = new Session(record, environment, { countTokens, lastEvent });
     await session.#hold.load();
     return session;
   }
 
-  /** What was said in the turns that have ended, the system message first. */
   get history(): readonly Message[] {
     return this.#memory.history;
   }
@@ -174,7 +171,6 @@ export class Session implements SessionInfo {
     return this.runningAfter !== undefined;
   }
 
-  /** Whether a turn runs on this server. */
   get isPlayed(): boolean {
     return this.#turn !== undefined;
   }
@@ -197,7 +193,6 @@ export class Session implements SessionInfo {
     return this.#memory.prompt;
   }
 
-  /** What is asked before calls run, and has no answer. */
   get questions(): readonly Question[] {
     return this.#memory.questions;
   }
@@ -263,7 +258,7 @@ export class Session implements SessionInfo {
       const { settings } = this;
       const before = settings.model;
       const now = model ?? before;
-      const known = this.#environment.efforts?.(now);
+      const known = this.#environment.models.efforts?.(now);
       if (typeof effort === "string") checkEffort(effort, { model: now, known });
       const wished = effort === undefined
         ? settings.effort ?? this.chosen?.effortOfOthers
@@ -319,7 +314,6 @@ export class Session implements SessionInfo {
     }, { wanted: () => ({ do: "steer", input, records: keep() }), told: () => undefined });
   }
 
-  /** The turns that wait, the oldest first. */
   get queued(): readonly QueuedTurn[] {
     return this.#memory.queued;
   }
@@ -473,7 +467,7 @@ export class Session implements SessionInfo {
       await this.events.remove();
       this.warmth.forget();
       this.#hold.goAway();
-      await this.#environment.checkpoints?.forget(this.id).catch((error) =>
+      await this.#environment.workspace?.checkpoints?.forget(this.id).catch((error) =>
         this.#environment.onError?.(error)
       );
       return true;
@@ -483,7 +477,9 @@ export class Session implements SessionInfo {
   /** @throws {HttpError} 400 if the model doesn't have the effort that a turn asks for. */
   #checkEffort({ settings: { reasoning_effort: effort } = {} }: Pick<TurnRequest, "settings">): void {
     const { model } = this.settings;
-    if (effort !== undefined) checkEffort(effort, { model, known: this.#environment.efforts?.(model) });
+    if (effort !== undefined) {
+      checkEffort(effort, { model, known: this.#environment.models.efforts?.(model) });
+    }
   }
 
   async #start(
@@ -522,12 +518,9 @@ export class Session implements SessionInfo {
   async #play(
     asked: Omit<Parameters<typeof turnPlayer>[0], "signal">,
     { before, opening, release, begin }: {
-      /** Number of the last event before the turn. */
       readonly before: number;
       readonly opening: Opening;
-      /** Gives back its slot. */
       readonly release: () => void;
-      /** Commits that it runs here. */
       readonly begin: (committed: () => void) => Promise<void>;
     },
   ): Promise<RunningTurn> {
@@ -608,7 +601,7 @@ export class Session implements SessionInfo {
    * belongs to it.
    */
   async #usersTurn(): Promise<number | undefined> {
-    const { store, checkpoints } = this.#environment;
+    const { store, workspace: { checkpoints } = {} } = this.#environment;
     if (!checkpoints) return undefined;
     const starts = await store.readEvents(this.id, { types: ["turn_start"] });
     const start = starts.findLast(({ event }) => "input" in event && event.input !== undefined);
@@ -629,7 +622,6 @@ export class Session implements SessionInfo {
     { failure, waiting = [], goesOn = false, ended = () => this.warmth.goesOn() }: {
       readonly failure?: unknown;
       readonly waiting?: readonly Content[];
-      /** Whether it is about to go on. */
       readonly goesOn?: boolean;
       /** Keeps warm what is worth it. Default: what was asked is gone on with elsewhere, or not at all. */
       readonly ended?: () => void;
@@ -647,7 +639,6 @@ export class Session implements SessionInfo {
   }
 }
 
-/** Most turns that wait in one session. */
 const MOST_IN_A_SESSION = 100;
 
 function queueFull(id: string): HttpError {
@@ -664,7 +655,6 @@ function callsOpen(id: string): HttpError {
   return new HttpError(409, "approval_open", `Cannot do this now: ${state}. Answer or cancel them first.`);
 }
 
-/** Whether there is no room for a turn now. */
 function isBusy(error: unknown): boolean {
   return error instanceof HttpError && ["too_many_turns", "server_ending"].includes(error.code);
 }

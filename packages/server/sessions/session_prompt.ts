@@ -47,7 +47,7 @@ import type {
 import type { NewPin } from "@tare/planner/internal";
 import type { Rates } from "@tare/planner/parts";
 import { policySession } from "@tare/planner/policies";
-import { HttpError } from "../http/http_error.ts";
+import { invalidRequest, notSupported } from "../http/http_error.ts";
 import { type OfferState, offerTools, type ToolOffer } from "../turns/session_tools.ts";
 import { askedModel, tracedModel } from "../turns/traced_turn.ts";
 import type { QueuedTurn } from "../turns/turn_queue.ts";
@@ -64,9 +64,7 @@ import {
 /** What is stored of a session beside its events. */
 interface StoredPrompt
   extends Pick<SessionTotals, "days" | "promptTokens" | "pinged" | "asks" | "chosen">, PromptState {
-  /** What it is called. */
   readonly title: string;
-  /** The turns that wait. */
   readonly queued: readonly QueuedTurn[];
   /** References of the texts that hold most of its `context`. */
   readonly packed: ReadonlySet<string>;
@@ -76,7 +74,6 @@ interface StoredPrompt
 interface PromptState {
   /** What a restart needs to know of the prompt. */
   readonly context: unknown;
-  /** What was asked for of single messages. */
   readonly pins: readonly Pin[];
   /** What the model was told of its tools; nothing if there was nothing to tell. */
   readonly tools: OfferState | undefined;
@@ -115,7 +112,6 @@ export function stateRecords(sessionId: string, states: object): readonly StoreR
   return Object.entries(states).map(([name, value]) => ({ type: "state", sessionId, name, value }));
 }
 
-/** What the prompt of a session is made with. */
 interface SessionPromptOptions extends SessionNeeds {
   readonly stored: StoredPrompt;
   /** The session's prompt as it was known until now, which isn't used any more. Default: nothing was known. */
@@ -135,7 +131,7 @@ function summaryModel({ id: conversation, environment, settings: own }: SessionN
   const { telemetry } = environment;
   const { model } = own;
   const settings = modelSettings(own);
-  const ask = environment.model(model);
+  const ask = environment.models.model(model);
   // As turns ask: with another effort the cache of some providers holds nothing of the prompt.
   const port: Model = settings ? (request) => ask({ ...request, settings }) : ask;
   if (!telemetry?.isOn) return port;
@@ -180,10 +176,8 @@ export class SessionPrompt implements TurnPrompt {
   /** Every tool that was offered once, by name: its results may still be there when it has gone. */
   readonly #known: Record<string, Tool>;
 
-  /** The prompt as it was stored. */
   constructor(options: SessionPromptOptions) {
     const { id, environment, settings, archive, countTokens, stored } = options;
-    const { policy, mechanisms, forget, truncateTokens, alwaysFull, triggers } = environment;
     const { context, title, pins, days } = stored;
     const { before, ...kept } = options;
     this.#options = kept;
@@ -191,9 +185,9 @@ export class SessionPrompt implements TurnPrompt {
     this.#known = before ? before.#known : {};
     const resumed = before && before.#resume(context);
     this.#prompts = resumed ?? policySession({
-      ...{ policy, mechanisms, forget, truncateTokens, alwaysFull, triggers },
+      ...environment.prompt,
       windowTokens: () => environment.windowOf(settings.model),
-      assumesWindow: () => environment.assumesWindow?.(settings.model) ?? false,
+      assumesWindow: () => environment.models.assumesWindow?.(settings.model) ?? false,
       ...{ archive, countTokens, inSlices: Conversation.inSlices, state: context },
       profile: () => environment.ratesOf(settings.model).profile,
       tools: this.#known,
@@ -217,12 +211,10 @@ export class SessionPrompt implements TurnPrompt {
     return this.#conversation.state.title;
   }
 
-  /** What was asked for of single messages. */
   get pins(): readonly Pin[] {
     return this.#conversation.state.pins;
   }
 
-  /** What calls came to, by the day. */
   get days(): SessionTotals["days"] {
     return this.#conversation.state.days;
   }
@@ -285,12 +277,10 @@ export class SessionPrompt implements TurnPrompt {
     return this.#conversation.nextPing(idle);
   }
 
-  /** Takes note of a ping that was answered. */
   pinged(sent: PingSent): PingEntry {
     return this.#conversation.pinged(sent);
   }
 
-  /** Takes note of what a ping came to. */
   bookPing(entry: PingEntry): void {
     const { environment, settings: { model } } = this.#options;
     this.#book(sumsOf.ping(entry, environment.ratesOf(model)), entry.atMs);
@@ -311,17 +301,14 @@ export class SessionPrompt implements TurnPrompt {
     this.#plannedAt = Math.max(this.#plannedAt, ...places);
   }
 
-  /** What it is called has become known, or changed. */
   named(title: string): void {
     this.#conversation.named(title);
   }
 
-  /** Changes what was asked for of single messages. */
   pin(change: PinChange): void {
     this.#conversation.pin(change);
   }
 
-  /** Takes note of what these events, which happen now, came to. */
   book(events: readonly SessionEvent[]): void {
     const { environment, settings: { model } } = this.#options;
     const book: Conversation["book"] = (...booked) => this.#book(...booked);
@@ -380,13 +367,13 @@ export class SessionPrompt implements TurnPrompt {
   makePin(messages: readonly Message[], wanted: NewPin): Pin {
     const { noPins } = this.#conversation;
     if (noPins !== undefined) {
-      throw new HttpError(501, "not_supported", `Cannot pin message ${wanted.place}: ${noPins}.`);
+      throw notSupported(`Cannot pin message ${wanted.place}: ${noPins}.`);
     }
     try {
       return this.#conversation.makePin(messages, { ...wanted, tools: this.#known });
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
-      throw new HttpError(400, "invalid_request", error.message);
+      throw invalidRequest(error.message);
     }
   }
 
@@ -427,7 +414,6 @@ export class SessionPrompt implements TurnPrompt {
     };
   }
 
-  /** The definitions that requests hold. */
   #tools(): readonly ToolDefinition[] {
     const { listed } = this.#offer ?? this.#offerOf(this.#options.tools(), true);
     return listed.map(({ definition }) => definition);
@@ -449,7 +435,7 @@ export class SessionPrompt implements TurnPrompt {
 
   #offerOf(tools: readonly Tool[], mayTell: boolean): ToolOffer {
     const { environment, settings: { model }, countTokens } = this.#options;
-    const { alwaysFull, mechanisms } = environment;
+    const { alwaysFull, mechanisms } = environment.prompt ?? {};
     const steady = this.#steady(tools);
     // What is said of them is known from now on.
     for (const tool of steady) this.#known[tool.definition.function.name] = tool;
@@ -623,7 +609,6 @@ function said(content: string): Message {
   return { role: "user", content };
 }
 
-/** The instruction behind a conversation. */
 function instruct({ next, users }: Parameters<Summarise>[0]): string {
   const where = next
     ? `all that stands in front of the message that begins with ${quote(next)}`
@@ -648,7 +633,6 @@ function quote(message: Message): string {
   return JSON.stringify(contentText(message.content).slice(0, QUOTED_CHARS).toWellFormed());
 }
 
-/** The instruction with a transcript in it. */
 function instructPart(
   request: Parameters<Summarise>[0],
   transcript: string,

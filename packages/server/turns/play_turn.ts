@@ -37,9 +37,10 @@ import { mostOfCall } from "@tare/planner/internal";
 import { type AskedEvent, CANNOT_ASK, openCalls, type Opening } from "../approvals/approvals.ts";
 import { allowingAsked, judgeBy } from "../approvals/rules.ts";
 import { DELEGATE_TOOL, type Helpers, type TurnAccount } from "../helpers/helpers.ts";
-import { HttpError, refusedBy } from "../http/http_error.ts";
+import { invalidRequest, refusedBy } from "../http/http_error.ts";
 import { modelSettings } from "../sessions/session_prompt.ts";
 import type { Budget, SessionSettings } from "../sessions/session_settings.ts";
+import type { ApprovalOptions, Workplace } from "../sessions/session_options.ts";
 import type {
   OpenTurn,
   SessionEnvironment,
@@ -47,7 +48,6 @@ import type {
   SessionInfo,
   TurnPrompt,
   TurnRequest,
-  Workplace,
 } from "../sessions/session_types.ts";
 import type { SessionWarmth } from "../sessions/session_warmth.ts";
 import type { TakenTools } from "./session_tools.ts";
@@ -69,7 +69,6 @@ type AskedTurn =
   & Pick<RunOptions, "signal">
   & { readonly resumed?: OpenTurn["resumed"] | undefined };
 
-/** What a turn is played in. */
 interface Stage extends
   Required<
     & Pick<RunTurnOptions, "takeTools" | "steering" | "commit" | "isLeft">
@@ -89,9 +88,7 @@ interface Stage extends
     readonly helpers: Pick<Helpers, "begin">;
     readonly warmth: TurnWarmth;
   };
-  /** Counts what the turn costs. */
   readonly account: TurnAccount;
-  /** What the turn begins with. */
   readonly opening: Opening;
   /** Number of the last event before the turn that what it changes of files counts for: it may go on with one. */
   readonly turn: number;
@@ -129,16 +126,14 @@ export function turnPlayer(
   }: Stage,
 ): () => Promise<PlayedTurn> {
   const {
-    limits = {},
-    notice,
-    workplace,
+    limits: { turn: limits = {} } = {},
+    models: { model: portOf, notice, seesPictures },
+    workspace: { place: workplace, checkpoints, background } = {},
     store: { now },
-    clock,
+    advanced: { clock } = {},
     approvals = {},
     telemetry,
     keys,
-    checkpoints,
-    background,
   } = environment;
   const { settings: own, by, parent } = session;
   const { model: modelName } = own;
@@ -155,12 +150,12 @@ export function turnPlayer(
   const most = Math.min(asked.maxOutputTokens ?? Infinity, limits.maxOutputTokens ?? Infinity);
   const { warmth } = session;
   const writes = modelSettings(own, settings);
-  const observed = tellingKeepable(environment.model(modelName), warmth);
+  const observed = tellingKeepable(portOf(modelName), warmth);
   // The client of an agent as a model can't take back what was sent.
   const asks = clientTools ? withoutRestarts(observed) : observed;
   const watch = payer?.watch ??
     ((tool) => checkpoints?.watch(tool, { session: session.id, turn: number }) ?? tool);
-  const about = { session: session.id, seesPictures: environment.seesPictures?.(modelName) ?? false };
+  const about = { session: session.id, seesPictures: seesPictures?.(modelName) ?? false };
   const reserved = new ReservedCall({
     ...{ rates, countTokens, keys, by },
     reserve: (most, request) =>
@@ -175,7 +170,7 @@ export function turnPlayer(
     ...more,
     limits: { ...limits, ...(most < Infinity && { maxOutputTokens: most }) },
     ...(input !== undefined && { input }),
-    ...(resumed && { resumed: { ...resumed, judge: askingAgain(judge, environment.unknownOutcome) } }),
+    ...(resumed && { resumed: { ...resumed, judge: askingAgain(judge, approvals.unknownOutcome) } }),
     ...(signal && { signal }),
     ...(writes && { settings: writes }),
     approvals: { judge, answered, journal, ...(unattended && { cannotAsk: CANNOT_ASK }) },
@@ -230,7 +225,7 @@ function isHarmless({ definition }: Tool): boolean {
 }
 
 /** Asks before what may have run is made once more: see `unknownOutcome`. Of what only reads nobody is asked. */
-function askingAgain(judge: Judge, unknownOutcome: SessionEnvironment["unknownOutcome"]): Judge {
+function askingAgain(judge: Judge, unknownOutcome: ApprovalOptions["unknownOutcome"]): Judge {
   return async (call) => {
     const judged = await judge(call);
     if (unknownOutcome !== "ask" || judged.decision === "deny" || call.tool.replays) return judged;
@@ -259,7 +254,6 @@ function withoutRestarts(model: Model): Model {
   return ({ restarted: _, ...request }) => model(request);
 }
 
-/** What a model call may cost, and which budgets that is set aside from. */
 interface ReservedCallOptions {
   readonly rates: Rates;
   readonly countTokens: CountTokens;
@@ -307,7 +301,6 @@ class ReservedCall {
     if (this.#isOver) this.giveBack();
   }
 
-  /** Gives back what is set aside. */
   giveBack(): void {
     this.#isOver = false;
     for (const giveBack of this.#giveBack.splice(0)) giveBack();
@@ -369,13 +362,9 @@ function ownTool(tool: Tool, assertOwn: () => void): Tool {
   };
 }
 
-/** What a turn is played with. */
 interface RunTurnOptions extends Omit<RunOptions, "context" | "tools" | "unlisted"> {
-  /** Gives the turn's tools. */
   readonly takeTools: (signal?: AbortSignal) => Promise<TakenTools>;
-  /** Decides what the model sees. */
   readonly prompt: TurnPrompt;
-  /** Name of the model. */
   readonly modelName: string;
   /** A sentence with which the turn starts, as a warning. */
   readonly notice?: string | undefined;
@@ -384,7 +373,6 @@ interface RunTurnOptions extends Omit<RunOptions, "context" | "tools" | "unliste
   /** What of its commands in the background the model is to be told behind these messages. */
   readonly news: (messages: readonly Message[]) => string | undefined;
   readonly time: TurnTime & Required<Pick<TurnTime, "now">>;
-  /** Keeps the newest prompt warm while calls run. */
   readonly warmth: TurnWarmth;
   /** Whether all that may leave the prompt leaves with the first call. */
   readonly leavesNow: boolean;
@@ -609,7 +597,6 @@ type CommitEvents = (
   options: { readonly settled: boolean },
 ) => Promise<void>;
 
-/** What events are gathered with. */
 interface EventBatchOptions {
   readonly commit: CommitEvents;
   readonly clock: Clock;
@@ -633,7 +620,6 @@ export class EventBatch {
   #taken = 0;
   #disarm: (() => void) | undefined;
 
-  /** Nothing has happened. */
   constructor(options: EventBatchOptions) {
     this.#options = options;
   }
@@ -709,27 +695,21 @@ function isDelta(event: SessionEvent): event is Extract<SessionEvent, { readonly
   return event.type === "text_delta" || event.type === "reasoning_delta";
 }
 
-/** The budgets that hold for a turn. */
 interface Budgets {
-  /** What this turn may cost. */
   readonly turn?: Budget;
   /** What the session's turns may cost together. */
   readonly session?: Budget;
 }
 
-/** What budgets are measured by. */
 interface Measure {
   readonly rates: Rates;
-  /** Name of the model. */
   readonly model: string;
 }
 
 /** @throws {HttpError} 400 for a budget in dollars where the model's price isn't known. */
 export function checkBudgets({ turn, session }: Budgets, { rates, model }: Measure): void {
   if (rates.price || (turn?.maxUsd ?? session?.maxUsd) === undefined) return;
-  throw new HttpError(
-    400,
-    "invalid_request",
+  throw invalidRequest(
     `Cannot hold the budget maxUsd: the price of model ${
       JSON.stringify(model)
     } isn't known; start the server with ` +

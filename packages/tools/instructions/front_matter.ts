@@ -2,7 +2,6 @@
 export interface FrontMatter {
   /** What its head says, as far as that is text. */
   readonly fields: Readonly<Record<string, string>>;
-  /** What follows. */
   readonly body: string;
 }
 

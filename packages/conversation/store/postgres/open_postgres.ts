@@ -72,6 +72,18 @@ export interface PostgresStore extends Store {
  * The connection needs prepared statements and notifications: between the two may stand nothing that hands out
  * connections by transaction, which is tried.
  *
+ * @example
+ * ```ts
+ * import { openPostgresStore } from "@tare/conversation/postgres";
+ *
+ * async function countSessions(url: string) {
+ *   const store = await openPostgresStore(url, { maxConnections: 2 });
+ *   const count = await store.countSessions();
+ *   await store.close();
+ *   return count;
+ * }
+ * ```
+ *
  * @throws {StoreError} if the database can't be reached, refuses, is too old, something hands out connections to it by
  * transaction, or another version of the program made its tables.
  */

@@ -34,10 +34,12 @@ export interface Database {
   readonly isInMemory: boolean;
   /** What of it is lost, as a sentence; the file itself, once it is gone. Nothing: nothing that is known. */
   readonly damage: string | undefined;
-  /** Prepares a statement. The caller knows the form of its rows. */
+  /** Prepares a statement that is used once. The caller knows the form of its rows. */
   prepare<Row = never>(sql: string): Statement<Row>;
-  /** Runs a statement with the values `$1`, `$2` …, prepared once, and returns its rows. One that writes is a transaction. */
+  /** Runs a statement with the values `$1`, `$2` …, prepared once, and returns its rows. */
   query<Row>(sql: string, values?: readonly SqlValue[]): Row[];
+  /** Runs such a statement and returns how many rows it changed. */
+  run(sql: string, ...values: readonly SqlValue[]): number;
   /**
    * Runs `write` as one transaction: it is committed, in the file that stands under its name, when this returns; or
    * undone and the error thrown on.
@@ -284,9 +286,7 @@ function databaseOver(
       all: (...values) => guard(() => statement.all(...values)) as Row[],
     };
   };
-  const begin = prepare("BEGIN IMMEDIATE");
-  const commit = prepare("COMMIT");
-  const rollback = prepare("ROLLBACK");
+  const [begin, commit, rollback] = [prepare("BEGIN IMMEDIATE"), prepare("COMMIT"), prepare("ROLLBACK")];
   const transaction = <T>(write: () => T): T => {
     if (lost !== undefined) throw lostError(lost);
     begin.run();
@@ -303,11 +303,10 @@ function databaseOver(
     return result;
   };
   const prepared = new Map<string, Statement<unknown>>();
-  const query = <Row>(sql: string, values: readonly SqlValue[] = []): Row[] => {
+  const once = (sql: string) => {
     const statement = prepared.get(sql) ?? prepare<unknown>(sql.replaceAll("$", "?"));
     prepared.set(sql, statement);
-    const run = () => statement.all(...values.map(inputValue)) as Row[];
-    return /^(?:INSERT|UPDATE|DELETE)/.test(sql) ? transaction(run) : run();
+    return statement;
   };
   const unused = prepare<{ readonly freelist_count: number }>("PRAGMA freelist_count");
   const countUnused = () => unused.get()?.freelist_count ?? 0;
@@ -327,7 +326,9 @@ function databaseOver(
       return isClosed || isThere() ? damage : lostError(lost ?? file).message;
     },
     prepare,
-    query,
+    query: <Row>(sql: string, values: readonly SqlValue[] = []) =>
+      once(sql).all(...values.map(inputValue)) as Row[],
+    run: (sql, ...values) => once(sql).run(...values.map(inputValue)),
     transaction,
     release(write) {
       try {

@@ -12,7 +12,10 @@ export function sqliteDialect(database: Database): Dialect {
   const { path } = database;
   return {
     query: <Row>(sql: string, values?: readonly SqlValue[]) =>
-      promiseOf(() => database.query<Row>(sql, values)),
+      promiseOf(() => {
+        const run = () => database.query<Row>(sql, values);
+        return sql.startsWith("DELETE") ? database.transaction(run) : run();
+      }),
     parse: (json) => fromStoredJson(json, path),
     list: (parameter) => `json_each(${parameter}) AS list`,
     contains: (text, parameter) => `instr(${text}, ${parameter}) > 0`,

@@ -4,7 +4,23 @@
  *
  * {@linkcode openStore} opens it, {@linkcode openFileContents} all that it holds, to be copied.
  *
- * README.md shows it in use.
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { openStore } from "@tare/conversation/sqlite";
+ *
+ * const path = `${await Deno.makeTempDir()}/tare.db`;
+ * const before = await openStore(path);
+ * await before.commit([
+ *   { type: "session", kind: "agent", id: "s1", createdAtMs: 0, settings: {} },
+ *   { type: "events", sessionId: "s1", after: 0, events: [{ type: "turn_start" }, { type: "turn_end" }] },
+ * ]);
+ * await before.close();
+ *
+ * const after = await openStore(path);
+ * assertEquals(await after.readEvents("s1", { after: 1 }), [{ number: 2, event: { type: "turn_end" } }]);
+ * await after.close();
+ * ```
  *
  * @module
  */
@@ -29,6 +45,7 @@ import {
   nextDelivery,
   optionalText,
   storeQueries,
+  type TextRow,
 } from "../queries.ts";
 import {
   changedError,
@@ -150,19 +167,14 @@ function storeIn(
   now: () => number,
 ): { readonly store: Store; readonly sweep: () => Promise<void> } {
   const { path } = database;
-  const selectPlace = database.prepare<SessionRow>(
-    "SELECT key, coalesce((SELECT max(number) FROM events WHERE session = key), 0) AS last FROM sessions WHERE id = ?",
-  );
-  const selectKey = database.prepare<{ key: number }>("SELECT key FROM sessions WHERE id = ?");
-  const found = <Row>(id: string, row: Row | undefined): Row => {
+  const keyOf = (id: string) => {
+    const [row] = database.query<{ key: number }>("SELECT key FROM sessions WHERE id = $1", [columnText(id)]);
     if (!row) throw noSessionError(id);
-    return row;
+    return row.key;
   };
-  const placeOf = (id: string) => found(id, selectPlace.get(columnText(id)));
-  const keyOf = (id: string) => found(id, selectKey.get(columnText(id))).key;
   // A key without a response that has another owner was claimed by a process that has ended.
   const owner = crypto.randomUUID();
-  const writeAll = recordWriter(database, { now, keyOf, placeOf, owner });
+  const writeAll = recordWriter(database, { now, keyOf, owner });
   const claimKey = keyClaims(database, { now, owner });
   let isOpen = true;
   const removed = removedSessions(database, () => isOpen);
@@ -228,7 +240,13 @@ function storeIn(
             [columnText(receiver), nowMs, Math.min(most, limit)],
           )
         ).sort((one, other) => one.due - other.due || one.number - other.number).slice(0, limit);
-        for (const { number } of due) takeDelivery.run(nowMs + forMs, number);
+        for (const { number } of due) {
+          database.run(
+            "UPDATE deliveries SET due_at_ms = $1, claims = claims + 1 WHERE number = $2",
+            nowMs + forMs,
+            number,
+          );
+        }
         return due.sort((one, other) => one.number - other.number)
           .map((row) => deliveryIn({ ...row, due: nowMs + forMs, claims: row.claims + 1 }, dialect));
       });
@@ -245,9 +263,6 @@ function storeIn(
         database.close();
       }),
   };
-  const takeDelivery = database.prepare(
-    "UPDATE deliveries SET due_at_ms = ?, claims = claims + 1 WHERE number = ?",
-  );
   return { store, sweep };
 }
 
@@ -313,151 +328,125 @@ function streamOf(file: number): ReadableStream<Uint8Array<ArrayBuffer>> {
 
 const MINUTE_MS = 60_000;
 
-/** A session's row, and the number of its last event. */
-interface SessionRow {
-  readonly key: number;
-  readonly last: number;
-}
-
-/** Returns a function that writes records, inside a transaction. `keyOf` and `placeOf` throw if there is no such session. */
+/** Returns a function that writes records, inside a transaction. `keyOf` throws if there is no such session. */
 function recordWriter(
-  database: Database,
-  { now, keyOf, placeOf, owner }: {
+  { query, run, path }: Database,
+  { now, keyOf, owner }: {
     readonly now: () => number;
     readonly keyOf: (id: string) => number;
-    readonly placeOf: (id: string) => SessionRow;
     readonly owner: string;
   },
 ): (records: readonly StoreRecord[]) => void {
-  const insertSession = database.prepare(
-    "INSERT INTO sessions (id, json) VALUES (?, ?) ON CONFLICT DO NOTHING",
-  );
-  const insertHead = database.prepare(
-    `INSERT INTO heads (session, kind, made_by, parent, touched_at_ms)
-     VALUES (last_insert_rowid(), ?, ?, (SELECT session FROM heads WHERE session = ?), ?)`,
-  );
-  const copyArchive = database.prepare(
-    "INSERT INTO archived SELECT ?1, ref FROM archived WHERE session = ?2",
-  );
-  // Writing it each time would take a page more of every word of every answer.
-  const touchRow = database.prepare(
-    `UPDATE heads SET touched_at_ms = ?, is_weighed = 0
-     WHERE session = ? AND (touched_at_ms <= ? OR is_weighed)`,
-  );
   /** Rows of the sessions that this transaction has touched. */
   const rows = new Map<string, number>();
   /** Returns the row of a session that is changed. */
-  const touched = (id: string, key = rows.get(id) ?? keyOf(id)) => {
-    const nowMs = now();
-    if (!rows.has(id)) touchRow.run(nowMs, key, nowMs - MINUTE_MS);
+  const touched = (id: string) => {
+    const known = rows.get(id);
+    if (known !== undefined) return known;
+    const [key, nowMs] = [keyOf(id), now()];
+    // Writing it each time would take a page more of every word of every answer.
+    run(
+      `UPDATE heads SET touched_at_ms = $1, is_weighed = 0
+       WHERE session = $2 AND (touched_at_ms <= $3 OR is_weighed)`,
+      ...[nowMs, key, nowMs - MINUTE_MS],
+    );
     rows.set(id, key);
     return key;
   };
   const optionalKey = (id: string | undefined) => id === undefined ? null : keyOf(id);
-  const insertEvent = database.prepare("INSERT INTO events VALUES (?, ?, ?, ?)");
-  const upsertState = database.prepare(
-    "INSERT INTO state VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET json = excluded.json",
-  );
-  const selectMaker = database.prepare<{ kind: string; by: string }>(
-    "SELECT kind, coalesce(made_by, '') AS by FROM heads WHERE session = ?",
-  );
-  const selectSum = database.prepare<{ json: string }>(
-    "SELECT json FROM sums WHERE day = ? AND kind = ? AND made_by = ? AND about = ?",
-  );
-  const upsertSum = database.prepare(
-    "INSERT INTO sums VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET json = excluded.json",
-  );
-  const deleteNames = database.prepare(
-    "DELETE FROM names WHERE session = ? AND name NOT IN (SELECT value FROM json_each(?))",
-  );
-  const insertNames = database.prepare(
-    "INSERT INTO names SELECT value, ? FROM json_each(?) WHERE true ON CONFLICT DO NOTHING",
-  );
-  const countNaming = database.prepare(
-    `UPDATE heads SET named = 1 + (SELECT coalesce(max(named), 0) FROM heads WHERE named > 0)
-     WHERE session = ?`,
-  );
-  const selectText = database.prepare<{ zstd: Uint8Array<ArrayBuffer> }>(
-    "SELECT zstd FROM texts WHERE ref = ?",
-  );
-  const upsertText = database.prepare(
-    "INSERT INTO texts VALUES (?, ?) ON CONFLICT DO UPDATE SET zstd = excluded.zstd",
-  );
-  const insertArchived = database.prepare("INSERT INTO archived VALUES (?, ?) ON CONFLICT DO NOTHING");
-  const upsertDocument = database.prepare(
-    `INSERT INTO documents VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE
-     SET session = excluded.session, json = excluded.json`,
-  );
-  const selectDocument = database.prepare<{ json: string }>(
-    "SELECT json FROM documents WHERE kind = ? AND id = ?",
-  );
-  const deleteDocument = database.prepare("DELETE FROM documents WHERE kind = ? AND id = ?");
-  const finishKey = database.prepare(
-    `UPDATE keys SET json = ?, session = ?, touched_at_ms = ?
-     WHERE scope = ? AND key = ? AND owner = ? AND json IS NULL`,
-  );
-  const upsertDelivery = database.prepare(
-    `INSERT INTO deliveries (id, receiver, session, json, made_at_ms, due_at_ms) VALUES (?, ?, ?, ?, ?, ?)
-     ON CONFLICT (id) DO UPDATE SET receiver = excluded.receiver, session = excluded.session, json = excluded.json,
-       due_at_ms = excluded.due_at_ms, claims = claims + 1`,
-  );
-  const finishDelivery = database.prepare(
-    "UPDATE deliveries SET json = ?, due_at_ms = ? WHERE id = ? AND claims = ?",
-  );
-  const deleteDeliveries = database.prepare("DELETE FROM deliveries WHERE receiver = ?");
   const write = (record: StoreRecord) => {
     switch (record.type) {
       case "session": {
         const { id, kind, by, parent, archiveOf } = record;
         const of = optionalKey(parent);
         const from = of ?? optionalKey(archiveOf);
-        if (insertSession.run(columnText(id), toStoredJson(plainRecord(record))) === 0) {
-          throw sessionExistsError(id);
-        }
-        insertHead.run(kind, optionalText(by), of, now());
-        if (from !== null) copyArchive.run(keyOf(id), from);
+        const made = run(
+          "INSERT INTO sessions (id, json) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+          ...[columnText(id), toStoredJson(plainRecord(record))],
+        );
+        if (made === 0) throw sessionExistsError(id);
+        const key = keyOf(id);
+        run(
+          `INSERT INTO heads (session, kind, made_by, parent, touched_at_ms)
+           VALUES ($1, $2, $3, (SELECT session FROM heads WHERE session = $4), $5)`,
+          ...[key, kind, optionalText(by), of, now()],
+        );
+        if (from === null) return;
+        run("INSERT INTO archived SELECT $1, ref FROM archived WHERE session = $2", key, from);
         return;
       }
       case "events": {
         const { sessionId, after, events } = record;
-        const { key, last } = placeOf(sessionId);
+        const key = keyOf(sessionId);
+        const [{ last = 0 } = {}] = query<{ last: number }>(
+          "SELECT number AS last FROM events WHERE session = $1 ORDER BY number DESC LIMIT 1",
+          [key],
+        );
         if (last !== after) throw conflictError(sessionId, { after, last });
         for (const [index, event] of events.entries()) {
-          insertEvent.run(key, after + index + 1, columnText(event.type), toStoredJson(event));
+          const values = [key, after + index + 1, columnText(event.type), toStoredJson(event)];
+          run("INSERT INTO events VALUES ($1, $2, $3, $4)", ...values);
         }
-        touched(sessionId, key);
+        touched(sessionId);
         return;
       }
       case "state":
-        upsertState.run(touched(record.sessionId), columnText(record.name), toStoredJson(record.value));
+        run(
+          "INSERT INTO state VALUES ($1, $2, $3) ON CONFLICT DO UPDATE SET json = excluded.json",
+          ...[touched(record.sessionId), columnText(record.name), toStoredJson(record.value)],
+        );
         return;
       case "sums": {
-        const { kind, by } = selectMaker.get(touched(record.sessionId))!;
+        const [maker] = query<{ kind: string; by: string }>(
+          "SELECT kind, coalesce(made_by, '') AS by FROM heads WHERE session = $1",
+          [touched(record.sessionId)],
+        );
         for (const { day, about, sums } of record.added) {
-          const place = [columnText(day), kind, by, columnText(about)];
-          const stored = selectSum.get(...place);
-          const sum = { ...stored && fromStoredJson(stored.json, database.path) as StoredSums["sums"] };
+          const place = [columnText(day), maker!.kind, maker!.by, columnText(about)];
+          const [stored] = query<{ json: string }>(
+            "SELECT json FROM sums WHERE day = $1 AND kind = $2 AND made_by = $3 AND about = $4",
+            place,
+          );
+          const sum = { ...stored && fromStoredJson(stored.json, path) as StoredSums["sums"] };
           for (const [name, more] of Object.entries(sums)) sum[name] = (sum[name] ?? 0) + more;
-          upsertSum.run(...place, toStoredJson(sum));
+          run(
+            "INSERT INTO sums VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO UPDATE SET json = excluded.json",
+            ...[...place, toStoredJson(sum)],
+          );
         }
         return;
       }
       case "names": {
         const key = touched(record.sessionId);
-        const names = JSON.stringify(record.names.map(columnText));
-        deleteNames.run(key, names);
-        insertNames.run(key, names);
-        countNaming.run(key);
+        const names = record.names.map(columnText);
+        run(
+          "DELETE FROM names WHERE session = $1 AND name NOT IN (SELECT value FROM json_each($2))",
+          ...[key, names],
+        );
+        run(
+          "INSERT INTO names SELECT value, $1 FROM json_each($2) WHERE true ON CONFLICT DO NOTHING",
+          ...[key, names],
+        );
+        run(
+          `UPDATE heads SET named = 1 + (SELECT coalesce(max(named), 0) FROM heads WHERE named > 0)
+           WHERE session = $1`,
+          key,
+        );
         return;
       }
       case "archive": {
         const { sessionId, ref, content } = record;
         const key = touched(sessionId);
-        const row = selectText.get(ref);
-        const stored = row && unpackText(row.zstd, ref);
-        if (stored !== undefined && stored !== content) throw otherTextError(ref);
-        if (stored === undefined) upsertText.run(ref, packText(content));
-        insertArchived.run(key, ref);
+        const [row] = query<TextRow>("SELECT ref, zstd FROM texts WHERE ref = $1", [ref]);
+        const stored = row?.zstd && unpackText(row.zstd, ref);
+        if (typeof stored === "string" && stored !== content) throw otherTextError(ref);
+        if (typeof stored !== "string") {
+          run(
+            "INSERT INTO texts VALUES ($1, $2) ON CONFLICT DO UPDATE SET zstd = excluded.zstd",
+            ...[ref, packText(content)],
+          );
+        }
+        run("INSERT INTO archived VALUES ($1, $2) ON CONFLICT DO NOTHING", key, ref);
         return;
       }
       case "document": {
@@ -465,44 +454,59 @@ function recordWriter(
         const place = [columnText(kind), columnText(id)];
         const json = toStoredJson(plainDocument(record));
         if (replaces !== undefined) {
-          const stored = selectDocument.get(...place)?.json;
+          const [stored] = query<{ json: string }>(
+            "SELECT json FROM documents WHERE kind = $1 AND id = $2",
+            place,
+          );
           const wanted = replaces ? toStoredJson(plainDocument(replaces)) : undefined;
-          if (stored !== wanted && stored !== json) throw changedError(kind, id);
+          if (stored?.json !== wanted && stored?.json !== json) throw changedError(kind, id);
         }
-        upsertDocument.run(...place, optionalKey(sessionId), json);
+        run(
+          `INSERT INTO documents VALUES ($1, $2, $3, $4)
+           ON CONFLICT DO UPDATE SET session = excluded.session, json = excluded.json`,
+          ...[...place, optionalKey(sessionId), json],
+        );
         return;
       }
       case "no_document":
-        deleteDocument.run(columnText(record.kind), columnText(record.id));
+        run(
+          "DELETE FROM documents WHERE kind = $1 AND id = $2",
+          ...[record.kind, record.id].map(columnText),
+        );
         return;
       case "response": {
         const { scope, key, response, sessionId } = record;
-        const place = [columnText(scope), columnText(key), owner];
-        const changed = finishKey.run(toStoredJson(response), optionalKey(sessionId), now(), ...place);
+        const changed = run(
+          `UPDATE keys SET json = $1, session = $2, touched_at_ms = $3
+           WHERE scope = $4 AND key = $5 AND owner = $6 AND json IS NULL`,
+          ...[toStoredJson(response), optionalKey(sessionId), now()],
+          ...[columnText(scope), columnText(key), owner],
+        );
         if (changed === 0) throw notClaimedError({ scope, key });
         return;
       }
       case "delivery": {
         const { id, receiver, sessionId, value, dueInMs } = record;
-        const names = [columnText(id), columnText(receiver)];
         const madeAtMs = now();
-        upsertDelivery.run(
-          ...names,
-          optionalKey(sessionId),
-          toStoredJson(value),
-          madeAtMs,
-          madeAtMs + dueInMs,
+        run(
+          `INSERT INTO deliveries (id, receiver, session, json, made_at_ms, due_at_ms) VALUES ($1, $2, $3, $4, $5, $6)
+           ON CONFLICT (id) DO UPDATE SET receiver = excluded.receiver, session = excluded.session, json = excluded.json,
+             due_at_ms = excluded.due_at_ms, claims = claims + 1`,
+          ...[columnText(id), columnText(receiver), optionalKey(sessionId)],
+          ...[toStoredJson(value), madeAtMs, madeAtMs + dueInMs],
         );
         return;
       }
       case "attempted": {
         const { id, claim, value, dueInMs } = record;
-        const due = dueInMs === undefined ? null : now() + dueInMs;
-        finishDelivery.run(toStoredJson(value), due, columnText(id), claim);
+        run(
+          "UPDATE deliveries SET json = $1, due_at_ms = $2 WHERE id = $3 AND claims = $4",
+          ...[toStoredJson(value), dueInMs === undefined ? null : now() + dueInMs, columnText(id), claim],
+        );
         return;
       }
       case "no_deliveries":
-        deleteDeliveries.run(columnText(record.receiver));
+        run("DELETE FROM deliveries WHERE receiver = $1", columnText(record.receiver));
         return;
       case "answer":
         // Nobody else has the file open.
@@ -519,34 +523,39 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 
 /** Returns what claims a key of a request, or tells who has it. */
 function keyClaims(
-  database: Database,
+  { query, run, transaction, path }: Database,
   { now, owner }: { readonly now: () => number; readonly owner: string },
 ): (request: KeyRequest) => KeyClaim {
-  const expire = database.prepare(
-    "DELETE FROM keys WHERE touched_at_ms <= ? AND (json IS NOT NULL OR owner <> ?)",
-  );
-  const select = database.prepare<
-    { body_hash: string; owner: string; is_atomic: number; json: string | null }
-  >("SELECT body_hash, owner, is_atomic, json FROM keys WHERE scope = ? AND key = ?");
-  const insert = database.prepare(
-    "INSERT INTO keys (scope, key, body_hash, owner, is_atomic, touched_at_ms) VALUES (?, ?, ?, ?, ?, ?)",
-  );
-  const take = database.prepare("UPDATE keys SET owner = ?, touched_at_ms = ? WHERE scope = ? AND key = ?");
   return ({ scope, key, bodyHash, isAtomic = false }) => {
     const nowMs = now();
     const place = [columnText(scope), columnText(key)];
     const hash = columnText(bodyHash);
-    return database.transaction((): KeyClaim => {
-      expire.run(nowMs - DAY_MS, owner);
-      const row = select.get(...place);
+    return transaction((): KeyClaim => {
+      run(
+        "DELETE FROM keys WHERE touched_at_ms <= $1 AND (json IS NOT NULL OR owner <> $2)",
+        ...[nowMs - DAY_MS, owner],
+      );
+      const [row] = query<{ body_hash: string; owner: string; is_atomic: number; json: string | null }>(
+        "SELECT body_hash, owner, is_atomic, json FROM keys WHERE scope = $1 AND key = $2",
+        place,
+      );
       if (!row) {
-        insert.run(...place, hash, owner, Number(isAtomic), nowMs);
+        run(
+          `INSERT INTO keys (scope, key, body_hash, owner, is_atomic, touched_at_ms)
+           VALUES ($1, $2, $3, $4, $5, $6)`,
+          ...[...place, hash, owner, isAtomic, nowMs],
+        );
         return { state: "new" };
       }
       if (row.body_hash !== hash) return { state: "mismatch" };
-      if (row.json !== null) return { state: "done", response: fromStoredJson(row.json, database.path) };
+      if (row.json !== null) return { state: "done", response: fromStoredJson(row.json, path) };
       if (row.owner === owner) return { state: "running" };
-      take.run(owner, nowMs, ...place);
+      run(
+        "UPDATE keys SET owner = $3, touched_at_ms = $4 WHERE scope = $1 AND key = $2",
+        ...place,
+        owner,
+        nowMs,
+      );
       return { state: row.is_atomic ? "new" : "interrupted" };
     });
   };
@@ -566,71 +575,70 @@ const REMOVED = "removed:";
 
 /** Removes sessions, however large they are, without keeping the process from everything else, as long as the file is open. */
 function removedSessions(database: Database, isOpen: () => boolean) {
+  const { query, run, transaction, release } = database;
   // Nothing in memory takes long.
   const pause = database.isInMemory ? () => Promise.resolve() : nextTask;
-  const rename = database.prepare<{ readonly key: number }>(
-    `UPDATE sessions SET id = '${REMOVED}' || hex(randomblob(16)) WHERE id = ? RETURNING key`,
-  );
-  const own = ["heads", "names", "documents", "keys", "deliveries"].map((table) =>
-    database.prepare(`DELETE FROM ${table} WHERE session = ?`)
-  );
-  const next = database.prepare<{ readonly key: number }>(
-    `SELECT key FROM sessions WHERE id >= '${REMOVED}' AND id < '${REMOVED}~'
-       AND NOT EXISTS (SELECT 1 FROM heads WHERE session = key) LIMIT 1`,
-  );
-  const parts = [["events", "number"], ["archived", "ref"]].map(([table, name]) =>
-    database.prepare(
-      `DELETE FROM ${table} WHERE session = ?1
-         AND ${name} IN (SELECT ${name} FROM ${table} WHERE session = ?1 LIMIT ${SLICE})`,
-    )
-  );
-  // What is left goes by the schema's cascades.
-  const finish = database.prepare("DELETE FROM sessions WHERE key = ?");
-  const unweighed = database.prepare<{ readonly session: number }>(
-    `SELECT session FROM heads WHERE kind = ? AND session > ? AND NOT is_weighed ORDER BY session LIMIT ${WEIGHED}`,
-  );
-  const weigh = database.prepare(
-    `UPDATE heads SET bytes =
-       (SELECT coalesce(sum(length(json)), 0) FROM events WHERE session = ?1) +
-       (SELECT coalesce(sum(length(json)), 0) FROM state WHERE session = ?1) +
-       (SELECT coalesce(sum(length(zstd)), 0) FROM archived JOIN texts USING (ref) WHERE session = ?1),
-       is_weighed = 1
-     WHERE session = ?1`,
-  );
-  // The one that is idle longest, if it is beyond the limits.
-  const beyond = database.prepare<{ readonly id: string }>(
-    `SELECT id FROM (
-       SELECT session, touched_at_ms FROM heads WHERE kind = ?1 ORDER BY touched_at_ms, session LIMIT 1
-     ) JOIN sessions ON key = session
-     WHERE touched_at_ms < ?2 OR (SELECT bytes FROM counted WHERE kind = ?1) > ?3`,
-  );
   /** Takes a session away at once. False if there is none. */
   const remove = (id: string) =>
-    database.release(() => {
-      const row = rename.get(columnText(id));
-      if (row) { for (const statement of own) statement.run(row.key); }
+    release(() => {
+      const [row] = query<{ readonly key: number }>(
+        `UPDATE sessions SET id = '${REMOVED}' || hex(randomblob(16)) WHERE id = $1 RETURNING key`,
+        [columnText(id)],
+      );
+      for (const table of row ? ["heads", "names", "documents", "keys", "deliveries"] : []) {
+        run(`DELETE FROM ${table} WHERE session = $1`, row!.key);
+      }
       return row !== undefined;
     });
   const weighAll = async (kind: SessionRecord["kind"]) => {
     for (let last = 0; isOpen(); await pause()) {
-      const rows = unweighed.all(kind, last);
+      const rows = query<{ readonly session: number }>(
+        `SELECT session FROM heads WHERE kind = $1 AND session > $2 AND NOT is_weighed ORDER BY session LIMIT ${WEIGHED}`,
+        [kind, last],
+      );
       if (rows.length === 0) return;
       last = rows.at(-1)!.session;
-      database.transaction(() => rows.forEach(({ session }) => weigh.run(session)));
+      transaction(() => {
+        for (const { session } of rows) {
+          run(
+            `UPDATE heads SET is_weighed = 1, bytes =
+               (SELECT coalesce(sum(length(json)), 0) FROM events WHERE session = $1) +
+               (SELECT coalesce(sum(length(json)), 0) FROM state WHERE session = $1) +
+               (SELECT coalesce(sum(length(zstd)), 0) FROM archived JOIN texts USING (ref) WHERE session = $1)
+             WHERE session = $1`,
+            session,
+          );
+        }
+      });
     }
   };
   const freeSlice = (key: number) => {
-    const removed = database.release(() => parts.reduce((sum, part) => sum + part.run(key), 0));
-    if (removed === 0) database.release(() => finish.run(key));
+    const removed = release(() =>
+      [["events", "number"], ["archived", "ref"]].reduce((sum, [table, name]) =>
+        sum + run(
+          `DELETE FROM ${table} WHERE session = $1
+             AND ${name} IN (SELECT ${name} FROM ${table} WHERE session = $1 LIMIT ${SLICE})`,
+          key,
+        ), 0)
+    );
+    // What is left goes by the schema's cascades.
+    if (removed === 0) release(() => run("DELETE FROM sessions WHERE key = $1", key));
   };
   return {
     remove,
-    /** Takes away sessions beyond these limits, one after the other, and tells how many. */
+    /** Takes away sessions beyond these limits, one after the other, and returns how many. */
     async expire({ kind, beforeMs, maxBytes }: SessionLimits) {
       await weighAll(kind);
       let expired = 0;
       while (isOpen()) {
-        const found = beyond.get(kind, beforeMs, maxBytes);
+        // The one that is idle longest, if it is beyond the limits.
+        const [found] = query<{ readonly id: string }>(
+          `SELECT id FROM (
+             SELECT session, touched_at_ms FROM heads WHERE kind = $1 ORDER BY touched_at_ms, session LIMIT 1
+           ) JOIN sessions ON key = session
+           WHERE touched_at_ms < $2 OR (SELECT bytes FROM counted WHERE kind = $1) > $3`,
+          [kind, beforeMs, maxBytes],
+        );
         if (!found || !remove(nameIn(found.id))) break;
         expired++;
         await pause();
@@ -641,7 +649,10 @@ function removedSessions(database: Database, isOpen: () => boolean) {
     async sweep() {
       try {
         for (; isOpen(); await pause()) {
-          const left = next.get();
+          const [left] = query<{ readonly key: number }>(
+            `SELECT key FROM sessions WHERE id >= '${REMOVED}' AND id < '${REMOVED}~'
+               AND NOT EXISTS (SELECT 1 FROM heads WHERE session = key) LIMIT 1`,
+          );
           if (left) freeSlice(left.key);
           else if (database.shrink(PAGES) === 0) return;
         }

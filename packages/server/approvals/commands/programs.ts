@@ -290,7 +290,6 @@ function doesElse(
   return undefined;
 }
 
-/** The options of a program, as {@linkcode JUDGED_OPTIONS} lists them. */
 interface Judged {
   readonly effects: ReadonlySet<string>;
   readonly harmless: ReadonlySet<string>;

@@ -1,5 +1,5 @@
-import type { Store } from "@tare/conversation";
-import { type Days, sumsOf } from "@tare/conversation/report";
+import { type Days, sumsOf } from "./report/mod.ts";
+import type { Store } from "./store/port.ts";
 
 /** Number of the newest sessions that are read. */
 const PINGED_SESSIONS = 1_000;

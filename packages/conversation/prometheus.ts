@@ -1,4 +1,4 @@
-import type { Figures } from "@tare/conversation/telemetry";
+import type { Figures } from "./telemetry.ts";
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
 
 type Options = Parameters<Figures["figure"]>[0];

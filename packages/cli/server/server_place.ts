@@ -1,59 +1,6 @@
 import { join, resolve } from "@std/path";
-import { isFile, STORE_FILE } from "@tare/cli/parts";
-import type { Store } from "@tare/conversation";
-import type { ObjectStore } from "@tare/conversation/s3";
-import { openStore } from "@tare/conversation/sqlite";
 import { endLeftCommands } from "@tare/tools/internal";
 import { createHash } from "node:crypto";
-import type { Settings } from "../settings/settings.ts";
-
-/** Room that is held so that sessions can be deleted on a full disk. */
-const RESERVE_BYTES = 8 * 2 ** 20;
-
-/**
- * Opens the store that the settings name, a file in the data folder or a database, and ends what commands of servers that are gone left running.
- *
- * @throws {StoreError} if it can't be opened.
- */
-export async function openSettingsStore(
-  settings: Pick<Settings, "data" | "database" | "maxDataMiB"> & BucketSettings,
-  log: (line: string) => void,
-): Promise<{ readonly store: Store; readonly place: ServerPlace }> {
-  const data = resolve(settings.data);
-  const { database, maxDataMiB } = settings;
-  if (database !== undefined) {
-    // Who has no database shall not wait for its client at every start.
-    const { openPostgresStore } = await import("@tare/conversation/postgres");
-    if (isFile(join(data, STORE_FILE))) {
-      log(`The sessions in ${data} aren't in the database: tare move moves them there.`);
-    }
-    const objects = await openBucket(settings);
-    const store = await openPostgresStore(database.url, { objects, onWarning: log });
-    return { store, place: await freePlace(data) };
-  }
-  const store = await openStore(join(data, STORE_FILE), {
-    reserveBytes: RESERVE_BYTES,
-    onWarning: log,
-    ...(maxDataMiB !== undefined && { maxBytes: maxDataMiB * 2 ** 20 }),
-  });
-  return { store, place: await onlyPlace(data) };
-}
-
-/** The settings that say where large texts are. */
-export type BucketSettings = Pick<Settings, "archive" | "bucketKeyId" | "bucketKey">;
-
-/**
- * Opens the bucket that the settings name, if they do.
- *
- * @throws {StoreError} if it can't be used.
- */
-export async function openBucket(
-  { archive, bucketKeyId = "", bucketKey = "" }: BucketSettings,
-): Promise<ObjectStore | undefined> {
-  if (archive === undefined) return undefined;
-  const { openS3Objects } = await import("@tare/conversation/s3");
-  return await openS3Objects({ ...archive, accessKeyId: bucketKeyId, secretAccessKey: bucketKey });
-}
 
 /** A server's place in a data folder. */
 interface ServerPlace {

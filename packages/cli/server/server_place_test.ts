@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
-import { freePlace, onlyPlace } from "./open_store.ts";
+import { freePlace, onlyPlace } from "./server_place.ts";
 import { LINUX, needs } from "../../../tests/needs.ts";
 
 /** Runs a test with a data folder that isn't there yet. */

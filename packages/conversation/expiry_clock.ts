@@ -1,3 +1,4 @@
+import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "@std/path";
 
 /** The file of a data folder that says when its server last looked at the clock. */
@@ -60,7 +61,7 @@ function day(ms: number): string {
 
 function read(path: string): Seen | undefined {
   try {
-    const { seenMs, lagMs } = JSON.parse(Deno.readTextFileSync(path));
+    const { seenMs, lagMs } = JSON.parse(readFileSync(path, "utf8"));
     return Number.isFinite(seenMs) && lagMs >= 0 ? { seenMs, lagMs } : undefined;
   } catch {
     return undefined;
@@ -69,8 +70,8 @@ function read(path: string): Seen | undefined {
 
 function write(path: string, seen: Seen): void {
   try {
-    Deno.writeTextFileSync(`${path}.new`, JSON.stringify(seen), { mode: 0o600 });
-    Deno.renameSync(`${path}.new`, path);
+    writeFileSync(`${path}.new`, JSON.stringify(seen), { mode: 0o600 });
+    renameSync(`${path}.new`, path);
   } catch {
     // What was known before makes the next step longer, which deletes less.
   }
