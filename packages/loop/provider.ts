@@ -9,8 +9,14 @@ import type {
   ToolCall,
 } from "@tare/messages";
 import { callIds, type NeededOptions } from "@tare/messages/internal";
-import type { LegalForms } from "@tare/wire";
-import { asRecord, originalCalls, ReplyTooLong, statusOf, UnknownShape } from "@tare/wire/internal";
+import {
+  asRecord,
+  type LegalForms,
+  originalCalls,
+  ReplyTooLong,
+  statusOf,
+  UnknownShape,
+} from "@tare/wire/internal";
 import { bodyPieces, GrowingBytes, type RawEvent, SseSplitter } from "@tare/wire/internal/sse";
 import { ModelError } from "./event.ts";
 

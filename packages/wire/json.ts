@@ -131,7 +131,6 @@ export function arrayItems(bytes: Uint8Array<ArrayBuffer>, at = 0, behind?: numb
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { readJsonAt } from "@tare/wire";
  *
  * const bytes = new TextEncoder().encode('{"n": [1, 2]}');
  * assertEquals([readJsonAt(bytes), readJsonAt(bytes, { start: 6, end: 12 })], [{ n: [1, 2] }, [1, 2]]);
@@ -382,7 +381,7 @@ const MAX_MEMBERS = 100_000;
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { jsonExcess } from "@tare/wire/internal";
+ * import { jsonExcess, readJsonAt } from "@tare/wire/internal";
  *
  * const nested = new TextEncoder().encode("[".repeat(201));
  * assertEquals(jsonExcess(nested), "it is nested more than 200 levels deep");

@@ -18,8 +18,15 @@
 import { Anthropic, APIConnectionError, APIConnectionTimeoutError, APIError } from "@anthropic-ai/sdk";
 import type { KeepablePrompt, Model, ModelEvent, ModelRequest } from "@tare/messages";
 import { checkGiven, type NeededOptions } from "@tare/messages/internal";
-import { type JsonRecord, MESSAGES_PROTOCOL, messagesBody } from "@tare/wire";
-import { asRecord, finishedReply, MessageAssembler, MESSAGES_FORMS, ReplyTooLong } from "@tare/wire/internal";
+import { type JsonRecord, messagesBody } from "@tare/wire";
+import {
+  asRecord,
+  finishedReply,
+  MessageAssembler,
+  MESSAGES_FORMS,
+  MESSAGES_PROTOCOL,
+  ReplyTooLong,
+} from "@tare/wire/internal";
 import {
   accessTo,
   authorOf,

@@ -10,23 +10,21 @@ import { addUsage, MESSAGE_OVERHEAD_TOKENS } from "@tare/messages/internal";
 import { type Profile, profileNamed } from "@tare/planner";
 import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import { PrefixCache } from "@tare/planner/parts";
+import type { JsonRecord } from "@tare/wire";
 import {
   ApiError,
+  asRecord,
+  CompletionWriter,
   type JsonReader,
-  type JsonRecord,
+  MAX_CACHE_MARKS,
   MESSAGES_PROTOCOL,
+  MessageWriter,
+  readCacheMarks,
   readJsonAt,
   readRequest,
   readWireBody,
-  RESPONSES_PROTOCOL,
-} from "@tare/wire";
-import {
-  asRecord,
-  CompletionWriter,
-  MAX_CACHE_MARKS,
-  MessageWriter,
-  readCacheMarks,
   ResponseEventWriter,
+  RESPONSES_PROTOCOL,
   toolsInFront,
   withFoundTools,
 } from "@tare/wire/internal";

@@ -1,6 +1,13 @@
 import { contentText, type Message, type ToolDefinition } from "@tare/messages";
-import { ApiError, type JsonRecord, MESSAGES_PROTOCOL, readJsonAt, type WireRequest } from "@tare/wire";
-import { searchBlocks, withFoundTools } from "@tare/wire/internal";
+import type { JsonRecord } from "@tare/wire";
+import {
+  ApiError,
+  MESSAGES_PROTOCOL,
+  readJsonAt,
+  searchBlocks,
+  type WireRequest,
+  withFoundTools,
+} from "@tare/wire/internal";
 import type { SimulatedReply } from "../model.ts";
 
 /** So many tools a search finds at most. */

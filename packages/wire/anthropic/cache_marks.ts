@@ -8,13 +8,8 @@ import {
   objectFields,
   readJsonAt,
 } from "../json.ts";
-import {
-  type ArrangedPrompt,
-  type ItemPart,
-  readField,
-  type WireRequest,
-  type WrittenItem,
-} from "../protocol.ts";
+import type { ArrangedPrompt, ItemPart, WireRequest, WrittenItem } from "../protocol.ts";
+import { readField } from "../request.ts";
 
 /** Most marks that a request may have. */
 export const MAX_CACHE_MARKS = 4;

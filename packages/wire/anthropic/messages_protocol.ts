@@ -18,16 +18,12 @@ import {
   withoutNulls,
 } from "../json.ts";
 import {
-  anchorOf,
   type HiddenItems,
   type ItemPart,
   type Protocol,
-  readCommonHints,
-  readField,
   type TurnWriter,
   type TurnWriterOptions,
   UnknownShape,
-  wholeTool,
   type WireBody,
   type WireReply,
 } from "../protocol.ts";
@@ -46,6 +42,7 @@ import { type RawEvent, splitEvents, SseSplitter, typedEvent } from "../sse.ts";
 import { readMessagesUsage, readStreamedBlocks, writeMessagesUsage } from "./message_assembler.ts";
 import { isSubscription, leavesNothing, pingBody, readAnswerBlocks } from "./ping.ts";
 import { isSearch, TOOL_SEARCH } from "./tool_search.ts";
+import { anchorOf, readCommonHints, readField, wholeTool } from "../request.ts";
 
 /** A key as clients of the Messages API send it; those who have signed in send a bearer token. */
 const API_KEY: Protocol["auth"] = {

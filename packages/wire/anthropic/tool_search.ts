@@ -1,5 +1,6 @@
 import { editJson, isRecord, jsonBytes, type JsonRecord, objectFields } from "../json.ts";
-import { type Protocol, readField, wholeTool } from "../protocol.ts";
+import type { Protocol } from "../protocol.ts";
+import { readField, wholeTool } from "../request.ts";
 
 const encoder = new TextEncoder();
 

@@ -42,6 +42,16 @@ interface PlacedBlock {
   readonly value: Record<string, unknown>;
 }
 
+/** Options of {@linkcode messagesBody}. */
+export interface MessagesBodyOptions {
+  /** Longest reply in tokens, thinking included; the API requires it. */
+  readonly maxTokens: number;
+  /** Thinking as much as the model decides, or within a budget if there is an effort. Default: not requested. */
+  readonly thinking?: "adaptive" | "budget" | undefined;
+  /** Time for which the prompt is cached after its last use, in milliseconds; 0: not at all. Default: five minutes. */
+  readonly cacheTtlMs?: number | undefined;
+}
+
 /**
  * The fields of a request in the Messages format that hold its prompt, `system`, `tools`, `messages`, and that say how the
  * model shall write, and think. What stands between two replies is one message, so that all results of a reply's calls
@@ -81,14 +91,7 @@ export function messagesBody(
     ModelRequest,
     "messages" | "tools" | "stable" | "settings"
   >,
-  { maxTokens, thinking, cacheTtlMs = SHORT_TTL_MS }: {
-    /** Longest reply in tokens, thinking included; the API wants to be told. */
-    readonly maxTokens: number;
-    /** As much as the model finds right, or within a budget, if there is an effort. Default: it isn't asked. */
-    readonly thinking?: "adaptive" | "budget" | undefined;
-    /** How long the prompt shall be cached, in milliseconds since its last use; 0: not at all. Default: five minutes. */
-    readonly cacheTtlMs?: number | undefined;
-  },
+  { maxTokens, thinking, cacheTtlMs = SHORT_TTL_MS }: MessagesBodyOptions,
 ): JsonRecord {
   const legal = legalPrompt({ messages, tools }, MESSAGES_FORMS);
   const sent = legal.messages;
@@ -310,7 +313,7 @@ function settingsOf(
     ...rest
   }: ModelSettings,
   { thinking, maxTokens, messages, nameOf }:
-    & Pick<Parameters<typeof messagesBody>[1], "thinking" | "maxTokens">
+    & Pick<MessagesBodyOptions, "thinking" | "maxTokens">
     & {
       readonly messages: readonly Message[];
       readonly nameOf: (name: string) => string;

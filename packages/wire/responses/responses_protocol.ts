@@ -10,18 +10,14 @@ import { hashText, holdsMedia, isMedia } from "@tare/messages/internal";
 import { ApiError } from "../api_error.ts";
 import { isRecord, joinBytes, jsonBytes, type JsonRecord, parseRecord } from "../json.ts";
 import {
-  anchorOf,
   BEARER,
   type HiddenItems,
   type ItemPart,
   type Protocol,
-  readCommonHints,
-  readField,
   type ReadTool,
   type TurnWriter,
   type TurnWriterOptions,
   UnknownShape,
-  wholeTool,
   type WireReply,
 } from "../protocol.ts";
 import { inOrder, plainContent, saidArguments, saidParts, statedFailure, toldFields } from "../meaning.ts";
@@ -29,6 +25,7 @@ import { readUsage } from "../chat/usage.ts";
 import { responsesTool } from "./write_responses_body.ts";
 import { legalArguments } from "../legality.ts";
 import { type RawEvent, splitEvents, SseSplitter, typedEvent } from "../sse.ts";
+import { anchorOf, readCommonHints, readField, wholeTool } from "../request.ts";
 
 /**
  * OpenAI's responses: each item of the input is a message to the planner, which edits the outputs of function calls;
