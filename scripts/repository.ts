@@ -41,7 +41,7 @@ export function entryPoints({ name, folder, exports }: Member): EntryPoints {
 
 /** Returns the files that tasks run. */
 export function programs(): ReadonlySet<string> {
-  const tasks = [config, readJson("packages/cli/deno.json"), readJson("scripts/apart/deno.json")]
+  const tasks = [config, readJson("packages/cli/deno.json"), readJson("tests/apart/deno.json")]
     .flatMap(({ tasks }: Pick<typeof config, "tasks">) => Object.values(tasks));
   return new Set(tasks.flatMap(({ command }) => command.match(/\S+\.ts\b/g) ?? []));
 }

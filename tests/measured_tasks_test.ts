@@ -3,9 +3,9 @@ import { fromFileUrl } from "@std/path";
 
 const ROOT = fromFileUrl(new URL("../", import.meta.url));
 
-/** Runs a task's command as `scripts/apart/deno.json` has it, in another folder and with no provider named. */
+/** Runs a task's command as `tests/apart/deno.json` has it, in another folder and with no provider named. */
 async function runTask(task: string, args: readonly string[], folder: string) {
-  const { tasks } = JSON.parse(await Deno.readTextFile(`${ROOT}scripts/apart/deno.json`));
+  const { tasks } = JSON.parse(await Deno.readTextFile(`${ROOT}tests/apart/deno.json`));
   const [deno, run, ...words]: string[] = tasks[task].command.replace("cd ../.. && ", "").split(" ");
   assertEquals([deno, run], ["deno", "run"]);
   const script = words.pop();

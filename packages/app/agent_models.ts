@@ -40,6 +40,8 @@ export interface AgentModels {
   readonly windowTokens: (model: string) => number;
   /** Whether that is only what is published, or usual, rather than set, or told by the provider. */
   readonly assumesWindow: (model: string) => boolean;
+  /** First line of every turn. Default: none. */
+  readonly notice?: string;
 }
 
 /** The window of a model of which nothing is known, in tokens: few models that agents work with have a smaller one. */

@@ -13,16 +13,16 @@ import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import { agentHandler, allowedHosts, type HttpAgent, isLoopback } from "@tare/server";
 import type { PolicyOptions } from "@tare/planner/policies";
 import { loadTokenizer } from "@tare/tiktoken";
-import { configuredModels, hasChatProvider, isRehearsed, priceOf } from "./agent_models.ts";
+import { type AgentModels, configuredModels, hasChatProvider, isRehearsed, priceOf } from "./agent_models.ts";
 import { connectTls } from "./connect_tls.ts";
 import { type OpenData, openData } from "./data/open_data.ts";
 import { greet } from "./greeting.ts";
 import { lazily } from "./lazily.ts";
-import { ANSWER_GRACE_MS, connectionLimits, listenAsSet, reachable, serverUrl } from "./listen.ts";
+import { ANSWER_GRACE_MS, listenAsSet, reachable, serverUrl } from "./listen.ts";
 import INSTRUCTIONS from "./prompt/instructions.md" with { type: "text" };
 import { type InstructionPlaces, realPath } from "@tare/tools/internal/instructions";
 import { promptOptions } from "./prompt_options.ts";
-import { type AgentProvider, startRehearsal } from "./rehearsal_provider.ts";
+import { offlineDemo } from "./offline_demo.ts";
 import type { Settings } from "./settings/settings.ts";
 import { upstreamsOf } from "./upstreams.ts";
 import { type OpenWorkspace, openWorkspace } from "./workspace.ts";
@@ -69,7 +69,7 @@ export interface RunningServer {
 }
 
 /**
- * Starts the agent server, and without a configured provider a rehearsal provider beside it: the store, then the models
+ * Starts the agent server, with an offline demo model if no provider is configured: the store, then the models
  * and the gateway that ask providers, the workspace with its tools, the agent, and the listener in front of all.
  *
  * @throws {RangeError} if host and port can't be listened on, or other machines can reach them and no token is set.
@@ -94,10 +94,9 @@ export async function startServer(
   const countTokens = lazily(async () => countingPictures(sampledCount((await tokenizer()).count)));
   const { apiKey, baseUrl: baseURL = DEFAULT_PROVIDER.baseURL } = settings;
   const asked = hasChatProvider(settings) ? serverProfile({ baseURL, apiKey }) : undefined;
-  const limits = await connectionLimits({ maxConnections });
   const provider = isRehearsed(settings)
-    ? startRehearsal(tokenizer, { settings, limits, onError })
-    : { ...configuredModels(settings, asked), close: () => Promise.resolve() };
+    ? offlineDemo(settings, tokenizer)
+    : configuredModels(settings, asked);
   // Loaded only where somebody reads them.
   const figures = settings.metrics === "off"
     ? undefined
@@ -120,12 +119,13 @@ export async function startServer(
   const instance = crypto.randomUUID();
   const agent = agentOf(settings, { ...shared, provider, workspace, passing, instance, sandbox: found });
   const fetch = (request: Request) => agent.fetch(request, { signal: request.signal });
-  const server = await listenAsSet(settings, { fetch, lastPort, limits, onError }).catch(async (error) => {
-    await workspace.close();
-    await provider.close();
-    await opened.close();
-    throw error;
-  });
+  const server = await listenAsSet(settings, { fetch, lastPort, maxConnections, onError }).catch(
+    async (error) => {
+      await workspace.close();
+      await opened.close();
+      throw error;
+    },
+  );
   const expire = async () => {
     if (expireAfterDays === undefined) return;
     await agent.expire(expireAfterDays * DAY_MS + lagMs()).catch(onError);
@@ -160,7 +160,6 @@ export async function startServer(
       await passing.close();
       await asked?.close();
       await Promise.all([expiring, watching]);
-      await provider.close();
       await opened.close();
     },
   };
@@ -222,7 +221,7 @@ function agentOf(
   }:
     & Shared
     & {
-      readonly provider: AgentProvider;
+      readonly provider: AgentModels;
       readonly workspace: OpenWorkspace;
       readonly passing: HttpGateway;
       readonly instance: string;
@@ -230,7 +229,7 @@ function agentOf(
     },
 ): HttpAgent {
   const { captureContent = false, metrics, webhookHosts: hosts, maxRunningTurns, maxSteps } = settings;
-  const { model: defaultModel, ask: model, close: _close, ...models } = provider;
+  const { model: defaultModel, ask: model, ...models } = provider;
   return agentHandler({
     ...{ store, keys, onError },
     tools: workspace.options.tools,

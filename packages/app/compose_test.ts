@@ -8,7 +8,7 @@ import { scripted, simulator, toolCall } from "@tare/simulator";
 import { ownerOf } from "../../tests/crash/owner.ts";
 import { readSettings } from "./settings/settings.ts";
 import { startServer } from "./compose.ts";
-import { REHEARSAL_NOTICE } from "./rehearsal_provider.ts";
+import { REHEARSAL_NOTICE } from "./offline_demo.ts";
 
 const QUESTION =
   "Which package of this repository has the most lines of code, and which files does it consist of?";

@@ -4,7 +4,7 @@ import { USUAL_PORT } from "@tare/cli/parts";
 import { s3Address } from "@tare/conversation/s3";
 import type { Sandbox } from "@tare/tools/sandbox";
 import { DEFAULT_PROVIDER } from "@tare/planner/internal";
-import { hasChatProvider, isRehearsed } from "./agent_models.ts";
+import { hasChatProvider } from "./agent_models.ts";
 import { filesOf, type InstructionPlaces, realPath } from "@tare/tools/internal/instructions";
 import { type Settings, VARIABLES } from "./settings/settings.ts";
 
@@ -105,21 +105,9 @@ export function serverPermissions(
     Pick<HandedOver, "sandbox" | "places" | "lastPort">
   > = {},
 ): string[] {
-  const {
-    host,
-    port,
-    workspace,
-    data,
-    baseUrl,
-    messagesUrl,
-    profile,
-    instructions,
-    mcp,
-    approvals,
-    database,
-    webhookHosts,
-    archive,
-  } = settings;
+  const { host, port, workspace, data, baseUrl, messagesUrl, profile, instructions, mcp, approvals } =
+    settings;
+  const { database, webhookHosts, archive } = settings;
   const folders = [workspace, data].flatMap((folder) => withRealPath(resolve(folder))).map(escapeCommas);
   const told = places ? filesOf(places) : [];
   const named = [instructions?.path, profile?.path, mcp?.path, approvals?.path, ...database?.files ?? []];
@@ -127,8 +115,6 @@ export function serverPermissions(
     .map((path) => escapeCommas(resolve(path)));
   const proxy = "by" in sandbox && sandbox.proxy ? [sandbox.proxy.socket] : [];
   const providers = [
-    // The rehearsal provider listens on a free port, which isn't known yet.
-    ...(isRehearsed(settings) ? ["127.0.0.1"] : []),
     ...(hasChatProvider(settings) ? [hostAndPort(new URL(baseUrl ?? DEFAULT_PROVIDER.baseURL))] : []),
     hostAndPort(new URL(messagesUrl)),
     ...mcp?.servers.flatMap((server) => server.by === "http" ? [hostAndPort(new URL(server.url))] : []) ?? [],

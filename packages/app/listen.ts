@@ -1,57 +1,30 @@
 import { USUAL_PORT } from "@tare/cli/parts";
+import { type HttpListener, listenHttp } from "@tare/server/internal/listen";
 import type { Settings } from "./settings/settings.ts";
-import { type ConnectionLimits, type HttpListener, listenHttp } from "@tare/server/internal/listen";
 
 /** Time that answers have to finish when a server ends, in milliseconds. */
 export const ANSWER_GRACE_MS = 2000;
 
-/** Options of the server's listener and of the rehearsal provider's. */
-export interface Listening {
-  readonly limits: ConnectionLimits;
-  readonly onError: (error: unknown) => void;
-}
+/** Limits of connections; each takes some 20 KB. */
+const LIMITS = { idleMs: 60_000, requestMs: 300_000, maxInFlightBytes: 64 * 2 ** 20 };
 
-/** Most connections if the descriptors allow more: each takes some 20 KB. */
+/** Most connections if the descriptors allow more. */
 const MAX_CONNECTIONS = 10_000;
 
 /**
- * Returns the limits of connections. Half of the descriptors are for connections, so that each request has one left for
- * the provider or a file.
+ * Returns how many connections this process may have: half of its descriptors, so that each request has one left for the
+ * provider or a file.
  */
-export async function connectionLimits(
-  { maxConnections }: { readonly maxConnections?: number | undefined } = {},
-): Promise<ConnectionLimits> {
-  return {
-    maxConnections: maxConnections ?? Math.min(MAX_CONNECTIONS, Math.floor(await descriptorLimit() / 2)),
-    idleMs: 60_000,
-    requestMs: 300_000,
-    maxInFlightBytes: 64 * 2 ** 20,
-  };
-}
-
-/** Returns how many files and connections this process may have open; infinite where a shell can't report it. */
-async function descriptorLimit(): Promise<number> {
+export async function usualMaxConnections(): Promise<number> {
   try {
     const { stdout } = await new Deno.Command("sh", { args: ["-c", "ulimit -n"], stderr: "null" }).output();
-    // A word in place of a number says that there is none.
-    return Number(new TextDecoder().decode(stdout)) || Infinity;
+    // A word in place of a number means no limit.
+    const descriptors = Number(new TextDecoder().decode(stdout)) || Infinity;
+    return Math.min(MAX_CONNECTIONS, Math.floor(descriptors / 2));
   } catch {
-    return Infinity;
+    // There is no shell, or it may not be run.
+    return MAX_CONNECTIONS;
   }
-}
-
-/** A server that listens at an address. */
-export interface BoundListener extends HttpListener {
-  readonly addr: Deno.NetAddr;
-}
-
-/** Listens at an address; port 0 takes a free one. @throws the errors of `Deno.listen()`. */
-export function listenAt(
-  { hostname, port }: { readonly hostname: string; readonly port: number },
-  { fetch, ...listening }: Listening & { readonly fetch: (request: Request) => Promise<Response> },
-): BoundListener {
-  const listener = Deno.listen({ hostname, port });
-  return { ...listenHttp(fetch, { listener, ...listening }), addr: listener.addr as Deno.NetAddr };
 }
 
 /**
@@ -61,33 +34,34 @@ export function listenAt(
  */
 export async function listenAsSet(
   { host, port }: Settings,
-  { fetch, lastPort = USUAL_PORT, ...listening }: Listening & {
+  { fetch, onError, lastPort = USUAL_PORT, maxConnections }: {
     readonly fetch: (request: Request) => Promise<Response>;
+    readonly onError: (error: unknown) => void;
     readonly lastPort?: number | undefined;
+    /** Default: {@linkcode usualMaxConnections}. */
+    readonly maxConnections?: number | undefined;
   },
-): Promise<BoundListener> {
-  const listenOn = (port: number) => listenAt({ hostname: host, port }, { fetch, ...listening });
+): Promise<HttpListener & { readonly addr: Deno.NetAddr }> {
+  const ports = port === undefined ? [...new Set([lastPort, USUAL_PORT, 0])] : [port];
+  const limits = { ...LIMITS, maxConnections: maxConnections ?? await usualMaxConnections() };
+  const listener = firstListener(host, ports);
+  return { ...listenHttp(fetch, { listener, limits, onError }), addr: listener.addr as Deno.NetAddr };
+}
+
+/** Listens on the first of these ports that can be. */
+function firstListener(host: string, [port = 0, ...others]: readonly number[]): Deno.TcpListener {
   try {
-    if (port !== undefined) return await listenOn(port);
-    for (const one of new Set([lastPort, USUAL_PORT])) {
-      try {
-        return await listenOn(one);
-      } catch (error) {
-        // There the server of another folder may listen, or the port may be another user's by now.
-        if (one !== USUAL_PORT || error instanceof Deno.errors.AddrInUse) continue;
-        throw error;
-      }
-    }
-    return await listenOn(0);
+    return Deno.listen({ hostname: host, port });
   } catch (cause) {
-    const reason = cause instanceof Deno.errors.AddrInUse
+    const isTaken = cause instanceof Deno.errors.AddrInUse;
+    // The last port may be another user's by now, and that of another folder's server.
+    if (others.length > 0 && (isTaken || port !== USUAL_PORT)) return firstListener(host, others);
+    const reason = isTaken
       ? "another program listens there; TARE_PORT takes another port, or 0 for a free one"
       : `${(cause as Error).message}; TARE_HOST and TARE_PORT say where`;
     throw new RangeError(
-      `Cannot start: TARE_HOST is ${JSON.stringify(host)} and TARE_PORT is ${port ?? USUAL_PORT}: ${reason}.`,
-      {
-        cause,
-      },
+      `Cannot start: TARE_HOST is ${JSON.stringify(host)} and TARE_PORT is ${port}: ${reason}.`,
+      { cause },
     );
   }
 }
@@ -102,5 +76,5 @@ export function reachable({ hostname, port }: Deno.NetAddr): string {
   return serverUrl({ transport: "tcp", port, hostname: LOOPBACK_OF[hostname] ?? hostname });
 }
 
-/** What reaches a server that listens on every address. */
+/** Address by which this machine reaches a server that listens on every address. */
 const LOOPBACK_OF: Readonly<Record<string, string>> = { "0.0.0.0": "127.0.0.1", "::": "::1" };

@@ -17,7 +17,7 @@ Deno.test("serverPermissions() opens workspace and data folder, linked ones wher
     const folders = [join(top, "link"), join(top, "a,,b"), join(top, "none")].join(",");
     assertEquals(flags, [
       "--no-prompt",
-      "--allow-net=127.0.0.1:8787,127.0.0.1:0,127.0.0.1,api.anthropic.com:443",
+      "--allow-net=127.0.0.1:8787,127.0.0.1:0,api.anthropic.com:443",
       `--allow-read=${folders}`,
       `--allow-write=${folders}`,
       `--allow-env=${VARIABLES.join(",")},TARE_HANDED_OVER`,
@@ -32,7 +32,7 @@ Deno.test("serverPermissions() opens workspace and data folder, linked ones wher
 Deno.test("serverPermissions() lets a server listen where it has listened before", () => {
   const settings = readSettings(["--workspace", "/", "--data", "/d"], {});
   const [, net] = serverPermissions(settings, { lastPort: 40_001 });
-  const providers = "127.0.0.1,api.anthropic.com:443";
+  const providers = "api.anthropic.com:443";
   assertEquals(net, `--allow-net=127.0.0.1:40001,127.0.0.1:8787,127.0.0.1:0,${providers}`);
 });
 
@@ -45,7 +45,7 @@ Deno.test("serverPermissions() opens of the hosts that the sandbox reaches the p
   const settings = readSettings(["--workspace", "/", "--data", "/d"], {});
   const [, net, read, write, , , run] = serverPermissions(settings, { sandbox });
   assertEquals([net, read, write, run], [
-    "--allow-net=127.0.0.1:8787,127.0.0.1:0,127.0.0.1,api.anthropic.com:443,unix:/tmp/tare.sock",
+    "--allow-net=127.0.0.1:8787,127.0.0.1:0,api.anthropic.com:443,unix:/tmp/tare.sock",
     "--allow-read=/,/d,/tmp/tare.sock",
     "--allow-write=/,/d,/tmp/tare.sock",
     "--allow-run=/usr/bin/bwrap",
@@ -97,7 +97,7 @@ Deno.test("serverPermissions() opens the file of the MCP servers, and the networ
     };
     await Deno.writeTextFile(path, JSON.stringify({ mcpServers }));
     const [, net, read, write] = permissions(["--mcp", path]);
-    assertEquals(net, "--allow-net=127.0.0.1:8787,127.0.0.1:0,127.0.0.1,api.anthropic.com:443,b.example:443");
+    assertEquals(net, "--allow-net=127.0.0.1:8787,127.0.0.1:0,api.anthropic.com:443,b.example:443");
     assertEquals([read?.endsWith(`,${path}`), write?.endsWith(path)], [true, false]);
   } finally {
     await Deno.remove(path);

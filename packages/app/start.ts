@@ -7,7 +7,7 @@
 import { fromFileUrl, resolve } from "@std/path";
 import { lastPortIn, launchers, shownText, whenLeft } from "@tare/cli/parts";
 import { serverPermissions, startWith, V8_FLAGS } from "./handed_over.ts";
-import { connectionLimits } from "./listen.ts";
+import { usualMaxConnections } from "./listen.ts";
 import { findPlaces } from "@tare/tools/internal/instructions";
 import { serverSandbox } from "./server_sandbox.ts";
 import {
@@ -101,7 +101,7 @@ const program = given.mcp
   : [new URL("main.ts", import.meta.url)];
 const paths = program.map((part) => typeof part === "string" ? part : fromFileUrl(part));
 // The server's process may not find out itself how many descriptors it has.
-const { maxConnections } = await connectionLimits();
+const maxConnections = await usualMaxConnections();
 await linkDescriptors(given.data);
 const { code, end } = supervise({
   start: () => {

@@ -11,7 +11,7 @@ import {
   writeRequest,
 } from "@tare/wire/internal";
 import { decode, encode, newReaders, requestOf, shown } from "./request_fixture_test.ts";
-import { anchorOf, type readRequest } from "./request.ts";
+import { anchorOf } from "./request.ts";
 
 Deno.test("readRequest() reads items and tools, known ones as the same objects", () => {
   const readers = newReaders();

@@ -528,23 +528,26 @@ function isOwn(
 
 /** Returns the text of `--help`: the settings that most servers need, or `all` of them in groups. */
 export function settingsHelp({ all = false }: { readonly all?: boolean } = {}): string {
-  const isShown = (option: Option<unknown>) => all || option.isCommon;
-  const rows = Object.entries(GROUPS).flatMap(([group, options]) => [
-    ["", `${group}:`],
-    ...Object.values(options).filter(isShown).map((option: Option<unknown>) => {
-      const flag = flagOf(option);
-      const fallback = option.fallback ? `. Default: ${option.fallback}` : "";
-      return [option.variable, flag === undefined ? "" : `--${flag}`, option.help + fallback];
-    }),
+  const groups = Object.entries(GROUPS).map(([group, options]) => {
+    const shown = Object.values(options).filter((option: Option<unknown>) => all || option.isCommon);
+    const rows = shown.map((option: Option<unknown>) => ({
+      variable: option.variable,
+      flag: `--${flagOf(option) ?? ""}`.replace(/^--$/, ""),
+      help: option.help + (option.fallback ? `. Default: ${option.fallback}` : ""),
+    }));
+    return { group, rows };
+  }).filter(({ rows }) => rows.length > 0);
+  const every = groups.flatMap(({ rows }) => rows);
+  const width = (name: "variable" | "flag") => Math.max(...every.map((row) => row[name].length)) + 2;
+  const lines = groups.flatMap(({ group, rows }) => [
+    `\n${group}:`,
+    ...rows.map(({ variable, flag, help }) =>
+      `  ${variable.padEnd(width("variable"))}${flag.padEnd(width("flag"))}${help}`
+    ),
   ]);
-  const width = (column: number) =>
-    Math.max(...rows.filter((row) => row[0]).map((row) => row[column]!.length)) + 2;
-  const lines = rows.map(([variable, flag, help]) =>
-    variable ? `  ${variable.padEnd(width(0))}${flag!.padEnd(width(1))}${help}` : `\n${flag}`
-  );
   return [
     "Starts the agent server. Each setting is an environment variable or a flag.",
-    ...(all ? lines : lines.filter((line, at) => !line.startsWith("\n") || lines[at + 1]?.startsWith(" "))),
+    ...lines,
     ...(all ? [""] : ["", "--help all lists every setting.", ""]),
   ].join("\n");
 }

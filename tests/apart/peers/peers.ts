@@ -1,4 +1,4 @@
-import { policyNamed } from "../../savings/policies/policies.ts";
+import { policyNamed } from "../../../scripts/savings/policies/policies.ts";
 import type { MakePolicy } from "@tare/simulator/economy";
 import { pruning } from "./ai_sdk.ts";
 import { clearing, summarising } from "./langchain.ts";

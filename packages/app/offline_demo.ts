@@ -5,42 +5,34 @@ import { rehearsal, simulator } from "@tare/simulator";
 import type { Tokenizer } from "@tare/tiktoken";
 import { type AgentModels, USUAL_WINDOW } from "./agent_models.ts";
 import { lazily } from "./lazily.ts";
-import { ANSWER_GRACE_MS, listenAt, type Listening, serverUrl } from "./listen.ts";
 import type { Settings } from "./settings/settings.ts";
 
 /** Notice of the server at its start, and of every turn, while no provider is configured. */
 export const REHEARSAL_NOTICE =
   "no language model is configured; a rehearsal model that only follows fixed rules answers";
 
-/** The provider of the agent's models. */
-export interface AgentProvider extends AgentModels {
-  /** First line of every turn. Default: none. */
-  readonly notice?: string;
-  readonly close: () => Promise<void>;
-}
+/** Base URL of the offline demo model, whose requests stay in this process. */
+const BASE_URL = "http://127.0.0.1/v1";
 
-/** The rehearsal provider: a real HTTP server on loopback, so that the wire format is the real one. */
-export function startRehearsal(
+/** Returns the offline demo model: requests in the real wire format, answered by a simulated provider in this process. */
+export function offlineDemo(
+  settings: Pick<Settings, "profile" | "windowTokens">,
   tokenizer: () => Promise<Tokenizer>,
-  { settings, limits, onError }: Listening & { readonly settings: Settings },
-): AgentProvider {
+): AgentModels {
   const profile = settings.profile?.profile ?? profileNamed(DEFAULT_PROVIDER.profile);
   const provider = lazily(async () =>
     simulator({ model: { rehearsal: rehearsal() }, profile, tokenizer: await tokenizer() })
   );
-  const fetch = async (request: Request) => await (await provider()).fetch(request);
-  const server = listenAt({ hostname: "127.0.0.1", port: 0 }, { fetch, limits, onError });
-  const baseURL = `${serverUrl(server.addr)}/v1`;
+  const send: typeof fetch = async (input, init) => await (await provider()).fetch(new Request(input, init));
   return {
     model: "rehearsal",
-    ask: (model) => openaiModel({ model, baseURL }),
+    ask: (model) => openaiModel({ model, baseURL: BASE_URL, fetch: send }),
     efforts: () => [],
     seesPictures: () => false,
-    address: () => baseURL,
+    address: () => BASE_URL,
     profile: () => profile,
     windowTokens: () => settings.windowTokens ?? USUAL_WINDOW,
     assumesWindow: () => settings.windowTokens === undefined,
     notice: REHEARSAL_NOTICE,
-    close: () => server.close({ graceMs: ANSWER_GRACE_MS }),
   };
 }

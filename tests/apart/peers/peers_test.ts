@@ -2,14 +2,14 @@ import { assertEquals, assertThrows } from "@std/assert";
 import { loadTokenizer } from "@tare/tiktoken";
 import { contentText, countRequestTokens, type Message } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import { loadData } from "../../savings/load_data.ts";
+import { loadData } from "../../../scripts/savings/load_data.ts";
 import {
   type MakePolicy,
   play as playRecording,
   type PolicyView,
   type Recording,
 } from "@tare/simulator/economy";
-import { generateWorkload } from "../../../tests/workload.ts";
+import { generateWorkload } from "../../workload.ts";
 import { pruning } from "./ai_sdk.ts";
 import { clearing, summarising } from "./langchain.ts";
 import { fromLangChain, toLangChain } from "./langchain_messages.ts";

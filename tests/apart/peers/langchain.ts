@@ -31,7 +31,11 @@ export function clearing(settings: ClearToolUsesEditConfig = {}): MakePolicy {
   };
 }
 
-type Summarisation = Omit<Parameters<typeof summarizationMiddleware>[0], "model">;
+/** When `summarizationMiddleware` summarises, and what it leaves. */
+interface Summarisation {
+  readonly trigger: { readonly tokens: number } | { readonly fraction: number };
+  readonly keep: { readonly messages: number } | { readonly fraction: number };
+}
 
 /** `summarizationMiddleware`. */
 export function summarising(settings: Summarisation, summaryCall: SummaryCall): MakePolicy {

@@ -28,10 +28,10 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { benchPolicies } from "../../savings/economy.ts";
-import { POLICIES } from "../../savings/policies/policies.ts";
-import { benchTools } from "../../savings/many_tools.ts";
-import { benchWarmth } from "../../savings/warmth.ts";
+import { benchPolicies } from "../../../scripts/savings/economy.ts";
+import { POLICIES } from "../../../scripts/savings/policies/policies.ts";
+import { benchTools } from "../../../scripts/savings/many_tools.ts";
+import { benchWarmth } from "../../../scripts/savings/warmth.ts";
 import { peerNamed, PEERS } from "./peers.ts";
 
 try {
