@@ -1,7 +1,7 @@
 import { type Pingable, Warmth } from "@tare/conversation";
 import { sumsOf } from "@tare/conversation/report";
 import { listPrice } from "@tare/planner";
-import type { WireReply } from "@tare/wire";
+import type { WireReply } from "@tare/wire/internal";
 import { LRUCache } from "lru-cache";
 import type { GatewayOptions } from "./options.ts";
 import type { GatewaySession } from "./sessions/session.ts";

@@ -16,7 +16,7 @@ import {
   type Protocol,
   readJsonAt,
   type RequestReaders,
-} from "@tare/wire";
+} from "@tare/wire/internal";
 import { LRUCache } from "lru-cache";
 import type { Followed } from "./sessions/session.ts";
 

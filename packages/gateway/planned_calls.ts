@@ -4,8 +4,14 @@ import { type Chat, Telemetry } from "@tare/conversation/telemetry";
 import type { Message } from "@tare/messages";
 import { listPrice, PromptTooLong, readTooLong } from "@tare/planner";
 import { mostOfCall, providerOf } from "@tare/planner/internal";
-import type { Protocol, WireReply } from "@tare/wire";
-import { joinBytes, peekField, ReplyTooLong, StreamedText } from "@tare/wire/internal";
+import {
+  joinBytes,
+  peekField,
+  type Protocol,
+  ReplyTooLong,
+  StreamedText,
+  type WireReply,
+} from "@tare/wire/internal";
 import { bodyPieces, GrowingBytes, MAX_EVENT_BYTES, SseSplitter } from "@tare/wire/internal/sse";
 import type { GatewayUpstream, SetOptions } from "./options.ts";
 import type { GatewaySession } from "./sessions/session.ts";

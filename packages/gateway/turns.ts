@@ -20,15 +20,18 @@ import { type Rates, routeToCache } from "@tare/planner/parts";
 import { policySession } from "@tare/planner/policies";
 import { RECALL_TOOL } from "@tare/prune";
 import {
+  deferTools,
   type ItemPart,
+  jsonExcess,
   type Protocol,
   PROTOCOLS,
+  readField,
+  readingRequest,
   readWireBody,
   type WireItem,
   type WireReply,
   type WireRequest,
-} from "@tare/wire";
-import { deferTools, jsonExcess, readField, readingRequest } from "@tare/wire/internal";
+} from "@tare/wire/internal";
 import { LRUCache } from "lru-cache";
 import { createHash } from "node:crypto";
 import { setTimeout as setTimer } from "node:timers";

@@ -7,7 +7,7 @@ import {
   keptSpending,
   type SpendingSession,
 } from "@tare/conversation/report";
-import type { Protocol, RequestReaders } from "@tare/wire";
+import type { Protocol, RequestReaders } from "@tare/wire/internal";
 import { chainTo } from "../sessions/chain_index.ts";
 import { type ConversationListing, type SpendingDays, spendingOf } from "../sessions/conversations.ts";
 import type { GatewaySession, Recognised, SessionSummary } from "../sessions/session.ts";

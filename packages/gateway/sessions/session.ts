@@ -4,8 +4,17 @@ import { contentText, type CountTokens, type Message } from "@tare/messages";
 import { firstWords, hashBytes, hashPiece, personsWords } from "@tare/messages/internal";
 import type { PromptSession, SessionView } from "@tare/planner";
 import type { Archive } from "@tare/prune";
-import type { ItemPart, Protocol, WireItem, WireReply, WireRequest } from "@tare/wire";
-import { anchorOf, steadyTools, underClientIds, withoutThoughts } from "@tare/wire/internal";
+import {
+  anchorOf,
+  type ItemPart,
+  type Protocol,
+  steadyTools,
+  underClientIds,
+  type WireItem,
+  type WireReply,
+  type WireRequest,
+  withoutThoughts,
+} from "@tare/wire/internal";
 import type { ChainNode } from "./chain_index.ts";
 import type { LayeredArchive } from "./layered_archive.ts";
 

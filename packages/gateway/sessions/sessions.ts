@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { Conversation } from "@tare/conversation";
 import { Accounts, type Sums } from "@tare/conversation/report";
 import { LRUCache } from "lru-cache";
-import type { WireItem } from "@tare/wire";
+import type { WireItem } from "@tare/wire/internal";
 import { ChainIndex, type ChainNode, chainTo, lastShared, sharedLength } from "./chain_index.ts";
 import {
   type ClientSummary,
