@@ -1,4 +1,5 @@
-import { Coalescer, type Store, type StoredDelivery, type StoreRecord } from "@tare/conversation";
+import type { Store, StoredDelivery, StoreRecord } from "@tare/conversation";
+import { Coalescer } from "@tare/conversation/internal";
 import { type Attempted, sendWebhook, signatures } from "./send_webhook.ts";
 import { type DeliveryValue, valueOf, type Webhook, type WebhookHealth, type Webhooks } from "./webhooks.ts";
 
