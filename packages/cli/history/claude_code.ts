@@ -1,5 +1,5 @@
-import { type JsonRecord, MESSAGES_PROTOCOL, readUsage } from "@tare/wire";
-import { asRecord } from "@tare/wire/internal";
+import { type JsonRecord, readUsage } from "@tare/wire";
+import { asRecord, MESSAGES_PROTOCOL } from "@tare/wire/internal";
 import { filesIn, lineReader, type LogFormat, loggedText, type SessionLog, timeOf } from "./log.ts";
 
 /**

@@ -1,6 +1,6 @@
 import type { Message } from "@tare/messages";
-import { type JsonRecord, MESSAGES_PROTOCOL } from "@tare/wire";
-import { asRecord } from "@tare/wire/internal";
+import type { JsonRecord } from "@tare/wire";
+import { asRecord, MESSAGES_PROTOCOL } from "@tare/wire/internal";
 import { filesIn, type LogFormat, loggedText, objectsIn, SessionLog, timeOf } from "./log.ts";
 import { loggedUsage, tokensOf } from "./spent.ts";
 

@@ -1,6 +1,5 @@
 import type { Usage } from "@tare/messages";
-import { RESPONSES_PROTOCOL } from "@tare/wire";
-import { asRecord } from "@tare/wire/internal";
+import { asRecord, RESPONSES_PROTOCOL } from "@tare/wire/internal";
 import { filesIn, lineReader, type LogFormat, loggedText, timeOf } from "./log.ts";
 import { loggedUsage, tokensOf } from "./spent.ts";
 
