@@ -93,7 +93,6 @@ export function pingableOf(
 /** So many conversations and clients are remembered. */
 const MAX_KNOWN = 1_000;
 
-/** What is asked of a conversation. */
 type Asking = Pick<GatewaySession, "id" | "facts" | "conversation">;
 
 /**

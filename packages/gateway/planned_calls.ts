@@ -77,7 +77,6 @@ export class PlannedCalls {
   readonly #options: SetOptions;
   readonly #onError: (error: unknown) => void;
 
-  /** Calls that have seen nothing yet. */
   constructor(turns: Turns, options: SetOptions) {
     this.#turns = turns;
     this.#options = options;
@@ -550,7 +549,6 @@ class ReservedCalls {
   }
 }
 
-/** A reply that was read. */
 interface ReadReply {
   readonly reply: WireReply;
   /** Tokens of it, estimated; 0 where it reports them. */
@@ -643,7 +641,6 @@ class TracedCalls {
   readonly #within = Telemetry.inThisTrace();
   #chat: Chat | undefined;
 
-  /** No call has been made. */
   constructor(options: {
     readonly telemetry: Telemetry;
     readonly upstream: GatewayUpstream;

@@ -106,7 +106,6 @@ export class GatewayTurn {
   #isLast = false;
   #repeatedRecalls = 0;
 
-  /** A turn that has sent nothing yet. */
   constructor(options: GatewayTurnOptions) {
     const { client, session, request, deferred, recall, seen, oneShot } = options;
     const { keepsText = oneShot !== undefined } = options;

@@ -59,13 +59,11 @@ export interface SessionBasis {
 
 /** A response that a client follows, as the upstream knows it. */
 export interface Followed {
-  /** Its id at the upstream. */
   readonly upstreamId: string;
   /** Items that the upstream waits for and the client doesn't know of: answers to recalls. */
   readonly owed: readonly string[];
 }
 
-/** A response of a session that a client may follow. */
 export interface SessionResponse extends Followed {
   /** The id by which the client knows it. */
   readonly id: string;
@@ -260,7 +258,6 @@ export class GatewaySession {
   /** The newest tools that came as they first did. */
   #sameTools: WireRequest["tools"];
 
-  /** A session as it was kept, or a new one. */
   constructor(
     { conversation, archive, number, tip, facts, hidden = [], shown = [], unevicted = shown, kept }:
       SessionParts,
