@@ -14,6 +14,7 @@ import { publicApiFaults, readPublicApi } from "./public_api.ts";
 import { packForNpm, PUBLISHED } from "./pack_npm.ts";
 import { config, entryPoints, members, programs, published, root, sourceFiles } from "./repository.ts";
 import { sourceFaults } from "./source_rules.ts";
+import { LOCK } from "./tested/suites.ts";
 
 interface Outcome {
   readonly passed: number;
@@ -45,9 +46,9 @@ async function command(args: readonly string[], folder?: string): Promise<Outcom
 }
 
 /** The same command for the workspace and for each folder apart. */
-async function everywhere(args: readonly string[]): Promise<Outcome> {
-  let failed = 0;
-  for (const folder of [".", ...APART]) failed += (await command(args, folder)).failed;
+async function everywhere(args: readonly string[], workspaceArgs: readonly string[] = []): Promise<Outcome> {
+  let { failed } = await command([...args, ...workspaceArgs], ".");
+  for (const folder of APART) failed += (await command(args, folder)).failed;
   return { passed: Number(failed === 0), failed };
 }
 
@@ -136,7 +137,7 @@ const gates: Readonly<Record<string, () => Promise<Outcome>>> = {
   lint: () => everywhere(["lint"]),
   sources,
   page: () => command(["task", "page", "--check"]),
-  check: () => everywhere(["check", "--doc", "--frozen"]),
+  check: () => everywhere(["check", "--doc", "--frozen"], [LOCK]),
   doc,
   publish: () => command(["publish", "--dry-run", "--no-check", "--allow-dirty", "--no-provenance"]),
   consumer,
