@@ -1,3 +1,8 @@
+/**
+ * Metrics in the text format of Prometheus. Not part of the public API: names and behavior may change in any release.
+ *
+ * @module
+ */
 import type { Figures } from "./telemetry.ts";
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
 

@@ -1,3 +1,9 @@
+/**
+ * HTTP on TCP connections, with limits for clients that keep the server waiting. Not part of the public API: names and
+ * behavior may change in any release.
+ *
+ * @module
+ */
 import { STATUS_TEXT, type StatusCode } from "@std/http/status";
 import { type IncomingMessage, Server, type ServerResponse } from "node:http";
 import { once } from "node:events";
