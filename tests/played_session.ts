@@ -16,7 +16,7 @@ export async function play(
 ): Promise<void> {
   const archive = memoryArchive();
   const options = { profile, windowTokens, countTokens: estimateTokens, archive };
-  const session = plannerSession({ ...options, retention: { stepTailTokens: 300 } });
+  const session = plannerSession({ ...options, advanced: { retention: { stepTailTokens: 300 } } });
   const cache = new PrefixCache(profile);
   let nowMs = 0;
   for (const [call, messages] of histories.entries()) {

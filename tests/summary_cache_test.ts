@@ -40,7 +40,7 @@ async function tell(name: string) {
     countTokens: tokenizer.count,
     windowTokens: WINDOW,
     // Nothing but the full window takes text away.
-    retention: { stepTailTokens: Infinity },
+    advanced: { retention: { stepTailTokens: Infinity } },
     summarise: summariseWith(model, { countTokens: tokenizer.count, unfinished() {} }),
   });
   const entries: LedgerEntry[] = [];

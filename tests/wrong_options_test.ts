@@ -8,6 +8,7 @@ import { anthropicModel } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";
 import { estimateTokens, type Message } from "@tare/messages";
 import { plannerSession, profileNamed, type PromptSessionOptions, PromptTooLong } from "@tare/planner";
+import { policySession } from "@tare/planner/policies";
 import { memoryArchive, pruneResults, relievePressure, selectElisions, truncateResults } from "@tare/prune";
 import { shownTools } from "@tare/schemas";
 
@@ -54,10 +55,9 @@ const FUNCTIONS: Readonly<
       "mechanisms",
       "truncateTokens",
       "alwaysFull",
-      "lossLimit",
       "summarise",
-      "inSlices",
       "state",
+      "advanced",
       "forget",
     ],
     async run(options) {
@@ -181,6 +181,18 @@ Deno.test("what people get wrong is refused by name, with what would be right", 
     [
       session({ window_tokens: 200_000 }),
       "options.window_tokens is unknown; the nearest known name is windowTokens",
+    ],
+    [
+      session({ advanced: { lossLimt: 0.1 } }),
+      "options.advanced.lossLimt is unknown; the nearest known name is lossLimit",
+    ],
+    [
+      session({ advanced: { retention: { stepTail: 0 } } }),
+      "options.advanced.retention.stepTail is unknown; the nearest known name is stepTailTokens",
+    ],
+    [
+      () => policySession({ ...OPTIONS, triggers: { pruneFrom: 0.5 } } as Untyped),
+      "options.triggers.pruneFrom is unknown; the nearest known name is pruneAt",
     ],
     [session({ state: "garbage" }), 'options.state is "garbage"; it must be an object'],
     [session({ state: { messages: [] } }), "options.state.edits is missing; it must be an array"],

@@ -463,11 +463,16 @@ export class AdaptedConversations<Given, Call> implements Books {
   /** A new conversation, or one that was stored. What left those `before` under its name left it, too. */
   #begin(stored?: Stored, before: readonly Conversation<Given>[] = []): Conversation<Given> {
     const texts = before.at(-1)?.texts ?? this.#options.archive ?? memoryArchive();
-    const { refs = [], listed = [], ...known } = stored ?? {};
+    const { refs = [], listed = [], state, lookedAt } = stored ?? {};
     const earlier = textsOf(before, texts);
     const begun = this.#newConversation(
       { texts, refs: [...earlier.refs, ...refs], listed: [...earlier.listed, ...listed] },
-      (archive) => Promise.resolve(plannerSession({ ...this.#sessionOptions, ...known, archive })),
+      (archive) => {
+        const { advanced, ...session } = this.#sessionOptions;
+        return Promise.resolve(
+          plannerSession({ ...session, archive, state, advanced: { ...advanced, lookedAt } }),
+        );
+      },
     );
     begun.stored = stored;
     return begun;

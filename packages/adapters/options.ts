@@ -4,7 +4,7 @@ import type { Archive } from "@tare/prune";
 
 /** How prompts are planned, besides provider, window and archive: options of `plannerSession()` of `@tare/planner`. */
 export type PlanningOptions = Partial<
-  Omit<PromptSessionOptions, "state" | "lookedAt" | "archive" | "profile" | "countTokens" | "windowTokens">
+  Omit<PromptSessionOptions, "state" | "archive" | "profile" | "countTokens" | "windowTokens">
 >;
 
 /** Where an adapter stores the state of conversations. */

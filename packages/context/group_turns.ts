@@ -22,17 +22,18 @@ export interface Turn {
  * holds. It may be `messages.length`, if nothing of the turn is stored yet. If a call in front of it is answered
  * behind it, the active turn begins with the turn of that call.
  * @throws {RangeError} if `activeTurnStart` is no index of `messages`, nor their number.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { groupTurns } from "@tare/context";
+ *
+ * const messages = (["user", "assistant", "user"] as const).map((role) => ({ role, content: "" }));
+ * assertEquals(groupTurns(messages), [{ start: 0, end: 2 }, { start: 2, end: 3 }]);
+ * ```
  */
 export function groupTurns(messages: readonly Message[], activeTurnStart?: number): readonly Turn[] {
   checkGiven("groupTurns()", { messages }, { messages: "messages" });
-  return findTurns(messages, activeTurnStart);
-}
-
-/** Groups turns for a caller that has checked the messages. */
-export function findTurns(
-  messages: readonly Message[],
-  activeTurnStart?: number,
-): readonly Turn[] {
   const { length } = messages;
   const before = activeTurnStart ?? length;
   if (!Number.isInteger(before) || before < 0 || before > length) {

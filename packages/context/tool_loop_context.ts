@@ -6,7 +6,7 @@ import {
   type Message,
 } from "@tare/messages";
 import { checkGiven, type NeededOptions } from "@tare/messages/internal";
-import { findTurns, isInstruction, type Turn } from "./group_turns.ts";
+import { groupTurns, isInstruction, type Turn } from "./group_turns.ts";
 
 /** The messages of one model call, and those that were removed for it. */
 export interface ToolLoopView<M extends Message> {
@@ -28,7 +28,17 @@ export interface ToolLoopView<M extends Message> {
   readonly removedTurns: number;
 }
 
-const OPTIONS: NeededOptions<NonNullable<Parameters<typeof toolLoopContext>[1]>> = {
+/** Options of {@linkcode toolLoopContext}. */
+export interface ToolLoopOptions {
+  /** Counts the tokens of a text. Default: `estimateTokens`. */
+  readonly countTokens?: CountTokens | undefined;
+  /** Tokens that turns before the active one may take in follow-up calls. Default: 16,000. */
+  readonly historyBudgetTokens?: number | undefined;
+  /** Index of the first message of the active turn, for callers that know it. Default: where the last turn starts. */
+  readonly activeTurnStart?: number | undefined;
+}
+
+const OPTIONS: NeededOptions<ToolLoopOptions> = {
   "countTokens?": "counter",
   "historyBudgetTokens?": "number",
   "activeTurnStart?": "number",
@@ -44,24 +54,30 @@ const OPTIONS: NeededOptions<NonNullable<Parameters<typeof toolLoopContext>[1]>>
  * model can't read what was removed, unless the caller archives `removed`, as README.md shows.
  *
  * @throws {RangeError} if the budget is negative or not a number, or if `activeTurnStart` is out of range.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import type { Message } from "@tare/messages";
+ * import { toolLoopContext } from "@tare/context";
+ *
+ * const messages: Message[] = [
+ *   { role: "user", content: "Tell me a story." },
+ *   { role: "assistant", content: "Once upon a time … ".repeat(500) },
+ *   { role: "user", content: "What time is it?" },
+ *   { role: "assistant", tool_calls: [{ id: "1", type: "function", function: { name: "clock", arguments: "{}" } }] },
+ *   { role: "tool", tool_call_id: "1", content: "noon" },
+ * ];
+ * assertEquals(toolLoopContext(messages, { historyBudgetTokens: 1_000 }).messages, messages.slice(2));
+ * ```
  */
 export function toolLoopContext<M extends Message>(
   messages: readonly M[],
-  options: {
-    /** Counts the tokens of a text. Default: `estimateTokens`. */
-    readonly countTokens?: CountTokens | undefined;
-    /** Tokens that turns before the active one may take in follow-up calls. Default: 16,000. */
-    readonly historyBudgetTokens?: number;
-    /**
-     * Index of the first message of the active turn, for callers that know it (what set off a turn need not be
-     * stored). Default: where the last turn starts.
-     */
-    readonly activeTurnStart?: number;
-  } = {},
+  options: ToolLoopOptions = {},
 ): ToolLoopView<M> {
   checkGiven("toolLoopContext()", { messages, options }, { messages: "messages", options: OPTIONS });
   const { countTokens = estimateTokens, historyBudgetTokens = 16_000, activeTurnStart } = options;
-  const turns = findTurns(messages, activeTurnStart);
+  const turns = groupTurns(messages, activeTurnStart);
   const earlier = turns.slice(0, -1);
   const recent = fitTurns(messages, earlier, { countTokens, historyBudgetTokens });
   const activeStart = turns.at(-1)?.start ?? 0;

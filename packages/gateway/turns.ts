@@ -550,25 +550,24 @@ export class Turns {
     const { mechanisms = {} } = planning;
     const { truncate = true } = mechanisms;
     const { profile: rules, baseURL } = upstreamOf(protocol, this.#options);
-    return ({ archive, control, agent = "", basis: { model, ttlMs } }, stored = {}) => {
+    return ({ archive, control, agent = "", basis: { model, ttlMs } }, stored) => {
       const profile = () => typeof rules === "function" ? rules(model) : rules;
       // What the client doesn't ask for is asked for by us, for as short as can be.
       const isMarked = ttlMs === 0 && !control && routeToCache({ baseURL, model, key: "" }).needsMarks;
       return policySession({
-        ...{
-          archive,
-          countTokens,
-          inSlices: Conversation.inSlices,
-          ...planning,
-          ...stored,
-        },
+        ...planning,
+        ...{ archive, countTokens, state: stored?.state },
         // What is known of an upstream may become known later.
         profile: () => ttlMs === undefined || isMarked ? profile() : profileForTtl(profile(), ttlMs),
         windowTokens: () => this.#windowOf(protocol, { client, model }),
-        assumesWindow: () => this.#assumesWindow(protocol, { client, model }),
-        compaction: compactionOf(agent) ?? protocol.compaction,
         observe: control,
         mechanisms: { ...mechanisms, truncate: truncate && recall },
+        advanced: {
+          inSlices: Conversation.inSlices,
+          assumesWindow: () => this.#assumesWindow(protocol, { client, model }),
+          compaction: compactionOf(agent) ?? protocol.compaction,
+          lookedAt: stored?.lookedAt,
+        },
       });
     };
   }

@@ -278,6 +278,20 @@ interface Turn {
  *
  * @throws {TypeError} if two tools have one name, or a tool's parameters are no JSON Schema.
  * @throws {RangeError} if a limit is out of its range.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { run } from "@tare/loop";
+ * import type { Model } from "@tare/messages";
+ *
+ * const model: Model = async function* () {
+ *   yield { type: "completed", message: { role: "assistant", content: "Hello!" }, finishReason: "stop" };
+ * };
+ * const types: string[] = [];
+ * for await (const { type } of run({ model, history: [], input: "Hi" })) types.push(type);
+ * assertEquals(types, ["turn_start", "step_start", "assistant_message", "step_end", "turn_end"]);
+ * ```
  */
 export function run(options: RunOptions): AsyncGenerator<LoopEvent, TurnResult> {
   const resolved = resolveOptions(options);

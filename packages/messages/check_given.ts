@@ -1,10 +1,4 @@
-/**
- * What must be given: a value of this kind, one of these kinds or values, or an object that has what is named; a name that
- * ends in `?` may be left out. `value` is anything but undefined and null, a `counter` counts tokens, `positive` is a
- * number above 0, `count` one of 0 or more, `share` one from 0 to 1, and `messages` are checked by their roles and by what
- * they hold.
- */
-export type Needed =
+type Kind =
   | "function"
   | "counter"
   | "string"
@@ -15,15 +9,18 @@ export type Needed =
   | "share"
   | "object"
   | "array"
-  | "bytes"
   | "message"
   | "messages"
-  | "value"
-  | readonly Extract<Needed, string>[]
-  | ReadonlySet<unknown>
-  | { readonly [name: string]: Needed };
+  | "value";
 
-/** What options must hold: all names that their type has, those that may be left out with a `?`. */
+/**
+ * What a value must be: of a kind, of one of several kinds, one of a set of values, or an object with these fields, of
+ * which a name that ends in `?` is optional. `value` is anything but undefined and null, `positive` is a number above 0,
+ * `count` one of 0 or more, `share` one from 0 to 1.
+ */
+export type Needed = Kind | readonly Kind[] | ReadonlySet<unknown> | { readonly [name: string]: Needed };
+
+/** What options must hold: every name of their type, optional ones with a `?`. */
 export type NeededOptions<Options> = {
   readonly [
     Name in keyof Options as Name extends string
@@ -32,35 +29,36 @@ export type NeededOptions<Options> = {
   ]-?: Needed;
 };
 
-type NeededKind = Extract<Needed, string>;
+const isFunction = (value: unknown) => typeof value === "function";
+const isObject = (value: unknown) => typeof value === "object" && value !== null && !Array.isArray(value);
+const isNumber = (value: unknown): value is number => typeof value === "number" && !Number.isNaN(value);
 
-const KINDS: Readonly<Record<NeededKind, string>> = {
-  function: "a function",
-  counter: "a function that gives the tokens of a text as a number, at once",
-  string: "a string",
-  boolean: "true or false",
-  number: "a number",
-  positive: "a number above 0",
-  count: "a number of 0 or more",
-  share: "a number from 0 to 1",
-  object: "an object",
-  array: "an array",
-  bytes: "a Uint8Array",
-  message: "a chat message",
-  messages: "an array of chat messages",
-  value: "given",
+/** Each kind in words, and whether a value is of it. */
+const KINDS: Readonly<Record<Kind, readonly [words: string, is: (value: unknown) => boolean]>> = {
+  function: ["a function", isFunction],
+  counter: ["a function that gives the tokens of a text as a number, at once", isFunction],
+  string: ["a string", (value) => typeof value === "string"],
+  boolean: ["true or false", (value) => typeof value === "boolean"],
+  number: ["a number", isNumber],
+  positive: ["a number above 0", (value) => isNumber(value) && value > 0],
+  count: ["a number of 0 or more", (value) => isNumber(value) && value >= 0],
+  share: ["a number from 0 to 1", (value) => isNumber(value) && value >= 0 && value <= 1],
+  object: ["an object", isObject],
+  array: ["an array", Array.isArray],
+  message: ["a chat message", isObject],
+  messages: ["an array of chat messages", Array.isArray],
+  value: ["given", (value) => value !== undefined && value !== null],
 };
 
 const ROLES: readonly unknown[] = ["system", "developer", "user", "assistant", "tool", "function"];
 
 /**
- * Checks what a function was given, for callers without TypeScript: what is missing is named as the parameter is.
+ * Checks what a function was given, for callers without TypeScript.
  *
  * @param caller The function, as an error names it.
  * @param given What it was given, by the names of its parameters.
- * @param needed What it needs, by the same names, and of an object by those of its fields.
- * @throws {TypeError} at the first that isn't what is needed, at a message whose role no chat message has, at one of
- * another API, and at one whose content is none, named by its position, its role and the call that it answers.
+ * @param needed What it needs, by the same names.
+ * @throws {TypeError} at the first wrong value, unknown option, or message that is no chat message.
  * @throws {RangeError} at a number that is out of its range.
  *
  * @example
@@ -95,7 +93,7 @@ function check(
 ): void {
   if (typeof need === "string") {
     if (!isOf(need, value)) {
-      refuse(caller, name, { value, right: KINDS[need === "counter" ? "function" : need] });
+      refuse(caller, name, { value, right: wordsOf(need === "counter" ? "function" : need) });
     }
     if (need === "counter") checkCounter(caller, name, value as (text: string) => unknown);
     if (need === "message") checkMessage(caller, name, value as JsonFields);
@@ -107,9 +105,9 @@ function check(
     return;
   }
   if (Array.isArray(need)) {
-    const kinds = need as readonly NeededKind[];
+    const kinds = need as readonly Kind[];
     if (kinds.some((kind) => isOf(kind, value))) return;
-    refuse(caller, name, { value, right: kinds.map((kind) => KINDS[kind]).join(", or ") });
+    refuse(caller, name, { value, right: kinds.map(wordsOf).join(", or ") });
   }
   checkFields(caller, name, { value, needed: need as Readonly<Record<string, Needed>> });
 }
@@ -124,7 +122,7 @@ function checkFields(
     const must = names.filter((field) => !field.endsWith("?"));
     refuse(caller, name, {
       value,
-      right: must.length > 0 ? `an object with ${must.join(", ")}` : KINDS.object,
+      right: must.length > 0 ? `an object with ${must.join(", ")}` : wordsOf("object"),
     });
   }
   const fields = value as Readonly<Record<string, unknown>>;
@@ -148,7 +146,7 @@ function checkFields(
   }
 }
 
-/** Returns the known name that is most like a given one: one that begins with it, or else the one of fewest changes. */
+/** Returns the known name nearest to a given one: one that begins with it, or else by distance. */
 function nearest(given: string, known: ReadonlySet<string>): string {
   const plain = (name: string) => name.toLowerCase().replaceAll(/[^a-z0-9]/g, "");
   const changes = (name: string) =>
@@ -156,7 +154,7 @@ function nearest(given: string, known: ReadonlySet<string>): string {
   return [...known].reduce((best, name) => changes(name) < changes(best) ? name : best);
 }
 
-/** How many letters have to be changed, added or taken away. */
+/** Levenshtein distance of two texts. */
 function distance(one: string, other: string): number {
   let row = Array.from({ length: other.length + 1 }, (_, at) => at);
   for (let at = 1; at <= one.length; at++) {
@@ -172,13 +170,12 @@ function distance(one: string, other: string): number {
 
 const rightCounters = new WeakSet<(text: string) => unknown>();
 
-/** A counter that gives a promise, a text or NaN poisons all that is reckoned from it. */
 function checkCounter(caller: string, name: string, count: (text: string) => unknown): void {
   if (rightCounters.has(count)) return;
   const tokens = count("tokens");
   if (!isOf("count", tokens)) {
     throw new TypeError(
-      `Cannot run ${caller}: ${name} gives ${describe(tokens)}; it must be ${KINDS.counter}`,
+      `Cannot run ${caller}: ${name} gives ${describe(tokens)}; it must be ${wordsOf("counter")}`,
     );
   }
   rightCounters.add(count);
@@ -286,33 +283,12 @@ function refuseForeign(caller: string, name: string, part: JsonFields): void {
   if (foreign !== undefined) throw new TypeError(`Cannot run ${caller}: ${name} is ${foreign}`);
 }
 
-function isOf(kind: NeededKind, value: unknown): boolean {
-  switch (kind) {
-    case "array":
-    case "messages":
-      return Array.isArray(value);
-    case "value":
-      return value !== undefined && value !== null;
-    case "bytes":
-      return value instanceof Uint8Array;
-    case "object":
-    case "message":
-      return typeof value === "object" && value !== null && !Array.isArray(value);
-    case "counter":
-      return typeof value === "function";
-    case "number":
-      return typeof value === "number" && !Number.isNaN(value);
-    case "positive":
-      return typeof value === "number" && value > 0;
-    case "count":
-      return typeof value === "number" && value >= 0;
-    case "share":
-      return typeof value === "number" && value >= 0 && value <= 1;
-    default: {
-      const type: string = typeof value;
-      return type === kind;
-    }
-  }
+function isOf(kind: Kind, value: unknown): boolean {
+  return KINDS[kind][1](value);
+}
+
+function wordsOf(kind: Kind): string {
+  return KINDS[kind][0];
 }
 
 function refuse(
@@ -330,7 +306,6 @@ function refuse(
 function describe(value: unknown): string {
   if (typeof value === "string") return JSON.stringify(value.length > 40 ? `${value.slice(0, 40)}…` : value);
   if (value instanceof Promise) return "a promise";
-  if (Array.isArray(value)) return KINDS.array;
-  if (typeof value === "function") return KINDS.function;
-  return typeof value === "object" && value !== null ? KINDS.object : String(value);
+  const kind = (["array", "function", "object"] as const).find((kind) => isOf(kind, value));
+  return kind ? wordsOf(kind) : String(value);
 }

@@ -14,6 +14,14 @@ export interface CountTokens {
 /**
  * A rough token count that needs no rank table: one token for each four UTF-16 code units, rounded up. Within a
  * third of the exact count for English and code; use `@tare/tiktoken` where the number matters.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { estimateTokens } from "@tare/messages";
+ *
+ * assertEquals(estimateTokens("Hello, world!"), 4);
+ * ```
  */
 export function estimateTokens(text: string): number {
   return Math.ceil(text.length / 4);
@@ -76,7 +84,17 @@ function countMessage(message: Message, countTokens: CountTokens): number {
   return tokens;
 }
 
-/** Tokens of one tool definition, counted as its JSON text and remembered like a message's. */
+/**
+ * Returns the tokens of one tool definition, counted as its JSON text and remembered like a message's.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { countToolTokens, estimateTokens } from "@tare/messages";
+ *
+ * assertEquals(countToolTokens({ type: "function", function: { name: "clock" } }, estimateTokens), 12);
+ * ```
+ */
 export function countToolTokens(tool: ToolDefinition, countTokens: CountTokens): number {
   return remembered(toolCounts, tool, countTokens, countTool);
 }
@@ -86,11 +104,24 @@ function countTool(tool: ToolDefinition, countTokens: CountTokens): number {
   return countTokens(JSON.stringify(tool));
 }
 
-/** Tokens of a request: all its messages and tool definitions. */
-export function countRequestTokens(
-  request: { readonly messages: readonly Message[]; readonly tools?: readonly ToolDefinition[] },
-  countTokens: CountTokens,
-): number {
+/** What of a request is counted. */
+export interface CountedRequest {
+  readonly messages: readonly Message[];
+  readonly tools?: readonly ToolDefinition[];
+}
+
+/**
+ * Returns the tokens of a request: all its messages and tool definitions.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { countRequestTokens, estimateTokens } from "@tare/messages";
+ *
+ * assertEquals(countRequestTokens({ messages: [{ role: "user", content: "Why?" }] }, estimateTokens), 5);
+ * ```
+ */
+export function countRequestTokens(request: CountedRequest, countTokens: CountTokens): number {
   checkGiven("countRequestTokens()", { request, countTokens }, {
     request: { messages: "array" },
     countTokens: "function",

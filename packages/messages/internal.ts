@@ -27,4 +27,4 @@ export { addUsage } from "./model.ts";
 export { pictureHead } from "./picture.ts";
 export { PLAN_TOOL_NAME, planAfter, type WorkPlan } from "./plan.ts";
 export { sliceText } from "./slice_text.ts";
-export { reasonOf } from "./reason_of.ts";
+export { reasonOf, untilAborted } from "./reason_of.ts";

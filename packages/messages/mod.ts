@@ -4,7 +4,16 @@
  * The types are structural: an array of `npm:openai`'s message parameters fits {@linkcode Message} as it is, and
  * fields that the types don't name pass through untouched.
  *
- * README.md shows it in use.
+ * @example
+ * ```ts ignore
+ * import { countRequestTokens, estimateTokens } from "@tare/messages";
+ * import OpenAI from "openai";
+ *
+ * const request = { messages: [{ role: "user" as const, content: "Why do nightly builds fail?" }], tools };
+ * const reckoned = countRequestTokens(request, estimateTokens);
+ * const { usage } = await new OpenAI().chat.completions.create({ ...request, model: "gpt-5.5" });
+ * console.log(`${reckoned} tokens were reckoned, and ${usage?.prompt_tokens} were charged.`);
+ * ```
  *
  * @module
  */
@@ -20,6 +29,7 @@ export {
   type ToolMessage,
 } from "./message.ts";
 export {
+  type CountedRequest,
   countMessageTokens,
   countRequestTokens,
   type CountTokens,

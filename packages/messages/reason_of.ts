@@ -2,3 +2,16 @@
 export function reasonOf(cause: unknown): string {
   return cause instanceof Error ? cause.message : String(cause);
 }
+
+/** Returns what `work` resolves to; rejects with the signal's reason as soon as that is aborted. */
+export async function untilAborted<T>(work: () => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  const { promise: aborted, reject } = Promise.withResolvers<never>();
+  const abort = () => reject(signal?.reason);
+  signal?.addEventListener("abort", abort);
+  try {
+    signal?.throwIfAborted();
+    return await Promise.race([work(), aborted]);
+  } finally {
+    signal?.removeEventListener("abort", abort);
+  }
+}

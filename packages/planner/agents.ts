@@ -1,5 +1,24 @@
-/** How a client compacts a conversation that its window can't hold: one call for a summary, from which it goes on. */
-export type CompactionHabit = NonNullable<ReturnType<typeof compactionOf>>;
+/** How a client compacts a conversation that its window can't hold: one call for a summary, from which it continues. */
+export interface CompactionHabit {
+  /**
+   * Returns the prompt tokens from which it compacts, where a reply may have `replyTokens`. Default: where the rest of the
+   * window would not hold a reply.
+   */
+  readonly fullFrom?: (windowTokens: number, replyTokens: number | undefined) => number;
+  /** Whether it goes by the prompt that it sent last, not by the next one. Default: false. */
+  readonly isLate?: boolean;
+  /**
+   * Characters of each result in the call for the summary, which then holds nothing but what leaves. Default: it holds the
+   * whole prompt, which a warm cache serves.
+   */
+  readonly resultChars?: number;
+  /** Returns the characters of the newest messages that stay, as JSON, by `fullFrom`. Default: none. */
+  readonly keptChars?: (fullFrom: number) => number;
+  /** Tokens of other content with which it continues after the session's first prompt. Default: none. */
+  readonly keptTokens?: number;
+  /** Whether that first prompt is unchanged, so that a warm cache serves it. */
+  readonly keepsFront: boolean;
+}
 
 /** What is taken for a client's habit of which nothing is known: the cheapest of those that were seen. */
 export const USUAL_COMPACTION: CompactionHabit = { keepsFront: true };
@@ -43,26 +62,18 @@ const HABITS: Readonly<Record<string, CompactionHabit>> = {
   },
 };
 
-/** How an agent compacts a conversation that its window doesn't hold, by the name with which it asks; nothing if that isn't known. */
-export function compactionOf(agent: string): {
-  /**
-   * The prompt from which on it compacts, in tokens, where a reply may have `replyTokens`. Default: where what is left of
-   * the window would not hold a reply.
-   */
-  readonly fullFrom?: (windowTokens: number, replyTokens: number | undefined) => number;
-  /** Whether it goes by the prompt that it sent last, not by the one that it is about to send. Default: no. */
-  readonly isLate?: boolean;
-  /**
-   * Characters of each result in the call for the summary, which holds nothing but what leaves. Default: it holds the whole
-   * prompt, which a warm cache serves.
-   */
-  readonly resultChars?: number;
-  /** Characters of the newest messages that stay, as JSON, where it compacts from so many tokens on. Default: none. */
-  readonly keptChars?: (fullFrom: number) => number;
-  /** Tokens of other things with which it goes on behind the session's first prompt. Default: none. */
-  readonly keptTokens?: number;
-  /** Whether that first prompt is as it was, so that a warm cache serves it. */
-  readonly keepsFront: boolean;
-} | undefined {
+/**
+ * Returns how an agent compacts a conversation that its window doesn't hold, by its client name; `undefined` if unknown.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { compactionOf } from "@tare/planner/internal";
+ *
+ * assertEquals(compactionOf("pi")?.fullFrom?.(100_000, undefined), 83_616);
+ * assertEquals(compactionOf("another"), undefined);
+ * ```
+ */
+export function compactionOf(agent: string): CompactionHabit | undefined {
   return Object.hasOwn(HABITS, agent) ? HABITS[agent] : undefined;
 }

@@ -86,9 +86,8 @@ async function play(
       archive,
       countTokens,
       windowTokens: WINDOW,
-      assumesWindow: true,
       // Nothing but the full window takes text away.
-      retention: { stepTailTokens: Infinity },
+      advanced: { assumesWindow: true, retention: { stepTailTokens: Infinity } },
       ...options,
       ...(summarise && {
         summarise: (request: Parameters<Summarise>[0]) => {

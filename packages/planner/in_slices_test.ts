@@ -26,14 +26,16 @@ Deno.test("plannerSession() shows in slices what it shows at once, whatever is a
   const sliced = plannerSession({
     ...options,
     archive: memoryArchive(),
-    async inSlices(work) {
-      while (!work.next().done) {
-        steps++;
-        await Promise.resolve();
-        if (steps % 7 === 0) {
-          sliced.quote({ messages: history.slice(0, length), tools }, { nowMs: 10_000 * length });
+    advanced: {
+      async inSlices(work) {
+        while (!work.next().done) {
+          steps++;
+          await Promise.resolve();
+          if (steps % 7 === 0) {
+            sliced.quote({ messages: history.slice(0, length), tools }, { nowMs: 10_000 * length });
+          }
         }
-      }
+      },
     },
   });
   let rewrites = 0;

@@ -7,7 +7,8 @@ export { compactionOf } from "./agents.ts";
 export { servedTokens } from "./cache/prefix.ts";
 export { fittingPins, makePin, type NewPin, pinsAfter } from "./edits/pin.ts";
 export { isSummary } from "./edits/view.ts";
-export { mostOfCall, type RequestMade } from "./ledger/ledger.ts";
+export type { RequestMade } from "./ledger/entry.ts";
+export { mostOfCall } from "./ledger/ledger.ts";
 export {
   DEFAULT_PROVIDER,
   EXAMPLE_MODELS,

@@ -131,11 +131,10 @@ export function optionsOf(
   return {
     profile: scaled(profile),
     windowTokens,
-    // Some generated sessions fit no window.
-    assumesWindow: true,
     countTokens: estimateTokens,
     archive: memoryArchive(),
-    retention: RETENTION,
+    // Some generated sessions fit no window.
+    advanced: { assumesWindow: true, retention: RETENTION },
     ...(summary !== "none" && {
       summarise: ({ messages }) =>
         Promise.resolve({

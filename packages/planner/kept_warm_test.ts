@@ -21,7 +21,7 @@ function conversation(options: Partial<PromptSessionOptions> = {}) {
       session = plannerSession({
         ...given,
         state: JSON.parse(JSON.stringify(session.state)),
-        lookedAt: JSON.parse(JSON.stringify(session.lookedAt)),
+        advanced: { lookedAt: JSON.parse(JSON.stringify(session.lookedAt)) },
       });
     },
     async view(nowMs: number) {

@@ -15,8 +15,8 @@
  *
  * @module
  */
-export { PrefixCache, type PromptUnit } from "./cache/prefix.ts";
-export { pingClock } from "./clock/clock.ts";
-export { callCost, callCostParts, promptCost, type Rates } from "./ledger/ledger.ts";
-export { routeToCache } from "./providers.ts";
-export { worthDeferring } from "./rule/decide.ts";
+export { PrefixCache, type PrefixCacheOptions, type PromptUnit, type UnitsRequest } from "./cache/prefix.ts";
+export { type IdleClock, pingClock } from "./clock/clock.ts";
+export { callCost, callCostParts, type CostParts, promptCost, type Rates } from "./ledger/ledger.ts";
+export { type CacheRequest, type CacheRouting, routeToCache } from "./providers.ts";
+export { type DeferOptions, type DeferrableTools, worthDeferring } from "./rule/decide.ts";

@@ -99,7 +99,7 @@ const stateOf = (session: PlanningSession) => session.state as State;
 const causes = ({ uncached }: LedgerEntry) => uncached.map(({ cause }) => cause);
 
 Deno.test("plannerSession() books what each call cost, what it consists of and why it was not cached", async () => {
-  const { call } = session({ retention: { compactTools: false } });
+  const { call } = session({ advanced: { retention: { compactTools: false } } });
   const start = [{ role: "system", content: "Be brief." } as const, ask("Read."), ...round(1, 3_000)];
   const first = (await call(start)).entry;
   assertEquals(causes(first), ["first_call"]);
@@ -123,7 +123,7 @@ Deno.test("plannerSession() tells an expired prefix from a lost one, and a chang
   const start = [ask("Read."), ...round(1, 3_000)];
   const second = [...start, ...round(2, 100)];
   const after = async (options: Parameters<ReturnType<typeof session>["call"]>[1]) => {
-    const { call } = session({ retention: { compactTools: false } });
+    const { call } = session({ advanced: { retention: { compactTools: false } } });
     await call(start);
     return causes((await call(second, options)).entry);
   };

@@ -4,9 +4,12 @@
  *
  * @module
  */
-import { classicSession } from "./classic/classic_session.ts";
+import { classicSession, type ClassicTriggers } from "./classic/classic_session.ts";
+import { checkGiven, type NeededOptions } from "@tare/messages/internal";
 import { NO_MECHANISMS, type PromptSession, type PromptSessionOptions } from "./prompt_session.ts";
 import { plannerSession } from "./session.ts";
+
+export type { ClassicTriggers };
 
 /** Each policy, and when it rewrites a prompt, in words. */
 export const POLICIES: Readonly<Record<"planner" | "classic", string>> = {
@@ -18,11 +21,23 @@ export const POLICIES: Readonly<Record<"planner" | "classic", string>> = {
 export interface PolicyOptions extends
   Pick<
     PromptSessionOptions,
-    "mechanisms" | "forget" | "truncateTokens" | "alwaysFull" | "triggers"
+    "mechanisms" | "forget" | "truncateTokens" | "alwaysFull"
   > {
   /** What decides when a prompt is rewritten. Default: `planner`. */
   readonly policy?: keyof typeof POLICIES | undefined;
+  /** When the classic mechanisms act; the planner has no triggers. */
+  readonly triggers?: ClassicTriggers | undefined;
 }
+
+/** Their ranges are checked by the session that goes by them. */
+const TRIGGERS: NeededOptions<ClassicTriggers> = {
+  "historyBudgetTokens?": "value",
+  "protectTokens?": "value",
+  "minBytes?": "value",
+  "pruneAt?": "value",
+  "summariseAt?": "value",
+  "coldAfterMs?": "value",
+};
 
 /**
  * A prompt session by the policy of this name: a `plannerSession`, or the same by fixed triggers.
@@ -47,14 +62,15 @@ export interface PolicyOptions extends
 export function policySession(
   options: PromptSessionOptions & PolicyOptions,
 ): PromptSession {
-  const { policy = "planner", ...rest } = Object(options) as typeof options;
+  const { policy = "planner", triggers = {}, ...rest } = Object(options) as typeof options;
   if (!Object.hasOwn(POLICIES, policy)) {
     const right = Object.keys(POLICIES).join(", ");
     throw new TypeError(
       `Cannot run policySession(): options.policy is ${policy}; it must be one of ${right}`,
     );
   }
+  checkGiven("policySession()", { "options.triggers": triggers }, { "options.triggers": TRIGGERS });
   if (policy === "planner") return plannerSession(rest);
-  // It keeps no ledger, in which to tell what it would have done.
-  return classicSession(rest.observe ? { ...rest, mechanisms: NO_MECHANISMS } : rest);
+  // It keeps no ledger that could report what it would have done.
+  return classicSession({ ...rest, triggers, ...(rest.observe && { mechanisms: NO_MECHANISMS }) });
 }

@@ -1,11 +1,11 @@
 import type { CountTokens, Rewrite, StableMessages, ToolMessage, Usage } from "@tare/messages";
-import type { Archive, PruneOptions } from "@tare/prune";
+import type { Archive, ToolTraits } from "@tare/prune";
+import type { CompactionHabit } from "./agents.ts";
 import type { Profile } from "./providers.ts";
 import type { Summarise } from "./edits/make_summary.ts";
 import type { Pin } from "./edits/pin.ts";
 import type { History } from "./edits/view.ts";
 import type { Idle, Ping } from "./clock/clock.ts";
-import type { compactionOf } from "./agents.ts";
 import type { LedgerEntry, PingEntry, PingSent } from "./ledger/entry.ts";
 
 /** The mechanisms that keep a prompt small, each on or off. */
@@ -20,133 +20,133 @@ export interface Mechanisms {
   readonly truncate: boolean;
   /** What the prompt shows already enters it as a reference. */
   readonly references: boolean;
-  /** A result enters the prompt without notation that says nothing, such as a number in front of each line. */
+  /** A result enters the prompt without redundant notation, such as a number in front of each line. */
   readonly notation: boolean;
 }
 
-/** What a {@linkcode PromptSession} goes by. */
+/** Options of a {@linkcode PromptSession}. */
 export interface PromptSessionOptions {
   /**
-   * The provider's cache rules and prices, or a function that is asked whenever they count. Where it is `none`, usage
-   * that shows cached tokens corrects it. A provider that reports no cache reads for two calls in a row that should have
+   * The provider's cache rules and prices, or a function that returns the current ones. If it is `none`, usage that
+   * reports cached tokens corrects it. A provider that reports no cache reads for two calls in a row that should have
    * read some counts as one without a cache until it reports a read.
    */
   readonly profile: Profile | (() => Profile);
-  /** Where what leaves the prompt goes. */
+  /** Stores what leaves the prompt. */
   readonly archive: Archive;
-  /** Counts tokens; what is counted of an object is remembered. */
+  /** Counts tokens; the count of an object is remembered. */
   readonly countTokens: CountTokens;
-  /** The model's context window, or a function that is asked whenever it counts. Default: unknown, and no limit. */
+  /** The model's context window, or a function that returns the current one. Default: unknown, and no limit. */
   readonly windowTokens?: number | (() => number | undefined);
   /**
-   * Whether that is only assumed: what doesn't fit is sent then, for the provider to refuse, rather than refused by
-   * {@linkcode PromptSession.view}. Default: no.
-   */
-  readonly assumesWindow?: boolean | (() => boolean);
-  /** How the client would compact a conversation that doesn't fit: the ledger reckons with it. Default: as cheaply as any. */
-  readonly compaction?: NonNullable<ReturnType<typeof compactionOf>>;
-  /**
-   * Whether everything is sent as it is, and the ledger tells beside it what the planner would have made of it
-   * (`LedgerEntry.projected`). Nothing is archived then, and no summary asked for. Default: no.
+   * Dry run: everything is sent as it is, and the ledger reports what the planner would have made of it
+   * (`LedgerEntry.projected`). Nothing is archived and no summary is requested. Default: false.
    */
   readonly observe?: boolean | undefined;
-  /**
-   * Which mechanisms work. Default: all that aren't named; of references only where they save, which is where nothing is
-   * forgotten and where reads from the cache cost next to nothing.
-   */
+  /** Which mechanisms work. Default: all; `references` only in lossless mode and where cache reads cost next to nothing. */
   readonly mechanisms?: Partial<Mechanisms> | undefined;
   /**
-   * What leaves a prompt: what costs more than it is worth, or `nothing`, as long as the window isn't full. What is said
-   * once goes without loss, and huge results come whole where nothing is forgotten. Default: `costly`.
+   * What leaves a prompt: what costs more than it is worth, or `nothing` (lossless mode) as long as the window isn't full.
+   * Lossless deduplication still applies then, and huge results enter whole. Default: `costly`.
    */
   readonly forget?: "costly" | "nothing" | undefined;
-  /** What pruning wants to know of each tool, by name. Default: nothing is known. */
-  readonly tools?: NonNullable<PruneOptions["tools"]>;
-  /**
-   * Whether a result reports an error of which nobody states whether its call failed; such results stay. Default: that
-   * of `selectElisions`.
-   */
-  readonly isError?: (message: ToolMessage, index: number) => boolean;
-  /**
-   * Asks a model for a summary of old messages, when the window is full of what isn't tool results. A rejection is a failure,
-   * and so is an empty text, which is paid. Default: old turns are dropped.
-   */
-  readonly summarise?: Summarise;
-  /** Longest result that enters the prompt whole, in tokens. Default 16,000; of classic sessions 8,000. */
+  /** Traits of the tools, by name, as pruning uses them. Default: none. */
+  readonly tools?: ToolTraits | undefined;
+  /** Summarizes old messages if the window is full of what isn't tool results. Default: old turns are dropped. */
+  readonly summarise?: Summarise | undefined;
+  /** Longest result that enters the prompt whole, in tokens. Default: 16,000; 8,000 for classic sessions. */
   readonly truncateTokens?: number | undefined;
   /** Names of tools that are always shown in full. Default: none. */
   readonly alwaysFull?: readonly string[] | undefined;
-  /** When the classic mechanisms act; a planner has no triggers. Default: of each its own. */
-  readonly triggers?: {
-    /** Tokens that turns before the active one may take from a turn's second call on. Default 16,000. */
-    readonly historyBudgetTokens?: number | undefined;
-    /** Tokens at the end, at most half the window, in which no result is pruned. Default 16,384. */
-    readonly protectTokens?: number | undefined;
-    /** Results with fewer UTF-8 bytes aren't pruned. Default 1,024. */
-    readonly minBytes?: number | undefined;
-    /** Share of the window from which on results are pruned, from 0 to 1. Default 0.8. */
-    readonly pruneAt?: number | undefined;
-    /** Share of the window from which on old turns are summarised as well, from `pruneAt` to 1. Default 0.9. */
-    readonly summariseAt?: number | undefined;
-    /** Idle time after which the provider's cache is surely gone, in milliseconds. Default: that of the profile. */
-    readonly coldAfterMs?: number | undefined;
-  } | undefined;
-  /** What may leave and what stays. Default of each: what is still wanted stays. */
-  readonly retention?: {
-    /**
-     * What a message's absence is expected to cost at the next call, in the price of one uncached input token: what
-     * costs more to carry may leave. As long as nobody refers to the message it must not grow.
-     */
-    readonly loss?: (standing: {
-      /** Tokens of the message, counted by the provider. */
-      readonly tokens: number;
-      /** Whether it shows a file: a read's result, or a call that edits or writes. */
-      readonly fileText: boolean;
-      /** Whether it edits or writes. */
-      readonly edits: boolean;
-      /** Names of which it is the newest bearer. */
-      readonly names: number;
-      /** Calls since it came. */
-      readonly age: number;
-      /** Calls since it came or one of its names was last used by a call. */
-      readonly wantedAge: number;
-      /** Tokens in front of the prompt that the provider counts and that aren't to be seen here. */
-      readonly unseenTokens: number;
-    }, profile: Profile) => number;
-    /** Tokens at the end, at most half the window, in which no result leaves. Infinite: none leaves. */
-    readonly resultTailTokens?: number;
-    /**
-     * Tokens at the end, at most a quarter of the window, in which no step of an old turn leaves: calls and their results
-     * together. Infinite: none leaves.
-     */
-    readonly stepTailTokens?: number;
-    /** Whether tools that have been called are shown by names and types alone. */
-    readonly compactTools?: boolean;
-    /** So many calls long, what stays behind a cut must be worth being written again. Zero: it needn't be. */
-    readonly horizonCalls?: number;
-    /** So many times as much weighs a read of the active turn whose file the user has named and nobody has edited since. */
-    readonly namedWeight?: number;
-    /**
-     * So many times as much weighs an error that nothing has answered yet; where it leaves with its step, as any other result.
-     * Infinite: errors stay.
-     */
-    readonly errorWeight?: number;
-  };
+  /** {@linkcode PromptSession.state} as it was stored last. Default: a new session. */
+  readonly state?: unknown;
+  /** Options that few callers need. */
+  readonly advanced?: AdvancedSessionOptions;
+}
+
+/** Options of a {@linkcode PromptSession} that few callers need. */
+export interface AdvancedSessionOptions {
   /**
-   * A rewrite is not bought if, were the session to end right after, it would have cost more than resending
-   * everything by over this share. Default 0.05; infinite: bought whenever the rent has paid for it. At twice this
-   * loss, and at least 2,000 cost units, the session stops rewriting.
+   * Whether the window is only assumed. Then a prompt that doesn't fit is sent, for the provider to refuse, rather than
+   * refused by {@linkcode PromptSession.view}. Default: false.
+   */
+  readonly assumesWindow?: boolean | (() => boolean);
+  /** How the client would compact a conversation that doesn't fit, for the baseline. Default: the cheapest known way. */
+  readonly compaction?: CompactionHabit;
+  /**
+   * Returns whether a result reports an error if nothing states whether its call failed; such results stay. Default: that
+   * of `selectElisions`.
+   */
+  readonly isError?: ((message: ToolMessage, index: number) => boolean) | undefined;
+  /** What may leave and what stays. Default: what is still wanted stays. */
+  readonly retention?: Partial<Retention>;
+  /**
+   * Share of the cost of resending everything that a rewrite may lose if the session ended right after it. Infinite: no
+   * limit. At twice this loss, and at least 2,000 cost units, the session stops rewriting. Default: 0.05.
    */
   readonly lossLimit?: number;
-  /**
-   * Does work that may take long, step by step, so that others can be let in between the steps. Calls of one session
-   * wait for one another. Default: all steps at once.
-   */
+  /** Runs long work step by step, so that other work can run in between. Default: all steps at once. */
   readonly inSlices?: (steps: Iterator<void, void>) => Promise<void>;
-  /** What {@linkcode PromptSession.state} was when the session was last used. Default: a new session. */
-  readonly state?: unknown;
-  /** What {@linkcode PromptSession.lookedAt} was when the session was last used. Default: nothing was looked at. */
+  /** {@linkcode PromptSession.lookedAt} as it was stored last. Default: nothing. */
   readonly lookedAt?: unknown;
+}
+
+/** All options of a {@linkcode PromptSession} in one object. */
+export interface SessionOptions extends Omit<PromptSessionOptions, "advanced">, AdvancedSessionOptions {}
+
+/** Runs all steps at once: the default of `inSlices`. */
+export function allAtOnce(steps: Iterator<void, void>): Promise<void> {
+  while (!steps.next().done) { /* The steps do the work. */ }
+  return Promise.resolve();
+}
+
+/** What a message is, as far as a retention rule goes by it before one call. Ages are in calls, counted from 1. */
+export interface Standing {
+  /** Tokens of the message, as the provider counts them. */
+  readonly tokens: number;
+  /** Whether it shows a file: a read's result, or a call that edits or writes. */
+  readonly fileText: boolean;
+  /** Whether it edits or writes. */
+  readonly edits: boolean;
+  /** Number of names of which it is the newest bearer. */
+  readonly names: number;
+  /** Calls since it entered. */
+  readonly age: number;
+  /** Calls since it entered or a call last used one of its names. */
+  readonly wantedAge: number;
+  /** Tokens at the front of the prompt that only the provider sees. */
+  readonly unseenTokens: number;
+}
+
+/** What may leave the prompt, and what of it stays. */
+export interface Retention {
+  /**
+   * Returns the expected cost of a message's absence at the next call, in cost units. A message that costs more to carry
+   * may leave. Must not grow while nothing refers to the message.
+   */
+  readonly loss: (standing: Standing, profile: Profile) => number;
+  /** Tokens at the end, at most half the window, in which no result leaves. Infinite: none leaves. */
+  readonly resultTailTokens: number;
+  /**
+   * Tokens at the end, at most a quarter of the window, in which no step of an old turn leaves. Infinite: none leaves.
+   */
+  readonly stepTailTokens: number;
+  /** Whether tools that have been called are shown by names and types alone. */
+  readonly compactTools: boolean;
+  /** Calls for which what stays after a cut must be worth writing again. Zero: it needn't be. */
+  readonly horizonCalls: number;
+  /** Weight multiplier for an active-turn read of a file that the user named and that has not been edited since. */
+  readonly namedWeight: number;
+  /** Weight multiplier for an unanswered error, unless it leaves with its step. Infinite: errors stay. */
+  readonly errorWeight: number;
+}
+
+/** Tools whose definitions a request goes without. */
+export interface DeferredTools {
+  /** Tokens that the request would have more; fewer if negative. */
+  readonly tokens: number;
+  /** Whether the call only follows a lookup of definitions and would not have been made otherwise. */
+  readonly isDetour: boolean;
 }
 
 /** A model call that is about to be made. */
@@ -154,77 +154,83 @@ export interface PromptCall {
   /** The time, in milliseconds since any fixed moment. */
   readonly nowMs: number;
   /** Name of the model: another model has another cache. Default: always the same. */
-  readonly model?: string;
+  readonly model?: string | undefined;
   /** Position of the first message of the active turn. Default: where the last turn starts. */
   readonly turnStart?: number;
-  /** Number of the call in this turn, from 1. Default: by the model's messages behind the user's last. */
+  /** Number of the call in this turn, from 1. Default: by the model's messages after the user's last. */
   readonly step?: number;
   /**
-   * Whether the request isn't a turn, such as one for a title, a summary, or a token count: it gets the view that the
-   * model had last and what is new, and changes nothing; {@linkcode PromptSession.sent} books nothing of it. Default: no.
+   * Whether the request isn't a turn, such as one for a title, a summary, or a token count: it gets the newest view of the
+   * model and what is new, and changes nothing; {@linkcode PromptSession.sent} records nothing of it. Default: false.
    */
   readonly oneShot?: boolean;
   /**
-   * Whether a request that isn't a turn shows what left the prompt again, as one for a summary must that the client
-   * continues from: all of it, or as much as the window holds, the newest first. {@linkcode PromptSession.sent} returns
-   * what it cost then, and still changes nothing. Default: no.
+   * Whether a request that isn't a turn shows evicted content again, as a request for a compaction by the client must: all
+   * of it, or as much as the window holds, the newest first. {@linkcode PromptSession.sent} returns its cost and still
+   * changes nothing. Default: false.
    */
   readonly restores?: boolean;
-  /** Whether all that may leave leaves with this call, whatever that costs, because somebody asks for it. Default: what pays. */
+  /** Whether everything that may leave leaves with this call, whatever it costs. Default: what pays. */
   readonly leavesNow?: boolean | undefined;
-  /** Most tokens of its reply: by that some clients tell when to compact. Default: not known. */
+  /** Longest reply in tokens, by which some clients decide when to compact. Default: unknown. */
   readonly replyTokens?: number | undefined;
-  /** Tools whose definitions the request goes without. Default: none. */
-  readonly deferred?: {
-    /** Tokens that the request would have more; fewer if negative. */
-    readonly tokens: number;
-    /** Whether the call would not have been made, because only definitions were looked up since the one before. */
-    readonly isDetour: boolean;
-  };
-  /** Whether the model can recall what left. Default: whether a tool of that name is among the tools. */
+  /** Default: none. */
+  readonly deferred?: DeferredTools | undefined;
+  /** Whether the model can recall evicted content. Default: whether a tool of that name is among the tools. */
   readonly recall?: boolean;
-  /** What was asked for of single messages. Default: nothing. */
-  readonly pins?: readonly Pin[];
+  /** Pins of single messages. Default: none. */
+  readonly pins?: readonly Pin[] | undefined;
   /** Ends the wait for a summary. */
-  readonly signal?: AbortSignal;
-  /** Told that a summary which takes long is alive. */
-  readonly progress?: () => void;
+  readonly signal?: AbortSignal | undefined;
+  /** Called while a summary that takes long makes progress. */
+  readonly progress?: (() => void) | undefined;
 }
 
-/** What one model call shall send, and what is to be told of it. Plain data. */
+/** Tokens that each mechanism keeps out of one request, and those that deferring tools does. */
+export type SavedTokens = Readonly<Record<keyof Mechanisms, number>> & {
+  /** Negative where deferring takes more. Absent: no tool is deferred. */
+  readonly deferred?: number;
+};
+
+/** What one model call sends, and what changed for it. Plain data. */
 export interface SessionView extends History {
   /** The position of each message in the history; −1 for a line that stands for several. */
   readonly places: readonly number[];
-  /** What of the messages stays as it is; absent where the policy doesn't know. */
+  /** Which messages stay as they are. Absent: the policy doesn't know. */
   readonly stable?: StableMessages;
-  /** What was rewritten for this call and why, in words. A change that sticks is told once. */
+  /** What was rewritten for this call and why, in words. A lasting change is reported once. */
   readonly rewrites: readonly Rewrite[];
-  /** Sentences for people, such as that the archive could not be written. */
+  /** Sentences for users, such as that the archive could not be written. */
   readonly warnings: readonly string[];
-  /** Pins that are over, because the window has no room for what they keep. Absent: none. */
+  /** Pins that ended because the window has no room for what they keep. Absent: none. */
   readonly endedPins?: readonly Pin[];
-  /** What a model was paid for summaries while this was made; absent if none was asked. */
+  /** Usage of the model that summarized for this view. Absent: none did. */
   readonly summary?: Usage;
-  /** Tokens that each mechanism keeps out of this very request, and those that deferring tools does. */
-  readonly saved: Readonly<Record<keyof Mechanisms, number>> & {
-    /** Negative where deferring takes more. Absent: no tool is deferred. */
-    readonly deferred?: number;
-  };
+  /** Tokens that each mechanism keeps out of this request. */
+  readonly saved: SavedTokens;
   /** Tokens of messages and tools, counted here. */
   readonly promptTokens: number;
   /** Of these, tokens that the provider's cache serves if it is still warm. */
   readonly predictedCachedTokens: number;
 }
 
-/** What was said is more than the model's window holds, even if all else leaves. Its message says what to do. */
+/** The longest message of a prompt. */
+export interface LongestMessage {
+  /** Its position in the history; −1: the tools. */
+  readonly place: number;
+  /** Its tokens, an estimate. */
+  readonly tokens: number;
+}
+
+/** A prompt exceeds the model's window even after everything else has left. Its message says what to do. */
 export class PromptTooLong extends Error {
   override readonly name = "PromptTooLong";
-  /** Tokens of the prompt after all that could leave has left, as the provider counts: an estimate. */
+  /** Tokens of the prompt after everything that could leave has left, as the provider counts: an estimate. */
   readonly promptTokens: number;
   /** The model's context window. */
   readonly windowTokens: number;
-  /** Position in the history of the longest message that can't leave, and its tokens, an estimate; −1: the tools. */
-  readonly longest: { readonly place: number; readonly tokens: number };
+  /** The longest message that can't leave. */
+  readonly longest: LongestMessage;
 
   /** An error in words that say what can be done. */
   constructor(
@@ -245,101 +251,109 @@ const WHAT_TO_DO =
   "shorten it, send it in parts, put it in a file that is read piece by piece, or choose a model with " +
   "a larger window";
 
-/**
- * What a request would cost, told before anything is sent. Costs are in token units: the price of one uncached input
- * token is 1.
- */
+/** What one prompt would cost, in cost units: the price of one uncached input token is 1. */
+export interface QuotedPrompt {
+  /** Tokens of the prompt, as the provider counts them. */
+  readonly promptTokens: number;
+  /** Of these, tokens that the cache serves if it is still warm. */
+  readonly cachedTokens: number;
+  /** Cost if the cache is warm. */
+  readonly warmTokenUnits: number;
+  /** Cost if it is cold. */
+  readonly coldTokenUnits: number;
+}
+
+/** What a request would cost, before anything is sent. */
 export interface Quote {
-  /** The prompt as it stands. */
-  readonly asIs: {
-    /** Tokens of the prompt, as the provider counts them. */
-    readonly promptTokens: number;
-    /** Of these, tokens that the cache serves if it is still warm. */
-    readonly cachedTokens: number;
-    /** Cost if the cache is warm. */
-    readonly warmTokenUnits: number;
-    /** Cost if it is cold. */
-    readonly coldTokenUnits: number;
-  };
+  /** The prompt as it is. */
+  readonly asIs: QuotedPrompt;
   /** The prompt without everything that could leave it now; its size is an estimate. */
-  readonly rewritten: Quote["asIs"];
+  readonly rewritten: QuotedPrompt;
   /** Probability that the cached prefix is still there. */
   readonly alive: number;
+}
+
+/** A refusal of a prompt that is too long. */
+export interface Refusal {
+  /** Tokens of the prompt, if the provider reported how many it counted. */
+  readonly promptTokens?: number | undefined;
+  /** What was sent. Default: the newest view. */
+  readonly view?: SessionView;
+}
+
+/** Options of {@linkcode PromptSession.fork}. */
+export interface ForkOptions {
+  /**
+   * Whether the fork only plans a request of this session that isn't a turn, whose cost is compared with the baseline as
+   * this session's would be. Default: false.
+   */
+  readonly aside?: boolean;
 }
 
 /**
  * Decides what the model sees of one session, call by call. Before each call: {@linkcode PromptSession.view}, store
  * {@linkcode PromptSession.state}, send the view. After it: {@linkcode PromptSession.sent}, store the state again. A
- * crash between two of these loses nothing. Its history may go back, or go on in two ways.
+ * crash between two of these loses nothing. Its history may go back, or continue in two ways.
  */
 export interface PromptSession {
   /**
-   * What the next call sends of the whole history and the tools in full. Calls are viewed one after the other; the
-   * history only grows, and edits of messages that aren't there any more are forgotten.
+   * Returns what the next call sends of the whole history and the tools in full. Calls are viewed one after the other;
+   * edits of messages that are gone are forgotten.
    *
    * @throws {PromptTooLong} if the model's window can't hold it, whatever leaves.
    */
   view(history: History, call: PromptCall): Promise<SessionView>;
   /**
-   * Takes note of a call that succeeded, and gives its ledger where the policy keeps one.
+   * Records a call that succeeded. Returns its ledger entry if the policy keeps a ledger.
    *
    * @param usage What the provider reported of this very call; absent or `estimated` if it reported nothing.
    * @param view What was sent. Default: the newest view.
-   * @param heldTokens Tokens with which it began like what the provider's cache held, counted here. Default: by what this
+   * @param heldTokens Tokens that it shares with what the provider's cache held, counted here. Default: by what this
    * session has sent.
    * @throws {Error} if nothing was viewed since the session was made.
    */
   sent(usage?: Usage, view?: SessionView, heldTokens?: number): LedgerEntry | undefined;
   /**
-   * Takes note of a call that the provider refused because its prompt is too long. View the history again, and send that:
-   * the next view is shorter. The window is remembered with the state, for the model that was asked.
+   * Records a call that the provider refused because its prompt is too long. The next view of the history is shorter. The
+   * window is stored in the state, by the model's name.
    *
-   * @param limit The most that the model reads, in tokens, if the provider said it: see `windowOfError()`.
-   * @param told What else it said, and what was sent.
+   * @param limit The most that the model reads, in tokens, if the provider reported it: see `readTooLong()`.
    * @throws {Error} if nothing was viewed since the session was made.
    */
-  rejected(limit?: number, told?: {
-    /** Tokens of the prompt, if the provider told how many it counted. */
-    readonly promptTokens?: number | undefined;
-    /** What was sent. Default: the newest view. */
-    readonly view?: SessionView;
-  }): void;
+  rejected(limit?: number, refusal?: Refusal): void;
   /**
-   * All that a restart needs to go on as if nothing had happened: plain JSON data, the same object as long as nothing
-   * has changed. Must be stored after each view, before its request is sent, and after {@linkcode PromptSession.sent}.
+   * All that a restart needs: plain JSON data, the same object as long as nothing has changed. Must be stored after each
+   * view, before its request is sent, and after {@linkcode PromptSession.sent}.
    */
   readonly state: unknown;
-  /**
-   * What a request for this history would cost, told before anything is sent. Costs are in token units: the price of one
-   * uncached input token is 1. Absent where the policy knows nothing of costs.
-   */
+  /** Returns what a request for this history would cost, before anything is sent. Absent: the policy knows no costs. */
   readonly quote?: (history: History, call: PromptCall) => Quote;
   /**
-   * The next ping that keeps the newest request's prefix warm while nothing is asked for; nothing if its cache is to lapse.
-   * It sets no timer: ask when a request has been answered, after each ping, and when something else is waited for, and ask
-   * again when the time has come. Absent where the policy knows nothing of costs.
+   * Returns the next keep-alive request for the newest prefix; `undefined` if its cache is to lapse. Sets no timer: call it
+   * when a request has been answered, after each ping, when something else is pending, and when the time has come. Absent:
+   * the policy knows no costs.
    */
   readonly nextPing?: (idle: Idle) => Ping | undefined;
   /**
-   * Takes note of a ping of the newest request that was answered, so that the next view knows what is warm, and gives what it
-   * cost. The state must be stored afterwards. One that failed is none. Absent where `nextPing` is.
+   * Records a ping of the newest request that was answered, and returns its cost. The state must be stored afterwards. A
+   * failed ping is not recorded. Absent where `nextPing` is.
    *
    * @throws {Error} if nothing was sent yet.
    */
   readonly pinged?: (ping: PingSent) => PingEntry;
-  /** Why nothing can be asked of single messages, in words that follow "Cannot pin"; absent if it can. */
+  /** Why single messages can't be pinned, in words that follow "Cannot pin". Absent: they can. */
   readonly noPins?: string | undefined;
-  /** The cache rules and prices that it goes by. */
+  /** The current cache rules and prices. */
   readonly profile: Profile;
   /**
-   * What a restart needs beside {@linkcode PromptSession.state} where the history may not go on from the one that was
-   * viewed last: hashes and token counts of its messages, as plain JSON data. It is made when it is asked for. Absent:
-   * nothing was viewed, or the policy needs none.
+   * What a restart needs in addition to {@linkcode PromptSession.state} if the history may not continue the one viewed
+   * last: hashes and token counts of its messages, as plain JSON data, made when it is read. Absent: nothing was viewed, or
+   * the policy needs none.
    */
   readonly lookedAt?: unknown;
   /**
-   * Goes on from a {@linkcode PromptSession.state} that came of this session's elsewhere, as a session does that is made with
-   * it, but without working out again what is known of the messages. Nothing may be under way. Absent: make one with it.
+   * Continues from a {@linkcode PromptSession.state} that this session reached elsewhere, without analyzing the messages
+   * again. Nothing may be under way. Absent: make a session with that state.
    *
    * @throws {TypeError} if that is no state.
    */
@@ -347,14 +361,11 @@ export interface PromptSession {
   /** Forgets the edits of all but the first `length` messages: the history went back there. */
   cutBack(length: number): void;
   /**
-   * A new session with what this one knows of the first `length` messages. It owes and has saved nothing, begins its
-   * first request as this one's last as long as the cache holds that, and archives to an archive of its own, which must
-   * hold what this one's holds.
-   *
-   * @param options.aside Whether it only plans a request of this session's that isn't a turn, whose cost is compared with the
-   * baseline as this session's would be. Default: no.
+   * Returns a new session with what this one knows of the first `length` messages. It owes and has saved nothing, begins its
+   * first request as this one's last as long as the cache holds that, and uses an archive of its own, which must hold what
+   * this one's holds.
    */
-  fork(length: number, archive: Archive, options?: { readonly aside?: boolean }): PromptSession;
+  fork(length: number, archive: Archive, options?: ForkOptions): PromptSession;
   /** Forgets all edits: from now on everything is sent as it is. */
   revert(): void;
 }

@@ -16,7 +16,7 @@ export interface Profile {
   /** Price of a prompt token that is not served from the cache, writing it to the cache included. */
   readonly write: number;
   /** Prices of writing for as short as the provider caches and for an hour, where it tells them apart. */
-  readonly writes?: { readonly short: number; readonly hour: number };
+  readonly writes?: WritePrices;
   /** Price of a prompt token that is served from the cache. */
   readonly read: number;
   /** What its models cost in money, where that is of one's own making. Default: their list price. */
@@ -24,18 +24,27 @@ export interface Profile {
   /** Idle time after which a resumed session certainly is cold, in milliseconds. */
   readonly coldAfterMs: number;
   /** What is known of {@linkcode Profile.ttlMs}, by growing idle time; after the last line the prefix is gone. */
-  readonly warmth: readonly {
-    /** Longest idle time that this line speaks of, in milliseconds. */
-    readonly idleMs: number;
-    /** Probability, from 0 to 1, that a prefix last used that long ago is still cached. */
-    readonly probability: number;
-  }[];
+  readonly warmth: readonly WarmthLine[];
   /** How the provider reports its cache (a `UsageDialect` of `@tare/wire`). */
   readonly dialect: "openai" | "deepseek" | "anthropic";
   /** What somebody who measured them has to say of the figures. */
   readonly notes?: string;
   /** Where they measured them. */
   readonly source?: string;
+}
+
+/** Prices of writing to the cache. */
+export interface WritePrices {
+  readonly short: number;
+  readonly hour: number;
+}
+
+/** How likely a prefix is still cached. */
+export interface WarmthLine {
+  /** Longest idle time of this line, in milliseconds. */
+  readonly idleMs: number;
+  /** Probability, from 0 to 1, that a prefix last used that long ago is still cached. */
+  readonly probability: number;
 }
 
 const SECOND = 1000;
@@ -362,9 +371,28 @@ const CACHE_ROUTES: readonly CacheRoute[] = [
   },
 ];
 
+/** A request of a conversation, as far as its cache is concerned. */
+export interface CacheRequest {
+  /** Where it goes: the address before `/chat/completions` or `/responses`. */
+  readonly baseURL: string;
+  readonly model: string;
+  /** Identifies the conversation: the same for all requests whose prompts begin alike. */
+  readonly key: string;
+}
+
+/** What a request holds to have its prompt cached in one place. */
+export interface CacheRouting {
+  /** Fields of the body, for a client that has set none of that name. */
+  readonly fields: Readonly<Record<string, string>>;
+  /** Headers, for a client that has set none of them. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** Whether only what the request marks is cached. Absent: unknown. */
+  readonly needsMarks?: true;
+}
+
 /**
- * What a request of this conversation says to have its prompt cached in one place, and for long where that costs nothing;
- * nothing at all at an address that isn't known to take it.
+ * Returns what a request holds to have its prompt cached in one place, and for long where that costs nothing; nothing at an
+ * address that isn't known to accept it.
  *
  * @example
  * ```ts
@@ -377,21 +405,7 @@ const CACHE_ROUTES: readonly CacheRoute[] = [
  * assertEquals(routeToCache({ ...asked, baseURL: "http://localhost:8080/v1" }), { fields: {}, headers: {} });
  * ```
  */
-export function routeToCache({ baseURL, model, key }: {
-  /** Where the request goes: the address in front of `/chat/completions` or `/responses`. */
-  readonly baseURL: string;
-  /** Name of the model. */
-  readonly model: string;
-  /** Names the conversation: the same for all requests whose prompts begin alike. */
-  readonly key: string;
-}): {
-  /** Fields of the body, for a client that has set none of that name. */
-  readonly fields: Readonly<Record<string, string>>;
-  /** Headers, for a client that has set none of them. */
-  readonly headers: Readonly<Record<string, string>>;
-  /** Whether what the request marks is cached, and nothing else. Default: it isn't known. */
-  readonly needsMarks?: true;
-} {
+export function routeToCache({ baseURL, model, key }: CacheRequest): CacheRouting {
   const route = routeAt(baseURL);
   if (!route) return { fields: {}, headers: {} };
   const keyed = (names: readonly string[]) => Object.fromEntries(names.map((name) => [name, key]));
@@ -459,25 +473,37 @@ export function currentWindow(
   );
 }
 
-/**
- * Chooses a profile: by its name, otherwise by what the server says of itself, otherwise by a port of one's own machine,
- * otherwise by the model's name (on one's own machine not of models that everybody can run), otherwise by the provider's address, otherwise `none`. The model comes before the
- * provider because Amazon Bedrock, Vertex AI, OpenRouter and other gateways pass many vendors' models on. What a deployment
- * on Azure is named can't tell its model: unless it is named like that, tell the profile. Requests to an address are taken
- * to say what {@linkcode routeToCache} has them say there.
- *
- * @throws {RangeError} if `name` names no profile.
- */
-export function chooseProfile({ name, server, baseUrl, model }: {
+/** What a profile is chosen by. */
+export interface ProfileHints {
   /** Name of a profile; outranks the others. */
   readonly name?: string;
-  /** Name of the profile that the server's own list of models points to ({@linkcode readModelList}). */
+  /** Name of the profile that the server's own list of models points to. */
   readonly server?: string | undefined;
   /** Base URL of the provider. */
   readonly baseUrl?: string;
   /** Name of the model, as any provider spells it (`anthropic/claude-…`, `us.anthropic.claude-…-v1:0`, `claude-…@2025…`). */
   readonly model?: string;
-}): Profile {
+}
+
+/**
+ * Chooses a profile: by its name, otherwise by the server's list of models, by a port of one's own machine, by the model's
+ * name (on one's own machine not of open-weight models), by the provider's address, otherwise `none`. The model comes
+ * before the provider because Amazon Bedrock, Vertex AI, OpenRouter and other gateways serve many vendors' models. The name
+ * of a deployment on Azure may not reveal its model: then name the profile. Requests to an address are assumed to hold what
+ * {@linkcode routeToCache} returns for it.
+ *
+ * @throws {RangeError} if `name` names no profile.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { chooseProfile } from "@tare/planner";
+ *
+ * assertEquals(chooseProfile({ model: "anthropic/claude-sonnet-4-5" }).name, "anthropic-5m");
+ * assertEquals(chooseProfile({ baseUrl: "http://localhost:11434/v1" }).name, "local");
+ * ```
+ */
+export function chooseProfile({ name, server, baseUrl, model }: ProfileHints): Profile {
   if (name) return profileNamed(name);
   const { hostname = "", port = "" } = URL.canParse(baseUrl ?? "") ? new URL(baseUrl!) : {};
   const known = server ?? (LOCAL_PORTS.includes(port) ? LOCAL_PROFILE : undefined) ??
@@ -585,8 +611,16 @@ const PROMPT_ERRORS: readonly RegExp[] = [
 const TOO_LONG =
   /context_length_exceeded|exceed_context_size|(?:exceeds?|exceeded|larger than|longer than) (?:the |its |this model's )?(?:available |maximum |model's )?context|(?:prompt|input) is too (?:long|large)|reduce the length of the (?:messages|prompt|input)|too many input tokens/i;
 
+/** What a refusal of a prompt that is too long reports. */
+export interface TooLong {
+  /** Most tokens that the prompt may have. Absent: not reported. */
+  readonly windowTokens?: number;
+  /** Tokens of the prompt as the provider counted them. Absent: not reported. */
+  readonly promptTokens?: number;
+}
+
 /**
- * What an error says of a provider that refuses a prompt because it is too long; nothing of any other error.
+ * Reads the error of a provider that refuses a prompt because it is too long; `undefined` for any other error.
  *
  * @example
  * ```ts
@@ -601,12 +635,7 @@ const TOO_LONG =
  * assertEquals(readTooLong("Rate limit reached."), undefined);
  * ```
  */
-export function readTooLong(message: string): {
-  /** Most tokens that the prompt may have; absent if that isn't said. */
-  readonly windowTokens?: number;
-  /** Tokens that the provider counted of it; absent if that isn't said. */
-  readonly promptTokens?: number;
-} | undefined {
+export function readTooLong(message: string): TooLong | undefined {
   const found = WINDOW_ERRORS.map((error) => error.exec(message)?.groups).find((groups) => groups);
   const all = numberOf(found?.window);
   if (!TOO_LONG.test(message) && (all === undefined || windowFrom(all) === undefined)) return undefined;
@@ -713,7 +742,14 @@ export interface Price {
   /** Prompt tokens that are written to the cache for an hour. Default: as `cacheWrite`. */
   readonly cacheWriteHour?: number;
   /** What prompts of more than `aboveTokens` cost, the whole call: so many times the rest. Default: the same. */
-  readonly long?: { readonly aboveTokens: number; readonly input: number; readonly output: number };
+  readonly long?: LongPrice;
+}
+
+/** Price of long prompts, as multiples of the rest. */
+export interface LongPrice {
+  readonly aboveTokens: number;
+  readonly input: number;
+  readonly output: number;
 }
 
 /** When {@linkcode MODELS} were looked up. */
@@ -827,7 +863,7 @@ export const MODELS: Readonly<Record<string, PublishedModel>> = {
  */
 const REASONING: readonly (readonly [
   RegExp,
-  Pick<ReturnType<typeof howToAsk>, "reasoning" | "thinking"> & { readonly efforts?: string },
+  Pick<ModelProtocol, "reasoning" | "thinking"> & { readonly efforts?: string },
 ])[] = [
   [/^claude-opus-4-[78]$|^claude-[a-z]+-[5-9]/, {
     efforts: "low medium high xhigh max",
@@ -855,9 +891,22 @@ const REASONING: readonly (readonly [
 const SEEING =
   /^(claude|gpt-(4o|4\.1|[5-9])|chatgpt-|o[134]\b|gemini|gemma-?[3-9]|grok-[4-9]|kimi-k(2\.[5-9]|[3-9])|llama-?4|minimax-m3|pixtral|mistral-(small|medium|large))|(^|[-.:])(vl|vision|omni|llava)\b|\dv\b/;
 
+/** How a model is best requested. */
+export interface ModelProtocol {
+  /** Which of OpenAI's protocols, if it is one of these. */
+  readonly protocol: "chat" | "responses";
+  /** The efforts that it accepts; none of a model that doesn't reason. Absent: unknown. */
+  readonly efforts?: readonly string[];
+  /** Whether its reasoning is `sealed` in responses, or `some` must go back with each chat completion. Absent: neither. */
+  readonly reasoning?: "sealed" | "some";
+  /** How its thinking is requested in the Messages format: as much as it finds right, or within a budget. Absent: it can't be. */
+  readonly thinking?: "adaptive" | "budget";
+  /** Whether it accepts images in results. An unknown model doesn't: providers refuse a request with an image as a whole. */
+  readonly seesPictures: boolean;
+}
+
 /**
- * How a model is best asked where requests go to this address: in which of OpenAI's protocols, and what is to be said of its
- * reasoning there, or in the Messages format.
+ * Returns how a model is best requested at this address.
  *
  * @example
  * ```ts
@@ -873,29 +922,7 @@ const SEEING =
  * });
  * ```
  */
-export function howToAsk({ model, baseURL }: {
-  /** Name of the model. */
-  readonly model: string;
-  /** Where requests go. */
-  readonly baseURL: string;
-}): {
-  /** In which of OpenAI's protocols, where it is asked by one of these. */
-  readonly protocol: "chat" | "responses";
-  /** The efforts that it knows; none of a model that doesn't reason. Absent: nobody knows, and its provider will say. */
-  readonly efforts?: readonly string[];
-  /**
-   * What is asked of its reasoning: in responses that it is `sealed`; in chat completions that each reply goes back with
-   * `some`. Default: nothing.
-   */
-  readonly reasoning?: "sealed" | "some";
-  /** How it is asked to think in the Messages format: as much as it finds right, or within a budget. Default: it can't be. */
-  readonly thinking?: "adaptive" | "budget";
-  /**
-   * Whether it is shown pictures in results of its calls. Of one that isn't known it isn't: providers refuse a request with a
-   * picture as a whole.
-   */
-  readonly seesPictures: boolean;
-} {
+export function howToAsk({ model, baseURL }: Pick<CacheRequest, "model" | "baseURL">): ModelProtocol {
   const name = plainModelName(model);
   const [, { efforts, ...reasoning } = {}] = REASONING.find(([names]) => names.test(name)) ?? [];
   return {
@@ -924,25 +951,22 @@ export const EXAMPLE_MODELS: Readonly<Record<string, string>> = {
 /** No provider has a longer name for a model; that of a request may be of any length. */
 const LONGEST_NAME = 200;
 
+/** A window, prices of input, output and cache reads, and those of long prompts. */
+type Row = [windowTokens: number, input: number, output: number, cacheRead: number, long?: Price["long"]];
+
 /** What most providers charge: nothing more for what is written to the cache. */
-function plain(
-  windowTokens: number,
-  input: number,
-  output: number,
-  cacheRead: number,
-  long?: Price["long"],
-): PublishedModel {
+function plain(...[windowTokens, input, output, cacheRead, long]: Row): PublishedModel {
   return { windowTokens, price: { input, output, cacheRead, ...(long && { long }) } };
 }
 
 /** OpenAI's newer models charge 1.25 times the input for what they write. */
-function newerGpt(...[windowTokens, input, output, cacheRead]: Parameters<typeof plain>): PublishedModel {
+function newerGpt(...[windowTokens, input, output, cacheRead]: Row): PublishedModel {
   const { price } = plain(windowTokens, input, output, cacheRead, ABOVE_272K);
   return { windowTokens, price: { ...price, cacheWrite: 1.25 * input } };
 }
 
 /** Anthropic's writes cost 1.25 times the input for five minutes, and twice the input for an hour. */
-function claude(...row: Parameters<typeof plain>): PublishedModel {
+function claude(...row: Row): PublishedModel {
   const { windowTokens, price } = plain(...row);
   const { input } = price;
   return { windowTokens, price: { ...price, cacheWrite: 1.25 * input, cacheWriteHour: 2 * input } };

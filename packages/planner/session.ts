@@ -1,7 +1,7 @@
 import { countRequestTokens, type Usage } from "@tare/messages";
 import { addUsage, checkGiven, type NeededOptions, sameData } from "@tare/messages/internal";
 import { type Archive, archiveRef, RECALL_TOOL } from "@tare/prune";
-import type { Arrival, ArrivalOptions, arrive, Arrived, writeOut } from "./arrival/arrival.ts";
+import type { Arrival, Arrived } from "./arrival/arrival.ts";
 import { servedTokens } from "./cache/prefix.ts";
 import { fittingPins } from "./edits/pin.ts";
 import { type Edit, fittingEdits, leadingEdits } from "./edits/edit.ts";
@@ -9,15 +9,20 @@ import type { Restored } from "./edits/restore.ts";
 import type { History } from "./edits/view.ts";
 import { NEW_SESSION, type PlannerState } from "./ledger/ledger.ts";
 import {
+  type AdvancedSessionOptions,
+  allAtOnce,
+  type ForkOptions,
   type Mechanisms,
   NO_MECHANISMS,
   type PromptCall,
   type PromptSession,
   type PromptSessionOptions,
+  type Retention,
+  type SessionOptions,
   type SessionView,
 } from "./prompt_session.ts";
 import { type Profile, referencesPay } from "./providers.ts";
-import { KEEP_WANTED, type Retention } from "./retention/retention.ts";
+import { KEEP_WANTED } from "./retention/retention.ts";
 import { decide, type FullWindow, NEVER_FULL } from "./rule/decide.ts";
 import { KnownSession, type LookedAt, type Plan, planAsItIs, staysAsItIs } from "./rule/look.ts";
 import { quotePrompt } from "./rule/quote.ts";
@@ -28,24 +33,19 @@ export interface PlanningSession extends PromptSession {
   readonly quote: NonNullable<PromptSession["quote"]>;
   readonly nextPing: NonNullable<PromptSession["nextPing"]>;
   readonly pinged: NonNullable<PromptSession["pinged"]>;
-  fork(...how: Parameters<PromptSession["fork"]>): PlanningSession;
+  fork(length: number, archive: Archive, options?: ForkOptions): PlanningSession;
 }
 
-/** What a restart needs to go on as if nothing had happened. */
 interface SessionState {
   readonly edits: readonly Edit[];
   /** Positions of results that show their head and tail, because they were over the limit on arrival. */
   readonly truncated: readonly number[];
   readonly planner: PlannerState;
-  /** What is remembered of its full window. */
   readonly fullWindow: FullWindow;
   /** What summaries took that no call was booked with yet. */
   readonly summary?: Usage;
-  /** Whether people were told that rewriting has stopped. */
   readonly stopSaid: boolean;
-  /** Whether people were told that the provider reports no cache reads. */
   readonly unreadReported: boolean;
-  /** Whether everything is sent as it is. */
   readonly reverted: boolean;
 }
 
@@ -74,7 +74,6 @@ const ALL_MECHANISMS: Mechanisms = {
   notation: true,
 };
 
-/** Longest result that enters the prompt whole, in tokens. */
 const TRUNCATE_TOKENS = 16_000;
 
 const NOTHING_SAVED: SessionView["saved"] = {
@@ -99,14 +98,29 @@ const UNREAD =
  * Lets the planner decide when the mechanisms act: as soon as the rent paid for carrying what could leave equals the
  * price of reading again what stands behind it, or the window is nearly full. Only a huge result is truncated at
  * once, before it is first sent, which rewrites nothing.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { estimateTokens } from "@tare/messages";
+ * import { plannerSession, profileNamed } from "@tare/planner";
+ * import { memoryArchive } from "@tare/prune";
+ *
+ * const options = { profile: profileNamed("openai"), archive: memoryArchive(), countTokens: estimateTokens };
+ * const session = plannerSession(options);
+ * const messages = [{ role: "user", content: "Why do nightly builds fail?" }] as const;
+ * const view = await session.view({ messages, tools: [] }, { nowMs: 0 });
+ * assertEquals(view.messages, messages);
+ * assertEquals(session.sent({ promptTokens: 14, cachedTokens: 0, outputTokens: 5 })?.tokenUnits, 14);
+ * ```
  */
 export function plannerSession(options: PromptSessionOptions): PlanningSession {
   checkOptions("plannerSession()", options);
   if (options.state !== undefined) checkState(options.state);
-  return makeSession(options);
+  const { advanced, ...rest } = options;
+  return makeSession({ ...advanced, ...rest });
 }
 
-/** What was stored of a session, maybe by the other policy. */
 function checkState(state: unknown): void {
   const { planner, truncated = [] } = Object(state) as Partial<SessionState>;
   checkGiven("plannerSession()", { "options.state": state, "options.state.truncated": truncated }, {
@@ -116,17 +130,17 @@ function checkState(state: unknown): void {
 }
 
 /** @param from What is known of the session that is forked. */
-function makeSession(given: PromptSessionOptions, from?: KnownSession): PlanningSession {
+function makeSession(given: SessionOptions, from?: KnownSession): PlanningSession {
   const { summarise: _, ...alone } = given;
-  const options: PromptSessionOptions = given.observe ? { ...alone, archive: NOTHING_KEPT } : given;
+  const options: SessionOptions = given.observe ? { ...alone, archive: NOTHING_KEPT } : given;
   // What was stored is what `state` gave.
   const stored = options.state as Partial<SessionState> | undefined;
   let state: SessionState = { ...NEW_STATE, ...stored };
   const isLossless = options.forget === "nothing";
   const wanted = { ...ALL_MECHANISMS, ...options.mechanisms };
   const mechanisms = { ...wanted, truncate: wanted.truncate && !isLossless };
-  /** What is known of results and how they are said, from the first one on. */
-  let arriving: Arriving | undefined;
+  /** How results are said, from the first one on. */
+  let arrival: Arrival | undefined;
   /** What is known once everything is judged by the mechanisms that work now. */
   const know = (account: PlannerState, from?: KnownSession, before?: LookedAt) =>
     new KnownSession({
@@ -136,10 +150,7 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): Planning
     }, { account, from, before });
   // It is what `lookedAt` gave.
   let known = know(state.planner, from, options.lookedAt as LookedAt | undefined);
-  const inSlices = options.inSlices ?? ((steps) => {
-    while (!steps.next().done) { /* Each step at once. */ }
-    return Promise.resolve();
-  });
+  const { inSlices = allAtOnce } = options;
   /** What was planned for each view; nothing for a request that isn't a turn. */
   const plans = new WeakMap<SessionView, Plan | undefined>();
   /** The views that show again what left, with what they are booked by. */
@@ -204,14 +215,13 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): Planning
       const edits = fittingEdits(state.edits, history.messages);
       if (edits.length < state.edits.length) state = { ...state, edits };
     }
-    if (!arriving && !state.reverted && history.messages.some(isOfCalls)) {
-      arriving = await loadArriving({ ...options, ...mechanisms });
+    if (!arrival && !state.reverted && history.messages.some(isOfCalls)) {
+      const { Arrival } = await import("./arrival/arrival.ts");
+      arrival = new Arrival({ ...options, ...mechanisms });
     }
-    const arrived = !arriving || state.reverted
+    const arrived = !arrival || state.reverted
       ? NOTHING_ARRIVED
-      : await arriving.arrive(history.messages, state.edits, {
-        ...options,
-        arrival: arriving.arrival,
+      : await arrival.arrive(history.messages, state.edits, {
         limitTokens: mechanisms.truncate ? options.truncateTokens ?? TRUNCATE_TOKENS : undefined,
         recall: canRecall(history, call),
         references: options.mechanisms?.references ?? (isLossless || referencesPay(known.profile)),
@@ -219,7 +229,6 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): Planning
           ...state.truncated,
           ...(call.pins ?? []).flatMap(({ wish, place }) => wish === "keep" ? [place] : []),
         ]),
-        inSlices,
       });
     if (arrived.edits.length > 0) {
       state = {
@@ -228,7 +237,7 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): Planning
         truncated: [...state.truncated, ...arrived.truncated],
       };
     }
-    arriving?.arrival.settle(state.edits);
+    arrival?.settle(state.edits);
     const request = requestOf(history, call);
     const relievesWindow = mechanisms.context && !state.reverted;
     // Who forgets all edits meanwhile has it judged anew for the next call.
@@ -243,8 +252,7 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): Planning
         windowTokens: asked.windowOf(call.model),
         look: (request) => asked.look(request),
         relievesWindow,
-        writeOut: (edits) =>
-          arriving?.writeOut(edits, { arrival: arriving.arrival, recall: canRecall(history, call) }) ?? edits,
+        writeOut: (edits) => arrival?.writeOut(edits, canRecall(history, call)) ?? edits,
       });
     asked.notePlan(plan);
     const tooLong = relievesWindow && asked.isSureOfWindow(call.model) ? asked.tooLong(plan) : undefined;
@@ -362,7 +370,7 @@ function makeSession(given: PromptSessionOptions, from?: KnownSession): Planning
       if (next.reverted !== state.reverted) {
         state = next;
         known = know(state.planner);
-        arriving = undefined;
+        arrival = undefined;
       } else {
         state = { ...next, edits: withKnown(next.edits, state.edits) };
         known.resume(state.planner);
@@ -395,18 +403,6 @@ function isOfCalls(message: History["messages"][number]): boolean {
   return message.role === "tool" || message.role === "assistant" && (message.tool_calls ?? []).length > 0;
 }
 
-/** What results are said by. */
-interface Arriving {
-  readonly arrival: Arrival;
-  readonly arrive: typeof arrive;
-  readonly writeOut: typeof writeOut;
-}
-
-async function loadArriving(options: ArrivalOptions): Promise<Arriving> {
-  const { Arrival, arrive, writeOut } = await import("./arrival/arrival.ts");
-  return { arrival: new Arrival(options), arrive, writeOut };
-}
-
 /** What may leave: a mechanism that is off takes nothing. */
 function retentionOf(
   { context, prune, schemas }: Mechanisms,
@@ -421,7 +417,6 @@ function retentionOf(
   };
 }
 
-/** What holds for the first `length` messages. */
 function cutBack({ edits, truncated }: SessionState, length: number) {
   return {
     edits: leadingEdits(edits, length),
@@ -456,14 +451,11 @@ export function canRecall({ tools }: History, { recall }: PromptCall): boolean {
 
 const ON_OR_OFF = "boolean" as const;
 
-/** What the options of a session must hold, as `checkGiven` takes it. */
 const SESSION_OPTIONS: NeededOptions<PromptSessionOptions> = {
   profile: ["object", "function"],
   archive: { put: "function", get: "function" },
   countTokens: "counter",
   "windowTokens?": ["positive", "function"],
-  "assumesWindow?": ["boolean", "function"],
-  "compaction?": "object",
   "observe?": ON_OR_OFF,
   "mechanisms?": {
     "context?": ON_OR_OFF,
@@ -475,27 +467,29 @@ const SESSION_OPTIONS: NeededOptions<PromptSessionOptions> = {
   },
   "forget?": new Set(["costly", "nothing"]),
   "tools?": "object",
-  "isError?": "function",
   "summarise?": "function",
   "truncateTokens?": "count",
   "alwaysFull?": "array",
-  // Their ranges are checked by who goes by them.
-  "triggers?": {
-    "historyBudgetTokens?": "value",
-    "protectTokens?": "value",
-    "minBytes?": "value",
-    "pruneAt?": "value",
-    "summariseAt?": "value",
-    "coldAfterMs?": "value",
-  },
-  "retention?": "object",
-  "lossLimit?": "count",
-  "inSlices?": "function",
   "state?": "object",
-  "lookedAt?": "object",
+  "advanced?": {
+    "assumesWindow?": ["boolean", "function"],
+    "compaction?": "object",
+    "isError?": "function",
+    "retention?": {
+      "loss?": "function",
+      "resultTailTokens?": "count",
+      "stepTailTokens?": "count",
+      "compactTools?": ON_OR_OFF,
+      "horizonCalls?": "count",
+      "namedWeight?": "count",
+      "errorWeight?": "count",
+    } satisfies NeededOptions<Partial<Retention>>,
+    "lossLimit?": "count",
+    "inSlices?": "function",
+    "lookedAt?": "object",
+  } satisfies NeededOptions<AdvancedSessionOptions>,
 };
 
-/** What cache rules must hold. */
 const PROFILE_FIELDS: NeededOptions<Profile> = {
   name: "string",
   minTokens: "count",
@@ -512,7 +506,6 @@ const PROFILE_FIELDS: NeededOptions<Profile> = {
   "source?": "string",
 };
 
-/** What a view must be given. */
 const VIEW = {
   history: { messages: "messages", tools: "array" },
   call: {
@@ -532,7 +525,6 @@ const VIEW = {
   } satisfies NeededOptions<PromptCall>,
 } as const;
 
-/** What must have been reported of a call, if anything was. */
 const USAGE_FIELDS: NeededOptions<Usage> = {
   promptTokens: "count",
   cachedTokens: "count",
@@ -544,7 +536,6 @@ const USAGE_FIELDS: NeededOptions<Usage> = {
   "firstRead?": "object",
 };
 
-/** Checks what a session is made of. */
 export function checkOptions(caller: string, options: PromptSessionOptions): void {
   const { profile } = Object(options) as Partial<PromptSessionOptions>;
   if (typeof profile === "string") {
@@ -559,12 +550,10 @@ export function checkOptions(caller: string, options: PromptSessionOptions): voi
   }
 }
 
-/** Checks what a session's view was given. */
 export function checkCall(given: { readonly history: History; readonly call: PromptCall }): void {
   checkGiven("view()", given, VIEW);
 }
 
-/** Checks what is said to have been reported of a call. */
 export function checkUsage(usage: Usage | undefined): void {
   if (usage !== undefined) checkGiven("sent()", { usage }, { usage: USAGE_FIELDS });
 }

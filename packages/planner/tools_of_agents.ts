@@ -1,6 +1,6 @@
 import type { ToolCall } from "@tare/messages";
 import { meantCall } from "@tare/messages/internal";
-import type { PruneOptions } from "@tare/prune";
+import type { ToolTraits } from "@tare/prune";
 import { traitsOf } from "@tare/prune/internal";
 import { readScript, type ShellCommand, type ShellScript } from "./shell_script.ts";
 
@@ -159,15 +159,15 @@ const FILE_IN_PATCH = /^\*\*\* (?:Update|Add) File: (.+)$/gm;
 const known = new WeakMap<ToolCall, CallFacts>();
 
 /** What a call is about: tools say by their traits what they read and write; others are known by their names. */
-export function readCall(call: ToolCall, tools: PruneOptions["tools"]): CallFacts {
+export function readCall(call: ToolCall, tools: ToolTraits | undefined): CallFacts {
   let facts = known.get(call);
   if (!facts) known.set(call, facts = parseCall(call, tools));
   return facts;
 }
 
-function parseCall(call: ToolCall, tools: PruneOptions["tools"]): CallFacts {
+function parseCall(call: ToolCall, tools: ToolTraits | undefined): CallFacts {
   const { name: tool, arguments: input } = meantCall(call);
-  const traits = traitsOf(tool, { ...(tools && { tools }) });
+  const traits = traitsOf(tool, tools);
   const values = argumentsIn(input);
   const texts = values.map(({ text }) => text);
   const patches = texts.filter((text) => text.includes("*** Begin Patch"));

@@ -114,7 +114,7 @@ Deno.test("view() refuses what people said and the window can't hold, and says w
   assertEquals([error.longest.place, error.windowTokens], [2, WINDOW]);
   assert(error.message.includes("Message 2 (user)"), error.message);
   // Who only assumes the window asks the provider, and goes by what it says.
-  const assuming = session({ assumesWindow: true });
+  const assuming = session({ advanced: { assumesWindow: true } });
   const view = await assuming.view({ messages, tools }, { nowMs: 0 });
   assertEquals(view.messages, messages);
   assuming.rejected(WINDOW, { promptTokens: 105_000 });

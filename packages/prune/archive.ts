@@ -53,23 +53,54 @@ export function memoryArchive(contents: Map<string, string> = new Map()): Archiv
   };
 }
 
+/** Options of {@linkcode archiveMessages}. */
+export interface ArchiveMessagesOptions {
+  readonly archive: Archive;
+  /** What they are archived for, as an error reports it: `Cannot archive 3 messages to drop: …`. */
+  readonly purpose: string;
+}
+
+/** Messages in an archive: their reference, and the text under it. */
+export interface ArchivedMessages {
+  readonly ref: string;
+  readonly text: string;
+}
+
 /**
- * Puts messages into an archive as one text: the JSON of each on a line of its own.
+ * Archives messages as one text: the JSON of each on a line of its own.
  *
- * @param purpose What they are archived for, as it stands in an error: `Cannot archive 3 messages to drop: …`.
  * @throws {Error} if they can't be archived.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import type { Message } from "@tare/messages";
+ * import { archiveMessages, memoryArchive } from "@tare/prune";
+ *
+ * const messages: Message[] = [{ role: "user", content: "Why?" }, { role: "assistant", content: "So." }];
+ * const { text } = await archiveMessages(messages, { archive: memoryArchive(), purpose: "drop" });
+ * assertEquals(text.split("\n").map((line) => JSON.parse(line)), messages);
+ * ```
  */
 export async function archiveMessages(
   messages: readonly Message[],
-  { archive, purpose }: { readonly archive: Archive; readonly purpose: string },
-): Promise<{ readonly ref: string; readonly text: string }> {
+  { archive, purpose }: ArchiveMessagesOptions,
+): Promise<ArchivedMessages> {
   // What only its provider reads says nothing to who reads it back.
   const text = messages.map((message) => JSON.stringify({ ...message, carried: undefined })).join("\n");
+  return { ref: await archiveText(text, archive, `${messages.length} messages to ${purpose}`), text };
+}
+
+/**
+ * Archives a text and returns its reference.
+ *
+ * @throws {Error} with `what` in its message, if it can't be archived.
+ */
+export async function archiveText(text: string, archive: Archive, what: string): Promise<string> {
   try {
-    return { ref: await archive.put(text), text };
+    return await archive.put(text);
   } catch (cause) {
-    const what = `Cannot archive ${messages.length} messages to ${purpose}`;
-    throw new Error(`${what}: ${reasonOf(cause)}`, { cause });
+    throw new Error(`Cannot archive ${what}: ${reasonOf(cause)}`, { cause });
   }
 }
 

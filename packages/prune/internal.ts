@@ -3,8 +3,8 @@
  *
  * @module
  */
-export { bytesFromText, isArchiveRef, textFromBytes } from "./archive.ts";
-export { placeholderRefs } from "./placeholder.ts";
+export { archiveText, bytesFromText, isArchiveRef, textFromBytes } from "./archive.ts";
+export { archiveWithLine, placeholderRefs } from "./placeholder.ts";
 export { resultOriginal, resultText, traitsOf } from "./prune_results.ts";
 export { reportsError } from "./reports_error.ts";
 export { truncateText } from "./truncate_results.ts";

@@ -1,4 +1,5 @@
-import type { Tool } from "@tare/messages";
+import type { Message, Tool } from "@tare/messages";
+import { archiveMessages, type ArchiveMessagesOptions, bytesFromText } from "./archive.ts";
 
 /** How people and models are told of placeholders in general. */
 export const ANY_PLACEHOLDER = "[elided: …]";
@@ -10,10 +11,49 @@ const WHAT =
   "(?:(middle of )?([\\p{L}\\p{M}\\p{N}_.:/-]{1,64}) result, (\\d+) bytes|(\\d+) messages(?:, (\\d+) bytes)?|middle of this message, (\\d+) bytes)";
 const LINE = new RegExp(`^\\[elided: ${WHAT}; [\\w ,;]*ref ([0-9a-f]{16})\\]$`, "u");
 
+/** What a placeholder line states. */
+export type Placeholder =
+  /** Stands for a tool result, or for the middle of one between its head and its tail. */
+  | {
+    readonly of: "result" | "middle";
+    /** Name of the tool that returned the result. */
+    readonly tool: string;
+    /** UTF-8 bytes of the original. */
+    readonly bytes: number;
+    /** Archive reference of the original. */
+    readonly ref: string;
+  }
+  /** Stands for several messages. */
+  | {
+    readonly of: "messages";
+    /** Number of the messages. */
+    readonly messages: number;
+    /** UTF-8 bytes of the original. Absent: the line doesn't state them. */
+    readonly bytes?: number;
+    /** Archive reference of the messages. */
+    readonly ref: string;
+  }
+  /** Stands for the middle of a message's text, between its head and its tail. */
+  | {
+    readonly of: "text";
+    /** UTF-8 bytes of the whole text. */
+    readonly bytes: number;
+    /** Archive reference of the whole text. */
+    readonly ref: string;
+  };
+
+/** Options of {@linkcode formatPlaceholder}. */
+export interface PlaceholderOptions {
+  /** Whether the recall tool is offered to the model. Default false. */
+  readonly recall?: boolean | undefined;
+  /** The tool's stance: without recall, running a `rederivable` tool again returns the result. Default `once`. */
+  readonly stance?: Tool["stance"] | undefined;
+}
+
 /**
- * The line that stands for what left: what it was, how long, under which reference, and how to get it back. It depends
- * on nothing else, so that the same elision always gives the same bytes; about 35 tokens. Of a tool's name it has up to 64
- * letters, digits and `_.:/-`, with `_` for anything else.
+ * Returns the line that stands for what left: what it was, how long, under which reference, and how to get it back. It
+ * depends on nothing else, so that the same elision always gives the same bytes; about 35 tokens. A tool's name is cut to
+ * 64 letters, digits and `_.:/-`, with `_` for anything else.
  *
  * @throws {RangeError} if the reference is not 16 hexadecimal digits in lower case, or a number is no safe integer of 0 or
  * more.
@@ -29,44 +69,7 @@ const LINE = new RegExp(`^\\[elided: ${WHAT}; [\\w ,;]*ref ([0-9a-f]{16})\\]$`, 
  * );
  * ```
  */
-export function formatPlaceholder(
-  placeholder:
-    /** What stands for a tool result, or for the middle of one between its head and its tail. */
-    | {
-      /** How much of the result it stands for. */
-      readonly of: "result" | "middle";
-      /** Name of the tool that gave the result. */
-      readonly tool: string;
-      /** UTF-8 bytes of the original. */
-      readonly bytes: number;
-      /** Archive reference of the original. */
-      readonly ref: string;
-    }
-    /** What stands for a stretch of messages. */
-    | {
-      readonly of: "messages";
-      /** How many there were. */
-      readonly messages: number;
-      /** UTF-8 bytes of the original, where the line says so. */
-      readonly bytes?: number;
-      /** Archive reference of the messages. */
-      readonly ref: string;
-    }
-    /** What stands for the middle of a text that somebody said, between its head and its tail. */
-    | {
-      readonly of: "text";
-      /** UTF-8 bytes of the whole text. */
-      readonly bytes: number;
-      /** Archive reference of the whole text. */
-      readonly ref: string;
-    },
-  options: {
-    /** Whether the recall tool is offered to the model. Default false. */
-    readonly recall?: boolean;
-    /** The tool's stance: without recall, a `rederivable` result can be had by running the tool again. Default `once`. */
-    readonly stance?: Tool["stance"];
-  } = {},
-): string {
+export function formatPlaceholder(placeholder: Placeholder, options: PlaceholderOptions = {}): string {
   const { bytes, ref } = placeholder;
   if (!/^[0-9a-f]{16}$/.test(ref)) {
     throw new RangeError(`ref is ${JSON.stringify(ref)}; it must be 16 hexadecimal digits in lower case`);
@@ -84,7 +87,7 @@ export function formatPlaceholder(
   return `${START}${subjectOf(placeholder)}${bytes === undefined ? "" : `, ${bytes} bytes`}; ${way} ${ref}]`;
 }
 
-function subjectOf(placeholder: Parameters<typeof formatPlaceholder>[0]): string {
+function subjectOf(placeholder: Placeholder): string {
   if (placeholder.of === "messages") return `${placeholder.messages} messages`;
   if (placeholder.of === "text") return "middle of this message";
   // A model may call a tool by any text, a line break included.
@@ -93,11 +96,39 @@ function subjectOf(placeholder: Parameters<typeof formatPlaceholder>[0]): string
   return `${placeholder.of === "middle" ? "middle of " : ""}${tool} result`;
 }
 
+/** Archived messages, and the line that stands for them. */
+export interface ArchivedStretch {
+  readonly ref: string;
+  readonly line: string;
+}
+
+/** Archives messages and returns the line that stands for them. @throws {Error} if they can't be archived. */
+export async function archiveWithLine(
+  messages: readonly Message[],
+  { recall, ...options }: ArchiveMessagesOptions & Pick<PlaceholderOptions, "recall">,
+): Promise<ArchivedStretch> {
+  const { ref, text } = await archiveMessages(messages, options);
+  const bytes = bytesFromText(text).length;
+  return {
+    ref,
+    line: formatPlaceholder({ of: "messages", messages: messages.length, bytes, ref }, { recall }),
+  };
+}
+
 /**
- * Reads a line back that {@linkcode formatPlaceholder} wrote; `undefined` for any other text. Such a line in a
- * tool's own output looks the same: only the archive can tell.
+ * Parses a line that {@linkcode formatPlaceholder} wrote; `undefined` for any other text. Such a line in a tool's own
+ * output looks the same: only the archive can tell.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { parsePlaceholder } from "@tare/prune";
+ *
+ * const ref = "2cf24dba5fb0a30e";
+ * assertEquals(parsePlaceholder(`[elided: 3 messages; ref ${ref}]`), { of: "messages", messages: 3, ref });
+ * ```
  */
-export function parsePlaceholder(line: string): Parameters<typeof formatPlaceholder>[0] | undefined {
+export function parsePlaceholder(line: string): Placeholder | undefined {
   if (!line.startsWith(START)) return undefined;
   const [, middle, tool, toolBytes, messages, bytes, textBytes, ref] = LINE.exec(line) ?? [];
   if (ref === undefined) return undefined;

@@ -10,8 +10,8 @@ import {
   type ToolCall,
   type ToolMessage,
 } from "@tare/messages";
-import { checkGiven, meantCall, type Needed, reasonOf } from "@tare/messages/internal";
-import { type Archive, bytesFromText } from "./archive.ts";
+import { checkGiven, meantCall, type Needed } from "@tare/messages/internal";
+import { type Archive, archiveText, bytesFromText } from "./archive.ts";
 import { formatPlaceholder, holdsPlaceholder, parsePlaceholder, splitTruncated } from "./placeholder.ts";
 import { RECALL_TOOL } from "./recall_tool.ts";
 import { reportsError } from "./reports_error.ts";
@@ -44,37 +44,31 @@ import { reportsError } from "./reports_error.ts";
 export async function pruneResults<M extends Message>(
   messages: readonly M[],
   options: PruneOptions,
-): Promise<
-  | {
-    /** Why originals could not be archived, so that nothing left the messages. */
-    readonly failure: Error;
-    /** The very array that was handed in: what to send if the session shall go on nevertheless. */
-    readonly unchanged: readonly M[];
-  }
-  | {
-    readonly failure?: undefined;
-    /** The messages; the very array that was handed in if nothing changed. There are none before `failure` has been looked at. */
-    readonly messages: readonly M[];
-    /** What changed, to be kept and applied again (see {@linkcode applyElisions}). */
-    readonly elisions: readonly Elision[];
-    /** Tokens of all the messages before. */
-    readonly tokensBefore: number;
-    /** Tokens of all the messages after. */
-    readonly tokensAfter: number;
-  }
-> {
+): Promise<PruneResult<M>> {
   checkGiven("pruneResults()", { messages, options }, { messages: "messages", options: ELIDING });
-  return await prune(messages, options);
-}
-
-/** Prunes results for a caller that has checked what it was given. */
-export async function prune<M extends Message>(
-  messages: readonly M[],
-  options: PruneOptions,
-): ReturnType<typeof pruneResults<M>> {
-  const elisions = elide(messages, select(messages, options), options);
+  const elisions = elide(messages, selectElisions(messages, options), options);
   return await settleElisions(messages, { elisions, countTokens: options.countTokens });
 }
+
+/** Originals could not be archived, so that nothing left the messages. */
+export interface PruneFailure<M extends Message> {
+  readonly failure: Error;
+  /** The very array that was passed: what to send to continue nevertheless. */
+  readonly unchanged: readonly M[];
+}
+
+/** Pruned messages, or why nothing could be archived: `failure` must be checked first. */
+export type PruneResult<M extends Message> = PruneFailure<M> | {
+  readonly failure?: undefined;
+  /** The messages; the very array that was passed if nothing changed. */
+  readonly messages: readonly M[];
+  /** What changed, to be stored and applied again (see {@linkcode applyElisions}). */
+  readonly elisions: readonly Elision[];
+  /** Tokens of all the messages before. */
+  readonly tokensBefore: number;
+  /** Tokens of all the messages after. */
+  readonly tokensAfter: number;
+};
 
 /** Applies elisions as soon as their originals are archived, or says why they could not be. */
 export async function settleElisions<M extends Message>(
@@ -83,7 +77,7 @@ export async function settleElisions<M extends Message>(
     readonly elisions: Promise<readonly Elision[]>;
     readonly countTokens?: CountTokens | undefined;
   },
-): ReturnType<typeof pruneResults<M>> {
+): Promise<PruneResult<M>> {
   const tokensBefore = countRequestTokens({ messages }, countTokens);
   try {
     const elisions = await settling;
@@ -96,30 +90,35 @@ export async function settleElisions<M extends Message>(
   }
 }
 
-/** What may be elided, how its placeholder reads, and where the originals go. */
-export interface PruneOptions {
+/** What pruning uses of each tool, by name. */
+export type ToolTraits = Readonly<Record<string, Pick<Tool, "stance" | "reads" | "writes" | "replays">>>;
+
+/** What may be elided, and how its placeholder reads. */
+export interface SelectOptions {
   /** Counts tokens; the count of each message object is remembered. Default: `estimateTokens`. */
   readonly countTokens?: CountTokens | undefined;
   /** The tools by name. A tool that isn't there (any longer) counts as `once`. Default: none. */
-  readonly tools?: Readonly<Record<string, Pick<Tool, "stance" | "reads" | "writes" | "replays">>>;
+  readonly tools?: ToolTraits | undefined;
   /** Whether the recall tool is offered to the model, so that placeholders may point to it. Default false. */
-  readonly recall?: boolean;
+  readonly recall?: boolean | undefined;
   /** The model's context window, in tokens. At most half of it is protected. Default: unknown, no such limit. */
   readonly windowTokens?: number | undefined;
   /** Tokens at the end of the messages in which nothing is elided. Default 16,384. */
-  readonly protectTokens?: number;
+  readonly protectTokens?: number | undefined;
   /** Results with fewer UTF-8 bytes stay. Default 1,024. */
-  readonly minBytes?: number;
+  readonly minBytes?: number | undefined;
   /**
    * Whether a result reports an error of which neither a protocol nor a client states whether its call failed; such
    * results stay. Default: `looksLikeError`.
    */
-  readonly isError?: (message: ToolMessage, index: number) => boolean;
-  /** Where the originals go. */
-  readonly archive: Archive;
+  readonly isError?: ((message: ToolMessage, index: number) => boolean) | undefined;
 }
 
-type SelectOptions = Omit<PruneOptions, "archive">;
+/** Options of {@linkcode pruneResults}. */
+export interface PruneOptions extends SelectOptions {
+  /** Stores the originals. */
+  readonly archive: Archive;
+}
 
 /**
  * Chooses the tool results that may leave the prompt now: superseded ones first, then the old ones, each oldest
@@ -131,21 +130,28 @@ type SelectOptions = Omit<PruneOptions, "archive">;
  * if the same tool was called with the same arguments again later, or what it read was written later, unless
  * that later call failed. Of a tool that `replays`, the last line of a result says what its calls have written.
  *
- * Takes time proportional to the number of messages, once their tokens are counted. `tokensAfter` is what a result is
- * expected to leave, within a few tokens.
+ * Takes time proportional to the number of messages, once their tokens are counted. `tokensAfter` is an estimate, within
+ * a few tokens.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import type { Message } from "@tare/messages";
+ * import { selectElisions } from "@tare/prune";
+ *
+ * const messages: Message[] = [
+ *   { role: "assistant", tool_calls: [{ id: "1", type: "function", function: { name: "log", arguments: "{}" } }] },
+ *   { role: "tool", tool_call_id: "1", content: "x".repeat(5000) },
+ *   { role: "assistant", content: "Yes." },
+ * ];
+ * assertEquals(selectElisions(messages, { protectTokens: 100 }).map(({ index }) => index), [1]);
+ * ```
  */
-export function selectElisions(
-  messages: readonly Message[],
-  options: Omit<PruneOptions, "archive">,
-): Omit<Elision, "ref" | "text">[] {
+export function selectElisions(messages: readonly Message[], options: SelectOptions): ElisionCandidate[] {
   checkGiven("selectElisions()", { messages, options }, {
     messages: "messages",
     options: { ...SELECTING, "archive?": "object" },
   });
-  return select(messages, options);
-}
-
-function select(messages: readonly Message[], options: SelectOptions): Omit<Elision, "ref" | "text">[] {
   const { countTokens = estimateTokens, minBytes = 1024 } = options;
   const results = pairResults(messages);
   const superseded = findSuperseded(results, options);
@@ -155,11 +161,11 @@ function select(messages: readonly Message[], options: SelectOptions): Omit<Elis
     messages.findLastIndex((message) => message.role === "assistant"),
   );
   const placeholderTokens = new Map<string, number>();
-  const first: Omit<Elision, "ref" | "text">[] = [];
-  const rest: Omit<Elision, "ref" | "text">[] = [];
+  const first: ElisionCandidate[] = [];
+  const rest: ElisionCandidate[] = [];
   for (const { index, message, call } of results) {
     if (index >= end) break;
-    const traits = traitsOf(call.tool, options);
+    const traits = traitsOf(call.tool, options.tools);
     if (traits.stance === "keep") continue;
     const text = resultOriginal(message, options.tools?.[call.tool] !== undefined);
     if (text === undefined || !hasBytes(text, minBytes)) continue;
@@ -180,25 +186,16 @@ function select(messages: readonly Message[], options: SelectOptions): Omit<Elis
       placeholderTokens.set(alike, tokensAfter);
     }
     if (tokensBefore < 2 * tokensAfter) continue;
-    const reason = isSuperseded ? "superseded" : "old";
-    const toolCallId = message.tool_call_id;
     (isSuperseded ? first : rest).push({
-      index,
-      toolCallId,
-      tool: call.tool,
-      tokensBefore,
-      tokensAfter,
-      reason,
+      ...{ index, toolCallId: message.tool_call_id, tool: call.tool, tokensBefore, tokensAfter },
+      reason: isSuperseded ? "superseded" : "old",
     });
   }
   return [...first, ...rest];
 }
 
-/** What the options say of a tool. */
-export function traitsOf(
-  tool: string,
-  { tools = {} }: Pick<PruneOptions, "tools">,
-): NonNullable<PruneOptions["tools"]>[string] {
+/** Returns the traits of a tool. */
+export function traitsOf(tool: string, tools: ToolTraits = {}): ToolTraits[string] {
   // A model may call a tool by any name, `constructor` included.
   return (Object.hasOwn(tools, tool) ? tools[tool] : undefined) ?? {};
 }
@@ -221,7 +218,7 @@ function findSuperseded(results: readonly PairedResult[], options: SelectOptions
   const keysByTool = new Map<string, Set<string>>();
   const written = new Set<string>();
   for (const { index, message, call } of results.toReversed()) {
-    const { reads, writes, replays } = traitsOf(call.tool, options);
+    const { reads, writes, replays } = traitsOf(call.tool, options.tools);
     let keys = keysByTool.get(call.tool);
     if (keys === undefined) keysByTool.set(call.tool, keys = new Set());
     const read = resource(call, reads);
@@ -296,6 +293,9 @@ export interface Elision {
   readonly reason: "superseded" | "old" | "truncated";
 }
 
+/** A result that could leave, and what of it would stay. */
+export type ElisionCandidate = Omit<Elision, "ref" | "text">;
+
 /**
  * The messages with each elision's text in place of the result's content; everything else is the same object. Meant
  * to be applied to a growing history again and again: an elided message is made once and then reused. Of several
@@ -367,16 +367,30 @@ export const ELIDING: Readonly<Record<string, Needed>> = {
 /** Originals that are archived at the same time: each may be an open file. */
 const PARALLEL_PUTS = 16;
 
+/** What archives results that leave, and how their placeholders read. */
+export type ElideOptions = Pick<PruneOptions, "archive" | "countTokens" | "tools" | "recall">;
+
 /**
- * Archives the originals of the chosen results, then makes the elisions that replace them. A result that was
- * truncated on arrival keeps the reference of its whole original.
+ * Archives the originals of the chosen results, then returns the elisions that replace them. A result that was
+ * truncated keeps the reference of its whole original.
  *
  * @throws {Error} if a single one can't be archived. Then none is elided, and what was archived does no harm.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { elide, memoryArchive } from "@tare/prune";
+ *
+ * const result = { role: "tool", tool_call_id: "1", content: "a long log" } as const;
+ * const chosen = { index: 0, toolCallId: "1", tool: "log", tokensBefore: 7, tokensAfter: 7, reason: "old" } as const;
+ * const [elision] = await elide([result], [chosen], { archive: memoryArchive() });
+ * assertEquals(elision?.text, "[elided: log result, 10 bytes; ref db7ef94451345d54]");
+ * ```
  */
 export async function elide(
   messages: readonly Message[],
-  candidates: readonly Omit<Elision, "ref" | "text">[],
-  options: Pick<PruneOptions, "archive" | "countTokens" | "tools" | "recall">,
+  candidates: readonly ElisionCandidate[],
+  options: ElideOptions,
 ): Promise<Elision[]> {
   const elisions: Elision[] = [];
   for (let from = 0; from < candidates.length; from += PARALLEL_PUTS) {
@@ -394,8 +408,8 @@ export async function elide(
 
 async function elideOne(
   messages: readonly Message[],
-  candidate: Omit<Elision, "ref" | "text">,
-  options: Pick<PruneOptions, "archive" | "countTokens" | "tools" | "recall">,
+  candidate: ElisionCandidate,
+  options: ElideOptions,
 ): Promise<Elision> {
   const { archive, countTokens = estimateTokens, recall = false } = options;
   const { index, tool } = candidate;
@@ -404,27 +418,16 @@ async function elideOne(
   if (message === undefined || original === undefined) {
     throw new RangeError(`Cannot elide message ${index}: it is no tool result of text alone`);
   }
-  const { ref, bytes } = await findWhole(original, archive) ??
-    { ref: await archiveResult(original, { archive, tool }), bytes: bytesFromText(original).length };
-  const text = formatPlaceholder({ of: "result", tool, bytes, ref }, { ...traitsOf(tool, options), recall });
+  const { ref, bytes } = await findWhole(original, archive) ?? {
+    ref: await archiveText(original, archive, `a result of ${tool}`),
+    bytes: bytesFromText(original).length,
+  };
+  const text = formatPlaceholder({ of: "result", tool, bytes, ref }, {
+    ...traitsOf(tool, options.tools),
+    recall,
+  });
   const tokensAfter = countMessageTokens({ ...message, content: text }, countTokens);
   return { ...candidate, ref, text, tokensAfter };
-}
-
-/**
- * Puts the text of a result into the archive.
- *
- * @throws {Error} naming the tool, if it can't be archived.
- */
-export async function archiveResult(
-  text: string,
-  { archive, tool }: { readonly archive: Archive; readonly tool: string },
-): Promise<string> {
-  try {
-    return await archive.put(text);
-  } catch (cause) {
-    throw new Error(`Cannot archive a result of ${tool}: ${reasonOf(cause)}`, { cause });
-  }
 }
 
 /** The whole original of a text that was truncated on arrival, if the archive confirms that it is one. */

@@ -1,31 +1,17 @@
-import { type ContentPart, contentText, type CountTokens, type Message, pairCalls } from "@tare/messages";
+import { type ContentPart, contentText, type Message, pairCalls } from "@tare/messages";
 import { firstWords, meantCall, transcribe } from "@tare/messages/internal";
 import { type Archive, isArchiveRef } from "./archive.ts";
 import { ANY_PLACEHOLDER, placeholderRefs } from "./placeholder.ts";
+import type { RecallOptions, RecallRequest, RecallResult } from "./recall.ts";
 import { RECALL_TOOL } from "./recall_tool.ts";
 import { fitHead } from "./truncate_results.ts";
-
-/** What a recall is answered by, as `recallOriginal()` tells it. */
-interface Recalled {
-  readonly content: string;
-  readonly error: boolean;
-  readonly pictures?: readonly string[];
-}
 
 /** Answers what `recallOriginal()` was asked for. */
 export async function readOriginal(
   archive: Archive,
-  request: {
-    readonly ref?: string;
-    readonly lines?: string;
-    readonly find?: string;
-    readonly offset?: number;
-  },
-  { countTokens, limitTokens, shown, seesPictures }: Bounds & {
-    readonly shown?: (() => readonly Message[]) | undefined;
-    readonly seesPictures: boolean;
-  },
-): Promise<Recalled> {
+  request: RecallRequest,
+  { countTokens, limitTokens, shown, seesPictures }: Bounds & Pick<RecallOptions, "shown" | "seesPictures">,
+): Promise<RecallResult> {
   const { lines, find, offset = 0 } = request;
   const unfit = find === undefined ? undefined : unfitText(find);
   if (unfit) return refuse(unfit);
@@ -79,7 +65,7 @@ export async function readOriginal(
 const MAX_PICTURES = 8;
 
 /** The pictures of archived messages whose transcripts are shown. */
-function picturesIn(messages: ReturnType<typeof readMessages> & object, { start, end }: Range): string[] {
+function picturesIn(messages: readonly Transcribed[], { start, end }: Range): string[] {
   let from = 0;
   return messages.flatMap(({ message: { content }, text }) => {
     const isShown = from < end && from + text.length > start;
@@ -128,10 +114,16 @@ function unfitText(find: string): string | undefined {
 /** What stands between two messages of a transcript. */
 const BETWEEN = "\n\n";
 
+/** A message with its transcript. */
+interface Transcribed {
+  readonly message: Message;
+  readonly text: string;
+}
+
 /** The messages in a text that `archiveMessages` wrote, each with its transcript; nothing of any other text. */
 function readMessages(
   archived: string,
-): readonly { readonly message: Message; readonly text: string }[] | undefined {
+): readonly Transcribed[] | undefined {
   if (!archived.startsWith("{")) return undefined;
   try {
     return archived.split("\n").map((line) => {
@@ -153,7 +145,7 @@ function parseMessage(line: string): Message {
   throw new TypeError("Cannot read a message: the line holds something else");
 }
 
-function refuse(content: string): Recalled {
+function refuse(content: string): RecallResult {
   return { content, error: true };
 }
 
@@ -164,10 +156,7 @@ interface Range {
 }
 
 /** How long an answer may be. */
-interface Bounds {
-  readonly countTokens: CountTokens;
-  readonly limitTokens: number;
-}
+type Bounds = Required<Pick<RecallOptions, "countTokens" | "limitTokens">>;
 
 type Region = Range & Bounds;
 
@@ -216,7 +205,7 @@ const LINES_AROUND = 2;
 function search(
   original: string,
   { start, end, find, countTokens, limitTokens }: Region & { readonly find: string },
-): Recalled {
+): RecallResult {
   const found: string[] = [];
   let left = limitTokens - NOTICE_TOKENS;
   for (const line of findText(original, { find, start, end, around: LINES_AROUND })) {
@@ -243,7 +232,7 @@ async function searchAll(
     readonly find: string;
     readonly shown: readonly Message[];
   },
-): Promise<Recalled> {
+): Promise<RecallResult> {
   const found: string[] = [];
   const originals = new Set<string>();
   let left = Math.min(limitTokens, ALL_TOKENS) - NOTICE_TOKENS;

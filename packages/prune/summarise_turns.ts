@@ -6,10 +6,10 @@ import {
   type Message,
   pairCalls,
 } from "@tare/messages";
-import { checkGiven, reasonOf } from "@tare/messages/internal";
-import { type Archive, archiveMessages, bytesFromText } from "./archive.ts";
-import { ELIDING } from "./prune_results.ts";
-import { formatPlaceholder } from "./placeholder.ts";
+import { checkGiven, reasonOf, untilAborted } from "@tare/messages/internal";
+import type { Archive } from "./archive.ts";
+import { ELIDING, type PruneFailure } from "./prune_results.ts";
+import { type ArchivedStretch, archiveWithLine } from "./placeholder.ts";
 
 /** Old turns that gave way to one message. Plain data: applied again to the same messages it gives the same bytes. */
 export interface TurnsSummary {
@@ -27,15 +27,30 @@ export interface TurnsSummary {
   readonly tokensAfter: number;
 }
 
-/** The messages after old turns gave way. All of them but the new one are the same objects. */
+/** The message that replaces old turns. */
+export interface SummaryMessage {
+  /** `assistant` for a summary; `user` for dropped turns. */
+  readonly role: "assistant" | "user";
+  readonly content: string;
+}
+
+/**
+ * Returns the messages after old turns gave way. All but the new one are the same objects.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { applySummary } from "@tare/prune";
+ *
+ * const messages = [{ role: "user", content: "Why?" }, { role: "assistant", content: "So." }] as const;
+ * const after = applySummary(messages, { end: 2, kind: "summary", text: "He asked." });
+ * assertEquals(after, [messages[0], { role: "assistant", content: "He asked." }]);
+ * ```
+ */
 export function applySummary<M extends Message>(
   messages: readonly M[],
   summary: Pick<TurnsSummary, "end" | "kind" | "text">,
-): (M | {
-  /** `assistant` if it is a summary; `user` where the dropped turns' user messages were. */
-  readonly role: "assistant" | "user";
-  readonly content: string;
-})[] {
+): (M | SummaryMessage)[] {
   const { end, kind, text } = summary;
   const kept = messages.slice(0, end).filter(({ role }) =>
     role === "system" || role === "developer" || (kind === "summary" && role === "user")
@@ -44,18 +59,75 @@ export function applySummary<M extends Message>(
   return [...kept, { role, content: text }, ...messages.slice(end)];
 }
 
-type Summarise = NonNullable<Parameters<typeof summariseTurns>[1]["summarise"]>;
-
 /** Recent turns that stay, in tokens, and as a share of the window. */
-export const KEEP_TOKENS = 16_384;
-/** See {@linkcode KEEP_TOKENS}. */
-export const KEEP_SHARE = 0.25;
+const KEEP_TOKENS = 16_384;
+const KEEP_SHARE = 0.25;
+
+/** Returns the tokens of recent turns that stay by default. */
+export function keptTokens(windowTokens: number = Infinity): number {
+  return Math.min(KEEP_TOKENS, KEEP_SHARE * windowTokens);
+}
 
 /** A summary has to free this share of the prompt, or the next one would follow at once. */
 const MIN_SHARE = 0.1;
 
 /** What the line takes that says where the messages are archived, in tokens. */
 const LINE_TOKENS = 60;
+
+/** A request for a summary: the messages in front of index `end` are to give way. */
+export interface SummariseRequest {
+  readonly end: number;
+  readonly signal: AbortSignal | undefined;
+}
+
+/** Options of {@linkcode summariseTurns}. */
+export interface SummariseTurnsOptions {
+  /** Stores the messages. */
+  readonly archive: Archive;
+  /** Counts tokens. Default: `estimateTokens`. */
+  readonly countTokens?: CountTokens | undefined;
+  /**
+   * Asks a model for a summary of old messages, user messages included: one paid call. A rejection, an empty text, a text
+   * that is too long, and a timeout count as failure. Default: old turns are dropped.
+   */
+  readonly summarise?:
+    | ((messages: readonly Message[], request: SummariseRequest) => Promise<string>)
+    | undefined;
+  /**
+   * Ends the wait for the summary. Aborted by a timeout (`AbortSignal.timeout`), the summary has failed; aborted
+   * for any other reason, {@linkcode summariseTurns} throws that reason and nothing changes.
+   */
+  readonly signal?: AbortSignal | undefined;
+  /** Whether the recall tool is offered to the model. Default false. */
+  readonly recall?: boolean | undefined;
+  /** Tokens of the model's context window. Default: unknown. */
+  readonly windowTokens?: number | undefined;
+  /**
+   * Recent whole turns that stay, in tokens; the last turn stays in any case, and all do if it is infinite. Default 16,384,
+   * at most a quarter of the window, so that the next summary is far away.
+   */
+  readonly keepTokens?: number | undefined;
+  /** Index of the first message of the active turn, which stays whole. Default: that of the last turn. */
+  readonly activeTurnStart?: number | undefined;
+}
+
+/** Messages after old turns gave way. */
+export interface SummarisedTurns<M extends Message> {
+  readonly failure?: undefined;
+  /** The messages; the very array that was passed if nothing changed. */
+  readonly messages: readonly (M | SummaryMessage)[];
+  /** What changed. Absent: too little would have been gained. */
+  readonly summary?: TurnsSummary;
+  /** Tokens of all the messages before. */
+  readonly tokensBefore: number;
+  /** Tokens of all the messages after. */
+  readonly tokensAfter: number;
+  /** Why there is no summary, though one was requested: turns were dropped, or, without `summary`, nothing was done. */
+  readonly summaryFailure?: Error;
+}
+
+/** Messages after old turns gave way, or why nothing could be archived: `failure` must be checked first. */
+export type SummariseTurnsResult<M extends Message> = PruneFailure<M> | SummarisedTurns<M>;
 
 /**
  * Summarises the oldest turns, after archiving them: the last resort when a window is full of what
@@ -90,68 +162,9 @@ const LINE_TOKENS = 60;
  */
 export async function summariseTurns<M extends Message>(
   messages: readonly M[],
-  options: {
-    /** Where the messages go. */
-    readonly archive: Archive;
-    /** Counts tokens. Default: `estimateTokens`. */
-    readonly countTokens?: CountTokens | undefined;
-    /**
-     * Asks a model for a summary of old messages, user messages included: all in front of index `end`, which are to give way. One call of it is one paid model call. A
-     * rejection, an empty text, a text that is too long, and a timeout count as failure. Default: nobody is asked, and old
-     * turns are dropped.
-     */
-    readonly summarise?:
-      | ((
-        messages: readonly Message[],
-        options: { readonly end: number; readonly signal: AbortSignal | undefined },
-      ) => Promise<string>)
-      | undefined;
-    /**
-     * Ends the wait for the summary. Aborted by a timeout (`AbortSignal.timeout`), the summary has failed; aborted
-     * for any other reason, {@linkcode summariseTurns} throws that reason and nothing changes.
-     */
-    readonly signal?: AbortSignal | undefined;
-    /** Whether the recall tool is offered to the model. Default false. */
-    readonly recall?: boolean;
-    /** Tokens of the model's context window. Default: unknown. */
-    readonly windowTokens?: number | undefined;
-    /**
-     * Recent whole turns that stay, in tokens; the last turn stays in any case, and all do if it is infinite. Default 16,384,
-     * at most a quarter of the window, so that the next summary is far away.
-     */
-    readonly keepTokens?: number;
-    /** Index of the first message of the active turn, which stays whole. Default: that of the last turn. */
-    readonly activeTurnStart?: number | undefined;
-  },
-): Promise<
-  {
-    /** Why the originals could not be archived, so that nothing left the messages. */
-    readonly failure: Error;
-    /** The very array that was handed in: what to send if the session shall go on nevertheless. */
-    readonly unchanged: readonly M[];
-  } | {
-    readonly failure?: undefined;
-    /** The messages; the very array that was handed in if nothing changed. */
-    readonly messages: Readonly<ReturnType<typeof applySummary<M>>>;
-    /** What changed; absent if nothing did: too little would have been gained. */
-    readonly summary?: TurnsSummary;
-    /** Tokens of all the messages before. */
-    readonly tokensBefore: number;
-    /** Tokens of all the messages after. */
-    readonly tokensAfter: number;
-    /** Why there is no summary, though one was asked for: turns were dropped, or, without `summary`, nothing was done. */
-    readonly summaryFailure?: Error;
-  }
-> {
+  options: SummariseTurnsOptions,
+): Promise<SummariseTurnsResult<M>> {
   checkGiven("summariseTurns()", { messages, options }, { messages: "messages", options: ELIDING });
-  return await summarise(messages, options);
-}
-
-/** Summarises turns for a caller that has checked what it was given. */
-export async function summarise<M extends Message>(
-  messages: readonly M[],
-  options: Parameters<typeof summariseTurns>[1],
-): ReturnType<typeof summariseTurns<M>> {
   const { archive, countTokens = estimateTokens, recall = false } = options;
   const tokensBefore = countRequestTokens({ messages }, countTokens);
   const unchanged = { messages, tokensBefore, tokensAfter: tokensBefore };
@@ -163,41 +176,33 @@ export async function summarise<M extends Message>(
   const minGain = MIN_SHARE * tokensBefore;
   if (countRequestTokens({ messages: leaving }, countTokens) <= minGain + LINE_TOKENS) return unchanged;
 
-  let archived: Awaited<ReturnType<typeof archiveMessages>>;
+  let archived: ArchivedStretch;
   try {
-    archived = await archiveMessages(old, { archive, purpose: "summarise" });
+    archived = await archiveWithLine(old, { archive, purpose: "summarise", recall });
   } catch (failure) {
     return { failure: failure as Error, unchanged: messages };
   }
-  const { ref } = archived;
-  const bytes = bytesFromText(archived.text).length;
-  const line = formatPlaceholder({ of: "messages", messages: old.length, bytes, ref }, { recall });
-  const attempt = (
-    kind: TurnsSummary["kind"],
-    text: string,
-  ): Exclude<Awaited<ReturnType<typeof summariseTurns<M>>>, { readonly failure: Error }> | undefined => {
+  const { ref, line } = archived;
+  const attempt = (kind: TurnsSummary["kind"], text: string): SummarisedTurns<M> | undefined => {
     const after = applySummary(messages, { end, kind, text });
     const tokensAfter = countRequestTokens({ messages: after }, countTokens);
     if (tokensBefore - tokensAfter < minGain) return undefined;
-    return {
-      messages: after,
-      summary: { end, kind, text, ref, tokensBefore, tokensAfter },
-      tokensBefore,
-      tokensAfter,
-    };
+    const summary = { end, kind, text, ref, tokensBefore, tokensAfter };
+    return { messages: after, summary, tokensBefore, tokensAfter };
   };
 
-  if (!options.summarise) return attempt("drop", line) ?? unchanged;
+  const { summarise: ask, signal } = options;
+  if (!ask) return attempt("drop", line) ?? unchanged;
   let summaryFailure: Error;
   try {
-    const summary = await summariseUntil(old, { end, signal: options.signal }, options.summarise);
+    const summary = (await untilAborted(() => ask(old, { end, signal }), signal)).trim();
+    if (summary === "") throw new Error("the summary is empty");
     const summarised = attempt("summary", `${summary}\n\n${line}`);
     if (summarised) return summarised;
     summaryFailure = new Error(
       `Cannot summarise ${old.length} messages: their summary frees less than a tenth of the prompt`,
     );
   } catch (cause) {
-    const { signal } = options;
     if (signal?.aborted && signal.reason?.name !== "TimeoutError") throw signal.reason;
     summaryFailure = new Error(`Cannot summarise ${old.length} messages: ${reasonOf(cause)}`, {
       cause,
@@ -210,16 +215,14 @@ export async function summarise<M extends Message>(
  * Index of the first message of the turns that stay. What the user says between a call and its answer begins none, nor does
  * what follows a user message with only instructions between.
  */
-function summaryEnd(messages: readonly Message[], options: Parameters<typeof summariseTurns>[1]): number {
-  const { countTokens = estimateTokens, windowTokens = Infinity, activeTurnStart = messages.length } =
-    options;
-  const { keepTokens = Math.min(KEEP_TOKENS, KEEP_SHARE * windowTokens) } = options;
+function summaryEnd(messages: readonly Message[], options: SummariseTurnsOptions): number {
+  const { countTokens = estimateTokens, windowTokens, activeTurnStart = messages.length } = options;
+  const { keepTokens = keptTokens(windowTokens) } = options;
   const pairs = pairCalls(messages);
   let tokens = 0;
   let end: number | undefined;
   for (let index = messages.length - 1; index >= 0; index -= 1) {
-    const message = messages[index];
-    if (message === undefined) break;
+    const message = messages[index]!;
     tokens += countMessageTokens(message, countTokens);
     if (tokens > keepTokens && end !== undefined) break;
     if (message.role !== "user" || index > activeTurnStart || follows(messages, index) === "user") continue;
@@ -231,23 +234,4 @@ function summaryEnd(messages: readonly Message[], options: Parameters<typeof sum
 /** Role of what a message follows, instructions apart. */
 function follows(messages: readonly Message[], index: number): Message["role"] | undefined {
   return messages.findLast(({ role }, at) => at < index && role !== "system" && role !== "developer")?.role;
-}
-
-async function summariseUntil(
-  messages: readonly Message[],
-  options: Parameters<Summarise>[1],
-  summarise: Summarise,
-): Promise<string> {
-  const { signal } = options;
-  const { promise: aborted, reject } = Promise.withResolvers<never>();
-  const abort = () => reject(signal?.reason);
-  signal?.addEventListener("abort", abort);
-  try {
-    signal?.throwIfAborted();
-    const summary = (await Promise.race([summarise(messages, options), aborted])).trim();
-    if (summary === "") throw new Error("the summary is empty");
-    return summary;
-  } finally {
-    signal?.removeEventListener("abort", abort);
-  }
 }

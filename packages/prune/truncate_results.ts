@@ -1,15 +1,14 @@
 import { countMessageTokens, type CountTokens, estimateTokens, type Message } from "@tare/messages";
 import { checkGiven, MESSAGE_OVERHEAD_TOKENS } from "@tare/messages/internal";
-import { bytesFromText } from "./archive.ts";
-import { formatPlaceholder } from "./placeholder.ts";
+import { archiveText, bytesFromText } from "./archive.ts";
+import { formatPlaceholder, type Placeholder, type PlaceholderOptions } from "./placeholder.ts";
 import {
-  archiveResult,
+  type ElideOptions,
   ELIDING,
   type Elision,
   type PairedResult,
   pairResults,
-  type PruneOptions,
-  type pruneResults,
+  type PruneResult,
   resultText,
   settleElisions,
   traitsOf,
@@ -40,45 +39,34 @@ import {
  */
 export async function truncateResults<M extends Message>(
   messages: readonly M[],
-  options: Pick<PruneOptions, "archive" | "countTokens" | "tools" | "recall"> & {
-    /** Longest text of a result, in tokens. Default 8,000. */
-    readonly limitTokens?: number;
-  },
-): ReturnType<typeof pruneResults<M>> {
-  checkGiven("truncateResults()", { messages, options }, {
-    messages: "messages",
-    options: ELIDING,
-  });
+  options: TruncateOptions,
+): Promise<PruneResult<M>> {
+  checkGiven("truncateResults()", { messages, options }, { messages: "messages", options: ELIDING });
   const { countTokens } = options;
   return await settleElisions(messages, { elisions: truncate(messages, options), countTokens });
 }
 
-async function truncate(
-  messages: readonly Message[],
-  options: Parameters<typeof truncateResults>[1],
-): Promise<Elision[]> {
+/** Options of {@linkcode truncateResults}. */
+export interface TruncateOptions extends ElideOptions {
+  /** Longest text of a result, in tokens. Default 8,000. */
+  readonly limitTokens?: number | undefined;
+}
+
+async function truncate(messages: readonly Message[], options: TruncateOptions): Promise<Elision[]> {
   const { archive, countTokens = estimateTokens, limitTokens = TRUNCATE_TOKENS, recall = false } = options;
   const elisions: Elision[] = [];
   for (const { index, message, call } of newResults(messages)) {
     const { tool } = call;
-    const { stance = "once" } = traitsOf(tool, options);
+    const { stance = "once" } = traitsOf(tool, options.tools);
     const tokensBefore = countMessageTokens(message, countTokens);
     const original = resultText(message);
     if (stance === "keep" || original === undefined) continue;
     if (tokensBefore - MESSAGE_OVERHEAD_TOKENS <= limitTokens) continue;
-    const ref = await archiveResult(original, { archive, tool });
+    const ref = await archiveText(original, archive, `a result of ${tool}`);
     const text = truncateText(original, { tool, ref, countTokens, limitTokens, recall, stance });
     const tokensAfter = countMessageTokens({ ...message, content: text }, countTokens);
-    elisions.push({
-      index,
-      toolCallId: message.tool_call_id,
-      tool,
-      ref,
-      text,
-      tokensBefore,
-      tokensAfter,
-      reason: "truncated",
-    });
+    const toolCallId = message.tool_call_id;
+    elisions.push({ index, toolCallId, tool, ref, text, tokensBefore, tokensAfter, reason: "truncated" });
   }
   return elisions;
 }
@@ -92,28 +80,28 @@ function newResults(messages: readonly Message[]): PairedResult[] {
 /** Longest result that enters the prompt whole, in tokens. */
 const TRUNCATE_TOKENS = 8_000;
 
+/** Options of {@linkcode truncateText}. */
+export interface TruncateTextOptions extends PlaceholderOptions {
+  /** Counts tokens. Default: `estimateTokens`. */
+  readonly countTokens?: CountTokens | undefined;
+  /** Longest text that stays whole, and longest text returned, in tokens. Default 8,000. */
+  readonly limitTokens?: number | undefined;
+  /** Name of the tool that returned the text. Default: none, it is part of a message. */
+  readonly tool?: string;
+  /** Archive reference of the whole text. */
+  readonly ref: string;
+}
+
 /**
- * A text that is too long, as its head, a placeholder line and its tail, cut at line breaks where there are any
- * and never within a character, nor within binary data such as base64, which is whole or left out. A text within the limit comes back as it is. A limit that has no room for more
- * gives the placeholder alone.
+ * Returns a text that is too long as its head, a placeholder line and its tail, cut at line breaks where there are any
+ * and never within a character, nor within binary data such as base64, which is whole or left out. A text within the
+ * limit is returned as it is. A limit that has no room for more gives the placeholder alone.
  */
-export function truncateText(
-  text: string,
-  options: Parameters<typeof formatPlaceholder>[1] & {
-    /** Counts tokens. Default: `estimateTokens`. */
-    readonly countTokens?: CountTokens | undefined;
-    /** Longest text that stays whole, and longest text that comes out, in tokens. Default 8,000. */
-    readonly limitTokens?: number;
-    /** Name of the tool that gave the text. Default: none did, it is what somebody said. */
-    readonly tool?: string;
-    /** Archive reference of the whole text. */
-    readonly ref: string;
-  },
-): string {
+export function truncateText(text: string, options: TruncateTextOptions): string {
   const { countTokens = estimateTokens, limitTokens = TRUNCATE_TOKENS, tool, ref } = options;
   if (countTokens(text) <= limitTokens) return text;
   const bytes = bytesFromText(text).length;
-  const middle: Parameters<typeof formatPlaceholder>[0] = tool === undefined
+  const middle: Placeholder = tool === undefined
     ? { of: "text", bytes, ref }
     : { of: "middle", tool, bytes, ref };
   const line = formatPlaceholder(middle, options);

@@ -14,6 +14,17 @@ const CHANGED = "The tools behind find_tools and call_tool have changed.";
  * What a model is told of tools that its requests don't hold: their names and one line each, and how to get at the rest. The
  * same tools give the same text. The longer the list, the less it says of each tool; names are all there as long as there is
  * room for them in 2,400 tokens.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { Catalogue } from "@tare/schemas";
+ *
+ * const tool = (name: string) => ({ type: "function", function: { name } }) as const;
+ * const before = new Catalogue([tool("read")]);
+ * assertEquals(new Catalogue([tool("read")]).changes(before.told), undefined);
+ * assertEquals(new Catalogue([]).changes(before.told)?.split("\n").at(-1), "Gone: read");
+ * ```
  */
 export class Catalogue {
   /** What a model knows once it was told of these tools. Plain data. */

@@ -10,10 +10,32 @@
  * names and one line each, and {@linkcode standIns} are two tools by which a model sees the rest at the prompt's end,
  * and calls it.
  *
- * README.md shows it in use.
+ * @example
+ * ```ts ignore
+ * import { shownTools } from "@tare/schemas";
+ * import OpenAI from "openai";
+ *
+ * let exposed: ReadonlySet<number> = new Set(); // what the model has been shown so far
+ * for (const question of questions) {
+ *   const shown = shownTools(tools, { exposed });
+ *   await new OpenAI().chat.completions.create({
+ *     model: "gpt-5.5",
+ *     messages: [{ role: "user", content: question }],
+ *     tools: shown.tools.map(({ function: tool }) => ({ type: "function", function: { ...tool } })),
+ *   });
+ *   exposed = shown.exposed;
+ * }
+ * ```
  *
  * @module
  */
 export { Catalogue } from "./catalogue.ts";
-export { compactTool, shownTools } from "./shown_tools.ts";
-export { CALL_TOOL, FIND_TOOLS, standIns } from "./stand_ins.ts";
+export { compactTool, shownTools, type ShownToolsOptions, type ToolsView } from "./shown_tools.ts";
+export {
+  CALL_TOOL,
+  FIND_TOOLS,
+  type ParsedArguments,
+  standIns,
+  type StandInsOptions,
+  type ToolPair,
+} from "./stand_ins.ts";

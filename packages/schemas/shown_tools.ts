@@ -7,6 +7,35 @@ import {
 } from "@tare/messages";
 import { checkGiven, hashPiece } from "@tare/messages/internal";
 
+/** Options of {@linkcode shownTools}. */
+export interface ShownToolsOptions {
+  /** The full definitions that the model has been shown in earlier requests, by their `hashPiece`. */
+  readonly exposed: ReadonlySet<number>;
+  /** Counts the tokens of a text. Default: `estimateTokens`. */
+  readonly countTokens?: CountTokens | undefined;
+  /** Names of tools that are never compacted. Default: none. */
+  readonly alwaysFull?: readonly string[] | undefined;
+  /**
+   * Names of the tools that the model has called: no other is compact. Meant for the first request of a turn, where a
+   * new task may need a tool whose prose is far back. Default: any may be compact.
+   */
+  readonly called?: ReadonlySet<string> | undefined;
+  /** Sets of tools whose full definitions take fewer tokens than this are left alone. Default: 500. */
+  readonly minTokens?: number | undefined;
+}
+
+/** The tools of one request, each in the form that the model needs. */
+export interface ToolsView {
+  /** The definitions to send, in the order in which they were passed. */
+  readonly tools: readonly ToolDefinition[];
+  /** The full definitions that the model has been shown once this request is sent. */
+  readonly exposed: ReadonlySet<number>;
+  /** Tokens of all full definitions. */
+  readonly tokensBefore: number;
+  /** Tokens of the definitions to send. */
+  readonly tokensAfter: number;
+}
+
 /**
  * Decides in which form each tool is shown: in full in the first request that offers it, compact from then on.
  * A tool that is added later is shown in full once as well, and so is one whose definition has changed under its old
@@ -15,34 +44,22 @@ import { checkGiven, hashPiece } from "@tare/messages/internal";
  * Tools stand at the front of most providers' prefix, so that the first compact request is read anew as a whole.
  *
  * @throws {RangeError} if `minTokens` is negative or not a number.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { compactTool, shownTools } from "@tare/schemas";
+ *
+ * const tool = { type: "function", function: { name: "read", description: "Reads a file. ".repeat(500) } } as const;
+ * const { tools, exposed } = shownTools([tool], { exposed: new Set() });
+ * assertEquals(tools, [tool]);
+ * assertEquals(shownTools([tool], { exposed }).tools, [compactTool(tool)]);
+ * ```
  */
 export function shownTools(
   tools: readonly ToolDefinition[],
-  options: {
-    /** The full definitions that the model has been shown in earlier requests, by their `hashPiece`. */
-    readonly exposed: ReadonlySet<number>;
-    /** Counts the tokens of a text. Default: `estimateTokens`. */
-    readonly countTokens?: CountTokens | undefined;
-    /** Names of tools that are never compacted. Default: none. */
-    readonly alwaysFull?: readonly string[];
-    /**
-     * Names of the tools that the model has called: no other is compact. Meant for the first request of a turn, where a
-     * new task may need a tool whose prose lies far back. Default: any may be compact.
-     */
-    readonly called?: ReadonlySet<string>;
-    /** Sets of tools whose full definitions take fewer tokens than this are left alone. Default: 500. */
-    readonly minTokens?: number;
-  },
-): {
-  /** The definitions to send, in the order in which they were handed in. */
-  readonly tools: readonly ToolDefinition[];
-  /** The full definitions that the model has been shown once this request is sent. */
-  readonly exposed: ReadonlySet<number>;
-  /** Tokens of all full definitions. */
-  readonly tokensBefore: number;
-  /** Tokens of the definitions to send. */
-  readonly tokensAfter: number;
-} {
+  options: ShownToolsOptions,
+): ToolsView {
   checkGiven("shownTools()", { tools, options }, {
     tools: "array",
     options: {
@@ -89,6 +106,16 @@ function countTools(tools: readonly ToolDefinition[], countTokens: CountTokens):
  *
  * The same definition always gives the same frozen object, so that its tokens are counted once; the compact form
  * of a compact form is itself.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { compactTool } from "@tare/schemas";
+ *
+ * const parameters = { type: "object", properties: { path: { type: "string", description: "Which file." } } };
+ * const { function: compact } = compactTool({ type: "function", function: { name: "read", parameters } });
+ * assertEquals(compact.parameters, { type: "object", properties: { path: { type: "string" } } });
+ * ```
  */
 export function compactTool(tool: ToolDefinition): ToolDefinition {
   checkGiven("compactTool()", { tool }, { tool: { function: { name: "string" } } });
@@ -190,7 +217,6 @@ function isKept(keyword: string, value: unknown): boolean {
   return KEPT.includes(keyword) && !(keyword === "additionalProperties" && value === true);
 }
 
-/** What {@linkcode findSchemas} collects. */
 interface Found {
   /** Each schema that is kept, as a reference from the root. */
   readonly places: Set<unknown>;

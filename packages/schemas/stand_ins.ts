@@ -28,24 +28,45 @@ export const CALL_TOOL: ToolDefinition = {
   },
 };
 
+/** Valid arguments of a call, or what is wrong with them. */
+export type ParsedArguments =
+  | { readonly ok: true; readonly value: Readonly<Record<string, unknown>> }
+  | { readonly ok: false; readonly problem: string };
+
+/** Options of {@linkcode standIns}. */
+export interface StandInsOptions {
+  /** Counts the tokens of a text. Default: `estimateTokens`. */
+  readonly countTokens?: CountTokens | undefined;
+  /** Makes the function that validates a tool's arguments: `argumentsParser` of `@tare/loop/arguments`. */
+  readonly parser: (tool: ToolDefinition) => (argumentsText: string) => ParsedArguments;
+  /** Tools that the model is given in full, and may call this way too. Default: none. */
+  readonly listed?: readonly Tool[];
+}
+
+/** The two tools that stand for others. */
+export interface ToolPair {
+  readonly find: Tool;
+  readonly call: Tool;
+}
+
 /**
- * `find_tools` and `call_tool` for these tools: a request that holds them needs no other definition. A call's arguments
- * are validated against the full definition of the tool that is meant; the model is told what is wrong with them, and
- * that definition with it.
+ * Returns `find_tools` and `call_tool` for these tools: a request that holds them needs no other definition. A call's
+ * arguments are validated against the full definition of the tool that is meant; the model is told what is wrong with
+ * them, with that definition.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import type { Tool } from "@tare/messages";
+ * import { standIns } from "@tare/schemas";
+ *
+ * const clock: Tool = { definition: { type: "function", function: { name: "clock" } }, run: () => "noon" };
+ * const { call } = standIns([clock], { parser: () => (text) => ({ ok: true, value: JSON.parse(text) }) });
+ * const context = { signal: new AbortController().signal, progress: () => {} };
+ * assertEquals(await call.run({ name: "clock", arguments: {} }, context), "noon");
+ * ```
  */
-export function standIns(
-  tools: readonly Tool[],
-  options: {
-    /** Counts the tokens of a text. Default: `estimateTokens`. */
-    readonly countTokens?: CountTokens | undefined;
-    /** Makes the function that validates a tool's arguments: `argumentsParser` of `@tare/loop/arguments`. */
-    readonly parser: (tool: ToolDefinition) => (argumentsText: string) =>
-      | { readonly ok: true; readonly value: Readonly<Record<string, unknown>> }
-      | { readonly ok: false; readonly problem: string };
-    /** Tools that the model is given in full, and may call this way too. Default: none. */
-    readonly listed?: readonly Tool[];
-  },
-): { readonly find: Tool; readonly call: Tool } {
+export function standIns(tools: readonly Tool[], options: StandInsOptions): ToolPair {
   checkGiven("standIns()", { tools, options }, {
     tools: "array",
     options: { "countTokens?": "counter", parser: "function", "listed?": "array" },

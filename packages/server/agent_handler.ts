@@ -65,7 +65,7 @@ export type {
   CloseOptions,
   ModelOptions,
   SandboxInfo,
-  SessionLimits,
+  ServerLimits,
   SessionOptions,
   Workplace,
   WorkspaceOptions,

@@ -9,7 +9,7 @@ import type {
   AdvancedOptions,
   ApprovalOptions,
   ModelOptions,
-  SessionLimits,
+  ServerLimits,
   SessionOptions,
   WorkspaceOptions,
 } from "./sessions/session_options.ts";
@@ -146,7 +146,7 @@ const NEEDED: NeededOptions<AgentOptions> = {
       "toolTimeoutMs?": "count",
       "idleTimeoutMs?": "count",
     } satisfies NeededOptions<TurnLimits>,
-  } satisfies NeededOptions<SessionLimits>,
+  } satisfies NeededOptions<ServerLimits>,
   "workspace?": {
     "folder?": "string",
     "sandbox?": "object",

@@ -8,7 +8,7 @@ import type {
   AgentOptions,
   HttpOptions,
   ModelOptions,
-  SessionLimits,
+  ServerLimits,
   WorkspaceOptions,
 } from "@tare/server";
 
@@ -16,7 +16,7 @@ type Prompt = NonNullable<AgentOptions["prompt"]>;
 type Groups = {
   readonly models: Partial<ModelOptions>;
   readonly prompt: Prompt;
-  readonly limits: SessionLimits;
+  readonly limits: ServerLimits;
   readonly workspace: WorkspaceOptions;
   readonly http: HttpOptions;
   readonly advanced: AdvancedOptions;
@@ -28,7 +28,7 @@ export interface FlatOptions
     Partial<Omit<AgentOptions, keyof Groups>>,
     Partial<ModelOptions>,
     Prompt,
-    SessionLimits,
+    ServerLimits,
     WorkspaceOptions,
     HttpOptions,
     AdvancedOptions {}

@@ -19,7 +19,7 @@ import { API_PATH } from "./http/api_path.ts";
 import { LINES } from "./http/dispatcher.ts";
 import { ERROR } from "./http/http_error.ts";
 import { json, type Route, route, type RouteResponse } from "./http/route.ts";
-import { closed } from "./http/schema.ts";
+import { closed, optionalText } from "./http/schema.ts";
 import type { Heartbeat } from "./http/sse_response.ts";
 import type { Sessions } from "./sessions/sessions.ts";
 import type { Deliverer } from "./webhooks/deliverer.ts";
@@ -90,25 +90,18 @@ function agentRoute(
       200: json(
         "The agent.",
         closed({
-          workspace: Type.Optional(
-            Type.String({ description: "The folder that its tools work in, on the server's machine." }),
-          ),
+          workspace: optionalText("The folder that its tools work in, on the server's machine."),
           sandbox: Type.Optional(closed({
-            by: Type.Optional(Type.String({ description: "What makes it; absent where there is none." })),
-            why: Type.Optional(Type.String({ description: "Why there is none." })),
+            by: optionalText("What makes it; absent where there is none."),
+            why: optionalText("Why there is none."),
             domains: Type.Array(Type.String(), { description: "The hosts that commands reach unasked." }),
           }, "AgentSandbox")),
-          model: Type.Optional(Type.String({
-            description:
-              "The model of sessions that name no other; absent where there is no agent, only a gateway.",
-          })),
+          model: optionalText(
+            "The model of sessions that name no other; absent where there is no agent, only a gateway.",
+          ),
           passesOn: Type.Optional(closed({
-            chat: Type.Optional(
-              Type.String({
-                description: "The provider of chat completions and responses, if there is one.",
-              }),
-            ),
-            messages: Type.Optional(Type.String({ description: "The provider of Messages." })),
+            chat: optionalText("The provider of chat completions and responses, if there is one."),
+            messages: optionalText("The provider of Messages."),
           }, "PassesOn")),
           windowTokens: Type.Number({ description: "How much a prompt may hold at most." }),
           seesPictures: SEES_PICTURES,

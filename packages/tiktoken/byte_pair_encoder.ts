@@ -4,7 +4,6 @@ export interface EncodingData {
   readonly pat_str: string;
 }
 
-/** Encodes text, counts its tokens. */
 interface BytePairEncoder {
   readonly count: (text: string) => number;
   readonly encode: (text: string) => readonly number[];
@@ -92,7 +91,6 @@ function makeBuffers(length: number) {
 
 const textEncoder = new TextEncoder();
 
-/** Writes a text as UTF-8; returns the number of bytes. */
 function utf8(text: string, bytes: Uint8Array): number {
   // Most pieces are a few ASCII letters: for these the call of encodeInto costs more than the copying.
   for (let i = 0; i < text.length; i++) {
@@ -242,7 +240,6 @@ interface Workspace {
   /** Entries of the lists: the part, and the next entry of the same rank. */
   readonly entryAt: Int32Array;
   readonly entryNext: Int32Array;
-  /** The parts of the list at work. */
   readonly batch: Int32Array;
 }
 
@@ -333,7 +330,6 @@ export class RankTable {
     return this.#find(bytes, 0, length, hash);
   }
 
-  /** Writes the hash of each prefix of `bytes` to `hashes`, that of the empty one first. */
   hashPrefixes(bytes: Uint8Array, length: number, hashes: Int32Array): void {
     let hash = 0;
     hashes[0] = hash;

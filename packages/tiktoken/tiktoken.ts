@@ -37,6 +37,14 @@ export interface Tokenizer {
   readonly encode: (text: string) => readonly number[];
 }
 
+/** Options of {@linkcode loadTokenizer}. */
+export interface TokenizerOptions {
+  /** The encoding by name; outranks `model`. Default: that of the model. */
+  readonly encoding?: Tokenizer["encoding"];
+  /** A model of OpenAI by name. An unknown one is counted as `o200k_base`, with `estimated`. */
+  readonly model?: string;
+}
+
 /**
  * Loads a tokenizer; by default that of `o200k_base`. Each encoding is loaded once: whoever asks again gets the same
  * functions. A load that failed is tried again by the next call.
@@ -45,13 +53,17 @@ export interface Tokenizer {
  * code units, a stretch of that length without a space after something else may count a token or two more.
  *
  * @throws {RangeError} (as a rejection) if there is no such encoding.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { loadTokenizer } from "@tare/tiktoken";
+ *
+ * const { count, estimated } = await loadTokenizer({ model: "gpt-4o" });
+ * assertEquals([count("Hello, world!"), estimated], [4, false]);
+ * ```
  */
-export async function loadTokenizer(options: {
-  /** The encoding by name; outranks `model`. Default: that of the model. */
-  readonly encoding?: Tokenizer["encoding"];
-  /** A model of OpenAI by name. One that isn't known is counted as `o200k_base`, and told: `estimated`. */
-  readonly model?: string;
-} = {}): Promise<Tokenizer> {
+export async function loadTokenizer(options: TokenizerOptions = {}): Promise<Tokenizer> {
   const { model } = options;
   const encoding = options.encoding ?? (model === undefined ? UNKNOWN : encodingOfModel(model));
   return { ...await load(encoding ?? UNKNOWN), estimated: encoding === undefined };

@@ -1,40 +1,38 @@
 import type { Effects, FileChange, JsonSchema, Tool, ToolContext, ToolOutput } from "@tare/messages";
 
 /**
- * Why a tool did not do what it was asked, in words that tell the model what to do instead. {@linkcode defineTool}
- * turns it into an error result that begins with what was attempted: the message completes `Cannot read "a.ts": …`.
+ * The reason why a tool refused a call, with what the model can do instead. {@linkcode defineTool} turns it into an error
+ * result that begins with the attempt: the message completes `Cannot read "a.ts": …`.
  */
 export class Refusal extends Error {
   override readonly name = "Refusal";
 }
 
-/** What makes up a tool. */
-interface ToolSpec<Args extends Readonly<Record<string, unknown>>> {
+type CallArguments = Readonly<Record<string, unknown>>;
+
+/** A tool whose functions take arguments valid for `properties`. */
+interface ToolSpec<Args extends CallArguments> extends Pick<Tool, "stance" | "timeoutMs"> {
   readonly name: string;
   readonly description: string;
   /** JSON Schema of each argument. Others are not allowed. */
   readonly properties: { readonly [Name in keyof Args]: JsonSchema };
   /** Those that a call must have. Default: none. */
   readonly required?: readonly (keyof Args & string)[];
-  readonly stance: NonNullable<Tool["stance"]>;
   readonly reads?: keyof Args & string;
   readonly writes?: keyof Args & string;
-  readonly timeoutMs?: number;
   isContained?(args: Args): boolean;
-  /** What a call would touch. Default: nobody knows. */
   effects?(args: Args): Promise<Effects>;
-  /** What a call would change. Throws as `run` would. Default: nobody knows. */
+  /** Throws as `run` does. */
   preview?(args: Args, context: ToolContext): Promise<FileChange | undefined>;
-  /** Clears away what a call may have left whose process has ended. Default: nothing is left. */
   clearUp?(args: Args, context: Pick<ToolContext, "callId">): Promise<void>;
-  /** What a call tries to do, such as `read src/a.ts`; completes "Cannot …: why". */
+  /** Returns what a call tries to do, such as `read src/a.ts`; completes "Cannot …: why". */
   attempt(args: Args): string;
   run(args: Args, context: ToolContext): Promise<ToolOutput>;
 }
 
-/** Makes a tool whose refusals and system errors are error results. Anything else it throws is a bug and stays thrown. */
-export function defineTool<Args extends Readonly<Record<string, unknown>>>(spec: ToolSpec<Args>): Tool {
-  const { name, description, properties, required, stance, reads, writes, timeoutMs, isContained } = spec;
+/** Returns a tool whose refusals and system errors are error results. Any other error is a bug and is thrown. */
+export function defineTool<Args extends CallArguments>(spec: ToolSpec<Args>): Tool {
+  const { name, description, properties, required, attempt, preview, clearUp, run, ...rest } = spec;
   const parameters = {
     type: "object",
     properties,
@@ -44,44 +42,36 @@ export function defineTool<Args extends Readonly<Record<string, unknown>>>(spec:
   const problemOf = (args: Args, error: unknown): string => {
     const reason = error instanceof Refusal ? error.message : ioReason(error);
     if (reason === undefined) throw error;
-    return `Cannot ${spec.attempt(args)}: ${reason}`;
+    return `Cannot ${attempt(args)}: ${reason}`;
   };
+  // The caller has validated the arguments against `parameters`.
   return {
     definition: { type: "function", function: { name, description, parameters } },
-    stance,
-    ...(reads !== undefined && { reads }),
-    ...(writes !== undefined && { writes }),
-    ...(timeoutMs !== undefined && { timeoutMs }),
-    ...(isContained && { isContained: (args) => isContained(args as Args) }),
-    ...(spec.effects &&
-      { effects: (args: Readonly<Record<string, unknown>>) => spec.effects!(args as Args) }),
+    ...rest as Pick<Tool, Exclude<keyof typeof rest, "required">>,
     async run(args, context) {
       context.signal.throwIfAborted();
-      // Whoever runs a tool has validated the arguments against `parameters`.
-      const valid = args as Args;
       try {
-        return await spec.run(valid, context);
+        return await run(args as Args, context);
       } catch (error) {
-        return { content: problemOf(valid, error), error: true };
+        return { content: problemOf(args as Args, error), error: true };
       }
     },
-    ...(spec.clearUp && {
-      async clearUp(args: Readonly<Record<string, unknown>>, context: Pick<ToolContext, "callId">) {
+    ...(clearUp && {
+      async clearUp(args: CallArguments, context: Pick<ToolContext, "callId">) {
         try {
-          await spec.clearUp!(args as Args, context);
+          await clearUp(args as Args, context);
         } catch (error) {
-          // Where it may be out of reach now, such as in a folder that has gone, the turn goes on all the same.
+          // What is out of reach now, such as in a deleted folder, doesn't keep the turn from continuing.
           if (!(error instanceof Refusal) && ioReason(error) === undefined) throw error;
         }
       },
     }),
-    ...(spec.preview && {
-      async preview(args: Readonly<Record<string, unknown>>, context: ToolContext) {
-        const valid = args as Args;
+    ...(preview && {
+      async preview(args: CallArguments, context: ToolContext) {
         try {
-          return await spec.preview!(valid, context);
+          return await preview(args as Args, context);
         } catch (error) {
-          return { problem: problemOf(valid, error) };
+          return { problem: problemOf(args as Args, error) };
         }
       },
     }),
@@ -112,21 +102,33 @@ const REASONS: Readonly<Record<string, string>> = {
 };
 
 /**
- * What went wrong with a file, in plain words; `undefined` if the error didn't come from the system. The
- * system's own message is not used: it names absolute paths.
+ * Returns the reason of a system error, or `undefined` for other errors. The system's own message is not used: it names
+ * absolute paths.
  */
 export function ioReason(error: unknown): string | undefined {
-  // Deno's own, where this process may do only what it was allowed.
-  if (error instanceof Error && error.name === "NotCapable") {
-    return "this server was started without permission for it.";
-  }
+  if (isDenied(error)) return "this server was started without permission for it.";
   const code = systemCode(error);
   return code && (REASONS[code] ?? `the system answered ${code}.`);
 }
 
-/** The system's name of an error that came from it, such as `ENOENT`. */
+/** Returns the code of a system error, such as `ENOENT`. */
 export function systemCode(error: unknown): string | undefined {
   const code = error instanceof Error && "code" in error ? error.code : undefined;
   // Names with underscores are the runtime's, of a caller's mistakes.
   return typeof code === "string" && /^E[A-Z0-9]+$/.test(code) ? code : undefined;
+}
+
+/** Returns `undefined` for the error that a path doesn't exist, and throws others. */
+export function ignoreMissing(error: unknown): undefined {
+  if (!isMissing(error)) throw error;
+}
+
+/** Returns whether an error says that a path doesn't exist. */
+export function isMissing(error: unknown): boolean {
+  return ["ENOENT", "ENOTDIR"].includes(systemCode(error) ?? "");
+}
+
+/** Returns whether the permissions of the runtime, Deno's, deny an access. */
+export function isDenied(error: unknown): boolean {
+  return error instanceof Error && error.name === "NotCapable";
 }

@@ -1,58 +1,80 @@
 /**
- * Built-in tools: files, search, a shell, the web, a plan, and recall of elided results.
+ * Tools for an agent that stay inside one folder: files, search, a shell, the web, a plan, and recall of evicted results.
  *
- * Every tool is a plain {@linkcode Tool} of `@tare/messages`: a definition for the model, and a function that takes
- * arguments valid for it. What the model got wrong, and what the system refused, is an error result that says what
- * to do; a tool throws only when its call is aborted, or on a bug. The file tools stay inside the workspace whatever
- * the path, symbolic links included. `shell` runs with the rights of this process unless it is given a
- * {@linkcode Sandbox}, which {@linkcode findSandbox} makes on Linux and macOS.
+ * Each is a plain {@linkcode Tool} of `@tare/messages`: a definition for the model, and a function that takes arguments
+ * valid for it. An invalid call, or one that the system refused, returns an error result that states what to do; a tool
+ * throws only when its call is aborted, or on a bug. `shell` runs with the rights of this process unless it is given a
+ * `Sandbox` of `@tare/tools/sandbox`.
  *
- * README.md shows it in use.
+ * @example
+ * ```ts
+ * import { mkdtemp, rm } from "node:fs/promises";
+ * import { tmpdir } from "node:os";
+ * import { join } from "node:path";
+ * import { assertEquals } from "@std/assert";
+ * import { workspaceTools } from "@tare/tools";
+ *
+ * const workspace = await mkdtemp(join(tmpdir(), "workspace-"));
+ * const tools = new Map(workspaceTools({ workspace }).map((tool) => [tool.definition.function.name, tool]));
+ * const context = { signal: new AbortController().signal, progress() {} };
+ *
+ * await tools.get("write_file")?.run({ path: "notes/a.txt", content: "one\ntwo\nthree\n" }, context);
+ * assertEquals(
+ *   await tools.get("read_file")?.run({ path: "notes/a.txt", start_line: 2 }, context),
+ *   "lines 2-3 of 3\ntwo\nthree",
+ * );
+ * await rm(workspace, { recursive: true });
+ * ```
  *
  * @module
  */
-import type { Tool } from "@tare/messages";
+import type { CountTokens, Message, Tool } from "@tare/messages";
 import { checkGiven } from "@tare/messages/internal";
 import { type Archive, RECALL_TOOL, recallOriginal } from "@tare/prune";
-import { editFileTool, writeFileTool } from "./files/write_file_tools.ts";
 import { listFilesTool } from "./files/list_files_tool.ts";
-import { planTool } from "./plan_tool.ts";
 import { readFileTool } from "./files/read_file_tool.ts";
+import type { WorkspaceLimits } from "./files/resolve_in_workspace.ts";
+import { editFileTool, writeFileTool } from "./files/write_file_tools.ts";
+import { planTool } from "./plan_tool.ts";
 import { searchFilesTool } from "./search/search_files_tool.ts";
 import { backgroundTool } from "./shell/background.ts";
-import { approvePath } from "./sandbox/guard.ts";
 import { shellTool, type ShellToolOptions } from "./shell/shell_tool.ts";
 import { fetchTool, type FetchToolOptions } from "./web/fetch_tool.ts";
 
-/** What a model asks to have back. */
-type Recalled = Parameters<typeof recallOriginal>[1];
+/** Options of {@linkcode workspaceTools}. */
+export interface WorkspaceToolsOptions extends WorkspaceLimits {
+  /** Folder that the file tools are kept in and that commands start in. */
+  readonly workspace: string;
+  /** Where evicted results are stored. Without it there is no `recall`. */
+  readonly archive?: Archive;
+  /** Limits and environment of `shell`. */
+  readonly shell?: Omit<ShellToolOptions, "workspace">;
+  /** Hosts that `fetch` reaches. Without it there is no `fetch`. */
+  readonly web?: FetchToolOptions | undefined;
+}
 
 /**
- * All built-in tools: `list_files`, `read_file`, `search_files`, `write_file`, `edit_file`, `shell`, `background`, `fetch`,
- * `update_plan` and `recall`.
+ * Returns all built-in tools: `list_files`, `read_file`, `search_files`, `write_file`, `edit_file`, `shell`, `background`,
+ * `fetch`, `update_plan` and `recall`.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { workspaceTools } from "@tare/tools";
+ *
+ * const tools = workspaceTools({ workspace: "/srv/project", shell: { timeoutMs: 60_000 } });
+ * assertEquals(tools.length, 7);
+ * ```
  */
-export function workspaceTools(
-  options: {
-    /** Folder that the file tools are kept in and that commands start in. */
-    readonly workspace: string;
-    /** A folder that no path leads to or into, and that no listing or search shows. Default: there is none. */
-    readonly hidden?: string | undefined;
-    /** Where elided results are kept. Without it there is no `recall`. */
-    readonly archive?: Archive;
-    /** Limits and environment of `shell`. */
-    readonly shell?: Omit<ShellToolOptions, "workspace">;
-    /** What `fetch` reaches of the web. Without it there is no `fetch`. */
-    readonly web?: FetchToolOptions | undefined;
-  },
-): readonly Tool[] {
+export function workspaceTools(options: WorkspaceToolsOptions): readonly Tool[] {
   checkGiven("workspaceTools()", { options }, { options: { workspace: "string" } });
   const { workspace, archive, shell, web, ...limits } = options;
   return [
     listFilesTool(workspace, limits),
     readFileTool(workspace, limits),
     searchFilesTool(workspace, limits),
-    approving(writeFileTool(workspace, limits)),
-    approving(editFileTool(workspace, limits)),
+    writeFileTool(workspace, limits),
+    editFileTool(workspace, limits),
     shellTool({ ...shell, workspace }),
     ...(shell?.background ? [backgroundTool(shell.background)] : []),
     ...(web ? [fetchTool(web)] : []),
@@ -61,28 +83,39 @@ export function workspaceTools(
   ];
 }
 
-/** `recall`: reads the original of an elided result back from the archive, or searches all that left what is shown. */
-export function recallTool(archive: Archive, options: Parameters<typeof recallOriginal>[2] = {}): Tool {
+/** Options of {@linkcode recallTool}. */
+export interface RecallToolOptions {
+  /** Default: `estimateTokens` of `@tare/messages`. */
+  readonly countTokens?: CountTokens;
+  /** Longest answer, in tokens. At least 200. Default: 7,000. */
+  readonly limitTokens?: number;
+  /** Returns the messages visible to the model, whose evicted originals a call without a reference searches. Default: none. */
+  readonly shown?: () => readonly Message[];
+}
+
+/**
+ * Returns `recall`, which reads the original of an evicted result from the archive, or searches all of them.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { memoryArchive } from "@tare/prune";
+ * import { recallTool } from "@tare/tools";
+ *
+ * const archive = memoryArchive();
+ * const ref = await archive.put("apple\nbanana");
+ * const context = { signal: new AbortController().signal, progress() {} };
+ * assertEquals(await recallTool(archive).run({ ref, lines: "2" }, context), {
+ *   content: "banana",
+ *   error: false,
+ * });
+ * ```
+ */
+export function recallTool(archive: Archive, options: RecallToolOptions = {}): Tool {
   return {
     definition: RECALL_TOOL,
     stance: "rederivable",
-    async run(args, { seesPictures = false }) {
-      // Whoever runs a tool has validated the arguments against its definition.
-      const asked = args as Pick<Recalled, keyof Recalled>;
-      return await recallOriginal(archive, asked, { ...options, seesPictures });
-    },
-  };
-}
-
-/** A tool whose calls are judged by the files that they write: a protected one that was approved stays as it is. */
-function approving(tool: Tool): Tool {
-  return {
-    ...tool,
-    async run(args, context) {
-      // A call whose effects can't be told is refused.
-      const effects = await tool.effects?.(args).catch(() => undefined);
-      for (const path of effects?.writes ?? []) approvePath(path);
-      return await tool.run(args, context);
-    },
+    // The caller has validated the arguments against the definition.
+    run: (args, { seesPictures = false }) => recallOriginal(archive, args, { ...options, seesPictures }),
   };
 }

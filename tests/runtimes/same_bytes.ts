@@ -36,7 +36,7 @@ export async function main(): Promise<void> {
       countTokens,
       windowTokens: 2_000,
       // What can't fit is shown none the less.
-      assumesWindow: true,
+      advanced: { assumesWindow: true },
       truncateTokens: 200,
     };
     for (const session of [plannerSession(ofSession), policySession({ ...ofSession, policy: "classic" })]) {

@@ -2,7 +2,7 @@ import type { Conversation, ConversationState } from "@tare/conversation";
 import type { Overview, Sums } from "@tare/conversation/report";
 import { contentText, type CountTokens, type Message } from "@tare/messages";
 import { firstWords, hashBytes, hashPiece, personsWords } from "@tare/messages/internal";
-import type { PromptSession, PromptSessionOptions, SessionView } from "@tare/planner";
+import type { PromptSession, SessionView } from "@tare/planner";
 import type { Archive } from "@tare/prune";
 import type { ItemPart, Protocol, WireItem, WireReply, WireRequest } from "@tare/wire";
 import { anchorOf, steadyTools, underClientIds, withoutThoughts } from "@tare/wire/internal";
@@ -36,7 +36,7 @@ export interface Recognised {
   /** Decides what leaves the prompts of a session: of a new one, or of one that goes on from what was stored. */
   readonly prompts: (
     session: Pick<SessionFacts, "control" | "basis" | "agent"> & { readonly archive: LayeredArchive },
-    stored?: Pick<PromptSessionOptions, "state" | "lookedAt">,
+    stored?: Pick<PromptSession, "state" | "lookedAt">,
   ) => PromptSession;
 }
 

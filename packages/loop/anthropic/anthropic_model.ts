@@ -88,7 +88,7 @@ export interface AnthropicModelOptions extends ProviderOptions {
 }
 
 /**
- * Makes a model of one behind the Messages API.
+ * Returns a model behind the Messages API.
  *
  * Chat messages are written as the API has them: instructions as `system`, the results of a reply's calls as one
  * message, pictures and files as they are. A reply that thought, or whose blocks chat messages can't tell apart, carries
@@ -101,6 +101,13 @@ export interface AnthropicModelOptions extends ProviderOptions {
  * beside `--allow-net` it needs `--ignore-env=ANTHROPIC_CUSTOM_HEADERS`, or to be allowed to read it.
  *
  * @throws {TypeError} if `baseURL` is no http(s) URL or `apiKey` can't stand in a header.
+ *
+ * @example
+ * ```ts
+ * import { anthropicModel } from "@tare/loop/anthropic";
+ *
+ * const model = anthropicModel({ model: "claude-sonnet-5", apiKey: "KEY", thinking: "adaptive" });
+ * ```
  */
 export function anthropicModel(options: AnthropicModelOptions): Model {
   checkGiven("anthropicModel()", { options }, {

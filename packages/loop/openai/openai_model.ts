@@ -77,7 +77,7 @@ export interface OpenaiModelOptions extends ProviderOptions {
 }
 
 /**
- * Makes a model of one behind an OpenAI-compatible API.
+ * Returns a model behind an OpenAI-compatible API.
  *
  * By chat completions messages are sent as they are, but for pictures in results, which that format lets users alone show,
  * and what providers refuse (see `chatBody` of `@tare/wire`); replies keep every field that the provider sent
@@ -91,6 +91,13 @@ export interface OpenaiModelOptions extends ProviderOptions {
  * `--allow-net` alone, and on a terminal Deno then asks for that variable once, unless it runs with `--no-prompt`.
  *
  * @throws {TypeError} if `baseURL` is no http(s) URL or `apiKey` can't stand in a header.
+ *
+ * @example
+ * ```ts
+ * import { openaiModel } from "@tare/loop/openai";
+ *
+ * const model = openaiModel({ model: "qwen3", baseURL: "http://localhost:11434/v1" });
+ * ```
  */
 export function openaiModel(options: OpenaiModelOptions): Model {
   checkGiven("openaiModel()", { options }, {

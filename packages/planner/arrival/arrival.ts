@@ -1,17 +1,12 @@
-import type { CountTokens, Message, Rewrite, ToolCall, ToolMessage } from "@tare/messages";
+import type { Message, Rewrite, ToolCall, ToolMessage } from "@tare/messages";
 import { CallPairing, hashPiece, meantCall, reasonOf } from "@tare/messages/internal";
-import {
-  applyElisions,
-  type Archive,
-  parsePlaceholder,
-  type PruneOptions,
-  RECALL_TOOL,
-  truncateResults,
-} from "@tare/prune";
-import { reportsError, resultText, traitsOf } from "@tare/prune/internal";
+import { applyElisions, parsePlaceholder, RECALL_TOOL, truncateResults } from "@tare/prune";
+import { archiveText, reportsError, resultText, traitsOf } from "@tare/prune/internal";
 import type { DropEdit, Edit, ElideEdit, SummariseEdit } from "../edits/edit.ts";
 import { sayEdits, standsForAll } from "../edits/view.ts";
-import { readCall } from "../tools_of_agents.ts";
+import { allAtOnce, type SessionOptions } from "../prompt_session.ts";
+import { howMany } from "../rule/decide.ts";
+import { type CallFacts, readCall } from "../tools_of_agents.ts";
 import { chooseCompression } from "./choose_compression.ts";
 import {
   compress,
@@ -24,17 +19,14 @@ import {
   type SayEdit,
 } from "./said.ts";
 
-/** How results are said. */
-export interface ArrivalOptions {
-  readonly countTokens: CountTokens;
-  readonly tools?: NonNullable<PruneOptions["tools"]>;
-  readonly isError?: (message: ToolMessage, index: number) => boolean;
-  /** Whether notation that says nothing goes. */
+export interface ArrivalOptions
+  extends Pick<SessionOptions, "countTokens" | "tools" | "isError" | "archive" | "inSlices"> {
+  /** Whether redundant notation is removed. */
   readonly notation: boolean;
 }
 
 /** How a result is said, before its original is archived. */
-export type Draft = Omit<SayEdit, "ref">;
+type Draft = Omit<SayEdit, "ref">;
 
 /** Shortest block that becomes a reference, in tokens, and how many times as long as its label it must be. */
 const LEAST_TOKENS = 80;
@@ -49,7 +41,6 @@ const KNOWN_PLACES = 64;
 /** A message that was taken in. */
 interface Taken {
   readonly message: Message;
-  /** The call that it answers. */
   readonly call: ToolCall | undefined;
   /** Under which edit it is shown, or as which text. */
   edit?: Draft | undefined;
@@ -80,21 +71,147 @@ export class Arrival {
   /** Where what is known by a name stands, from the oldest on. */
   #places = new Map<string, number[]>();
   readonly #passages = new Map<number, readonly Passage[]>();
-  /** Whether what the prompt shows already is sent as a reference. */
   #references = false;
   /** So many messages have come for which it was decided how they are said: that isn't decided anew. */
   #decided = 0;
-  /** What edits hide. */
-  readonly hidden: HiddenBy = new HiddenBy();
+  readonly #hidden = new HiddenBy();
 
-  /** Nothing is shown yet. */
   constructor(options: ArrivalOptions) {
     this.#options = options;
   }
 
-  /** How many messages were taken in. */
-  get length(): number {
-    return this.#taken.length;
+  /**
+   * Takes in what is new of a history. New results say only what is new, and one that is too long even so shows head and
+   * tail. Nothing that a request has held changes. If an original can't be archived, all results stay as they are.
+   */
+  async arrive(
+    history: readonly Message[],
+    edits: readonly Edit[],
+    options: ArriveOptions,
+  ): Promise<Arrived> {
+    const { archive, inSlices = allAtOnce } = this.#options;
+    // Nothing after the newest answer was sent.
+    const from = Math.max(0, history.findLastIndex(({ role }) => role === "assistant"));
+    const drafts = new Map<number, Draft>();
+    await inSlices(this.#takeIn(history, edits, { ...options, from, drafts }));
+    const made: SayEdit[] = [];
+    try {
+      for (const draft of drafts.values()) {
+        const ref = await archiveText(originalOf(history[draft.index]), archive, "a result");
+        made.push({ ...draft, ref });
+      }
+    } catch (cause) {
+      for (const at of drafts.keys()) this.#show(at);
+      return { ...NOTHING, warnings: [`${reasonOf(cause)}. Nothing left the prompt.`] };
+    }
+    this.#decided = this.#taken.length;
+    const cut = await this.#truncate(history, edits, { ...options, from, made });
+    for (const edit of cut.edits) if (edit.type === "elide") this.#show(edit.index, { text: edit.text });
+    return { ...cut, edits: [...made, ...cut.edits] };
+  }
+
+  /**
+   * Returns the edits, with those by which results say themselves what they referred to and what is shown no longer. Their
+   * sources come before them, so that nothing after it was cached.
+   */
+  writeOut(edits: readonly Edit[], recall: boolean): readonly Edit[] {
+    const hidden = this.#hidden;
+    hidden.follow(edits);
+    const isShown = (place: number) => !hidden.has(place);
+    /** Where the last edit of each result stands by which it became shorter, and the last by which it is said. */
+    const cutAt = new Map(edits.flatMap((edit, at) => edit.type === "elide" ? [[edit.index, at]] : []));
+    const saidLast = new Map(edits.flatMap((edit, at) => edit.type === "say" ? [[edit.index, at]] : []));
+    const made: SayEdit[] = [];
+    for (const edit of sayEdits(edits).values()) {
+      if (edit.references.length === 0 || hidden.has(edit.index) || cutAt.has(edit.index)) continue;
+      const saidAt = saidLast.get(edit.index)!;
+      const cut = edit.references.filter(({ source }) => (cutAt.get(source) ?? -1) > saidAt);
+      for (const { source } of cut) {
+        const shorter = edits[cutAt.get(source)!];
+        if (shorter?.type === "elide" && isShown(source)) this.#show(source, { text: shorter.text });
+      }
+      if (cut.length === 0 && edit.references.every(({ source }) => isShown(source))) continue;
+      const again: SayEdit = { ...edit, ...AS_IT_IS, ...this.#say(edit.index, { isShown, recall }) };
+      this.#show(edit.index, { edit: again });
+      made.push(again);
+    }
+    return made.length > 0 ? [...edits, ...made] : edits;
+  }
+
+  /** Takes in the messages that are new, one at each step. */
+  *#takeIn(
+    history: readonly Message[],
+    edits: readonly Edit[],
+    { limitTokens = Infinity, recall, stays, references, from, drafts }: ArriveOptions & {
+      readonly from: number;
+      readonly drafts: Map<number, Draft>;
+    },
+  ): Generator<void, void> {
+    this.#follow(history, edits, references);
+    const hidden = this.#hidden;
+    const saidBefore = sayEdits(edits);
+    for (let at = this.#taken.length; at < history.length; at++) {
+      const message = history[at]!;
+      this.#history.push(message);
+      this.#taken.push({ message, call: this.#pairing.add(message)?.call });
+      const edit = saidBefore.get(at);
+      const text = hidden.cutAt(at);
+      const isNew = at > from && at >= this.#decided && !edit && text === undefined && !hidden.has(at) &&
+        !stays.has(at);
+      const draft = isNew ? this.#say(at, { isShown: (place) => !hidden.has(place), recall }) : undefined;
+      const isSaid = draft && this.#options.countTokens(saidText(message, draft)) <= limitTokens;
+      if (isSaid) drafts.set(at, draft);
+      this.#show(at, { edit: edit ?? (isSaid ? draft : undefined), ...(text !== undefined && { text }) });
+      yield;
+    }
+  }
+
+  /** Cuts new results that are too long, before they are first sent. */
+  async #truncate(
+    history: readonly Message[],
+    edits: readonly Edit[],
+    { limitTokens, recall, stays, from, made }: ArriveOptions & {
+      readonly from: number;
+      readonly made: readonly SayEdit[];
+    },
+  ): Promise<Arrived> {
+    if (limitTokens === undefined) return NOTHING;
+    if (history.slice(from).every(({ role }, at) => role !== "tool" || stays.has(from + at))) return NOTHING;
+    const [before, now] = [sayEdits(edits), sayEdits(made)];
+    const shown = history.slice(from).map((message, at) => {
+      const edit = now.get(from + at) ?? before.get(from + at);
+      return edit ? said(message, edit) : message;
+    });
+    const elided = edits.filter((edit): edit is ElideEdit => edit.type === "elide" && edit.index >= from)
+      .map((edit) => ({ ...edit, index: edit.index - from }));
+    const { archive, countTokens, tools } = this.#options;
+    const cut = await truncateResults(applyElisions(shown, elided), {
+      ...{ archive, countTokens, recall, limitTokens, tools },
+    });
+    if (cut.failure) return { ...NOTHING, warnings: [`${cut.failure.message}. Nothing left the prompt.`] };
+    const elisions = cut.elisions.map((one) => ({ ...one, index: one.index + from }))
+      .filter(({ index }) => !stays.has(index));
+    if (elisions.length === 0) return NOTHING;
+    const names = [...new Set(elisions.map(({ tool }) => tool))].join(", ");
+    const { tokensBefore } = cut;
+    return {
+      edits: elisions.map(({ index, toolCallId, ref, text }) => ({
+        type: "elide",
+        index,
+        toolCallId,
+        ref,
+        text,
+      })),
+      truncated: elisions.map(({ index }) => index),
+      rewrites: [{
+        mechanism: "truncate",
+        reason: "over the limit on arrival",
+        removed: `the middle of ${howMany(elisions.length, "result")} of ${names}`,
+        tokensBefore,
+        tokensAfter: elisions.reduce((sum, one) => sum - one.tokensBefore + one.tokensAfter, tokensBefore),
+      }],
+      warnings: [],
+    };
   }
 
   /**
@@ -103,8 +220,8 @@ export class Arrival {
    *
    * @param references Whether what the prompt shows already is sent as a reference from now on.
    */
-  follow(history: readonly Message[], edits: readonly Edit[], references: boolean): void {
-    this.hidden.follow(edits);
+  #follow(history: readonly Message[], edits: readonly Edit[], references: boolean): void {
+    this.#hidden.follow(edits);
     const isSame = this.#history.every((message, at) => message === history[at]);
     if (!isSame) this.#decided = 0;
     const isIndexed = this.#references || !references;
@@ -124,34 +241,18 @@ export class Arrival {
     this.#edits = edits;
   }
 
-  /** Whether it was decided already how a message is said. */
-  isDecided(place: number): boolean {
-    return place < this.#decided;
-  }
-
-  /** Takes note that it is decided for all that was taken in. */
-  decide(): void {
-    this.#decided = this.#taken.length;
-  }
-
   /** Whether these edits, by which things are hidden now, show what was taken in as it was shown. */
   #isShownBy(edits: readonly Edit[]): boolean {
     const said = sayEdits(edits);
     return this.#taken.every(({ edit, text }, place) => {
       const its = said.get(place);
-      return text === this.hidden.cutAt(place) && edit?.references === its?.references &&
+      return text === this.#hidden.cutAt(place) && edit?.references === its?.references &&
         edit?.notation === its?.notation;
     });
   }
 
-  /** Takes in the next message. It counts once it is told how it is shown. */
-  take(message: Message): void {
-    this.#history.push(message);
-    this.#taken.push({ message, call: this.#pairing.add(message)?.call });
-  }
-
   /** Takes note of how a message is shown from now on: as it is, after an edit, or as another text. */
-  show(
+  #show(
     place: number,
     { edit, text }: { readonly edit?: Draft | undefined; readonly text?: string } = {},
   ): void {
@@ -176,7 +277,7 @@ export class Arrival {
    * @param options.isShown Whether the model sees a message in front of it.
    * @param options.recall Whether the model can recall what was removed.
    */
-  say(
+  #say(
     place: number,
     { isShown, recall }: { readonly isShown: (place: number) => boolean; readonly recall: boolean },
   ): Draft | undefined {
@@ -213,7 +314,7 @@ export class Arrival {
     if (reportsError(message, place, this.#options)) return false;
     const { name } = meantCall(call);
     return name !== RECALL_TOOL.function.name &&
-      traitsOf(name, { ...(tools && { tools }) }).stance !== "keep";
+      traitsOf(name, tools).stance !== "keep";
   }
 
   /** The blocks of a text that the prompt shows in front of it, in order. */
@@ -323,7 +424,7 @@ export class Arrival {
     return [{ as, lines }];
   }
 
-  #factsOf(call: ToolCall): ReturnType<typeof readCall> {
+  #factsOf(call: ToolCall): CallFacts {
     return readCall(call, this.#options.tools);
   }
 }
@@ -405,27 +506,15 @@ class HiddenBy {
   }
 }
 
-/** What {@linkcode arrive} goes by. */
 export interface ArriveOptions {
-  readonly arrival: Arrival;
-  readonly archive: Archive;
-  readonly countTokens: CountTokens;
-  readonly tools?: NonNullable<PruneOptions["tools"]>;
-  /** Longest result that enters the prompt whole, in tokens. Default: none is too long. */
   readonly limitTokens?: number | undefined;
-  /** Whether the model is offered the recall tool. */
   readonly recall: boolean;
-  /** Positions of results that are shown as they are. */
   readonly stays: ReadonlySet<number>;
-  /** Whether what the prompt shows already is sent as a reference. */
   readonly references: boolean;
-  /** Lets others in between the steps. */
-  readonly inSlices: (steps: Iterator<void, void>) => Promise<void>;
 }
 
-/** What became of results before they are first sent, and what is to be told of it. */
+/** What became of results before they are first sent. */
 export interface Arrived {
-  /** In the order of the history. */
   readonly edits: readonly Edit[];
   /** Positions of those that show head and tail. */
   readonly truncated: readonly number[];
@@ -433,151 +522,7 @@ export interface Arrived {
   readonly warnings: readonly string[];
 }
 
-/**
- * Takes in what is new of a history. New results say only what is new, and one that is too long even so shows head and
- * tail. Nothing that a request has held changes. If an original can't be archived, all results stay as they are.
- */
-export async function arrive(
-  history: readonly Message[],
-  edits: readonly Edit[],
-  options: ArriveOptions,
-): Promise<Arrived> {
-  const { arrival, archive } = options;
-  // Behind the newest answer nothing was sent.
-  const from = Math.max(0, history.findLastIndex(({ role }) => role === "assistant"));
-  const drafts = new Map<number, Draft>();
-  await options.inSlices(takeIn(history, edits, { ...options, from, drafts }));
-  const made: SayEdit[] = [];
-  try {
-    for (const draft of drafts.values()) {
-      const ref = await archive.put(originalOf(history[draft.index]));
-      made.push({ ...draft, ref });
-    }
-  } catch (cause) {
-    for (const at of drafts.keys()) arrival.show(at);
-    const why = `Cannot archive a result: ${reasonOf(cause)}. Nothing left the prompt.`;
-    return { edits: [], truncated: [], rewrites: [], warnings: [why] };
-  }
-  arrival.decide();
-  const cut = await truncateArrived(history, edits, { ...options, from, made });
-  for (const edit of cut.edits) if (edit.type === "elide") arrival.show(edit.index, { text: edit.text });
-  return { ...cut, edits: [...made, ...cut.edits] };
-}
-
-/** Takes in the messages that the arrival doesn't know, a message at each step, and says those that are new. */
-function* takeIn(
-  history: readonly Message[],
-  edits: readonly Edit[],
-  { arrival, countTokens, limitTokens = Infinity, recall, stays, references, from, drafts }:
-    & ArriveOptions
-    & {
-      readonly from: number;
-      readonly drafts: Map<number, Draft>;
-    },
-): Generator<void, void> {
-  arrival.follow(history, edits, references);
-  const { hidden } = arrival;
-  const saidBefore = sayEdits(edits);
-  for (let at = arrival.length; at < history.length; at++) {
-    arrival.take(history[at]!);
-    const edit = saidBefore.get(at);
-    const text = hidden.cutAt(at);
-    const isNew = at > from && !arrival.isDecided(at) && !edit && text === undefined && !hidden.has(at) &&
-      !stays.has(at);
-    const draft = isNew ? arrival.say(at, { isShown: (place) => !hidden.has(place), recall }) : undefined;
-    const isSaid = draft && countTokens(saidText(history[at]!, draft)) <= limitTokens;
-    if (isSaid) drafts.set(at, draft);
-    arrival.show(at, { edit: edit ?? (isSaid ? draft : undefined), ...(text !== undefined && { text }) });
-    yield;
-  }
-}
-
-/** Cuts new results that are too long, before they are first sent. */
-async function truncateArrived(
-  history: readonly Message[],
-  edits: readonly Edit[],
-  { archive, countTokens, tools, limitTokens, recall, stays, from, made }: ArriveOptions & {
-    readonly from: number;
-    /** What results have just been said by. */
-    readonly made: readonly SayEdit[];
-  },
-): Promise<Arrived> {
-  const nothing: Arrived = { edits: [], truncated: [], rewrites: [], warnings: [] };
-  if (limitTokens === undefined) return nothing;
-  if (history.slice(from).every(({ role }, at) => role !== "tool" || stays.has(from + at))) return nothing;
-  const [before, now] = [sayEdits(edits), sayEdits(made)];
-  const shown = history.slice(from).map((message, at) => {
-    const edit = now.get(from + at) ?? before.get(from + at);
-    return edit ? said(message, edit) : message;
-  });
-  const elided = edits.filter((edit): edit is ElideEdit => edit.type === "elide" && edit.index >= from)
-    .map((edit) => ({ ...edit, index: edit.index - from }));
-  const cut = await truncateResults(applyElisions(shown, elided), {
-    archive,
-    countTokens,
-    recall,
-    limitTokens,
-    ...(tools && { tools }),
-  });
-  if (cut.failure) return { ...nothing, warnings: [`${cut.failure.message}. Nothing left the prompt.`] };
-  const elisions = cut.elisions.filter(({ index }) => !stays.has(index + from));
-  if (elisions.length === 0) return nothing;
-  const names = [...new Set(elisions.map(({ tool }) => tool))].join(", ");
-  const { tokensBefore } = cut;
-  return {
-    edits: elisions.map(({ index, toolCallId, ref, text }) => ({
-      type: "elide",
-      index: index + from,
-      toolCallId,
-      ref,
-      text,
-    })),
-    truncated: elisions.map(({ index }) => index + from),
-    rewrites: [{
-      mechanism: "truncate",
-      reason: "over the limit on arrival",
-      removed: `the middle of ${elisions.length} result${elisions.length === 1 ? "" : "s"} of ${names}`,
-      tokensBefore,
-      tokensAfter: elisions.reduce((sum, one) => sum - one.tokensBefore + one.tokensAfter, tokensBefore),
-    }],
-    warnings: [],
-  };
-}
-
-/**
- * The edits, with those by which results say themselves what they referred to and what is shown no longer. What they
- * refer to stands in front of them, so that behind it nothing was kept by the cache.
- */
-export function writeOut(
-  edits: readonly Edit[],
-  { arrival, recall }: Pick<ArriveOptions, "arrival" | "recall">,
-): readonly Edit[] {
-  const { hidden } = arrival;
-  hidden.follow(edits);
-  const isShown = (place: number) => !hidden.has(place);
-  /** Where the last edit of each result stands by which it became shorter, and the last by which it is said. */
-  const cutAt = new Map(edits.flatMap((edit, at) => edit.type === "elide" ? [[edit.index, at]] : []));
-  const saidLast = new Map(edits.flatMap((edit, at) => edit.type === "say" ? [[edit.index, at]] : []));
-  const made: SayEdit[] = [];
-  for (const edit of sayEdits(edits).values()) {
-    if (edit.references.length === 0 || hidden.has(edit.index) || cutAt.has(edit.index)) continue;
-    const saidAt = saidLast.get(edit.index)!;
-    const cut = edit.references.filter(({ source }) => (cutAt.get(source) ?? -1) > saidAt);
-    for (const { source } of cut) {
-      const shorter = edits[cutAt.get(source)!];
-      if (shorter?.type === "elide" && isShown(source)) arrival.show(source, { text: shorter.text });
-    }
-    if (cut.length === 0 && edit.references.every(({ source }) => isShown(source))) continue;
-    const again: SayEdit = {
-      ...edit,
-      ...AS_IT_IS,
-      ...arrival.say(edit.index, { isShown, recall }),
-    };
-    arrival.show(edit.index, { edit: again });
-    made.push(again);
-  }
-  return made.length > 0 ? [...edits, ...made] : edits;
-}
+const NOTHING: Arrived = { edits: [], truncated: [], rewrites: [], warnings: [] };
 
 /** How a result is shown whole. */
 const AS_IT_IS: Pick<SayEdit, "how" | "notation" | "notationTokens" | "references"> = {
@@ -601,7 +546,6 @@ const LEAST_LINES = WINDOW + STEP - 1;
 /** So many places are tried at which a window stands, the newest first. */
 const MOST_TRIED = 32;
 
-/** Lines that stand at a place. */
 interface Block {
   readonly place: number;
   /** The first line, and the one behind the last. */

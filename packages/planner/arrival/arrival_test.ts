@@ -265,7 +265,7 @@ Deno.test("references: a session whose profile becomes one with cheap reads refe
     countTokens: estimateTokens,
     archive: memoryArchive(),
     windowTokens: 100_000,
-    retention: { resultTailTokens: Infinity, stepTailTokens: Infinity },
+    advanced: { retention: { resultTailTokens: Infinity, stepTailTokens: Infinity } },
   });
   const file = lines("a", 0, 60);
   let history: Message[] = [user("Go.")];

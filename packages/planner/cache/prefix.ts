@@ -30,11 +30,9 @@ export function servedTokens(
 export interface PromptUnit {
   /** Tells the piece from every other. */
   readonly hash: string | number;
-  /** Size of the piece. */
   readonly tokens: number;
 }
 
-/** What of a profile it goes by. */
 type CacheRules = Pick<Profile, "minTokens" | "blockTokens" | "ttlMs">;
 
 interface Node {
@@ -48,6 +46,18 @@ interface Node {
 
 /** Prefix ends that a cache remembers unless told otherwise: some hundred long sessions. */
 const DEFAULT_MAX_UNITS = 1_000_000;
+
+/** Options of {@linkcode PrefixCache}. */
+export interface PrefixCacheOptions {
+  /** Units that are remembered at most. Default: one million. */
+  readonly maxUnits?: number;
+}
+
+/** A request, as {@linkcode PrefixCache.unitsOf} reads it. */
+export interface UnitsRequest {
+  readonly messages: readonly Message[];
+  readonly tools: readonly ToolDefinition[];
+}
 
 /**
  * A provider's prefix cache as a pure model: it holds every prefix that was sent to it, not only the last,
@@ -74,8 +84,8 @@ export class PrefixCache {
   readonly #root: Node = { children: new Map(), endTokens: 0, usedMs: -Infinity, isEnd: false };
   #units = 0;
 
-  /** An empty cache that remembers `maxUnits` units at most; default one million. */
-  constructor(profile: CacheRules, options: { readonly maxUnits?: number } = {}) {
+  /** An empty cache. */
+  constructor(profile: CacheRules, options: PrefixCacheOptions = {}) {
     this.#profile = profile;
     this.#maxUnits = options.maxUnits ?? DEFAULT_MAX_UNITS;
   }
@@ -84,10 +94,7 @@ export class PrefixCache {
    * A request as its provider's cache sees it: one unit for each tool, then one for each message. What is known of
    * an object is remembered, so that a growing conversation costs only what is new.
    */
-  static unitsOf(
-    { messages, tools }: { readonly messages: readonly Message[]; readonly tools: readonly ToolDefinition[] },
-    countTokens: CountTokens,
-  ): PromptUnit[] {
+  static unitsOf({ messages, tools }: UnitsRequest, countTokens: CountTokens): PromptUnit[] {
     return [
       ...tools.map((tool) => ({ hash: hashBytes(tool), tokens: countToolTokens(tool, countTokens) })),
       ...messages.map((message) => ({
@@ -174,7 +181,6 @@ function visit(root: Node, see: (node: Node) => void): void {
   }
 }
 
-/** A request, as far as the cache is concerned. Tokens are counted here. */
 export interface SentRequest {
   /** Tells its tools, as the model saw them, from any others: one number each. */
   readonly tools: readonly number[];
@@ -190,13 +196,11 @@ export interface SentRequest {
   readonly wholeTokens: number;
   /** Tells the tools that its client would have sent, in full, from any others. */
   readonly ownTools: readonly number[];
-  /** When it was made. */
   readonly atMs: number;
   /** When what the cache holds of it was used last, if that was later: by a ping, or where it lasts an hour by a request. */
   readonly usedMs?: number;
   /** Whether a ping made that last an hour since its last use. Absent: no. */
   readonly forAnHour?: boolean;
-  /** The model that it went to. */
   readonly model?: string | undefined;
 }
 
@@ -212,7 +216,7 @@ export interface Prediction {
   readonly forAnHour?: boolean;
 }
 
-const HOUR_MS = 3_600_000;
+export const HOUR_MS = 3_600_000;
 
 /** When what the cache holds of a request was last used. */
 export function lastUseMs({ atMs, usedMs = atMs }: SentRequest): number {
@@ -256,13 +260,24 @@ export function predict(
     readonly model: string | undefined;
   },
 ): Prediction {
+  return servesMost(sent, model, (one) => ({
+    sharedTokens: sharedTokens(one, shown),
+    ...sentWarmth(one, { profile, warmth, nowMs }),
+  }));
+}
+
+/** Returns what is predicted by that of the requests sent to a model that serves most. */
+export function servesMost(
+  sent: readonly SentRequest[],
+  model: string | undefined,
+  predictBy: (sent: SentRequest) => Prediction,
+): Prediction {
   let best: Prediction = { sharedTokens: 0, alive: 0, idleMs: 0 };
   for (const one of sent) {
     if (one.model !== model) continue;
-    const shared = sharedTokens(one, shown);
-    const warm = sentWarmth(one, { profile, warmth, nowMs });
-    const better = warm.alive * shared > best.alive * best.sharedTokens;
-    if (better || best.sharedTokens === 0) best = { sharedTokens: shared, ...warm };
+    const found = predictBy(one);
+    const isBetter = found.alive * found.sharedTokens > best.alive * best.sharedTokens;
+    if (isBetter || best.sharedTokens === 0) best = found;
   }
   return best;
 }
@@ -275,7 +290,6 @@ export function sharedTokens(sent: SentRequest, shown: ShownTools): number {
 
 /** Tokens with which a request that its client sent alone would start like one that was sent. */
 export function sharedAlone(sent: SentRequest, { ownTokens, ...own }: ShownTools & {
-  /** Tokens of the request. */
   readonly ownTokens: number;
 }): number {
   const { tokens, isAll } = sharedTools(sent.ownTools, own);
@@ -308,7 +322,6 @@ export type CacheChange = "first_call" | "model_changed" | "tools_changed" | "no
 /** A request, as far as it may differ from one that was sent. */
 interface AskedCall {
   readonly model?: string | undefined;
-  /** Those of its client, in full. */
   readonly tools: readonly ToolDefinition[];
 }
 
@@ -325,18 +338,12 @@ export function findChange(
   return isSame ? "none" : "tools_changed";
 }
 
-/** Tells each tool, as it is shown, from any other. */
 export function hashEach(tools: readonly ToolDefinition[]): readonly number[] {
   return tools.map(hashPiece);
 }
 
 /** What one call of a session showed of its provider's cache. */
-export interface WarmthObservation {
-  /** Time since the call before, in milliseconds. */
-  readonly idleMs: number;
-  /** Whether the prefix was still there. */
-  readonly warm: boolean;
-}
+type WarmthObservation = { readonly idleMs: number; readonly warm: boolean };
 
 /** What a session has shown so far. Plain data. */
 export interface WarmthRecord {
@@ -348,7 +355,6 @@ export interface WarmthRecord {
   readonly weights: readonly number[];
 }
 
-/** A session that has shown nothing yet of its provider's cache. */
 export const NO_WARMTH: WarmthRecord = { promptCalls: 0, misses: 0, weights: [] };
 
 /** How often a provider may lose a prefix before its time: seldom, now and then, often. */
@@ -360,7 +366,6 @@ const SURVIVAL_RATE = 0.03;
 /** So many calls of the session outweigh the prior of the profile's first line. */
 const PRIOR_CALLS = 50;
 
-/** What of a profile this goes by. */
 type WarmthRules = Pick<Profile, "warmth" | "ttlMs">;
 
 interface Hypothesis {
@@ -369,7 +374,6 @@ interface Hypothesis {
   readonly weight: number;
 }
 
-/** The profile's probability that a prefix last used this long ago is still cached. */
 export function priorWarmth({ warmth }: Pick<Profile, "warmth">, idleMs: number): number {
   return warmth.find((line) => idleMs <= line.idleMs)?.probability ?? 0;
 }

@@ -30,7 +30,6 @@ export interface SizeRecord {
 
 /** How long a prompt is, as its provider counts. */
 export interface PromptSize {
-  /** The best estimate. */
   readonly tokens: number;
   /** What it is hardly shorter than. */
   readonly atLeast: number;
@@ -101,13 +100,10 @@ export function sizePrompt(
 export function observeSize(
   { model, tokens, kinds: shown }: {
     readonly model?: string | undefined;
-    /** What the provider reported. */
     readonly tokens: number;
-    /** Tokens of it that were counted here. */
     readonly kinds: ByKind;
   },
   { record, countTokens }: {
-    /** That of the last reported prompt. */
     readonly record: SizeRecord | undefined;
     readonly countTokens: CountTokens;
   },
@@ -272,7 +268,6 @@ const MEDIA = 14;
 /** Numbers by kind of text: tokens that are counted here, unless said otherwise. */
 export type ByKind = readonly number[];
 
-/** Nothing of any kind. */
 export const NO_TEXT: ByKind = TEXT_KINDS.map(() => 0);
 
 /** The tokens of a message, counted here, by kind of text. They are remembered. */
@@ -301,12 +296,10 @@ function splitTool(tool: ToolDefinition, countTokens: CountTokens): ByKind {
   });
 }
 
-/** The sum of two. */
 export function plus(one: ByKind, other: ByKind): ByKind {
   return one.map((tokens, kind) => tokens + other[kind]!);
 }
 
-/** What one is more than another. */
 function minus(one: ByKind, other: ByKind): ByKind {
   return one.map((tokens, kind) => tokens - other[kind]!);
 }
@@ -519,7 +512,6 @@ export interface TokenRecord {
   readonly product: number;
 }
 
-/** A session that has shown nothing yet of how its provider counts. */
 export const NO_TOKENS: TokenRecord = { calls: 0, ours: 0, theirs: 0, oursSquared: 0, product: 0 };
 
 /** Turns tokens that are counted here into the provider's. */

@@ -10,17 +10,15 @@ import {
 } from "@tare/messages";
 import { describeCall, hashPiece } from "@tare/messages/internal";
 import {
-  type Archive,
-  archiveMessages,
   type Elision,
-  formatPlaceholder,
   isColdResume,
   pruneResults,
   relievePressure,
+  type SummariseTurnsOptions,
   truncateResults,
   type TurnsSummary,
 } from "@tare/prune";
-import { bytesFromText } from "@tare/prune/internal";
+import { archiveWithLine } from "@tare/prune/internal";
 import { shownTools } from "@tare/schemas";
 import { currentProfile, currentWindow } from "../providers.ts";
 import { howMany } from "../rule/decide.ts";
@@ -43,21 +41,39 @@ import {
 } from "../prompt_session.ts";
 import { canRecall, checkCall, checkOptions, checkUsage, oneByOne, savedByDeferring } from "../session.ts";
 
-/** What a restart needs to go on as if nothing had happened. */
+/** Options of a session by fixed triggers. */
+export interface ClassicOptions extends PromptSessionOptions {
+  /** When the mechanisms act. Default: see each trigger. */
+  readonly triggers?: ClassicTriggers;
+}
+
+/** When the classic mechanisms act. */
+export interface ClassicTriggers {
+  /** Tokens that turns before the active one may take from a turn's second call on. Default: 16,000. */
+  readonly historyBudgetTokens?: number | undefined;
+  /** Tokens at the end, at most half the window, in which no result is pruned. Default: 16,384. */
+  readonly protectTokens?: number | undefined;
+  /** Results with fewer UTF-8 bytes aren't pruned. Default: 1,024. */
+  readonly minBytes?: number | undefined;
+  /** Share of the window from which results are pruned, from 0 to 1. Default: 0.8. */
+  readonly pruneAt?: number | undefined;
+  /** Share of the window from which old turns are summarized as well, from `pruneAt` to 1. Default: 0.9. */
+  readonly summariseAt?: number | undefined;
+  /** Idle time after which the provider's cache is gone, in milliseconds. Default: that of the profile. */
+  readonly coldAfterMs?: number | undefined;
+}
+
 interface ClassicState {
   readonly edits: readonly ClassicEdit[];
-  /** Hashes of the tools' definitions that the model has seen in full. */
   readonly exposed: readonly number[];
   readonly lastUsedAtMs?: number;
   /** What the provider counts for each token that we count; another tokenizer than ours counts more. */
   readonly scale: number;
   /** Windows in tokens that providers have told by refusing a prompt, by the model's name. */
   readonly windows: Readonly<Record<string, number>>;
-  /** Whether people were told that the window stays full. */
   readonly pauseSaid: boolean;
   /** What the newest request kept out for itself alone: what people were told of. */
-  readonly left: LeftOut;
-  /** Whether everything is sent as it is. */
+  readonly left: { readonly turns: number; readonly schemaTokens: number };
   readonly reverted: boolean;
 }
 
@@ -82,12 +98,11 @@ const NEW_STATE: ClassicState = {
  *
  * @throws {RangeError} if a trigger is out of its range.
  */
-export function classicSession(options: PromptSessionOptions): PromptSession {
+export function classicSession({ triggers = {}, ...options }: ClassicOptions): PromptSession {
   checkOptions("classicSession()", options);
-  const { profile, archive, countTokens, tools, isError, truncateTokens } = options;
-  checkTriggers(options);
-  const { historyBudgetTokens, protectTokens, minBytes, pruneAt, summariseAt, coldAfterMs } =
-    options.triggers ?? {};
+  const { profile, archive, countTokens, tools, truncateTokens, advanced: { isError } = {} } = options;
+  checkTriggers(triggers, truncateTokens);
+  const { historyBudgetTokens, protectTokens, minBytes, pruneAt, summariseAt, coldAfterMs } = triggers;
   // What was stored is what `state` gave.
   const stored = options.state as Partial<ClassicState> | undefined;
   let state: ClassicState = { ...NEW_STATE, ...stored };
@@ -96,7 +111,6 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
     ...{ context: true, prune: true, schemas: true, truncate: true },
     ...options.mechanisms,
   };
-  const leftTurns = new LeftTurns(archive);
   const tokensOf = (messages: readonly Message[], tools: History["tools"]) =>
     countRequestTokens({ messages, tools }, countTokens);
   /** What changes once each view is sent; nothing for a request that isn't a turn. */
@@ -110,9 +124,24 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
   const windowOf = (model = "") =>
     Math.min(currentWindow(options.windowTokens), state.windows[model] ?? Infinity);
 
+  function viewOf(
+    { messages, tools, places }: Pick<SessionView, "messages" | "tools" | "places">,
+    { edited, call }: { readonly edited: EditedHistory; readonly call: PromptCall },
+    told: Pick<SessionView, "rewrites" | "warnings" | "summary"> = { rewrites: [], warnings: [] },
+  ): SessionView {
+    const promptTokens = tokensOf(messages, tools);
+    return newest = {
+      ...{ messages, tools, places },
+      ...told,
+      saved: { ...edited.savedIn({ messages, tools }), ...savedByDeferring(call, promptTokens) },
+      promptTokens,
+      predictedCachedTokens: 0,
+    };
+  }
+
   /**
-   * What a request that isn't a turn is shown: what the model saw last, and what is new; or the whole history, if it is to
-   * show what left the prompt and the window holds that.
+   * Returns what a request that isn't a turn shows: the newest view of the model and what is new; or the whole history, if
+   * evicted content is to be restored and the window holds it.
    */
   function look(history: History, call: PromptCall): SessionView {
     const edited = new EditedHistory(history, state.edits, countTokens);
@@ -125,25 +154,26 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
       const isSame = tools.length === last.history.tools.length && startsWith(tools, last.history.tools);
       if (isSame) tools = last.view.tools;
     }
-    const windowTokens = windowOf(call.model);
-    if (call.restores && tokensOf(history.messages, history.tools) * state.scale <= windowTokens) {
+    const historyTokens = tokensOf(history.messages, history.tools);
+    if (call.restores && historyTokens * state.scale <= windowOf(call.model)) {
       ({ messages, tools } = history);
       places = messages.map((_, at) => at);
     }
-    const schemas = tokensOf([], history.tools) - tokensOf([], tools);
-    const promptTokens = tokensOf(messages, tools);
-    newest = {
-      messages,
-      tools,
-      places,
-      rewrites: [],
-      warnings: [],
-      saved: { ...edited.savedIn(messages), schemas, ...savedByDeferring(call, promptTokens) },
-      promptTokens,
-      predictedCachedTokens: 0,
-    };
-    drafts.set(newest, undefined);
-    return newest;
+    const view = viewOf({ messages, tools, places }, { edited, call });
+    drafts.set(view, undefined);
+    return view;
+  }
+
+  /** The old turns that the newest request left out, and the line for them: all requests of a turn leave out the same. */
+  let leftOut: { readonly messages: readonly Message[]; readonly line: Message } | undefined;
+
+  /** Archives old turns and returns the line that stands for them. */
+  async function lineOf(left: readonly Message[], recall: boolean): Promise<Message> {
+    const { messages: before = [], line } = leftOut ?? {};
+    if (line && left.length === before.length && left.every((one, at) => one === before[at])) return line;
+    const archived = await archiveWithLine(left, { archive, purpose: "leave them out", recall });
+    leftOut = { messages: left, line: { role: "user", content: archived.line } };
+    return leftOut.line;
   }
 
   async function makeView(history: History, call: PromptCall): Promise<SessionView> {
@@ -151,7 +181,7 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
     if (call.oneShot) return look(history, call);
     const mechanisms = state.reverted ? NO_MECHANISMS : configured;
     const recall = canRecall(history, call);
-    const { scale } = state;
+    const { scale, lastUsedAtMs } = state;
     const windowTokens = windowOf(call.model);
     const warnings: string[] = [];
     const warn = (failure: Error, rest = " Nothing left the prompt.") => {
@@ -159,43 +189,39 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
     };
     const edited = new EditedHistory(history, state.edits, countTokens);
     const turnStart = call.turnStart ?? groupTurns(history.messages).at(-1)?.start ?? 0;
-    const activeMessages = edited.seen.messages.length - firstFrom(edited.seen, turnStart);
+    const activeRow = edited.seen.places.findIndex((place) => place >= turnStart);
+    const activeMessages = activeRow < 0 ? 0 : edited.seen.messages.length - activeRow;
     const isFirst = !history.messages.slice(turnStart).some(({ role }) => role === "assistant");
-    const fitting = {
-      countTokens,
-      historyBudgetTokens,
-      alwaysFull: options.alwaysFull,
-      activeMessages,
-      exposed: new Set(state.exposed),
-      called: isFirst ? calledTools(history.messages) : undefined,
+    const exposed = new Set(state.exposed);
+    const called = isFirst ? calledTools(history.messages) : undefined;
+    /** Fits old turns into a budget, and tools into the form that the model needs. */
+    const fit = (messages: readonly Message[], leavesOut = mechanisms.context): FittedRequest => {
+      const activeTurnStart = messages.length - activeMessages;
+      const context = leavesOut
+        ? toolLoopContext(messages, { countTokens, activeTurnStart, historyBudgetTokens })
+        : undefined;
+      const { alwaysFull } = options;
+      const shown = mechanisms.schemas
+        ? shownTools(history.tools, { exposed, countTokens, alwaysFull, called })
+        : { tools: history.tools, exposed };
+      const request = { messages: context?.messages ?? messages, tools: shown.tools };
+      const tokens = tokensOf(request.messages, request.tools);
+      return { ...request, tokens, context, exposed: shown.exposed };
     };
-    const fit = (messages: readonly Message[], on = mechanisms) =>
-      fitRequest({ messages, tools: history.tools }, { ...fitting, mechanisms: on });
-    const eliding = {
-      archive,
-      countTokens,
-      recall,
-      windowTokens: windowTokens / scale,
-      ...(tools && { tools }),
-      ...(isError && { isError }),
-      ...(protectTokens !== undefined && { protectTokens }),
-      ...(minBytes !== undefined && { minBytes }),
-    };
+    const eliding = { archive, countTokens, recall, tools, isError, protectTokens, minBytes };
+    const limits = { ...eliding, windowTokens: windowTokens / scale };
 
     if (mechanisms.truncate) {
-      const limit = truncateTokens !== undefined && { limitTokens: truncateTokens };
-      const truncated = await truncateResults(edited.seen.messages, { ...eliding, ...limit });
+      const limitTokens = truncateTokens;
+      const truncated = await truncateResults(edited.seen.messages, { ...limits, limitTokens });
       if (truncated.failure) warn(truncated.failure);
       else edited.elide(truncated.elisions, { mechanism: "truncate", reason: "over the limit on arrival" });
     }
-    const { lastUsedAtMs } = state;
-    const cold = {
-      lastUsedAtMs,
-      nowMs: call.nowMs,
-      cacheColdAfterMs: coldAfterMs ?? currentProfile(profile).coldAfterMs,
-    };
-    if (mechanisms.prune && stepOf(history.messages, call) === 1 && isColdResume(cold)) {
-      const pruned = await pruneResults(edited.seen.messages, eliding);
+    const cacheColdAfterMs = coldAfterMs ?? currentProfile(profile).coldAfterMs;
+    const isCold = stepOf(history.messages, call) === 1 &&
+      isColdResume({ lastUsedAtMs, nowMs: call.nowMs, cacheColdAfterMs });
+    if (mechanisms.prune && isCold) {
+      const pruned = await pruneResults(edited.seen.messages, limits);
       const reason = "the session resumes after so long that the provider's cache is cold";
       if (pruned.failure) warn(pruned.failure);
       else edited.elide(pruned.elisions, { mechanism: "prune", reason });
@@ -207,17 +233,15 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
       const tokens = Math.ceil(fit(messages).tokens * scale);
       const reason = `the prompt would fill ${tokens} of the window's ${windowTokens} tokens`;
       const sent = { messages, tools: last?.view.tools ?? history.tools };
-      const summarise = options.summarise && askOnWarmPrefix(options.summarise, {
-        ...{ ...sent, windowTokens: windowTokens / scale, progress: call.progress },
-        told: (took) => usage = took,
-      });
       const relief = await relievePressure(messages, {
-        ...eliding,
+        ...limits,
         activeTurnStart: messages.length - activeMessages,
-        ...(call.signal && { signal: call.signal }),
-        ...(summarise && { summarise }),
-        ...(pruneAt !== undefined && { pruneAt }),
-        ...(summariseAt !== undefined && { summariseAt }),
+        signal: call.signal,
+        summarise: options.summarise && askOnWarmPrefix(options.summarise, {
+          ...{ ...sent, windowTokens: windowTokens / scale, progress: call.progress },
+          onUsage: (took) => usage = took,
+        }),
+        ...{ pruneAt, summariseAt },
         // A mechanism that is off takes nothing.
         ...(!mechanisms.prune && { minBytes: Infinity }),
         ...(!mechanisms.context && { keepTokens: Infinity }),
@@ -234,7 +258,8 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
       if (!failure || summary) {
         const fullTokens = (summariseAt ?? 0.9) * windowTokens;
         if (paused && !pauseSaid) {
-          const size = { activeMessages, fullTokens, windowTokens, scale, countTokens };
+          const count = (request: History) => Math.ceil(countRequestTokens(request, countTokens) * scale);
+          const size = { activeMessages, fullTokens, windowTokens, count };
           warnings.push(describePause(fit(edited.seen.messages), size));
         }
         pauseSaid = paused;
@@ -244,46 +269,35 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
     let fitted = fit(edited.seen.messages);
     let { messages } = fitted;
     let places = placesOf(messages, edited.seen);
-    if (fitted.context) {
+    if (fitted.context && fitted.context.removedTurns > 0) {
       const { removed, removedAt } = fitted.context;
-      // As they were said: who recalls them shall find no lines that stand for something in turn.
-      const said = placesOf(removed, edited.seen).map((place, at) => history.messages[place] ?? removed[at]!);
+      // The original messages: a recall must find no placeholders in them.
+      const left = placesOf(removed, edited.seen).map((place, at) => history.messages[place] ?? removed[at]!);
       try {
-        messages = messages.toSpliced(removedAt, 0, await leftTurns.lineOf(said, recall));
+        messages = messages.toSpliced(removedAt, 0, await lineOf(left, recall));
         places = places.toSpliced(removedAt, 0, -1);
       } catch (error) {
         warn(error as Error);
-        fitted = fit(edited.seen.messages, { ...mechanisms, context: false });
+        fitted = fit(edited.seen.messages, false);
         ({ messages } = fitted);
         places = edited.seen.places;
       }
     }
-    const rewrites = [...edited.rewrites, ...fittingRewrites(fitted, state.left)];
-    const left = leftOut(fitted);
-    const isLeft = left.turns === state.left.turns && left.schemaTokens === state.left.schemaTokens;
+    const schemaTokens = tokensOf([], history.tools) - tokensOf([], fitted.tools);
+    const left = { turns: fitted.context?.removedTurns ?? 0, schemaTokens };
+    const rewrites = [...edited.rewrites, ...fittingRewrites(fitted, left, state.left)];
+    const isLeft = left.turns === state.left.turns && schemaTokens === state.left.schemaTokens;
     if (edited.edits !== state.edits || pauseSaid !== state.pauseSaid || !isLeft) {
       state = { ...state, edits: edited.edits, pauseSaid, left };
     }
-    const promptTokens = tokensOf(messages, fitted.tools);
-    newest = {
-      messages,
-      tools: fitted.tools,
-      places,
-      rewrites,
-      warnings,
-      saved: {
-        ...edited.savedIn(messages),
-        schemas: fitted.saved.schemas,
-        ...savedByDeferring(call, promptTokens),
-      },
-      promptTokens,
-      predictedCachedTokens: 0,
+    const view = viewOf({ messages, tools: fitted.tools, places }, { edited, call }, {
+      ...{ rewrites, warnings },
       ...(usage && { summary: usage }),
-    };
-    last = { history, view: newest };
-    drafts.set(newest, { exposed: [...fitted.exposed], lastUsedAtMs: call.nowMs });
-    models.set(newest, call.model ?? "");
-    return newest;
+    });
+    last = { history, view };
+    drafts.set(view, { exposed: [...fitted.exposed], lastUsedAtMs: call.nowMs });
+    models.set(view, call.model ?? "");
+    return view;
   }
 
   return {
@@ -322,7 +336,7 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
     },
     fork(length, archive) {
       const forked: ClassicState = { ...state, edits: leadingEdits(state.edits, length) };
-      return classicSession({ ...options, archive, state: forked });
+      return classicSession({ ...options, triggers, archive, state: forked });
     },
     revert() {
       last = undefined;
@@ -334,7 +348,7 @@ export function classicSession(options: PromptSessionOptions): PromptSession {
 /** A prompt that was refused without a number must become this share of itself. */
 const SMALLER_SHARE = 0.8;
 
-function checkTriggers({ truncateTokens, triggers = {} }: PromptSessionOptions): void {
+function checkTriggers(triggers: ClassicTriggers, truncateTokens: number | undefined): void {
   const { pruneAt = 0.8, summariseAt = 0.9, ...limits } = triggers;
   for (const [name, value] of Object.entries({ ...limits, truncateTokens })) {
     if (value === undefined || value >= 0) continue;
@@ -348,65 +362,56 @@ function checkTriggers({ truncateTokens, triggers = {} }: PromptSessionOptions):
 }
 
 /**
- * Asks for a summary of a view's old turns on the conversation as it was sent last, as far as the cache may know it: up to
+ * Requests a summary of a view's old turns on the conversation as it was sent last, as far as the cache may hold it: up to
  * the model's last message.
  */
 function askOnWarmPrefix(
   summarise: Summarise,
-  { messages: seen, tools, windowTokens, progress, told }: History & {
+  { messages: seen, tools, windowTokens, progress, onUsage }: History & {
     readonly windowTokens: number;
     readonly progress: (() => void) | undefined;
-    /** Is told what it took. */
-    readonly told: (usage: Usage) => void;
+    readonly onUsage: (usage: Usage) => void;
   },
-): Parameters<typeof relievePressure>[1]["summarise"] & object {
+): NonNullable<SummariseTurnsOptions["summarise"]> {
   return async (messages, { end, signal }) => {
     const answered = seen.findLastIndex(({ role }) => role === "assistant");
     const sent = seen.slice(0, Math.max(end, answered));
     const next = seen[end];
     const { text, usage } = await summarise({
       sent: { messages: sent.slice(0, firstOpenCall(sent)), tools },
-      messages,
-      users: [],
+      ...{ messages, users: [], windowTokens },
       ...(next && { next }),
-      windowTokens,
       ...(signal && { signal }),
       ...(progress && { progress }),
     });
-    told(usage);
+    onUsage(usage);
     return text;
   };
 }
 
-/** Why a full window can't be relieved, for people. */
+/** Returns why a full window can't be relieved, in words for users. */
 function describePause(
-  request: History,
-  { activeMessages, fullTokens, windowTokens, scale, countTokens }: {
-    /** How many of the messages are the active turn's. */
+  { messages, tools }: History,
+  { activeMessages, fullTokens, windowTokens, count }: {
     readonly activeMessages: number;
-    /** Tokens from which on the window is full. Like the window's, they are the provider's. */
+    /** Tokens from which the window is full. All tokens are the provider's. */
     readonly fullTokens: number;
     readonly windowTokens: number;
-    /** What the provider counts for each token that we count. */
-    readonly scale: number;
-    readonly countTokens: CountTokens;
+    readonly count: (request: History) => number;
   },
 ): string {
-  const { messages, tools } = request;
-  const tokensOf = (those: History) => Math.ceil(countRequestTokens(those, countTokens) * scale);
   const active = messages.length - activeMessages;
   const fixed = messages.filter(({ role }, at) => at >= active || role === "system" || role === "developer");
-  const needed = tokensOf({ messages: fixed, tools });
+  const needed = count({ messages: fixed, tools });
   const why = needed >= fullTokens
     ? `The window is too small for this turn: with instructions and tools it takes ${needed} of ${windowTokens} tokens`
     : `The window stays full: the prompt takes ${
-      tokensOf(request)
-    } of ${windowTokens} tokens, and all that may ` +
-      "leave is less than a tenth of it";
+      count({ messages, tools })
+    } of ${windowTokens} tokens, and all ` +
+      "that may leave is less than a tenth of it";
   return `${why}. Pruning and summaries pause until there is more to win.`;
 }
 
-/** Number of a call in its turn. */
 function stepOf(messages: readonly Message[], { step }: PromptCall): number {
   const turn = messages.slice(messages.findLastIndex(({ role }) => role === "user") + 1);
   return step ?? 1 + turn.filter(({ role }) => role === "assistant").length;
@@ -418,12 +423,6 @@ function startsWith<P extends Message | ToolDefinition>(pieces: readonly P[], st
     const other = pieces[at];
     return other !== undefined && (piece === other || hashPiece(piece) === hashPiece(other));
   });
-}
-
-/** Index of the first message of a view that stands at or behind a place of the history. */
-function firstFrom({ places }: PlacedView, place: number): number {
-  const first = places.findIndex((one) => one >= place);
-  return first < 0 ? places.length : first;
 }
 
 /** The place in the history of each message of a request, which are some of those of a view. */
@@ -446,7 +445,6 @@ interface StickyElision extends ElideEdit {
 
 /** A history as the model sees it, while more of it leaves. */
 class EditedHistory {
-  /** What was rewritten, in words. */
   readonly rewrites: Rewrite[] = [];
   readonly #history: History;
   readonly #countTokens: CountTokens;
@@ -467,7 +465,6 @@ class EditedHistory {
     return this.#edits;
   }
 
-  /** What the model sees, with the tools in full. */
   get seen(): PlacedView {
     return this.#seen;
   }
@@ -494,7 +491,6 @@ class EditedHistory {
     });
   }
 
-  /** Lets the oldest turns leave. */
   summarise({ end, kind, ref, text }: TurnsSummary, reason: string): void {
     const { messages, places } = this.#seen;
     const old = messages.slice(0, end).filter(({ role }) =>
@@ -510,8 +506,8 @@ class EditedHistory {
     });
   }
 
-  /** Tokens that each mechanism but `schemas` keeps out of a request with these messages. */
-  savedIn(messages: readonly Message[]): Readonly<Record<Exclude<keyof Mechanisms, "schemas">, number>> {
+  /** Returns the tokens that each mechanism keeps out of a request. */
+  savedIn({ messages, tools }: History): Readonly<Record<keyof Mechanisms, number>> {
     const of = (mechanism: StickyElision["mechanism"]) =>
       this.#edits.reduce(
         (sum, edit) => edit.type === "elide" && edit.mechanism === mechanism ? sum + edit.savedTokens : sum,
@@ -519,7 +515,8 @@ class EditedHistory {
       );
     const [prune, truncate] = [of("prune"), of("truncate")];
     const all = this.#tokensOf(this.#history.messages) - this.#tokensOf(messages);
-    return { context: all - prune - truncate, prune, truncate, references: 0, notation: 0 };
+    const schemas = this.#tokensOf([], this.#history.tools) - this.#tokensOf([], tools);
+    return { context: all - prune - truncate, prune, truncate, references: 0, notation: 0, schemas };
   }
 
   #add(edits: readonly ClassicEdit[], told: Omit<Rewrite, "tokensBefore" | "tokensAfter">): void {
@@ -537,119 +534,33 @@ class EditedHistory {
   }
 }
 
-/** What a request is fitted with. */
-interface FitOptions {
-  readonly countTokens: CountTokens;
-  readonly mechanisms: Mechanisms;
-  readonly historyBudgetTokens?: number | undefined;
-  readonly alwaysFull?: readonly string[] | undefined;
-  /** How many messages the active turn has. */
-  readonly activeMessages: number;
-  /** Hashes of the definitions that the model has been shown in full. */
-  readonly exposed: ReadonlySet<number>;
-  /** In a turn's first request the names of the tools that the model has called: the others are shown in full again. */
-  readonly called?: ReadonlySet<string> | undefined;
-}
-
-/** The messages and tools of one request, and what was kept out of this one alone. */
+/** The messages and tools of one request. */
 interface FittedRequest extends History {
-  /** Tokens of the request. */
   readonly tokens: number;
-  /** Old turns that are left out, and where they stood. */
-  readonly context?: Pick<ToolLoopView<Message>, "removed" | "removedAt" | "removedTurns">;
-  /** What {@linkcode FitOptions.exposed} is once it is sent. */
+  /** Old turns that are left out. */
+  readonly context: ToolLoopView<Message> | undefined;
+  /** Hashes of the definitions that the model has seen in full once it is sent. */
   readonly exposed: ReadonlySet<number>;
-  /** Tokens that are kept out. */
-  readonly saved: { readonly context: number; readonly schemas: number };
 }
 
-/** Fits a conversation to one request: old turns into a budget, tools into the form that the model needs. */
-function fitRequest(
-  { messages, tools }: { readonly messages: readonly Message[]; readonly tools: readonly ToolDefinition[] },
-  { countTokens, mechanisms, historyBudgetTokens, alwaysFull, activeMessages, exposed, called }: FitOptions,
-): FittedRequest {
-  const fitted = mechanisms.context
-    ? toolLoopContext(messages, {
-      countTokens,
-      activeTurnStart: messages.length - activeMessages,
-      ...(historyBudgetTokens !== undefined && { historyBudgetTokens }),
-    })
-    : undefined;
-  const shown = mechanisms.schemas
-    ? shownTools(tools, {
-      exposed,
-      countTokens,
-      ...(alwaysFull && { alwaysFull }),
-      ...(called && { called }),
-    })
-    : { tools, exposed, tokensBefore: 0, tokensAfter: 0 };
-  const request = { messages: fitted?.messages ?? messages, tools: shown.tools };
-  return {
-    ...request,
-    tokens: countRequestTokens(request, countTokens),
-    ...(fitted && fitted.removed.length > 0 && { context: fitted }),
-    exposed: shown.exposed,
-    saved: {
-      context: fitted ? fitted.tokensBefore - fitted.tokensAfter : 0,
-      schemas: shown.tokensBefore - shown.tokensAfter,
-    },
-  };
-}
-
-/** Names of the tools that were called in these messages. */
 function calledTools(messages: readonly Message[]): ReadonlySet<string> {
   const calls = messages.flatMap((message) => message.role === "assistant" ? message.tool_calls ?? [] : []);
   return new Set(calls.map((call) => describeCall(call).name));
 }
 
-/** Archives the old turns that requests leave out; remembers the last it did, as all requests of a turn leave out the same. */
-class LeftTurns {
-  #left: readonly Message[] = [];
-  #line: Message | undefined;
-  readonly #archive: Archive;
-
-  /** Turns that go to this archive. */
-  constructor(archive: Archive) {
-    this.#archive = archive;
-  }
-
-  /** The line that stands for them. @throws {Error} if they can't be archived. */
-  async lineOf(left: readonly Message[], recall: boolean): Promise<Message> {
-    const known = this.#line && left.length === this.#left.length &&
-      left.every((message, at) => message === this.#left[at]);
-    if (known && this.#line) return this.#line;
-    const { ref, text } = await archiveMessages(left, { archive: this.#archive, purpose: "leave them out" });
-    const bytes = bytesFromText(text).length;
-    const content = formatPlaceholder({ of: "messages", messages: left.length, bytes, ref }, { recall });
-    this.#left = left;
-    return this.#line = { role: "user", content };
-  }
-}
-
-/** What a request keeps out for itself alone. */
-interface LeftOut {
-  /** How many old turns. */
-  readonly turns: number;
-  /** How many tokens of schemas. */
-  readonly schemaTokens: number;
-}
-
-/** What a request keeps out for itself alone. */
-function leftOut({ context, saved }: FittedRequest): LeftOut {
-  return { turns: context?.removedTurns ?? 0, schemaTokens: saved.schemas };
-}
-
-/** What a request leaves out that the one before still showed. */
-function fittingRewrites(request: FittedRequest, before: LeftOut): Rewrite[] {
-  const { tokens, saved } = request;
-  const { turns, schemaTokens } = leftOut(request);
+/** Returns what a request leaves out that the one before still showed. */
+function fittingRewrites(
+  { tokens, context }: FittedRequest,
+  { turns, schemaTokens }: ClassicState["left"],
+  before: ClassicState["left"],
+): Rewrite[] {
   const rewrites: Rewrite[] = [];
-  if (turns > before.turns) {
+  if (context && turns > before.turns) {
     rewrites.push({
       mechanism: "context",
       reason: "old turns must fit in a budget during a tool loop",
       removed: howMany(turns, "old turn"),
-      tokensBefore: tokens + saved.context,
+      tokensBefore: tokens + context.tokensBefore - context.tokensAfter,
       tokensAfter: tokens,
     });
   }
@@ -658,7 +569,7 @@ function fittingRewrites(request: FittedRequest, before: LeftOut): Rewrite[] {
       mechanism: "schemas",
       reason: "the model has seen them in full",
       removed: "the prose of tool schemas",
-      tokensBefore: tokens + saved.schemas,
+      tokensBefore: tokens + schemaTokens,
       tokensAfter: tokens,
     });
   }

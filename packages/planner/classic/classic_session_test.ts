@@ -6,14 +6,8 @@ import {
   type Tool,
   type ToolDefinition,
 } from "@tare/messages";
-import {
-  type Mechanisms,
-  profileNamed,
-  type PromptSession,
-  type PromptSessionOptions,
-  type SessionView,
-} from "@tare/planner";
-import { classicSession } from "./classic_session.ts";
+import { type Mechanisms, profileNamed, type PromptSession, type SessionView } from "@tare/planner";
+import { type ClassicOptions, classicSession, type ClassicTriggers } from "./classic_session.ts";
 import { type Archive, memoryArchive } from "@tare/prune";
 
 const HOUR = 60 * 60 * 1000;
@@ -70,7 +64,7 @@ interface Harness {
   readonly view: (messages: readonly Message[], step: number, nowMs?: number) => Promise<SessionView>;
 }
 
-function harness(on: Partial<Mechanisms>, options: Partial<PromptSessionOptions> = {}): Harness {
+function harness(on: Partial<Mechanisms>, options: Partial<ClassicOptions> = {}): Harness {
   const archive = memoryArchive();
   const session = classicSession({
     mechanisms: { ...OFF, ...on },
@@ -227,7 +221,7 @@ Deno.test("classicSession() goes by other triggers where it is told", async () =
   const messages = [...history, ...turn("c", 10)];
   const small = harness({ context: true }, { triggers: { historyBudgetTokens: 4_000 } });
   assertEquals((await small.view(messages, 2)).messages.slice(1), messages.slice(4));
-  const rewritesIn = async (triggers: PromptSessionOptions["triggers"], nowMs = 0) => {
+  const rewritesIn = async (triggers: ClassicTriggers, nowMs = 0) => {
     const { view, session } = harness({ prune: true }, { triggers, windowTokens: 10_000 });
     await view(history.slice(0, 1), 1);
     session.sent(usage);
@@ -242,7 +236,7 @@ Deno.test("classicSession() goes by other triggers where it is told", async () =
   assertEquals(await rewritesIn({ protectTokens: 0, coldAfterMs: HOUR }, HOUR - 1), []);
   assertEquals(await rewritesIn({ protectTokens: 0, coldAfterMs: HOUR }, HOUR), [both]);
   // By the provider's profile, which the trigger outranks.
-  const profiled = async (idleMs: number, triggers: PromptSessionOptions["triggers"] = {}) => {
+  const profiled = async (idleMs: number, triggers: ClassicTriggers = {}) => {
     const { view, session } = harness({ prune: true }, {
       profile: profileNamed("anthropic-5m"),
       triggers: { protectTokens: 0, ...triggers },
@@ -258,7 +252,7 @@ Deno.test("classicSession() goes by other triggers where it is told", async () =
 });
 
 Deno.test("classicSession() refuses triggers that make no sense", () => {
-  const refused: readonly (readonly [Partial<PromptSessionOptions>, string])[] = [
+  const refused: readonly (readonly [Partial<ClassicOptions>, string])[] = [
     [{ triggers: { historyBudgetTokens: -1 } }, "historyBudgetTokens is -1, it must be 0 or more"],
     [{ triggers: { coldAfterMs: NaN } }, "coldAfterMs is NaN, it must be 0 or more"],
     [{ truncateTokens: -1 }, "truncateTokens is -1; it must be a number of 0 or more"],

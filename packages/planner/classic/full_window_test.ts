@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertGreater, assertLess, assertMatch } from "@std/assert";
 import { countRequestTokens, estimateTokens, type Message } from "@tare/messages";
-import { profileNamed, type PromptSession, type PromptSessionOptions, type Summarise } from "@tare/planner";
-import { classicSession } from "./classic_session.ts";
+import { profileNamed, type PromptSession, type Summarise } from "@tare/planner";
+import { type ClassicOptions, classicSession } from "./classic_session.ts";
 import { type Archive, memoryArchive } from "@tare/prune";
 import { callPairs } from "../../../tests/call_pairs.ts";
 
@@ -34,7 +34,7 @@ interface Harness {
   readonly view: (messages: readonly Message[]) => ReturnType<PromptSession["view"]>;
 }
 
-function harness(options: Partial<PromptSessionOptions> = {}): Harness {
+function harness(options: Partial<ClassicOptions> = {}): Harness {
   const archive = memoryArchive();
   const asked: Parameters<Summarise>[0][] = [];
   const summarise: Summarise = (request) => {
@@ -246,7 +246,7 @@ Deno.test("classicSession() that goes back, forks or is reverted shows no summar
 });
 
 /** Plays turns one after the other: the turns in which a summary was made, and the largest prompt. */
-async function play(turn: (n: number) => Message[], options: Partial<PromptSessionOptions> = {}) {
+async function play(turn: (n: number) => Message[], options: Partial<ClassicOptions> = {}) {
   const { view, session, asked } = harness({ windowTokens: 10_000, triggers: {}, ...options });
   const folded: number[] = [];
   let largest = 0;

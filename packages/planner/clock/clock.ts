@@ -1,16 +1,7 @@
-import type { PingSent } from "../ledger/entry.ts";
-import {
-  afterPing,
-  afterRequest,
-  type ClockState,
-  HOUR_MS,
-  hourTokensAt,
-  NEW_CLOCK,
-  type RequestMade,
-  WARM_SHARE,
-} from "../ledger/ledger.ts";
+import { HOUR_MS } from "../cache/prefix.ts";
+import type { PingSent, RequestMade } from "../ledger/entry.ts";
 import type { Profile } from "../providers.ts";
-import { mayUpgrade, type observeUpgrade } from "./upgrade.ts";
+import { mayUpgrade, type UpgradeEvidence, type UpgradeTrial } from "./upgrade.ts";
 
 /** What an idle conversation waits for, as far as who leads it knows. */
 export interface Idle {
@@ -35,7 +26,7 @@ export interface Idle {
   /** Content blocks of the reply that an upgrade would mark: the provider looks back over 20. Default: few. */
   readonly answerBlocks?: number;
   /** What upgrades have shown with this provider, key and model. Default: none may be asked for. */
-  readonly trial?: ReturnType<typeof observeUpgrade>;
+  readonly trial?: UpgradeTrial;
 }
 
 /**
@@ -51,6 +42,46 @@ export interface Ping extends Pick<PingSent, "type"> {
   /** For how many milliseconds it keeps the prefix; none is made sooner behind it. */
   readonly keepsMs: number;
 }
+
+/**
+ * What a conversation's requests and pings have shown of how warm its prefix is, and what pings have come to. Plain data;
+ * tokens are the provider's, costs in the price of one uncached input token.
+ */
+export interface ClockState {
+  /** When the newest request was made: an entry lives from the start of the request that last used it. */
+  readonly askedMs: number;
+  /** When the newest request or ping was. */
+  readonly usedMs: number;
+  /** Tokens of that request's prompt: the provider holds them from its start on. */
+  readonly heldTokens: number;
+  readonly answerTokens: number;
+  /** Of these, and of the reply behind them, tokens that last for an hour since then. */
+  readonly hourTokens: number;
+  readonly pings: number;
+  /** Whether the newest of them was an upgrade: then there are no more until the next request. */
+  readonly isUpgraded: boolean;
+  /** Pings in a row that found nothing to read. */
+  readonly lost: number;
+  readonly spent: number;
+  /** What they have saved. */
+  readonly credited: number;
+  /** What the conversation would have cost without them. */
+  readonly without: number;
+}
+
+export const NEW_CLOCK: ClockState = {
+  askedMs: 0,
+  usedMs: 0,
+  heldTokens: 0,
+  answerTokens: 0,
+  hourTokens: 0,
+  pings: 0,
+  isUpgraded: false,
+  lost: 0,
+  spent: 0,
+  credited: 0,
+  without: 0,
+};
 
 /** So long before a prefix expires it is used again. */
 const MARGIN_MS = 20_000;
@@ -86,30 +117,40 @@ const MOST_PINGS = 4;
  */
 const PERSON_PINGS = 3;
 
-/** Pings behind a commit or push. */
 const COMMITTED_PINGS = 2;
 
-/** What the clock goes by beside what it knows of the conversation. */
 interface ClockOptions {
   readonly profile: Profile;
   /** Tokens that would leave if the next request found the cache cold: then a lapse loses less. Default: none. */
   readonly prunedTokens?: number;
 }
 
+/** A clock of one conversation, as {@linkcode pingClock} makes it. */
+export interface IdleClock {
+  /** Returns the next ping while nothing is requested; `undefined` if its cache is to lapse. */
+  next(idle: Idle): Ping | undefined;
+  /** Records a request that succeeded, and returns what it shows of an upgrade. */
+  requested(request: RequestMade): UpgradeEvidence | undefined;
+  /** Records a ping that was answered and its cost, and returns what it shows of an upgrade. */
+  pinged(ping: PingSent & { readonly tokenUnits: number }): UpgradeEvidence | undefined;
+}
+
 /**
- * The clock of one conversation whose prompts somebody else makes; a prompt session has its own. It says when the newest
- * request is worth a ping, and what requests and pings have shown of upgrades, for `observeUpgrade()`.
+ * Returns the clock of one conversation whose prompts are made elsewhere; a prompt session has its own.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { profileNamed } from "@tare/planner";
+ * import { pingClock } from "@tare/planner/parts";
+ *
+ * const clock = pingClock(profileNamed("anthropic-5m"));
+ * const usage = { promptTokens: 100_000, cachedTokens: 0, outputTokens: 100 };
+ * clock.requested({ atMs: 0, usage, sharedTokens: 0, tokenUnits: 1_000_000 });
+ * assertEquals(clock.next({ nowMs: 0, pending: "tool" })?.atMs, 280_000);
+ * ```
  */
-export function pingClock(profile: Profile): {
-  /** The next ping while nothing is asked for; nothing if its cache is to lapse. */
-  readonly next: (idle: Idle) => Ping | undefined;
-  /** Takes note of a request that succeeded. */
-  readonly requested: (request: RequestMade) => Parameters<typeof observeUpgrade>[1] | undefined;
-  /** Takes note of a ping that was answered, and of what it cost. */
-  readonly pinged: (
-    ping: PingSent & { readonly tokenUnits: number },
-  ) => Parameters<typeof observeUpgrade>[1] | undefined;
-} {
+export function pingClock(profile: Profile): IdleClock {
   let state = NEW_CLOCK;
   return {
     next: (idle) => nextPing(state, idle, { profile }),
@@ -207,4 +248,93 @@ export function pingsWorth(
     pings = value > 0 ? pings + 1 : 0;
   }
   return pings;
+}
+
+/** From this share of a prefix on it counts as all of it. */
+const WARM_SHARE = 0.9;
+
+/** A bill for an hour may differ from what the reply takes by so many tokens, or half of them: what stands behind the mark isn't in it. */
+const BILL_TOKENS = 100;
+
+/** Tokens that are there after an idle time only because they last for an hour. */
+function hourTokensAt({ hourTokens, usedMs }: ClockState, atMs: number): number {
+  return atMs - usedMs <= HOUR_MS ? hourTokens : 0;
+}
+
+interface AfterRequest {
+  readonly clock: ClockState;
+  /** Tokens that were served only because pings had kept them warm. */
+  readonly keptTokens: number;
+  readonly credit: number;
+  readonly upgrade?: UpgradeEvidence;
+}
+
+/**
+ * Takes note of a request. What pings kept warm is credited to them where the cache would have expired without: writing
+ * less reading of what it served of the prefix that the request shares with the one before.
+ */
+export function afterRequest(clock: ClockState, request: RequestMade, profile: Profile): AfterRequest {
+  const { atMs, usage, sharedTokens, tokenUnits } = request;
+  const { askedMs, usedMs, pings, isUpgraded, heldTokens } = clock;
+  const { ttlMs, write, read } = profile;
+  const hourTokens = hourTokensAt(clock, atMs);
+  const wouldBeCold = heldTokens > 0 && atMs - askedMs >= ttlMs;
+  const warmedTokens = !wouldBeCold ? 0 : pings > 0 ? Infinity : hourTokens;
+  const keptTokens = Math.min(usage.cachedTokens, sharedTokens, warmedTokens);
+  const credit = (write - read) * keptTokens;
+  // What begins otherwise by now says nothing of the entry.
+  const isSame = hourTokens > 0 && sharedTokens >= WARM_SHARE * hourTokens;
+  const isThere = isSame && usage.cachedTokens >= WARM_SHARE * hourTokens;
+  const isReturn = isSame && isUpgraded && atMs - usedMs > ttlMs;
+  return {
+    clock: {
+      ...clock,
+      askedMs: atMs,
+      usedMs: atMs,
+      heldTokens: usage.promptTokens,
+      answerTokens: usage.outputTokens,
+      hourTokens: isThere ? hourTokens : 0,
+      pings: 0,
+      isUpgraded: false,
+      credited: clock.credited + credit,
+      without: clock.without + tokenUnits + credit,
+    },
+    keptTokens,
+    credit,
+    ...(isReturn && { upgrade: { of: "return", isGood: isThere } }),
+  };
+}
+
+interface AfterPing {
+  readonly clock: ClockState;
+  /** Whether it read the prefix; else it wrote it anew, and has kept nothing warm. */
+  readonly isWarm: boolean;
+  readonly upgrade?: UpgradeEvidence;
+}
+
+/** Takes note of a ping. One that failed and cost nothing was none. */
+export function afterPing(
+  clock: ClockState,
+  { type, atMs, usage, tokenUnits }: PingSent & { readonly tokenUnits: number },
+): AfterPing {
+  const { promptTokens, cachedTokens, hourWriteTokens = 0 } = usage;
+  const isWarm = cachedTokens >= WARM_SHARE * clock.heldTokens;
+  // All that wasn't read, but for the few tokens behind the mark.
+  const dueTokens = promptTokens - cachedTokens;
+  const isForAnHour = hourWriteTokens > 0 &&
+    Math.abs(hourWriteTokens - dueTokens) <= Math.max(BILL_TOKENS, dueTokens / 2);
+  return {
+    clock: {
+      ...clock,
+      usedMs: atMs,
+      hourTokens: isForAnHour ? cachedTokens + hourWriteTokens : isWarm ? clock.hourTokens : 0,
+      pings: clock.pings + 1,
+      isUpgraded: isForAnHour,
+      lost: isWarm ? 0 : clock.lost + 1,
+      spent: clock.spent + tokenUnits,
+    },
+    isWarm,
+    // Of a prefix that was gone all is written: that is no upgrade.
+    ...(type === "upgrade" && isWarm && { upgrade: { of: "bill", isGood: isForAnHour } }),
+  };
 }

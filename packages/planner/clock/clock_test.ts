@@ -1,8 +1,16 @@
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import fc from "../../../tests/cases.ts";
-import { afterPing, afterRequest, type ClockState, NEW_CLOCK, promptCost } from "../ledger/ledger.ts";
+import { promptCost } from "../ledger/ledger.ts";
 import { profileNamed } from "../providers.ts";
-import { type Idle, nextPing, type Ping } from "./clock.ts";
+import {
+  afterPing,
+  afterRequest,
+  type ClockState,
+  type Idle,
+  NEW_CLOCK,
+  nextPing,
+  type Ping,
+} from "./clock.ts";
 import { observeUpgrade, UNTRIED, type UpgradeTrial } from "./upgrade.ts";
 
 const PROFILE = profileNamed("anthropic-5m");

@@ -1,15 +1,27 @@
 /**
- * Whether a provider makes a warm prefix last an hour for a request that reads it and puts an hour's mark behind a little
- * new text. By its documents it does; nobody promises it of resellers, so it has to show it. Plain data, to be kept for each
+ * Whether a provider makes a warm prefix last an hour for a request that reads it and puts an hour's breakpoint after a
+ * little new text. Documented, but not by resellers, so the provider has to show it. Plain data, to be stored for each
  * provider, key and model.
  */
-export type UpgradeTrial = ReturnType<typeof observeUpgrade>;
+export interface UpgradeTrial {
+  /** Whether a bill showed what an upgrade should write for an hour. Absent: no upgrade was requested. */
+  readonly isBilled?: boolean;
+  /** Conversations that came back after five minutes to an hour, up to {@linkcode RETURNS}. */
+  readonly returns: number;
+  /** Of these, those that found less than nine tenths of their prefix. */
+  readonly misses: number;
+}
 
-/** Nobody has asked for an upgrade yet. */
-export const UNTRIED: ReturnType<typeof observeUpgrade> = { returns: 0, misses: 0 };
+/** No upgrade was requested yet. */
+export const UNTRIED: UpgradeTrial = { returns: 0, misses: 0 };
 
 /** What an upgrade, or the request that came back to it, has shown. */
-export type UpgradeEvidence = Parameters<typeof observeUpgrade>[1];
+export interface UpgradeEvidence {
+  /** What its bill showed, or whether the prefix was there again. */
+  readonly of: "bill" | "return";
+  /** Whether it was as documented. */
+  readonly isGood: boolean;
+}
 
 /** So many conversations that come back are looked at. */
 const RETURNS = 3;
@@ -25,20 +37,19 @@ export function mayUpgrade({ isBilled, misses }: UpgradeTrial, prefixTokens: num
   return isBilled === undefined ? prefixTokens >= LEAST_PROBE_TOKENS : isBilled && misses < MOST_MISSES;
 }
 
-/** The trial after what an upgrade has shown. A bill without the hour ends it, and so do two of the first returns. */
-export function observeUpgrade(trial: {
-  /** Whether a bill showed what an upgrade should write for an hour; absent as long as none was asked for. */
-  readonly isBilled?: boolean;
-  /** Conversations that came back after five minutes to an hour, up to {@linkcode RETURNS}. */
-  readonly returns: number;
-  /** Of these, those that found less than nine tenths of their prefix. */
-  readonly misses: number;
-}, { of, isGood }: {
-  /** What its bill said, or whether the prefix was there again. */
-  readonly of: "bill" | "return";
-  /** Whether it was as documented. */
-  readonly isGood: boolean;
-}): typeof trial {
+/**
+ * Returns the trial after what an upgrade has shown. A bill without the hour ends it, and so do two of the first returns.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { observeUpgrade, UNTRIED } from "@tare/planner";
+ *
+ * const billed = observeUpgrade(UNTRIED, { of: "bill", isGood: true });
+ * assertEquals(billed, { returns: 0, misses: 0, isBilled: true });
+ * ```
+ */
+export function observeUpgrade(trial: UpgradeTrial, { of, isGood }: UpgradeEvidence): UpgradeTrial {
   if (of === "bill") return { ...trial, isBilled: isGood && trial.isBilled !== false };
   const { returns, misses } = trial;
   return returns < RETURNS ? { ...trial, returns: returns + 1, misses: misses + (isGood ? 0 : 1) } : trial;

@@ -1,21 +1,17 @@
-import type { Message } from "@tare/messages";
-import { hashPiece } from "@tare/messages/internal";
-import type { Elision } from "@tare/prune";
+import { type Message, pairCalls, type ToolMessage } from "@tare/messages";
+import { hashPiece, meantCall } from "@tare/messages/internal";
+import type { Elision, ElisionCandidate } from "@tare/prune";
 import type { SayEdit } from "../arrival/said.ts";
 
 /** Shows a placeholder instead of a tool result. */
 export interface ElideEdit extends Pick<Elision, "index" | "toolCallId" | "ref" | "text"> {
-  /** Which kind of edit it is. */
   readonly type: "elide";
 }
 
 /** Leaves out a stretch of old messages; one line stands for them. System and developer messages stay. */
 export interface DropEdit {
-  /** Which kind of edit it is. */
   readonly type: "drop";
-  /** Position in the history of the first message of the stretch. */
   readonly from: number;
-  /** Position behind its last message. */
   readonly to: number;
   /** Archive reference of the messages: the JSON of each on a line of its own. */
   readonly ref: string;
@@ -28,7 +24,6 @@ export interface DropEdit {
  * The user's messages stay as they are, but for those that it names.
  */
 export interface SummariseEdit extends Omit<DropEdit, "type"> {
-  /** Which kind of edit it is. */
   readonly type: "summarise";
   /** Positions of the user's messages that left with the others. Default: none. */
   readonly users?: readonly number[];
@@ -38,13 +33,10 @@ export interface SummariseEdit extends Omit<DropEdit, "type"> {
 
 /** Shows head and tail of a long text that the user said. */
 export interface ShortenEdit {
-  /** Which kind of edit it is. */
   readonly type: "shorten";
-  /** Position of the message in the history. */
   readonly index: number;
   /** Position of the text among the parts of the message. Default: the message is one text. */
   readonly part?: number;
-  /** Archive reference of the whole text. */
   readonly ref: string;
   /** What the model sees instead. */
   readonly text: string;
@@ -52,9 +44,7 @@ export interface ShortenEdit {
 
 /** Shows a tool by names and types alone, as long as its definition stays the same. */
 export interface CompactEdit {
-  /** Which kind of edit it is. */
   readonly type: "compact";
-  /** Name of the tool. */
   readonly tool: string;
   /** Tells the full definition that the model has seen from any other of that name. */
   readonly definition: number;
@@ -62,9 +52,7 @@ export interface CompactEdit {
 
 /** Shows a message itself though the stretch has left in which it stands: somebody asked for it. */
 export interface KeepEdit {
-  /** Which kind of edit it is. */
   readonly type: "keep";
-  /** Position of the message in the history. */
   readonly index: number;
 }
 
@@ -74,8 +62,23 @@ export interface KeepEdit {
  */
 export type Edit = SayEdit | ElideEdit | DropEdit | SummariseEdit | ShortenEdit | CompactEdit | KeepEdit;
 
-/** A result that could leave, and what of it would stay. */
-export type ElisionCandidate = Omit<Elision, "ref" | "text">;
+/** Tokens that the line is expected to take that stands for a result. */
+export const EXPECTED_LINE_TOKENS = 32;
+
+/** Returns what an old result would leave by. */
+export function candidateOf(
+  { tool_call_id: toolCallId }: ToolMessage,
+  at: { readonly index: number; readonly tool: string; readonly tokensBefore: number },
+): ElisionCandidate {
+  return { ...at, toolCallId, tokensAfter: EXPECTED_LINE_TOKENS, reason: "old" };
+}
+
+/** Returns the names of the tools whose results are at these positions. */
+export function resultTools(history: readonly Message[]): ReadonlyMap<number, string> {
+  return new Map(
+    pairCalls(history).flatMap(({ call, answer }) => answer ? [[answer.at, meantCall(call).name]] : []),
+  );
+}
 
 /** How something would leave: by an elision, by dropping a stretch of messages, or by an edit that is ready. */
 export type Way =

@@ -4,15 +4,20 @@ import {
   countRequestTokens,
   type CountTokens,
   type Message,
-  pairCalls,
   type Usage,
 } from "@tare/messages";
-import { meantCall, reasonOf } from "@tare/messages/internal";
+import { reasonOf } from "@tare/messages/internal";
 import type { Archive } from "@tare/prune";
-import { resultText, truncateText } from "@tare/prune/internal";
+import { archiveText, resultText, truncateText } from "@tare/prune/internal";
 import { type FullWindow, howMany, WINDOW_SHARE } from "../rule/decide.ts";
-import { type Edit, type ElideEdit, type ShortenEdit, textAt } from "./edit.ts";
-import { findStretch, firstOpenCall, makeSummary, type Stretch, type Summarise } from "./make_summary.ts";
+import { type Edit, type ElideEdit, resultTools, type ShortenEdit, textAt } from "./edit.ts";
+import {
+  findStretch,
+  firstOpenCall,
+  makeSummary,
+  type Stretch,
+  type SummaryOptions,
+} from "./make_summary.ts";
 import { type History, isSummary, type PlacedMessages, type PlacedView, placedView } from "./view.ts";
 
 /** Share of a prompt that has to be won, or the window would be full again at once. */
@@ -41,26 +46,16 @@ const SUMMARY_SHARE = 1 / 5;
 /** What a line is expected to take that stands for messages, in tokens. */
 const LINE_TOKENS = 60;
 
-/** What {@linkcode relieveWindow} goes by. */
-export interface RelieveWindowOptions {
-  readonly countTokens: CountTokens;
-  readonly archive: Archive;
-  /** The model's context window, in tokens as they are counted here. */
+export interface RelieveWindowOptions extends SummaryOptions {
   readonly windowTokens: number;
   /** Whether the window can't hold the prompt at all: then whatever makes it fit is worth it. Default: no. */
   readonly mustFit?: boolean;
   readonly fullWindow: FullWindow;
   /** What the model would see without the edits of this call, and with how many tokens of it a sent request began. */
   readonly warm: { readonly view: PlacedView; readonly sharedTokens: number };
-  /** Positions of messages that stay. Default: none. */
   readonly kept?: ReadonlySet<number>;
-  readonly recall?: boolean | undefined;
-  readonly summarise?: Summarise | undefined;
-  readonly signal?: AbortSignal | undefined;
-  readonly progress?: (() => void) | undefined;
 }
 
-/** What was done about a full window. */
 export interface WindowRelief {
   readonly edits: readonly Edit[];
   readonly fullWindow: FullWindow;
@@ -68,7 +63,6 @@ export interface WindowRelief {
   readonly failed?: boolean;
   /** What was done, and what went wrong, in a sentence each. */
   readonly warnings: readonly string[];
-  /** What the model that summarised was paid. */
   readonly usage?: Usage;
 }
 
@@ -335,9 +329,7 @@ async function shorten(
   for (const index of places) {
     const message = history[index];
     for (const { part, text } of message ? longParts(message, countTokens) : []) {
-      const ref = await archive.put(text).catch((cause) => {
-        throw new Error(`Cannot archive a message of the user: ${cause.message}`, { cause });
-      });
+      const ref = await archiveText(text, archive, "a message of the user");
       const shown = truncateText(text, { countTokens, limitTokens: SHORT_TOKENS, ref, recall });
       edits.push({ type: "shorten", index, ...(part !== undefined && { part }), ref, text: shown });
     }
@@ -383,17 +375,9 @@ export async function cutNewest(
   const edits: ElideEdit[] = [];
   for (const { index, original, toolCallId, tokens } of shown) {
     if (tokens <= limitTokens) continue;
-    const ref = await archive.put(original).catch((cause) => {
-      throw new Error(`Cannot archive a result: ${cause.message}`, { cause });
-    });
-    const call = pairCalls(history).find(({ answer }) => answer?.at === index)?.call;
-    const text = truncateText(original, {
-      tool: call ? meantCall(call).name : "tool",
-      ref,
-      countTokens,
-      limitTokens,
-      recall,
-    });
+    const ref = await archiveText(original, archive, "a result");
+    const tool = resultTools(history).get(index) ?? "tool";
+    const text = truncateText(original, { tool, ref, countTokens, limitTokens, recall });
     const isShorter =
       countMessageTokens({ role: "tool", tool_call_id: toolCallId, content: text }, countTokens) < tokens;
     if (isShorter) edits.push({ type: "elide", index, toolCallId, ref, text });

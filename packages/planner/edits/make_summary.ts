@@ -1,41 +1,37 @@
-import { countRequestTokens, type CountTokens, type Message, pairCalls, type Usage } from "@tare/messages";
-import { reasonOf } from "@tare/messages/internal";
-import { type Archive, archiveMessages, formatPlaceholder } from "@tare/prune";
-import { bytesFromText } from "@tare/prune/internal";
+import { countRequestTokens, type Message, pairCalls, type Usage } from "@tare/messages";
+import { reasonOf, untilAborted } from "@tare/messages/internal";
+import { archiveWithLine } from "@tare/prune/internal";
+import type { SessionOptions } from "../prompt_session.ts";
 import type { SummariseEdit } from "./edit.ts";
 import { type History, isSummary, type PlacedMessages } from "./view.ts";
 
-/** Of what a model is asked for a summary, and how. */
-export type SummaryRequest = Parameters<Summarise>[0];
-
-/** A summary of old messages, and what the call for it took. */
-type Summary = Awaited<ReturnType<Summarise>>;
-
-/** Asks a model for a summary of old messages. A rejection is a failure, and so is an empty text, which is paid. */
-export type Summarise = (request: {
-  /**
-   * The conversation as the provider's cache knows it, with all that is to be summarised in it: a request that goes on
-   * from it is read from the cache.
-   */
+/** A request for a summary of old messages. */
+export interface SummaryRequest {
+  /** The conversation as the provider's cache holds it: a request that continues it is read from the cache. */
   readonly sent: History;
-  /** What is to be summarised, in order, as the model sees it; the user's messages too, whether they stay or leave. */
+  /** What is to be summarized, in order, as the model sees it, the user's messages included. */
   readonly messages: readonly Message[];
   /** Of these, the user's messages that leave. The others of them stay in the prompt. */
   readonly users: readonly Message[];
-  /** The first message behind, which stays. */
-  readonly next?: Message;
+  /** The first message after them, which stays. */
+  readonly next?: Message | undefined;
   /** The model's context window, in tokens as they are counted here. Default: unknown. */
-  readonly windowTokens?: number;
-  /** Ends the wait. */
-  readonly signal?: AbortSignal;
-  /** To be told that the model is at work. */
-  readonly progress?: () => void;
-}) => Promise<{
-  /** The summary; empty if the model gave none. */
+  readonly windowTokens?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+  /** Must be called while the model is at work. */
+  readonly progress?: (() => void) | undefined;
+}
+
+/** A summary of old messages, and the usage of the call for it. */
+export interface Summary {
+  /** Empty if the model returned none. */
   readonly text: string;
   /** What the provider reported. */
   readonly usage: Usage;
-}>;
+}
+
+/** Summarizes old messages by a model. A rejection is a failure, and so is an empty text, which is paid. */
+export type Summarise = (request: SummaryRequest) => Promise<Summary>;
 
 /** The start of a conversation that gives way to one message. */
 export interface Stretch {
@@ -76,29 +72,23 @@ export function findStretch(
   return { end, users, said, messages: stretch, leaving };
 }
 
-/** What {@linkcode makeSummary} goes by. */
-export interface MakeSummaryOptions {
-  readonly countTokens: CountTokens;
-  readonly archive: Archive;
+/** How a full window is relieved, and by what. */
+export interface SummaryOptions
+  extends Pick<SessionOptions, "countTokens" | "archive">, Pick<SummaryRequest, "signal" | "progress"> {
   readonly recall?: boolean | undefined;
-  /** Asks a model; absent if none shall be asked. */
+  /** Absent: no model summarizes. */
   readonly summarise?: Summarise | undefined;
-  /** What the provider's cache knows. */
-  readonly sent: History;
-  /** The first message behind the stretch. */
-  readonly next?: Message | undefined;
-  readonly windowTokens?: number | undefined;
-  readonly signal?: AbortSignal | undefined;
-  readonly progress?: (() => void) | undefined;
+}
+
+export interface MakeSummaryOptions
+  extends SummaryOptions, Pick<SummaryRequest, "sent" | "next" | "windowTokens"> {
   /** Tokens that have to be won; a summary that wins fewer has failed. */
   readonly minGainTokens: number;
 }
 
-/** A stretch that was summarised. */
 export interface MadeSummary {
   /** Lets it leave: with the summary, or where none could be had with a line that says where it is archived. */
   readonly edit: SummariseEdit;
-  /** What the model that summarised was paid. */
   readonly usage?: Usage;
   /** Why there is no summary, in words that follow "Cannot summarise": absent if nobody was asked. */
   readonly failure?: string;
@@ -113,9 +103,7 @@ export interface MadeSummary {
 export async function makeSummary(stretch: Stretch, options: MakeSummaryOptions): Promise<MadeSummary> {
   const { archive, countTokens, recall = false, minGainTokens } = options;
   const { end, users, leaving } = stretch;
-  const { ref, text: original } = await archiveMessages(leaving, { archive, purpose: "summarise" });
-  const bytes = bytesFromText(original).length;
-  const line = formatPlaceholder({ of: "messages", messages: leaving.length, bytes, ref }, { recall });
+  const { ref, line } = await archiveWithLine(leaving, { archive, purpose: "summarise", recall });
   const edit = { type: "summarise", from: 0, to: end, ref, ...(users.length > 0 && { users }) } as const;
   const before = leaving.filter(isSummary).map(summaryText);
   const silent: SummariseEdit = before.length === 0
@@ -134,7 +122,6 @@ export async function makeSummary(stretch: Stretch, options: MakeSummaryOptions)
   return { edit: { ...edit, text }, ...paid };
 }
 
-/** A summary without the line that ends it. */
 function summaryText({ content }: Message): string {
   return String(content).split("\n").slice(0, -1).join("\n").trimEnd();
 }
@@ -142,30 +129,22 @@ function summaryText({ content }: Message): string {
 async function ask(
   { messages, said }: Stretch,
   { summarise, sent, next, windowTokens, signal, progress }: MakeSummaryOptions,
-): Promise<{ readonly text?: string; readonly usage?: Usage; readonly failure?: string }> {
+): Promise<Partial<Summary> & Pick<MadeSummary, "failure">> {
   if (!summarise) return {};
   const request: SummaryRequest = {
-    sent,
-    messages,
-    users: said,
+    ...{ sent, messages, users: said },
     ...(next && { next }),
     ...(windowTokens !== undefined && { windowTokens }),
     ...(signal && { signal }),
     ...(progress && { progress }),
   };
-  const { promise: aborted, reject } = Promise.withResolvers<never>();
-  const abort = () => reject(signal?.reason);
-  signal?.addEventListener("abort", abort);
   try {
-    signal?.throwIfAborted();
-    const { text, usage } = await Promise.race([summarise(request), aborted]);
+    const { text, usage } = await untilAborted(() => summarise(request), signal);
     const trimmed = text.trim();
     return trimmed === "" ? { usage, failure: "the model gave no text" } : { usage, text: trimmed };
   } catch (error) {
     if (signal?.aborted && signal.reason?.name !== "TimeoutError") throw signal.reason;
     return { failure: reasonOf(error) };
-  } finally {
-    signal?.removeEventListener("abort", abort);
   }
 }
 

@@ -1,9 +1,9 @@
 import { countMessageTokens, type CountTokens, type Message, pairCalls } from "@tare/messages";
-import { hashPiece, meantCall } from "@tare/messages/internal";
-import type { PruneOptions } from "@tare/prune";
+import { hashPiece } from "@tare/messages/internal";
+import type { ElisionCandidate, ToolTraits } from "@tare/prune";
 import { resultOriginal } from "@tare/prune/internal";
 import type { Layout } from "./view.ts";
-import type { ElisionCandidate, Way } from "./edit.ts";
+import { candidateOf, EXPECTED_LINE_TOKENS, resultTools, type Way } from "./edit.ts";
 
 /** What somebody wants of one message of a session. Plain data. */
 export interface Pin {
@@ -17,9 +17,7 @@ export interface Pin {
   readonly hash: number;
 }
 
-/** What is asked for. */
 export interface NewPin extends Pick<Pin, "place" | "wish"> {
-  /** Who asks. Default: `user`. */
   readonly by?: string;
 }
 
@@ -37,7 +35,7 @@ export function makePin(
   { countTokens, tools }: {
     readonly countTokens: CountTokens;
     /** The tools of which a recall gives back all that a result holds. Default: only of texts it does. */
-    readonly tools?: PruneOptions["tools"];
+    readonly tools?: ToolTraits | undefined;
   },
 ): Pin {
   const message = history[place];
@@ -52,7 +50,9 @@ export function makePin(
     refuse(`it is the ${message.role}'s; only results of tools can be let go`);
   } else {
     if (message.keep) refuse("the provider needs it where it stands");
-    if (resultOriginal(message, tools?.[toolAt(history, place)] !== undefined) === undefined) {
+    if (
+      resultOriginal(message, tools?.[resultTools(history).get(place) ?? "tool"] !== undefined) === undefined
+    ) {
       refuse("only its text could be recalled");
     }
     if (countMessageTokens(message, countTokens) <= LINE_TOKENS) {
@@ -60,12 +60,6 @@ export function makePin(
     }
   }
   return { place, wish, by, hash: hashPiece(message) };
-}
-
-/** Name of the tool whose result stands at a position. */
-function toolAt(history: readonly Message[], at: number): string {
-  const call = pairCalls(history).find(({ answer }) => answer?.at === at)?.call;
-  return call ? meantCall(call).name : "tool";
 }
 
 /** The pins by their places, with another for a message in place of the one before, or without that of a message. */
@@ -86,29 +80,22 @@ export function fittingPins(pins: readonly Pin[], history: readonly Message[]): 
   });
 }
 
-/** What pins ask of a prompt. */
 export interface PinnedPlaces {
-  /** Positions of the messages that are kept. */
   readonly kept: ReadonlySet<number>;
   /** The same with all calls and results of their steps, without which they can't stand. */
   readonly steps: ReadonlySet<number>;
 }
 
-/** Nothing is pinned. */
 export const NOTHING_PINNED: PinnedPlaces = { kept: new Set(), steps: new Set() };
 
 /** What pins ask for that isn't so yet and can be done now. Tokens are counted here. */
 export interface Wishes {
-  /** Messages that come back. */
   readonly back: readonly OpenWish[];
-  /** Results that leave. */
   readonly gone: readonly OpenWish[];
 }
 
-/** Nothing is asked for. */
 export const NO_WISHES: Wishes = { back: [], gone: [] };
 
-/** What one pin asks for. */
 export interface OpenWish {
   readonly pin: Pin;
   /** Where in the prompt it changes something first, in tokens of messages. */
@@ -119,18 +106,13 @@ export interface OpenWish {
   readonly candidates: readonly ElisionCandidate[];
 }
 
-/** What leaves, as far as it matters how. */
 interface Leaving {
   readonly how: Way;
 }
 
-/** Tokens that the line is expected to take that will stand for a result. */
-const EXPECTED_LINE_TOKENS = 32;
-
 /** Results beside one that comes back stay out of the prompt, if they have so many tokens. */
 const BESIDE_TOKENS = 100;
 
-/** The places that pins keep. */
 export function pinnedPlaces(pins: readonly Pin[], history: readonly Message[]): PinnedPlaces {
   const kept = new Set(pins.flatMap(({ wish, place }) => wish === "keep" ? [place] : []));
   if (kept.size === 0) return NOTHING_PINNED;
@@ -158,14 +140,8 @@ export function findWishes(
   const candidate = (at: number, isAsked: boolean): ElisionCandidate | undefined => {
     const message = history[at];
     if (message?.role !== "tool" || resultOriginal(message, isAsked) === undefined) return undefined;
-    return {
-      index: at,
-      toolCallId: message.tool_call_id,
-      tool: toolAt(history, at),
-      tokensBefore: countMessageTokens(message, countTokens),
-      tokensAfter: EXPECTED_LINE_TOKENS,
-      reason: "old",
-    };
+    const tool = resultTools(history).get(at) ?? "tool";
+    return candidateOf(message, { index: at, tool, tokensBefore: countMessageTokens(message, countTokens) });
   };
   for (const pin of pins) {
     const { place } = pin;
@@ -198,7 +174,6 @@ export function findWishes(
   return { back, gone };
 }
 
-/** What wishes let leave beside what leaves anyway. */
 export function removalsOf(
   wishes: readonly OpenWish[],
   leaving: readonly Leaving[],

@@ -4,17 +4,22 @@ import { compactTool } from "@tare/schemas";
 import { servedTokens } from "../cache/prefix.ts";
 import { scaled } from "../cache/prompt_size.ts";
 import type { LedgerEntry } from "../ledger/entry.ts";
-import type { PromptSessionOptions, SessionView } from "../prompt_session.ts";
-import { type KnownSession, type Plan, planAsItIs, type RewriteRequest } from "../rule/look.ts";
+import type { SessionOptions, SessionView } from "../prompt_session.ts";
+import {
+  type BookedUsage,
+  type KnownSession,
+  type Plan,
+  planAsItIs,
+  type RewriteRequest,
+} from "../rule/look.ts";
 import type { Edit } from "./edit.ts";
 import { arrivalEdits } from "./view.ts";
 
-/** A request that isn't a turn. */
 export interface Restored {
   readonly view: SessionView;
   readonly plan: Plan;
   /** Returns what it cost, and what it would have cost the client without Tare; no session changes by it. */
-  readonly book: (sent: Parameters<KnownSession["book"]>[1]) => LedgerEntry;
+  readonly book: (sent: BookedUsage) => LedgerEntry;
 }
 
 /** Most of a window that is kept free for a summary where the client says how long it may be. */
@@ -29,7 +34,7 @@ const REPLY_SHARE = 0.1;
 export function restore(
   known: KnownSession,
   request: RewriteRequest,
-  { countTokens, restores }: Pick<PromptSessionOptions, "countTokens"> & { readonly restores: boolean },
+  { countTokens, restores }: Pick<SessionOptions, "countTokens"> & { readonly restores: boolean },
 ): Restored {
   const before = known.look(request);
   const { size, scale, promptTokens, alone, situation: { windowTokens } } = before;
@@ -65,7 +70,7 @@ export function restore(
  */
 function unrestored(
   { messages: history, tools, edits }: Pick<RewriteRequest, "messages" | "tools" | "edits">,
-  { room, countTokens = estimateTokens }: Pick<PromptSessionOptions, "countTokens"> & {
+  { room, countTokens = estimateTokens }: Pick<SessionOptions, "countTokens"> & {
     readonly room: number;
   },
 ): readonly Edit[] {

@@ -1,24 +1,18 @@
+import { countMessageTokens, type Message, type Rewrite, type Usage } from "@tare/messages";
+import { addUsage } from "@tare/messages/internal";
+import type { Decision } from "../ledger/entry.ts";
 import {
-  countMessageTokens,
-  type CountTokens,
-  type Message,
-  pairCalls,
-  type Rewrite,
-  type Usage,
-} from "@tare/messages";
-import { addUsage, meantCall } from "@tare/messages/internal";
-import { type Archive, archiveMessages, elide, formatPlaceholder, type PruneOptions } from "@tare/prune";
+  type Archive,
+  archiveMessages,
+  elide,
+  type ElideOptions,
+  type ElisionCandidate,
+  formatPlaceholder,
+} from "@tare/prune";
 import { resultOriginal } from "@tare/prune/internal";
-import type { PromptSessionOptions } from "../prompt_session.ts";
+import type { SessionOptions } from "../prompt_session.ts";
 import type { Removal } from "../retention/retention.ts";
-import {
-  decide,
-  type Decided,
-  type Decision,
-  type FullWindow,
-  howMany,
-  WINDOW_SHARE,
-} from "../rule/decide.ts";
+import { decide, type Decided, type FullWindow, howMany, WINDOW_SHARE } from "../rule/decide.ts";
 import {
   type Done,
   type Look,
@@ -30,11 +24,18 @@ import {
 import { cutNewest, relieveWindow } from "./full_window.ts";
 import { type Layout, placedView } from "./view.ts";
 import { type Pin, type PinnedPlaces, pinnedPlaces, removalsOf, tellNoRoom, tellOver } from "./pin.ts";
-import type { DropEdit, Edit, ElisionCandidate, KeepEdit } from "./edit.ts";
+import {
+  candidateOf,
+  type DropEdit,
+  type Edit,
+  EXPECTED_LINE_TOKENS,
+  type KeepEdit,
+  resultTools,
+} from "./edit.ts";
 
 /** What {@linkcode rewrite} goes by. */
 export interface RewriteOptions
-  extends Pick<PromptSessionOptions, "archive" | "countTokens" | "tools" | "summarise"> {
+  extends Pick<SessionOptions, "archive" | "countTokens" | "tools" | "summarise"> {
   /** The model's context window in tokens; infinite where it isn't known. */
   readonly windowTokens: number;
   /** The prompt of a request after its edits. */
@@ -69,7 +70,6 @@ class Rewriting {
   readonly #first: Look & Decided;
   #prompt: Look & Decided;
   #edits: readonly Edit[];
-  /** Those that hold still. */
   #pins: readonly Pin[];
   readonly #made: Edit[] = [];
   readonly #asked: Pin[] = [];
@@ -85,7 +85,6 @@ class Rewriting {
   /** Whether nothing could be archived that would have relieved the window. */
   #failed = false;
 
-  /** Begins with the prompt as it stands. */
   constructor(first: Look & Decided, request: RewriteRequest, options: RewriteOptions) {
     this.#request = request;
     this.#options = options;
@@ -97,7 +96,6 @@ class Rewriting {
     this.#decision = this.#first.decision;
   }
 
-  /** Does all that there is to do, once. */
   async finish(): Promise<Plan> {
     const wasFull = this.#isFull();
     if (wasFull && this.#emptiedTokens !== undefined) {
@@ -266,7 +264,6 @@ class Rewriting {
     this.#lookAgain();
   }
 
-  /** What had to leave is kept no longer. */
   #endPins(gone: ReadonlySet<number>): void {
     const over = this.#pins.filter(({ wish, place }) => wish === "keep" && gone.has(place));
     this.#ended.push(...over);
@@ -302,7 +299,6 @@ class Rewriting {
     await this.#rewrite();
   }
 
-  /** Archives what leaves, then edits; false if it can't be archived. */
   async #leave(leaving: readonly Pick<Removal, "how">[]): Promise<boolean> {
     const { messages: history, recall } = this.#request;
     try {
@@ -353,7 +349,6 @@ class Rewriting {
     return windowUse > fullFrom;
   }
 
-  /** Whether the window may be too small for the prompt. */
   #isOver(): boolean {
     const { size, situation: { windowTokens } } = this.#prompt;
     return this.#options.relievesWindow && size.atMost > windowTokens;
@@ -388,7 +383,6 @@ class Rewriting {
   }
 }
 
-/** What people are told of a rewrite. */
 function describeRewrite(
   { edits, asked, decision, tokensBefore }: Done,
   { isBought, promptTokens }: { readonly isBought: boolean; readonly promptTokens: number },
@@ -421,7 +415,7 @@ function placesOf(pins: readonly Pin[]): string {
   return `message${pins.length === 1 ? "" : "s"} ${pins.map(({ place }) => place).join(", ")}`;
 }
 
-function reasonOf(decision: Done["decision"]): string {
+function reasonOf(decision: Decision | undefined): string {
   if (decision?.cause === "asked") return "it was asked for";
   if (decision?.cause !== "price") return "the window is nearly full";
   const { tokens, rent, price, alive, brokenTokens } = decision;
@@ -446,57 +440,31 @@ const LAST_STEPS = 8;
 
 /** Results with fewer tokens take no more than the line would that stands for them. */
 const LINE_TOKENS = 60;
-const EXPECTED_LINE_TOKENS = 32;
 
 /** The oldest results that are shown and that the model has seen, until they are so many tokens. */
 function oldestResults(
   layout: Layout,
   history: readonly Message[],
-  { neededTokens, countTokens, kept, tools }: {
-    readonly tools: RewriteOptions["tools"] | undefined;
+  { neededTokens, countTokens, kept, tools }: Pick<RewriteOptions, "countTokens" | "tools"> & {
     readonly neededTokens: number;
-    readonly countTokens: CountTokens;
-    /** Positions of results that stay. */
     readonly kept: ReadonlySet<number>;
   },
 ): ElisionCandidate[] {
   const newest = history.findLastIndex(({ role }) => role === "assistant");
-  const calls = new Map(pairCalls(history).map(({ call, answer }) => [answer?.at ?? -1, call]));
+  const names = resultTools(history);
   const found: ElisionCandidate[] = [];
   let won = 0;
   for (let index = 0; index < newest && won < neededTokens; index++) {
     const message = history[index]!;
     if (message.role !== "tool" || message.keep || kept.has(index) || !layout.shows(index)) continue;
     const tokensBefore = countMessageTokens(message, countTokens);
-    const call = calls.get(index);
-    const isKnown = call !== undefined && tools?.[meantCall(call).name] !== undefined;
-    const original = resultOriginal(message, isKnown);
+    const tool = names.get(index);
+    const original = resultOriginal(message, tool !== undefined && tools?.[tool] !== undefined);
     if (original === undefined || layout.tokensAt(index) < LINE_TOKENS) continue;
     won += layout.tokensAt(index) - EXPECTED_LINE_TOKENS;
-    found.push({
-      index,
-      toolCallId: message.tool_call_id,
-      tool: call ? meantCall(call).name : "tool",
-      tokensBefore,
-      tokensAfter: EXPECTED_LINE_TOKENS,
-      reason: "old",
-    });
+    found.push(candidateOf(message, { index, tool: tool ?? "tool", tokensBefore }));
   }
   return found;
-}
-
-/** What {@linkcode makeEdits} goes by. */
-export interface MakeEditsOptions {
-  readonly countTokens: CountTokens;
-  readonly archive: Archive;
-  readonly tools?: NonNullable<PruneOptions["tools"]>;
-  readonly recall?: boolean;
-}
-
-/** A history, and the edits made so far. */
-export interface Edited {
-  readonly history: readonly Message[];
-  readonly edits: readonly Edit[];
 }
 
 /**
@@ -507,9 +475,9 @@ export interface Edited {
  * @throws {Error} if something can't be archived. Then nothing may leave.
  */
 export async function makeEdits(
-  { history, edits }: Edited,
+  { history, edits }: { readonly history: readonly Message[]; readonly edits: readonly Edit[] },
   removals: readonly Pick<Removal, "how">[],
-  options: MakeEditsOptions,
+  options: ElideOptions,
 ): Promise<Edit[]> {
   const { countTokens, archive, tools, recall = false } = options;
   const candidates: ElisionCandidate[] = [];
@@ -529,19 +497,13 @@ export async function makeEdits(
   for (const stretch of joined(stretches, before.filter(({ to }) => to > first))) {
     made.push(await drop(history, stretch, { archive, recall }));
   }
-  const elisions = await elide(history, candidates, {
-    countTokens,
-    archive,
-    recall,
-    ...(tools && { tools }),
-  });
+  const elisions = await elide(history, candidates, { countTokens, archive, recall, tools });
   for (const { index, toolCallId, ref, text } of elisions) {
     made.push({ type: "elide", index, toolCallId, ref, text });
   }
   return made;
 }
 
-/** Messages from one position up to another. */
 type Stretch = Pick<DropEdit, "from" | "to">;
 
 /** Stretches with those beside them as one; of those from `before` alone none. */

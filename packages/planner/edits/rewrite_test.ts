@@ -1,8 +1,8 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
-import { archiveRef, memoryArchive } from "@tare/prune";
+import { archiveRef, type ElideOptions, memoryArchive } from "@tare/prune";
 import type { Removal } from "../retention/retention.ts";
-import { makeEdits, type MakeEditsOptions, withEdits } from "./rewrite.ts";
+import { makeEdits, withEdits } from "./rewrite.ts";
 import type { Edit, Way } from "./edit.ts";
 
 const source = "parseHeader() reads. ".padEnd(4_000, "x ");
@@ -24,7 +24,7 @@ const history: readonly Message[] = [
   ...step("3"),
   { role: "assistant", content: "Done." },
 ];
-const options: MakeEditsOptions = { countTokens: estimateTokens, archive: memoryArchive() };
+const options: ElideOptions = { countTokens: estimateTokens, archive: memoryArchive() };
 const removal = (how: Way): Removal => ({
   start: 0,
   tokens: 1_000,

@@ -22,7 +22,6 @@ import {
 
 /** What a session has said, or what of it a model sees. */
 export interface History {
-  /** In order, first to last. */
   readonly messages: readonly Message[];
   /** In the order in which the model is shown them. */
   readonly tools: readonly ToolDefinition[];
@@ -44,7 +43,6 @@ export function placedView(history: History, edits: readonly Edit[]): PlacedView
 
 /** The messages of a view, and where in the history each stands. */
 export interface PlacedMessages {
-  /** What the model sees. */
   readonly messages: readonly Message[];
   /** The position of each in the history; −1 for a line that stands for several. */
   readonly places: readonly number[];
@@ -52,7 +50,6 @@ export interface PlacedMessages {
   readonly elided: readonly Message[];
 }
 
-/** Like {@linkcode placedView}, for the messages alone. */
 export function placeMessages(history: readonly Message[], edits: readonly Edit[]): PlacedMessages {
   const elisions = edits.filter((edit) => edit.type === "elide");
   const elided = shortened(
@@ -92,7 +89,6 @@ export function placeMessages(history: readonly Message[], edits: readonly Edit[
   return { messages, places, elided };
 }
 
-/** Like {@linkcode placedView}, for the tools alone. */
 export function compactedTools(
   tools: readonly ToolDefinition[],
   edits: readonly Edit[],
@@ -221,11 +217,8 @@ interface LayoutSums {
   readonly all: number;
   /** System and developer messages. */
   readonly core: number;
-  /** What user and model said. */
   readonly said: number;
-  /** Results that are there. */
   readonly results: number;
-  /** Lines that stand for what left. */
   readonly placeholders: number;
   /** What shorter texts keep out that stand in place of results. */
   readonly elided: number;
@@ -233,13 +226,11 @@ interface LayoutSums {
 
 const NOTHING: LayoutSums = { all: 0, core: 0, said: 0, results: 0, placeholders: 0, elided: 0 };
 
-/** An edit of a single result. */
 type ResultEdit = ElideEdit | SayEdit;
 
 /** A message that is shown itself. */
 interface Row {
   readonly message: Message;
-  /** Tokens in front of it. */
   readonly start: number;
   readonly tokens: number;
 }
@@ -273,7 +264,6 @@ export class Layout {
   /** Tokens of what the model sees, by kind of text. */
   #kinds: number[] = [...NO_TEXT];
 
-  /** An empty layout, or a copy. */
   constructor(countTokens: CountTokens, other?: Layout) {
     this.#countTokens = countTokens;
     if (!other) return;
@@ -290,19 +280,16 @@ export class Layout {
     this.#kinds = [...other.#kinds];
   }
 
-  /** The history that is laid out. */
   get history(): readonly Message[] {
     return this.#history;
   }
 
-  /** How many messages of a history are the same as those that are laid out. */
   sharedLength(history: readonly Message[]): number {
     let at = 0;
     while (at < this.#history.length && this.#history[at] === history[at]) at++;
     return at;
   }
 
-  /** Whether a history starts with the messages that are laid out. */
   isStartOf(history: readonly Message[]): boolean {
     return this.sharedLength(history) === this.#history.length;
   }
@@ -341,7 +328,6 @@ export class Layout {
     return this.#changed;
   }
 
-  /** Tokens of what the model sees, by kind of text. */
   get kinds(): ByKind {
     return [...this.#kinds];
   }
@@ -351,27 +337,22 @@ export class Layout {
     return this.#version;
   }
 
-  /** What the model sees. */
   get placed(): PlacedMessages {
     return this.#placed;
   }
 
-  /** Tokens of what the model sees, by what they are. */
   get sums(): LayoutSums {
     return this.#sums.at(-1) ?? NOTHING;
   }
 
-  /** Tokens of all that the model sees. */
   get tokens(): number {
     return this.sums.all;
   }
 
-  /** Tokens of the whole history. */
   get fullTokens(): number {
     return this.#fullEnds.at(-1) ?? 0;
   }
 
-  /** Tokens of its first `length` messages. */
   fullTokensOf(length: number): number {
     return this.#fullEnds[length - 1] ?? (length > 0 ? this.fullTokens : 0);
   }
@@ -381,7 +362,6 @@ export class Layout {
     return this.#ownEnds.at(-1) ?? 0;
   }
 
-  /** Those of its first `length` messages. */
   ownTokensOf(length: number): number {
     return this.#ownEnds[length - 1] ?? (length > 0 ? this.ownTokens : 0);
   }
@@ -411,7 +391,6 @@ export class Layout {
     return { message, start, tokens: this.#sums[row]!.all - start };
   }
 
-  /** Whether a message is shown itself. */
   shows(at: number): boolean {
     return (this.#rows[at] ?? -1) >= 0 && !this.#elided.has(at);
   }
@@ -538,7 +517,6 @@ export class Layout {
     return this.#before(first).all;
   }
 
-  /** A result after an edit. */
   #edited(message: Message, edit: ResultEdit): Message {
     if (edit.type === "say") return said(message, edit);
     if (standsForAll(edit)) this.#elided.add(edit.index);
@@ -572,7 +550,6 @@ export class Layout {
     for (let kind = 0; kind < tokens.length; kind++) this.#kinds[kind]! += times * tokens[kind]!;
   }
 
-  /** Adds the next message to what was said. */
   #count(message: Message): void {
     const tokens = countMessageTokens(message, this.#countTokens);
     this.#fullEnds.push(this.fullTokens + tokens);
@@ -590,7 +567,6 @@ export class Layout {
     return countMessageTokens({ ...message, tool_calls: others }, this.#countTokens);
   }
 
-  /** Adds the next row to the sums. */
   #sum(): void {
     const row = this.#sums.length;
     const message = this.#placed.messages[row]!;
@@ -613,9 +589,7 @@ export class Layout {
   }
 }
 
-/** What a reply recalls. */
 interface Recalls {
-  /** Ids of its recalls. */
   readonly ids: ReadonlySet<string>;
   /** Whether it calls nothing else. */
   readonly isAll: boolean;

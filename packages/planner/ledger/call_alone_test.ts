@@ -1,6 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { countMessageTokens, estimateTokens, type Message } from "@tare/messages";
 import {
+  type CompactionHabit,
   type LedgerEntry,
   plannerSession,
   type Profile,
@@ -62,7 +63,7 @@ async function play(steps: number, { profile = PROFILE, ...options }: Played = {
 }
 
 /** What a client pays that resends everything, and compacts its conversation from so many tokens on. */
-function alone(steps: number, habit: NonNullable<PromptSessionOptions["compaction"]>, from: number) {
+function alone(steps: number, habit: CompactionHabit, from: number) {
   const { resultChars, keptChars, keptTokens = 0, keepsFront, isLate = false } = habit;
   const cost = (promptTokens: number, cachedTokens: number) =>
     promptCost(PROFILE, { promptTokens, cachedTokens });
@@ -92,7 +93,7 @@ function alone(steps: number, habit: NonNullable<PromptSessionOptions["compactio
   return { paid, compactions };
 }
 
-const HABITS: readonly (readonly [string, NonNullable<PromptSessionOptions["compaction"]>])[] = [
+const HABITS: readonly (readonly [string, CompactionHabit])[] = [
   ["from a summary", { keepsFront: true }],
   ["with the newest messages", { resultChars: 2_000, keptChars: () => 40_000, keepsFront: true }],
   ["with other things", { keptTokens: 10_000, keepsFront: false }],
@@ -105,7 +106,7 @@ const HABITS: readonly (readonly [string, NonNullable<PromptSessionOptions["comp
 
 for (const [name, compaction] of HABITS) {
   Deno.test(`sent() reckons with a client that compacts its window itself and goes on ${name}`, async () => {
-    const entries = await play(100, { compaction });
+    const entries = await play(100, { advanced: { compaction } });
     const claimed = entries.reduce((sum, { withoutTokenUnits }) => sum + withoutTokenUnits, 0);
     const from = compaction.fullFrom?.(WINDOW_TOKENS, REPLY_TOKENS) ?? WINDOW_TOKENS - 12_000;
     const { paid, compactions } = alone(100, compaction, from);

@@ -18,6 +18,7 @@ import {
   type SentRequest,
   sentWarmth,
   servedOf,
+  servesMost,
   sharedAlone,
   sharedTokens,
   timeToLive,
@@ -33,54 +34,18 @@ import {
   type TokenScale,
   tokenScale,
 } from "../cache/prompt_size.ts";
-import type { UpgradeEvidence } from "../clock/upgrade.ts";
+import { afterPing, afterRequest, type ClockState, NEW_CLOCK } from "../clock/clock.ts";
 import type { CompactionHabit } from "../agents.ts";
 import { listPrice, type Price, type Profile, recogniseProfile } from "../providers.ts";
-import type { LedgerEntry, PingEntry, PingSent } from "./entry.ts";
-
-/**
- * What a conversation's requests and pings have shown of how warm its prefix is, and what pings have come to. Plain data;
- * tokens are the provider's, costs in the price of one uncached input token.
- */
-export interface ClockState {
-  /** When the newest request was made: an entry lives from the start of the request that last used it. */
-  readonly askedMs: number;
-  /** When the newest request or ping was. */
-  readonly usedMs: number;
-  /** Tokens of that request's prompt: the provider holds them from its start on. */
-  readonly heldTokens: number;
-  /** Tokens of its reply. */
-  readonly answerTokens: number;
-  /** Of these, and of the reply behind them, tokens that last for an hour since then. */
-  readonly hourTokens: number;
-  /** Pings since the newest request. */
-  readonly pings: number;
-  /** Whether the newest of them was an upgrade: then there are no more until the next request. */
-  readonly isUpgraded: boolean;
-  /** Pings in a row that found nothing to read. */
-  readonly lost: number;
-  /** What all pings have cost. */
-  readonly spent: number;
-  /** What they have saved. */
-  readonly credited: number;
-  /** What the conversation would have cost without them. */
-  readonly without: number;
-}
-
-/** A conversation of which nothing was sent yet. */
-export const NEW_CLOCK: ClockState = {
-  askedMs: 0,
-  usedMs: 0,
-  heldTokens: 0,
-  answerTokens: 0,
-  hourTokens: 0,
-  pings: 0,
-  isUpgraded: false,
-  lost: 0,
-  spent: 0,
-  credited: 0,
-  without: 0,
-};
+import type {
+  Decision,
+  LedgerEntry,
+  PingEntry,
+  PingSent,
+  ProjectedCall,
+  PromptShares,
+  UncachedTokens,
+} from "./entry.ts";
 
 /** What a planner remembers of a session. Plain data, a few numbers for each thing that could leave. */
 export interface PlannerState {
@@ -92,9 +57,7 @@ export interface PlannerState {
   readonly carried: number;
   /** {@linkcode PlannerState.carried} when each part that could leave first could: its rent is what was added since, for each of its tokens. */
   readonly idleSince: Readonly<Record<string, number>>;
-  /** What the session showed of its provider's cache. */
   readonly warmth: WarmthRecord;
-  /** What the session showed of how its provider counts. */
   readonly counted: TokenRecord;
   /** The last prompts that were reported, newest first: one for each model. */
   readonly sizes: readonly SizeRecord[];
@@ -102,21 +65,17 @@ export interface PlannerState {
   readonly windows: Readonly<Record<string, LearnedWindow>>;
   /** Whether a prompt was refused for its length before any was reported, so that nobody knows how it is counted. */
   readonly doubted?: boolean;
-  /** Cost of the session so far. */
   readonly paid: number;
   /** What it would have cost to resend everything, had the window been large enough. */
   readonly resend: number;
   /** What its client would have paid without Tare. */
   readonly without: number;
-  /** What keeping it warm has come to. */
   readonly clock: ClockState;
   /** Tokens that would have left its newest prompt had the cache been cold, as the provider counts. */
   readonly waitingTokens: number;
-  /** What its client would have compacted. */
   readonly compacted: OwnCompaction;
   /** Tokens of its newest reply. */
   readonly outputTokens: number;
-  /** Whether rewriting has cost more than it saved, so that it stopped. */
   readonly stopped: boolean;
   /** Whether it was forked from a session and has sent nothing since. Absent: no. */
   readonly forked?: boolean;
@@ -150,10 +109,8 @@ export interface OwnCompaction {
   readonly extraTokenUnits?: number;
 }
 
-/** Nothing was compacted. */
 const NOT_COMPACTED: OwnCompaction = { tokens: 0, messages: 0, gone: 0 };
 
-/** A session that has sent nothing yet. */
 export const NEW_SESSION: PlannerState = {
   sent: [],
   seen: 0,
@@ -225,18 +182,14 @@ export interface BookedPlan {
     readonly nowMs: number;
     readonly model?: string | undefined;
   };
-  /** What was sent. */
   readonly view: { readonly tools: readonly ToolDefinition[] };
   readonly promptTokens: number;
   /** The same by kind of text. */
   readonly kinds: ByKind;
-  /** The call as its client would have made it alone. */
   readonly alone: AloneRequest;
   /** Whether that is what was sent. */
   readonly isWhole: boolean;
-  /** The prompt by what it consists of. */
-  readonly shares: LedgerEntry["shares"];
-  /** What the cache was expected to do for it. */
+  readonly shares: PromptShares;
   readonly predicted: Prediction;
   /** What carrying costs more than its absence, and stayed. */
   readonly pending: readonly {
@@ -245,16 +198,13 @@ export interface BookedPlan {
   }[];
   /** What reading back is expected to cost that leaves for it; counted only where nothing really leaves. */
   readonly repairs: number;
-  /** The rewrite that was weighed for it. */
-  readonly decision?: NonNullable<LedgerEntry["decision"]>;
+  readonly decision?: Decision;
 }
 
-/** What {@linkcode bookCall} goes by. */
 export interface BookCallOptions {
   readonly plan: BookedPlan;
   /** What the provider reported of this very request; absent or `estimated` if it reported nothing. */
   readonly usage: Usage | undefined;
-  /** What was paid for summaries since the last request. */
   readonly summary: Usage | undefined;
   /** Tokens with which it began like what the cache held. Absent: by what the session has sent. */
   readonly heldTokens: number | undefined;
@@ -265,9 +215,7 @@ export interface BookCallOptions {
   readonly cachingProfile: Profile;
   readonly countTokens: CountTokens;
   readonly lossLimit: number;
-  /** The model's context window. */
   readonly windowTokens: number;
-  /** What its client does where that is full. */
   readonly habit: CompactionHabit;
   /** Whether all of it was sent, whatever was planned. */
   readonly observes: boolean;
@@ -479,9 +427,7 @@ export function bookCall(
 function unreadAfter(
   { unreadCalls }: PlannerState,
   { usage, readable, predicted, profile }: {
-    /** What the provider reported of the prompt; absent if it reported nothing. */
     readonly usage: PromptUsage | undefined;
-    /** Tokens that a warm cache would have served. */
     readonly readable: number;
     readonly predicted: Prediction;
     readonly profile: Profile;
@@ -525,117 +471,9 @@ export function bookPing(
   return { state, entry: { ...ping, tokenUnits, isWarm, savedTokenUnits, ...(upgrade && { upgrade }) } };
 }
 
-/** Whether two requests went to one model with the same tools. */
 function isSameKind(a: SentRequest, b: SentRequest): boolean {
   return a.model === b.model && a.ownTools.length === b.ownTools.length &&
     a.ownTools.every((tool, at) => tool === b.ownTools[at]);
-}
-
-export const HOUR_MS = 3_600_000;
-
-/** From this share of a prefix on it counts as all of it. */
-export const WARM_SHARE = 0.9;
-
-/** A bill for an hour may differ from what the reply takes by so many tokens, or half of them: what stands behind the mark isn't in it. */
-const BILL_TOKENS = 100;
-
-/** Tokens that are there after an idle time only because they last for an hour. */
-export function hourTokensAt({ hourTokens, usedMs }: ClockState, atMs: number): number {
-  return atMs - usedMs <= HOUR_MS ? hourTokens : 0;
-}
-
-/** A request that succeeded. */
-export interface RequestMade {
-  /** When it was made. */
-  readonly atMs: number;
-  readonly usage: Usage;
-  /** Tokens with which it begins like the request before, that one's reply included. */
-  readonly sharedTokens: number;
-  /** What it cost: its prompt, and its reply where that has a price. */
-  readonly tokenUnits: number;
-}
-
-/** What a request has shown of pings. */
-interface AfterRequest {
-  readonly clock: ClockState;
-  /** Tokens that were served only because pings had kept them warm. */
-  readonly keptTokens: number;
-  /** What that has saved. */
-  readonly credit: number;
-  /** What it shows of an upgrade; absent if it shows nothing. */
-  readonly upgrade?: UpgradeEvidence;
-}
-
-/**
- * Takes note of a request. What pings kept warm is credited to them where the cache would have expired without: writing
- * less reading of what it served of the prefix that the request shares with the one before.
- */
-export function afterRequest(clock: ClockState, request: RequestMade, profile: Profile): AfterRequest {
-  const { atMs, usage, sharedTokens, tokenUnits } = request;
-  const { askedMs, usedMs, pings, isUpgraded, heldTokens } = clock;
-  const { ttlMs, write, read } = profile;
-  const hourTokens = hourTokensAt(clock, atMs);
-  const wouldBeCold = heldTokens > 0 && atMs - askedMs >= ttlMs;
-  const warmedTokens = !wouldBeCold ? 0 : pings > 0 ? Infinity : hourTokens;
-  const keptTokens = Math.min(usage.cachedTokens, sharedTokens, warmedTokens);
-  const credit = (write - read) * keptTokens;
-  // What begins otherwise by now says nothing of the entry.
-  const isSame = hourTokens > 0 && sharedTokens >= WARM_SHARE * hourTokens;
-  const isThere = isSame && usage.cachedTokens >= WARM_SHARE * hourTokens;
-  const isReturn = isSame && isUpgraded && atMs - usedMs > ttlMs;
-  return {
-    clock: {
-      ...clock,
-      askedMs: atMs,
-      usedMs: atMs,
-      heldTokens: usage.promptTokens,
-      answerTokens: usage.outputTokens,
-      hourTokens: isThere ? hourTokens : 0,
-      pings: 0,
-      isUpgraded: false,
-      credited: clock.credited + credit,
-      without: clock.without + tokenUnits + credit,
-    },
-    keptTokens,
-    credit,
-    ...(isReturn && { upgrade: { of: "return", isGood: isThere } }),
-  };
-}
-
-/** What a ping has shown. */
-interface AfterPing {
-  readonly clock: ClockState;
-  /** Whether it read the prefix; else it wrote it anew, and has kept nothing warm. */
-  readonly isWarm: boolean;
-  /** What its bill shows of an upgrade; absent if it was none, or the prefix was gone. */
-  readonly upgrade?: UpgradeEvidence;
-}
-
-/** Takes note of a ping. One that failed and cost nothing was none. */
-export function afterPing(
-  clock: ClockState,
-  { type, atMs, usage, tokenUnits }: PingSent & { readonly tokenUnits: number },
-): AfterPing {
-  const { promptTokens, cachedTokens, hourWriteTokens = 0 } = usage;
-  const isWarm = cachedTokens >= WARM_SHARE * clock.heldTokens;
-  // All that wasn't read, but for the few tokens behind the mark.
-  const dueTokens = promptTokens - cachedTokens;
-  const isForAnHour = hourWriteTokens > 0 &&
-    Math.abs(hourWriteTokens - dueTokens) <= Math.max(BILL_TOKENS, dueTokens / 2);
-  return {
-    clock: {
-      ...clock,
-      usedMs: atMs,
-      hourTokens: isForAnHour ? cachedTokens + hourWriteTokens : isWarm ? clock.hourTokens : 0,
-      pings: clock.pings + 1,
-      isUpgraded: isForAnHour,
-      lost: isWarm ? 0 : clock.lost + 1,
-      spent: clock.spent + tokenUnits,
-    },
-    isWarm,
-    // Of a prefix that was gone all is written: that is no upgrade.
-    ...(type === "upgrade" && isWarm && { upgrade: { of: "bill", isGood: isForAnHour } }),
-  };
 }
 
 /** What a session has saved so far. Of one that is only observed nothing but keeping it warm saves. */
@@ -671,7 +509,7 @@ function project(
     readonly alive: number;
     readonly predicted: Prediction;
   },
-): NonNullable<LedgerEntry["projected"]> {
+): ProjectedCall {
   const prompt = Math.max(0, actual.promptTokens + scale.perToken * (promptTokens - alone.ownTokens));
   const warm = shared.idleMs === predicted.idleMs ? alive : shared.alive;
   const served = warm * servedOf(profile, scale, { promptTokens: prompt, ...shared });
@@ -696,9 +534,7 @@ function roundTokens(usage: PromptUsage): PromptUsage {
   };
 }
 
-/** What {@linkcode explainUncached} goes by. All tokens are the provider's. */
 interface CacheStory {
-  /** Tokens of the prompt that were not served. */
   readonly uncachedTokens: number;
   readonly change: CacheChange;
   /** Tokens at the end of the request before with which this one no longer goes on. */
@@ -714,13 +550,13 @@ interface CacheStory {
 /** Says of every uncached token of a request why it was not served. */
 export function explainUncached(
   { uncachedTokens, change, brokenTokens, missingTokens, unmarkedTokens, late }: CacheStory,
-): LedgerEntry["uncached"] {
+): readonly UncachedTokens[] {
   if (change === "first_call" || change === "model_changed") {
     return [{ cause: change, tokens: uncachedTokens }];
   }
-  const causes: LedgerEntry["uncached"][number][] = [];
+  const causes: UncachedTokens[] = [];
   let left = uncachedTokens;
-  const explain = (cause: LedgerEntry["uncached"][number]["cause"], tokens: number) => {
+  const explain = (cause: UncachedTokens["cause"], tokens: number) => {
     const its = Math.min(left, Math.max(0, Math.round(tokens)));
     if (its > 0) causes.push({ cause, tokens: its });
     left -= its;
@@ -786,6 +622,9 @@ export function callCost(usage: Usage, rates: Rates): Cost {
   return price ? { tokenUnits, usd: usdOf(usage, price) } : { tokenUnits };
 }
 
+/** What a call costs, by what is paid for. */
+export type CostParts = Readonly<Record<"cached" | "uncached" | "output", Cost>>;
+
 /**
  * What {@linkcode callCost} gives, cut into what the cache served, the rest of the prompt, and the reply, whose token units
  * are zero.
@@ -808,7 +647,7 @@ export function callCost(usage: Usage, rates: Rates): Cost {
 export function callCostParts(
   usage: Usage,
   rates: Rates,
-): Readonly<Record<"cached" | "uncached" | "output", Cost>> {
+): CostParts {
   const whole = callCost(usage, rates);
   const { profile, price } = rates;
   const { promptTokens, cachedTokens, outputTokens } = usage;
@@ -875,7 +714,6 @@ function usdOf(usage: Usage, price: Price): number {
   return (prompt * times.input + outputTokens * output * times.output) / 1e6;
 }
 
-/** What of a prompt's usage its price goes by. */
 export type PromptUsage = Pick<
   Usage,
   "promptTokens" | "cachedTokens" | "cacheWriteTokens" | "hourWriteTokens"
@@ -916,9 +754,7 @@ export interface AloneRequest {
   readonly model?: string | undefined;
   /** Those of its client, in full. */
   readonly tools: readonly ToolDefinition[];
-  /** The history. */
   readonly messages: readonly Message[];
-  /** Most tokens of its reply. Absent: that isn't known. */
   readonly replyTokens?: number | undefined;
   /** What was said, with all tools: without what only Tare adds, such as recalls. */
   readonly ownTokens: number;
@@ -936,7 +772,6 @@ export interface AloneRequest {
 
 /** What the cache holds of a call as its client would have made it is known by this. */
 interface SentAlone {
-  /** Requests that succeeded before. */
   readonly sent: readonly SentRequest[];
   readonly countTokens: CountTokens;
   readonly nowMs: number;
@@ -949,31 +784,18 @@ export function predictAlone(
   { model, tools, ownTokens }: Pick<AloneRequest, "model" | "tools" | "ownTokens">,
   { sent, countTokens, nowMs, aliveOf }: SentAlone,
 ): Prediction {
-  let best: Prediction = { sharedTokens: 0, alive: 0, idleMs: 0 };
-  for (const one of sent) {
-    if (one.model !== model) continue;
-    const shared = sharedAlone(one, { tools, ownTokens, countTokens });
-    const alive = aliveOf(one);
-    const isBetter = alive * shared > best.alive * best.sharedTokens || best.sharedTokens === 0;
-    if (isBetter) {
-      best = {
-        sharedTokens: shared,
-        alive,
-        idleMs: nowMs - lastUseMs(one),
-        ...(one.forAnHour && { forAnHour: true }),
-      };
-    }
-  }
-  return best;
+  return servesMost(sent, model, (one) => ({
+    sharedTokens: sharedAlone(one, { tools, ownTokens, countTokens }),
+    alive: aliveOf(one),
+    idleMs: nowMs - lastUseMs(one),
+    ...(one.forAnHour && { forAnHour: true }),
+  }));
 }
 
-/** What {@linkcode callAlone} goes by. Tokens are the provider's. */
 export interface AloneOptions extends SentAlone {
   readonly profile: Profile;
   readonly scale: TokenScale;
-  /** The model's context window. */
   readonly windowTokens: number;
-  /** What its client does where that is full. */
   readonly habit: CompactionHabit;
   /** How much of what was expected of the cache it served, or is expected to. */
   readonly alive: number;
@@ -997,7 +819,6 @@ export interface AloneCall {
    * to its limit: a recall counted as a loss would stop it where what was recalled has to leave for the loss to end.
    */
   readonly resend: PromptUsage;
-  /** What its client has compacted until then. */
   readonly compacted: OwnCompaction;
   /** Whether its history has begun anew since its client was thought to have compacted it. Absent: no. */
   readonly refutes?: boolean;

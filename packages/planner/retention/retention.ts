@@ -1,6 +1,5 @@
 import {
   contentText,
-  type CountTokens,
   countToolTokens,
   type Message,
   type ToolCall,
@@ -8,25 +7,19 @@ import {
   type ToolMessage,
 } from "@tare/messages";
 import { CallPairing, hashPiece, meantCall, personsWords } from "@tare/messages/internal";
-import { parsePlaceholder, type PruneOptions, RECALL_TOOL } from "@tare/prune";
+import { parsePlaceholder, RECALL_TOOL, type ToolTraits } from "@tare/prune";
 import { placeholderRefs, reportsError, resultOriginal, traitsOf } from "@tare/prune/internal";
 import { compactTool, shownTools } from "@tare/schemas";
 import { scaled, type TokenScale } from "../cache/prompt_size.ts";
-import type { ElisionCandidate, Way } from "../edits/edit.ts";
+import { candidateOf, EXPECTED_LINE_TOKENS, type Way } from "../edits/edit.ts";
 import type { PinnedPlaces } from "../edits/pin.ts";
 import type { Layout } from "../edits/view.ts";
-import type { PromptSessionOptions } from "../prompt_session.ts";
+import type { Retention, SessionOptions } from "../prompt_session.ts";
 import type { Profile } from "../providers.ts";
 import { readCall } from "../tools_of_agents.ts";
 
 // A rule says what a message's absence costs; `Standings` counts, message by message, what the rule goes by; and
 // `findRemovals()` asks both what could leave. What it finds worth carrying falls quiet there until something wakes it.
-
-/** What a rule goes by for one message before one call. Ages are in calls, counted from 1. */
-type Standing = Parameters<Retention["loss"]>[0];
-
-/** What may leave the prompt, and what of it stays. */
-export type Retention = Required<NonNullable<PromptSessionOptions["retention"]>>;
 
 /** Prompt tokens that a repair is expected to read. The prompt as it is would feed back: a large one would keep more. */
 const REPAIR_PROMPT_TOKENS = 20_000;
@@ -110,12 +103,10 @@ class Quiet {
     this.#untilCall[number] = call;
   }
 
-  /** Forgets that a thing is. */
   wake(number: number): void {
     if (number < this.#untilCall.length) this.#untilCall[number] = 0;
   }
 
-  /** Forgets that any is. */
   wakeAll(): void {
     this.#untilCall.fill(0);
   }
@@ -126,17 +117,13 @@ interface Bearer {
   readonly fileText: boolean;
   readonly edits: boolean;
   readonly files: readonly string[];
-  /** The call before which it came. */
   came: number;
   /** The call before which it came, or by which one of its names was last used. */
   wanted: number;
-  /** Names of which it is the newest bearer. */
   names: number;
   /** Whether it reports an error that nothing has answered yet, or one whose call has succeeded since: nobody misses that. */
   error?: "open" | "over";
-  /** Number of the result that it is, if it may be elided. */
   result?: number;
-  /** Number of the step that it belongs to. */
   step?: number;
 }
 
@@ -144,7 +131,6 @@ interface Bearer {
 interface Result {
   readonly at: number;
   readonly message: ToolMessage;
-  /** Name of the tool that gave it. */
   readonly tool: string;
   /** The archived original that it shows, if it recalled one. */
   readonly recalled: string | undefined;
@@ -159,11 +145,7 @@ export interface Step {
   readonly to: number;
 }
 
-/** How results are judged. */
-export interface StandingsOptions {
-  readonly tools?: NonNullable<PruneOptions["tools"]>;
-  readonly isError?: (message: ToolMessage, index: number) => boolean;
-}
+export type StandingsOptions = Pick<SessionOptions, "tools" | "isError">;
 
 /**
  * What a retention rule needs to know of a growing history: the newest bearer of each name, when each file was last
@@ -173,11 +155,9 @@ export interface StandingsOptions {
 export class Standings {
   readonly bearers: Bearer[] = [];
   readonly steps: Step[] = [];
-  /** Names of the tools that were called. */
   readonly called: Set<string> = new Set();
   /** Where turns start, the first excepted. An interrupted turn is one with those behind it up to the next answer. */
   readonly turnStarts: number[] = [];
-  /** Number of the next call. */
   call = 1;
   readonly results: Result[] = [];
   /** Which results and which steps are known to be worth carrying: a newer bearer of a name of theirs wakes them. */
@@ -189,10 +169,8 @@ export class Standings {
   readonly #options: StandingsOptions;
   readonly #pairing = new CallPairing();
   readonly #names = new Map<string, Bearer>();
-  /** The call that last edited each file. */
   readonly #edited = new Map<string, number>();
   readonly #named = new Set<string>();
-  /** What shows each file. */
   readonly #showing = new Map<string, Bearer[]>();
   readonly #recalls = new Map<string, number>();
   /** Errors of each call, by its name and arguments, that has not succeeded since. */
@@ -204,7 +182,6 @@ export class Standings {
   #thoughtsFrom: number | undefined;
   #answered = false;
 
-  /** The standings of an empty history. */
   constructor(options: StandingsOptions) {
     this.#options = options;
   }
@@ -224,7 +201,6 @@ export class Standings {
     if (message.role === "tool" && pair) this.#addResult(message, at, pair.call);
   }
 
-  /** Forgets that a message is known to be worth carrying: what is shown of it has changed. */
   wake(at: number): void {
     this.#wake(this.bearers[at]!);
   }
@@ -237,20 +213,17 @@ export class Standings {
     return this.#shown;
   }
 
-  /** Forgets what is known to be worth carrying. */
   wakeAll(): void {
     this.quietResults.wakeAll();
     this.quietSteps.wakeAll();
   }
 
-  /** Takes note that the newest message refers to one in front of it. */
   renew(at: number): void {
     const bearer = this.bearers[at]!;
     bearer.wanted = this.call;
     bearer.came = this.call;
   }
 
-  /** Position of the first message of the turn that is being worked on. */
   get activeStart(): number {
     return this.turnStarts.at(-1) ?? 0;
   }
@@ -269,12 +242,10 @@ export class Standings {
     return files.some((file) => file.length >= 5 && this.#named.has(file));
   }
 
-  /** Whether an original was recalled so often that it stays where it is shown. */
   isRecalledOften(ref: string): boolean {
     return (this.#recalls.get(ref) ?? 0) >= 2;
   }
 
-  /** Whether any of the originals that were recalled often is shown by a text. */
   showsRecalled(text: string): boolean {
     return this.#recalls.size > 0 && placeholderRefs(text).some((ref) => this.isRecalledOften(ref));
   }
@@ -393,15 +364,13 @@ export class Standings {
   /** Whether what a tool answers never leaves. */
   #stays(tool: string): boolean {
     const { tools } = this.#options;
-    return traitsOf(tool, { ...(tools && { tools }) }).stance === "keep";
+    return traitsOf(tool, tools).stance === "keep";
   }
 }
 
 /** Something that could leave the prompt as one. Tokens are the provider's. */
 export interface Removal {
-  /** Where it starts, in tokens from the start of the prompt. */
   readonly start: number;
-  /** Tokens by which the prompt would shrink. */
   readonly tokens: number;
   /** What it consists of, each with its tokens. Named as long as it is there. */
   readonly parts: readonly { readonly name: string; readonly tokens: number }[];
@@ -411,7 +380,6 @@ export interface Removal {
   readonly goes: boolean;
   /** What its absence is expected to cost until the window is full again, where that is asked for; else zero. */
   readonly loss: number;
-  /** How it would leave. */
   readonly how: Way;
 }
 
@@ -419,32 +387,22 @@ export interface Removal {
 interface Seen {
   readonly layout: Layout;
   readonly standings: Standings;
-  /** Tools in full, and as the model sees them. */
   readonly tools: readonly ToolDefinition[];
   readonly shownTools: readonly ToolDefinition[];
-  /** Tokens of the tools as the model sees them, counted here. */
   readonly toolTokens: number;
 }
 
-/** What {@linkcode findRemovals} goes by. */
-export interface RemovalOptions {
-  /** Counts tokens; what is counted of an object is remembered. */
-  readonly countTokens: CountTokens;
-  /** What may leave and what stays. */
+export interface RemovalOptions extends Pick<SessionOptions, "countTokens" | "alwaysFull"> {
   readonly retention: Retention;
   readonly profile: Profile;
   readonly scale: TokenScale;
-  /** The model's context window, in tokens. Default: unknown, and no limit. */
   readonly windowTokens?: number;
   /** So many messages were in a request that succeeded; infinite if that isn't known. Results behind them stay. */
   readonly seenMessages: number;
   /** Hashes of the tools, as they were shown, of requests that succeeded. */
   readonly seenTools: ReadonlySet<number>;
-  /** Names of further tools whose prose stays. Default: none. */
-  readonly alwaysFull?: readonly string[] | undefined;
   /** Tokens that others would take more, counted here, if a message left to which they refer. */
   readonly referredTokens: (at: number) => number;
-  /** What stays because somebody asked for it. */
   readonly pinned: PinnedPlaces;
   /** Whether to find all that can leave, whatever it is worth. */
   readonly all: boolean;
@@ -470,8 +428,7 @@ const RECENT_STEPS = 200;
 /** Results with fewer tokens stay. */
 const MIN_TOKENS = 60;
 
-/** Tokens of the line that stands for a result, and of the one that stands for steps. */
-const PLACEHOLDER_TOKENS = 32;
+/** Tokens of the line that stands for steps. */
 const LINE_TOKENS = 28;
 
 /**
@@ -577,7 +534,7 @@ function firstIdle(ends: Ends, seen: Seen, options: RemovalOptions): number {
     // Its line may be shared or not: idle with one line more or less is looked at in full.
     const shown = shownIn(step, layout);
     const tokens = options.scale.perToken * shown.reduce((sum, at) => sum + freedBy(at, seen, options), 0) +
-      LINE_TOKENS + PLACEHOLDER_TOKENS * (step.to - step.from);
+      LINE_TOKENS + EXPECTED_LINE_TOKENS * (step.to - step.from);
     const ahead = callsUntilIdle(tokens, shown, seen, ofSteps);
     if (ahead === 0) {
       first = step.from;
@@ -598,7 +555,7 @@ function firstIdle(ends: Ends, seen: Seen, options: RemovalOptions): number {
       continue;
     }
     const tokens = options.scale.perToken * freedBy(result.at, seen, options);
-    const ahead = callsUntilIdle(tokens - PLACEHOLDER_TOKENS, [result.at], seen, options);
+    const ahead = callsUntilIdle(tokens - EXPECTED_LINE_TOKENS, [result.at], seen, options);
     if (ahead > 0) quietResults.until(at, call + ahead);
     else if (mayLeave(result, seen, options)) {
       const { step } = bearers[result.at]!;
@@ -681,21 +638,13 @@ function elision(result: Result, seen: Seen, options: RemovalOptions): Removal |
   if (!mayLeave(result, seen, options)) return undefined;
   const { at, tool, message } = result;
   const found = seen.layout.find(at)!;
-  const tokens = options.scale.perToken * freedBy(at, seen, options) - PLACEHOLDER_TOKENS;
-  const candidate: ElisionCandidate = {
-    index: at,
-    toolCallId: message.tool_call_id,
-    tool,
-    tokensBefore: found.tokens,
-    tokensAfter: PLACEHOLDER_TOKENS,
-    reason: "old",
-  };
+  const tokens = options.scale.perToken * freedBy(at, seen, options) - EXPECTED_LINE_TOKENS;
   return {
     start: scaled(options.scale, seen.toolTokens + found.start),
     tokens,
     parts: [{ name: String(at), tokens }],
     ...worth(tokens, [at], seen, options),
-    how: { type: "elide", candidate },
+    how: { type: "elide", candidate: candidateOf(message, { index: at, tool, tokensBefore: found.tokens }) },
   };
 }
 
@@ -820,13 +769,10 @@ function findCompactions(
 
 /** What a message says of itself, as far as a retention rule asks. */
 interface Facts {
-  /** Whether it shows a file: a read's result, or a call that edits or writes. */
   readonly fileText: boolean;
-  /** Whether it edits or writes. */
   readonly edits: boolean;
   /** Names of the files that it reads or writes, without their folders. */
   readonly files: readonly string[];
-  /** The names in it. */
   readonly names: ReadonlySet<string>;
   /** Names to which its calls refer. */
   readonly wants: ReadonlySet<string>;
@@ -845,7 +791,7 @@ function findFacts(
   message: Message,
   { answered, tools }: {
     readonly answered: ToolCall | undefined;
-    readonly tools: PruneOptions["tools"];
+    readonly tools: ToolTraits | undefined;
   },
 ): Facts {
   const calls = message.role === "assistant"
@@ -871,7 +817,6 @@ function findFacts(
   };
 }
 
-/** The words of a text that could name a file, without folders. */
 function fileNamesIn(text: string): string[] {
   return (headAndTail(text).match(/[\w@.-]+/g) ?? []).map((word) => word.replace(/\.+$/, ""));
 }
@@ -888,7 +833,6 @@ const KINDS = Uint8Array.from({ length: 128 }, (_, code) => {
   return /[0-9_]/.test(character) ? OTHER : 0;
 });
 
-/** Length of the shortest name. */
 const SHORTEST_NAME = 8;
 
 /**

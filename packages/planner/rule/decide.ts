@@ -1,5 +1,5 @@
 import { servedTokens } from "../cache/prefix.ts";
-import type { LedgerEntry } from "../ledger/entry.ts";
+import type { Decision } from "../ledger/entry.ts";
 import type { Profile } from "../providers.ts";
 import type { Removal } from "../retention/retention.ts";
 
@@ -34,17 +34,11 @@ export interface FullWindow {
   readonly emptiedTokens?: number;
 }
 
-/** A session whose window was never full. */
 export const NEVER_FULL: FullWindow = { fullSaid: false, failures: 0, askFromTokens: 0 };
-
-/** A rewrite that was weighed, in numbers. Costs are in the price of one uncached input token. */
-export type Decision = NonNullable<LedgerEntry["decision"]>;
 
 /** A prompt that is about to be sent. Tokens are the provider's. */
 export interface CachedPrompt {
-  /** The provider's cache rules and prices. */
   readonly profile: Profile;
-  /** Tokens of the prompt as it stands. */
   readonly promptTokens: number;
   /** Of these, tokens that the cache serves if it is still warm. */
   readonly cachedTokens: number;
@@ -64,13 +58,10 @@ export interface Situation extends CachedPrompt {
   readonly ride?: { readonly start: number; readonly tokens: number } | undefined;
   /** Most that a rewrite may cost this call more than without it, should the cache still be warm. */
   readonly allowedPrice: number;
-  /** Whether nothing is bought for now. Default: no. */
   readonly isHeld?: boolean | undefined;
   /** Whether all that may leave leaves, whatever it costs, because somebody asks for it. Default: no. */
   readonly isAsked?: boolean | undefined;
-  /** Whether rewriting has stopped. */
   readonly stopped: boolean;
-  /** The model's context window. Infinite if it isn't known. */
   readonly windowTokens: number;
   /** What the prompt takes of the window: more than its tokens where it may be longer than it seems. Default: its tokens. */
   readonly windowUse?: number;
@@ -78,7 +69,6 @@ export interface Situation extends CachedPrompt {
   readonly fullFrom?: number;
 }
 
-/** What leaves the prompt now. */
 export interface Decided {
   /** In the order of the prompt; empty if nothing leaves. */
   readonly leaving: readonly Removal[];
@@ -266,22 +256,37 @@ const FOUND = 3;
 /** Share of the window that definitions may take at most, whatever they cost. */
 const TOOLS_SHARE = 0.1;
 
+/** Definitions of tools that may be deferred. */
+export interface DeferrableTools {
+  readonly fullTokens: number;
+  /** Tokens of what would replace them: a list of names, and the tools by which a model sees and calls the rest. */
+  readonly shortTokens: number;
+  readonly count: number;
+}
+
+/** Where tools may be deferred. */
+export interface DeferOptions {
+  readonly profile: Pick<Profile, "write" | "read">;
+  /** Default: unknown, and no limit. */
+  readonly windowTokens?: number;
+}
+
 /**
- * Whether a session that begins had better not hold these definitions: if carrying them, written once and read with each
- * call, costs more than a session of usual length pays for looking tools up, which is one more call each time, and
- * the definitions found, written and then carried. Where they take over a tenth of the window, in any case.
+ * Returns whether a new session should defer these definitions: if carrying them costs more than a session of usual length
+ * pays for looking tools up, or if they take over a tenth of the window.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { profileNamed } from "@tare/planner";
+ * import { worthDeferring } from "@tare/planner/parts";
+ *
+ * const profile = profileNamed("openai");
+ * const isWorth = (fullTokens: number) => worthDeferring({ fullTokens, shortTokens: 1_000, count: 50 }, { profile });
+ * assertEquals([1_100, 30_000].map(isWorth), [false, true]);
+ * ```
  */
-export function worthDeferring(
-  tools: {
-    /** Tokens that the definitions take. */
-    readonly fullTokens: number;
-    /** Tokens of what stands in their place: a list of names, and the tools by which a model sees and calls the rest. */
-    readonly shortTokens: number;
-    /** How many they are. */
-    readonly count: number;
-  },
-  options: { readonly profile: Pick<Profile, "write" | "read">; readonly windowTokens?: number },
-): boolean {
+export function worthDeferring(tools: DeferrableTools, options: DeferOptions): boolean {
   const { fullTokens, shortTokens, count } = tools;
   const { profile: { write, read }, windowTokens = Infinity } = options;
   const won = fullTokens - shortTokens;

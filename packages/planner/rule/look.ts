@@ -49,6 +49,7 @@ import type { Edit } from "../edits/edit.ts";
 import {
   type AloneRequest,
   bookCall,
+  type BookCallOptions,
   type BookedPlan,
   bookPing,
   callAlone,
@@ -61,14 +62,15 @@ import {
   UNREAD_CALLS,
 } from "../ledger/ledger.ts";
 import { USUAL_COMPACTION } from "../agents.ts";
-import type { LedgerEntry, PingEntry, PingSent } from "../ledger/entry.ts";
+import type { LedgerEntry, PingEntry, PingSent, PromptShares } from "../ledger/entry.ts";
 import {
   type PromptCall,
-  type PromptSessionOptions,
   PromptTooLong,
+  type Retention,
+  type SessionOptions,
   type SessionView,
 } from "../prompt_session.ts";
-import { findRemovals, type Retention, Standings, type Step } from "../retention/retention.ts";
+import { findRemovals, Standings, type Step } from "../retention/retention.ts";
 import {
   type Decided,
   fullFromTokens,
@@ -82,22 +84,9 @@ import {
 /** Share of the window from which on a history that is seen for the first time loses nothing that the window has room for. */
 const LONG_SHARE = 0.5;
 
-/** A call that is about to be made, as far as it is planned. */
-export interface LookRequest extends History {
-  /** The edits made so far, in order. */
+export interface LookRequest
+  extends History, Pick<PromptCall, "nowMs" | "model" | "replyTokens" | "deferred" | "pins" | "leavesNow"> {
   readonly edits: readonly Edit[];
-  /** The time of the request, in milliseconds since any fixed moment. */
-  readonly nowMs: number;
-  /** Name of the model: another model has another cache. Default: always the same. */
-  readonly model?: string;
-  /** Most tokens of the reply. Default: not known. */
-  readonly replyTokens?: number | undefined;
-  /** Tools whose definitions the request goes without. Default: none. */
-  readonly deferred?: NonNullable<PromptCall["deferred"]>;
-  /** What was asked for of single messages of this history. Default: nothing. */
-  readonly pins?: readonly Pin[];
-  /** Whether all that may leave leaves, whatever it costs. Default: no. */
-  readonly leavesNow?: boolean | undefined;
   /** So many of the provider's tokens a full window was emptied down to; absent if it wasn't, or is being emptied. */
   readonly emptiedTokens?: number | undefined;
 }
@@ -107,24 +96,18 @@ export interface Look {
   readonly layout: Layout;
   /** Position of the first message of the turn that is being worked on. */
   readonly activeStart: number;
-  /** All steps of the history that may leave as one. */
   readonly steps: readonly Step[];
   /** Tools as the model sees them, and their tokens, counted here. */
   readonly shownTools: readonly ToolDefinition[];
   readonly toolTokens: number;
-  /** Counted here. */
   readonly promptTokens: number;
-  /** What the cache is expected to do for it. */
   readonly predicted: Prediction;
   /** How the provider's count follows from ours. */
   readonly scale: TokenScale;
-  /** How long it is, as the provider counts. */
   readonly size: PromptSize;
-  /** Tokens of it, counted here, by kind of text. */
   readonly kinds: ByKind;
   /** What is to be decided. Tokens are the provider's. */
   readonly situation: Situation & Required<Pick<Situation, "windowUse" | "fullFrom">>;
-  /** The call as its client would have made it alone. */
   readonly alone: AloneRequest;
   /** What was asked for and isn't so yet. */
   readonly wishes: Wishes;
@@ -133,28 +116,18 @@ export interface Look {
 }
 
 /** A call whose prompt is to be made. */
-export interface RewriteRequest extends LookRequest {
-  /** Positions of results that show head and tail. */
+export interface RewriteRequest extends LookRequest, Pick<PromptCall, "signal" | "progress"> {
   readonly truncated: readonly number[];
   /** Whether the model is offered the recall tool, so that lines may point to it. */
   readonly recall: boolean;
-  /** Ends the wait for a summary. */
-  readonly signal?: AbortSignal;
-  /** Told that a summary which takes long is alive. */
-  readonly progress?: () => void;
-  /** What the session remembers of its full window. */
   readonly fullWindow: FullWindow;
 }
 
 /** What one call shall send. */
 export interface Plan extends BookedPlan, Done {
-  /** What the model sees. */
   readonly view: PlacedView;
-  /** How long it is, as the provider counts. */
   readonly size: PromptSize;
-  /** Tokens that each mechanism keeps out of it. */
   readonly saved: SessionView["saved"];
-  /** What of the view stays as it is. */
   readonly stable: StableMessages;
 }
 
@@ -164,7 +137,6 @@ export interface Done extends Pick<BookedPlan, "repairs" | "decision"> {
   readonly edits: readonly Edit[];
   /** All edits that hold from now on. */
   readonly allEdits: readonly Edit[];
-  /** What was asked for and is done with this call. */
   readonly asked: readonly Pin[];
   /** What was asked for and can't be had, or no longer. */
   readonly ended: readonly Pin[];
@@ -173,46 +145,25 @@ export interface Done extends Pick<BookedPlan, "repairs" | "decision"> {
   /** Tokens that the view would have without the new edits. */
   readonly tokensBefore: number;
   readonly warnings: readonly string[];
-  /** What a model was paid for summarising. */
   readonly summary?: Usage;
-  /** What the session shall remember of its full window. */
   readonly fullWindow: FullWindow;
 }
 
-/** What is sent, and how long it is. */
-interface Sized {
-  readonly size: PromptSize;
-  readonly view: PlacedView;
-}
+/** What a call that succeeded took. */
+export type BookedUsage = Pick<BookCallOptions, "usage" | "summary" | "heldTokens">;
 
 /** What was looked at last of a history, as far as the next look may need it. Plain data. */
 export interface LookedAt {
-  /** Hashes of its messages. */
   readonly history: readonly number[];
   /** Tokens of all of them, and of all but recalls. */
   readonly fullTokens: number;
   readonly ownTokens: number;
   /** Hashes of what the model saw of them. */
   readonly shown: readonly number[];
-  /** Tokens of each of these. */
   readonly tokens: readonly number[];
 }
 
-/** What a {@linkcode KnownSession} goes by. */
-export interface KnownSessionOptions extends
-  Pick<
-    PromptSessionOptions,
-    | "profile"
-    | "countTokens"
-    | "windowTokens"
-    | "assumesWindow"
-    | "compaction"
-    | "observe"
-    | "tools"
-    | "isError"
-    | "alwaysFull"
-    | "forget"
-  > {
+export interface KnownSessionOptions extends SessionOptions {
   readonly retention: Retention;
   readonly lossLimit: number;
 }
@@ -258,7 +209,6 @@ export class KnownSession {
     this.#before = from ? from.#before : before;
   }
 
-  /** Goes on as one that is made with this account; what was worked out of the history stays as far as that goes on. */
   resume(account: PlannerState): void {
     this.#account = account;
     this.#isNew = true;
@@ -310,7 +260,7 @@ export class KnownSession {
    * What is to be said of a plan whose prompt the window doesn't hold; nothing if it may. As long as nobody knows how the
    * provider counts, only what is too long by any count is.
    */
-  tooLong({ size, view, request: { model } }: BookedPlan & Sized): PromptTooLong | undefined {
+  tooLong({ size, view, request: { model } }: Plan): PromptTooLong | undefined {
     const { countTokens } = this.#options;
     const windowTokens = this.windowOf(model);
     const isCounted = this.#recordOf(model) !== undefined || this.#account.doubted === true;
@@ -331,7 +281,6 @@ export class KnownSession {
     }, row < 0 ? "The tools' definitions" : `Message ${place} (${role}), the longest,`);
   }
 
-  /** What was looked at last; nothing if nothing was. */
   get lookedAt(): LookedAt | undefined {
     if (this.#isNew) return this.#before;
     const layout = this.#layout;
@@ -505,13 +454,11 @@ export class KnownSession {
     return known.look(request, { all: true });
   }
 
-  /** A copy of it, whose client compacts nothing by itself. */
   copy(): KnownSession {
     const compaction = { fullFrom: () => Infinity, keepsFront: true };
     return new KnownSession({ ...this.#options, compaction }, { account: this.#account, from: this });
   }
 
-  /** The client hasn't compacted anything, whatever was assumed. */
   refuteCompaction(): void {
     this.#account = { ...this.#account, compacted: NEW_SESSION.compacted };
   }
@@ -527,7 +474,6 @@ export class KnownSession {
     return servedTokens(profile, { promptTokens: call.ownTokens, sharedTokens });
   }
 
-  /** Notes that a call was planned by what is known now. */
   notePlan(plan: Plan): void {
     this.#plannedAt.set(plan, this.#kept.length);
     if (plan.edits.length > 0) this.#account = { ...this.#account, rewritten: "here" };
@@ -549,7 +495,7 @@ export class KnownSession {
    */
   book(
     plan: BookedPlan,
-    { usage, summary, heldTokens }: Pick<Parameters<typeof bookCall>[1], "usage" | "summary" | "heldTokens">,
+    { usage, summary, heldTokens }: BookedUsage,
   ): LedgerEntry {
     const { countTokens, lossLimit, compaction = USUAL_COMPACTION, observe = false } = this.#options;
     const toolTokens = countRequestTokens({ messages: [], tools: plan.view.tools }, countTokens);
@@ -586,7 +532,6 @@ export class KnownSession {
     return nextPing(clock, idle, { profile: this.profile, prunedTokens: prunes ? waitingTokens : 0 });
   }
 
-  /** Takes note of a ping. */
   bookPing(ping: PingSent): PingEntry {
     const { observe = false } = this.#options;
     const { state, entry } = bookPing(this.#account, ping, { profile: this.profile, observes: observe });
@@ -601,11 +546,8 @@ export class KnownSession {
    * @param promptTokens What it counted of the prompt, if it told that.
    */
   reject(
-    plan: BookedPlan & Pick<Sized, "size">,
-    { windowTokens, promptTokens }: {
-      readonly windowTokens: number | undefined;
-      readonly promptTokens: number | undefined;
-    },
+    plan: Plan,
+    { windowTokens, promptTokens }: { [_ in "windowTokens" | "promptTokens"]: number | undefined },
   ): void {
     const { request: { model }, size } = plan;
     const isCounted = this.#recordOf(model) !== undefined || promptTokens !== undefined;
@@ -689,7 +631,6 @@ export class KnownSession {
     };
   }
 
-  /** Takes in what is new of a history. */
   #update(history: readonly Message[], edits: readonly Edit[]): void {
     const shared = this.#sharedLength(history);
     const { ownTokens = 0, fullTokens = 0 } = (this.#isNew ? this.#before : this.#layout) ?? {};
@@ -759,7 +700,6 @@ export class KnownSession {
   }
 }
 
-/** So many models of a session are remembered with their last reported prompt. */
 const REMEMBERED_SIZES = 4;
 
 /** A prompt that was refused though it should have fitted must become this share of itself. */
@@ -775,11 +715,10 @@ export function staysAsItIs(
     !(relievesWindow && size.atMost > windowTokens);
 }
 
-/** What a call sends of a prompt that stays as it is. */
 export function planAsItIs(
   prompt: Look & Decided,
   request: RewriteRequest,
-  options: Pick<PromptSessionOptions, "countTokens">,
+  options: Pick<SessionOptions, "countTokens">,
 ): Plan {
   const { decision, promptTokens: tokensBefore } = prompt;
   const { edits: allEdits, fullWindow } = request;
@@ -790,12 +729,11 @@ export function planAsItIs(
   });
 }
 
-/** What a call sends of a prompt to which this was done. */
 export function planOf(
   { alone, predicted, promptTokens, situation, layout, activeStart, shownTools, toolTokens, size, kinds }:
     Look,
   done: Done,
-  { request, countTokens }: Pick<PromptSessionOptions, "countTokens"> & { readonly request: RewriteRequest },
+  { request, countTokens }: Pick<SessionOptions, "countTokens"> & { readonly request: RewriteRequest },
 ): Plan {
   const { messages, places, elided } = layout.placed;
   const { allEdits } = done;
@@ -833,17 +771,15 @@ function saidOnArrival(edits: readonly Edit[]): number[] {
   return [...sayEdits(edits)].flatMap(([index, edit]) => arrived.get(index) === edit ? [index] : []);
 }
 
-/** A prompt by what it consists of, if the turn that is being worked on starts at a position. */
 export function sharePrompt(
   layout: Layout,
   { activeStart, toolTokens }: { readonly activeStart: number; readonly toolTokens: number },
-): LedgerEntry["shares"] {
+): PromptShares {
   const { core, said, results, placeholders } = layout.sums;
   const oldTurns = layout.saidBefore(activeStart);
   return { tools: toolTokens, core, oldTurns, activeTurn: said - oldTurns, results, placeholders };
 }
 
-/** What each mechanism keeps out of a prompt. */
 function savedTokens(
   layout: Layout,
   { edits, truncated, all, schemas }: {

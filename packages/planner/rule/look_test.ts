@@ -210,7 +210,7 @@ Deno.test("the baseline of a history that went back, or was forked, is what its 
       "goes back": before,
       restarts: plannerSession({
         ...{ ...options, archive },
-        ...{ state: copied(before.state), lookedAt: copied(before.lookedAt) },
+        ...{ state: copied(before.state), advanced: { lookedAt: copied(before.lookedAt) } },
       }),
       forks: forked,
       "stores a fork": plannerSession({ ...options, archive, state: copied(forked.state) }),
@@ -368,7 +368,7 @@ Deno.test("view() evicts nothing if the session may cost more than its loss limi
       const { paid, resend } = state.planner;
       const isRewritten = async (lossLimit: number, share: number) => {
         const planner = { ...state.planner, paid: paid + share * resend, rewritten: "here" };
-        session = make({ archive, profile, lossLimit, lookedAt, state: { ...state, planner } });
+        session = make({ archive, profile, advanced: { lossLimit, lookedAt }, state: { ...state, planner } });
         return (await session.view(history, call)).rewrites.length > 0;
       };
       assertEquals([await isRewritten(0.05, 0), await isRewritten(0.6, 0.3)], [true, true]);

@@ -5,7 +5,7 @@ import type { AgentOptions } from "../agent_options.ts";
 import { judgeBy } from "../approvals/rules.ts";
 import { HttpError, notFound, notSupported } from "../http/http_error.ts";
 import { json, route } from "../http/route.ts";
-import { closed } from "../http/schema.ts";
+import { closed, count, limitOf, text } from "../http/schema.ts";
 import type { Session } from "../sessions/session.ts";
 import type { Sessions } from "../sessions/sessions.ts";
 import { SESSION, sessionBody } from "./session_body.ts";
@@ -32,12 +32,7 @@ export function fileRoutes({ tools, approvals = {} }: Pick<AgentOptions, "tools"
           description:
             "A part of the name, in either case; with a slash of the path. Default: what lies in the workspace's folder.",
         }),
-        limit: Type.Integer({
-          minimum: 1,
-          maximum: 100,
-          default: 20,
-          description: "Most files in the answer.",
-        }),
+        limit: limitOf(100, 20, "Most files in the answer."),
       },
       responses: {
         200: json(
@@ -102,7 +97,7 @@ type PutBack = Awaited<ReturnType<Checkpoints["undo"]>>;
 
 const FILES = Type.Array(
   closed({
-    path: Type.String({ description: "From the workspace." }),
+    path: text("From the workspace."),
     change: Type.Enum(["created", "changed", "deleted"]),
   }, "ChangedFile"),
 );
@@ -112,7 +107,7 @@ const NOT_COVERED = Type.Array(Type.String(), {
     "What an undo doesn't cover, a sentence each: what commands did elsewhere, files that aren't kept.",
 });
 
-const TURN = Type.Integer({ minimum: 0, description: "Number of the last event before the turn." });
+const TURN = count("Number of the last event before the turn.");
 
 const FORCE = Type.Optional(Type.Boolean({
   description:
@@ -122,12 +117,12 @@ const FORCE = Type.Optional(Type.Boolean({
 /** Body of `POST /tare/v1/sessions/{id}/undo`. */
 const UNDO = closed(
   {
-    turn: Type.Optional(Type.Integer({
-      minimum: 0,
-      description:
+    turn: Type.Optional(
+      count(
         "Files become what they were before this turn: what those behind it have changed is undone too. Default: the " +
-        "newest turn that changed some.",
-    })),
+          "newest turn that changed some.",
+      ),
+    ),
     conversation: Type.Optional(Type.Boolean({
       description: "Whether a new session is made in which was said what was before that turn. Default: no.",
     })),

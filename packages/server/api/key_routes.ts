@@ -2,7 +2,7 @@ import { type KeyReport, Keys } from "@tare/conversation";
 import { type Static, Type } from "typebox";
 import { invalidRequest, notFound, notSupported } from "../http/http_error.ts";
 import { json, route } from "../http/route.ts";
-import { closed } from "../http/schema.ts";
+import { closed, text } from "../http/schema.ts";
 import type { Webhooks } from "../webhooks/webhooks.ts";
 
 const SETTINGS = {
@@ -36,9 +36,7 @@ const KEY = closed({
 
 /** Who asks. */
 const OWN_KEY = closed({
-  name: Type.String({
-    description: "`owner`, `guest` of whoever has no key, or what the owner has called it.",
-  }),
+  name: text("`owner`, `guest` of whoever has no key, or what the owner has called it."),
   routes: SETTINGS.routes,
   isOwner: Type.Boolean({ description: "Whether all may be done with it, and all sessions be seen." }),
   budgetUsdPerDay: SETTINGS.budgetUsdPerDay,

@@ -1,7 +1,7 @@
 import type { CallReport, Overview, Sums } from "@tare/conversation/report";
 import { SPEND_BY, SPENT_ON as PARTS, sumsOf } from "@tare/conversation/report";
 import { type TSchema, Type } from "typebox";
-import { closed, COUNT } from "../http/schema.ts";
+import { closed, COUNT, count, limitOf, optionalText, text } from "../http/schema.ts";
 
 const NUMBER = Type.Number();
 const TEXT = Type.String();
@@ -88,12 +88,7 @@ export const CALL_LIST = closed({ calls: Type.Array(CALL), hasMore: FLAG }, "Cal
 
 /** Which stretch of the calls is asked for. */
 export const CALLS_QUERY = {
-  limit: Type.Integer({
-    minimum: 1,
-    maximum: 10_000,
-    default: 1_000,
-    description: "Most calls in the answer.",
-  }),
+  limit: limitOf(10_000, 1_000, "Most calls in the answer."),
   after: Type.Integer({ minimum: 0, default: 0, description: "Number of the last call of the page before." }),
 };
 
@@ -111,7 +106,7 @@ export const PIN_LIST = closed({ pins: Type.Array(PIN_REPORT) }, "PinList");
 /** What is asked for. */
 export const NEW_PIN = closed(
   {
-    place: Type.Integer({ minimum: 0, description: "Position of the message in the history." }),
+    place: count("Position of the message in the history."),
     wish: Type.Enum(["keep", "let_go"], {
       description: "`keep` brings it back at the next rewrite and keeps it; `let_go` lets the result leave.",
     }),
@@ -169,12 +164,7 @@ export const PROMPT_REPORT = closed({
 
 /** Which stretch of the blocks is asked for. */
 export const PROMPT_QUERY = {
-  limit: Type.Integer({
-    minimum: 1,
-    maximum: 10_000,
-    default: 2_000,
-    description: "Most blocks in the answer.",
-  }),
+  limit: limitOf(10_000, 2_000, "Most blocks in the answer."),
   from: Type.Integer({
     minimum: 0,
     default: 0,
@@ -224,16 +214,14 @@ export const SPEND_QUERY = {
   }),
   from: Type.Optional({ ...DAY, description: "The first day, by UTC, such as `2026-01-31`. Default: any." }),
   to: Type.Optional({ ...DAY, description: "The last day. Default: any." }),
-  limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 100, description: "Most rows in the answer." }),
+  limit: limitOf(1_000, 100, "Most rows in the answer."),
 };
 
 /** What money went for, over sessions. */
 export const SPEND_REPORT = closed({
   all: closed(SUMS, "Sums"),
   rows: Type.Array(closed({
-    key: Type.String({
-      description: "The day, the model, the agent's name or the session's id; empty where it isn't known.",
-    }),
+    key: text("The day, the model, the agent's name or the session's id; empty where it isn't known."),
     session: orNull(closed({
       kind: Type.Enum(["agent", "gateway"]),
       title: TEXT,
@@ -247,15 +235,10 @@ export const SPEND_REPORT = closed({
 
 /** Which misses are asked for. */
 export const MISSES_QUERY = {
-  session: Type.Optional(Type.String({ description: "Only those of this session. Default: of many." })),
+  session: optionalText("Only those of this session. Default: of many."),
   from: SPEND_QUERY.from,
   to: SPEND_QUERY.to,
-  limit: Type.Integer({
-    minimum: 1,
-    maximum: 10_000,
-    default: 200,
-    description: "Most sessions of each kind that are looked at, the newest first.",
-  }),
+  limit: limitOf(10_000, 200, "Most sessions of each kind that are looked at, the newest first."),
 };
 
 /** The fields of a list's items. */
@@ -277,12 +260,10 @@ export const LEDGER_REPORT = closed({ planned: LEDGER_GROUP, control: LEDGER_GRO
 const PASSING = {
   kind: Type.Literal("gateway"),
   id: TEXT,
-  key: Type.Optional(
-    Type.String({ description: "Name of the key with which it was begun; absent: the owner's." }),
-  ),
-  title: Type.String({ description: "What the user said first, in one line." }),
+  key: optionalText("Name of the key with which it was begun; absent: the owner's."),
+  title: text("What the user said first, in one line."),
   protocol: TEXT,
-  model: Type.String({ description: "The model that was asked last." }),
+  model: text("The model that was asked last."),
   agent: Type.Union([TEXT, Type.Null()], {
     description: "Name of the program whose loop it is, as its requests tell it; null if they don't.",
   }),

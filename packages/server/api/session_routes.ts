@@ -6,7 +6,7 @@ import { API_PATH } from "../http/api_path.ts";
 import { assertFor } from "../http/guard.ts";
 import { HttpError, invalidRequest, notFound, notSupported } from "../http/http_error.ts";
 import { json, route } from "../http/route.ts";
-import { closed, COUNT } from "../http/schema.ts";
+import { closed, COUNT, count, limitOf, optionalText } from "../http/schema.ts";
 import type { Transcript } from "../sessions/history.ts";
 import type { Session } from "../sessions/session.ts";
 import type { SessionInfo } from "../sessions/session_types.ts";
@@ -81,15 +81,10 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
       summary: "Lists sessions of both kinds, the newest first.",
       query: {
         kind: KIND,
-        limit: Type.Integer({
-          minimum: 1,
-          maximum: 1_000,
-          default: 100,
-          description: "Most sessions in the answer.",
-        }),
-        after: Type.Optional(Type.String({
-          description: "Id of the last session of the page before. Default: the list begins with the newest.",
-        })),
+        limit: limitOf(1_000, 100, "Most sessions in the answer."),
+        after: optionalText(
+          "Id of the last session of the page before. Default: the list begins with the newest.",
+        ),
         search: Type.String({
           maxLength: 200,
           default: "",
@@ -182,12 +177,12 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
 /** Body of `POST /tare/v1/sessions/{id}/fork`. */
 const FORK = closed(
   {
-    before: Type.Optional(Type.Integer({
-      minimum: 0,
-      description:
+    before: Type.Optional(
+      count(
         "Place of one of the user's messages, from 0, as `messages` of the session has them: it goes on from before that. " +
-        "Default: from all that was said in the turns that have ended.",
-    })),
+          "Default: from all that was said in the turns that have ended.",
+      ),
+    ),
   },
   "Fork",
   { before: 1 },

@@ -3,7 +3,7 @@ import type { SseMessage } from "@tare/wire/internal/sse";
 import { Type } from "typebox";
 import { ERROR, HttpError, httpErrorBody, invalidRequest, notFound } from "../http/http_error.ts";
 import { json, route } from "../http/route.ts";
-import { closed } from "../http/schema.ts";
+import { closed, count, text } from "../http/schema.ts";
 import { type Heartbeat, sseResponse } from "../http/sse_response.ts";
 import type { EventLog } from "../sessions/event_log.ts";
 import type { NumberedEvent } from "../sessions/session_types.ts";
@@ -55,7 +55,7 @@ const STEER_OR_CHOOSE =
   "Cannot steer with an effort: the running turn has its own. Leave effort out, or wait for the turn's end.";
 
 const QUEUED = closed({
-  id: Type.String({ description: "The `id` of its turn_start, once it begins." }),
+  id: text("The `id` of its turn_start, once it begins."),
   input: Type.Optional(USER_CONTENT),
   askedAtMs: Type.Number({ description: "In milliseconds since the epoch." }),
 }, "QueuedTurn");
@@ -202,10 +202,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
       operationId: "getEvents",
       summary: "Streams the events after a number, those of a running turn included.",
       query: {
-        after: Type.Optional(Type.Integer({
-          minimum: 0,
-          description: "Number of the last event that isn't wanted. Default: 0.",
-        })),
+        after: Type.Optional(count("Number of the last event that isn't wanted. Default: 0.")),
       },
       headers: {
         "Last-Event-ID": Type.Integer({

@@ -2,7 +2,7 @@ import type { StoredDelivery } from "@tare/conversation";
 import { type Static, Type } from "typebox";
 import { notSupported } from "../http/http_error.ts";
 import { json, route } from "../http/route.ts";
-import { closed } from "../http/schema.ts";
+import { closed, limitOf, optionalText, text } from "../http/schema.ts";
 import type { Deliverer } from "../webhooks/deliverer.ts";
 import {
   DISABLED_REASONS,
@@ -27,19 +27,17 @@ const SETTINGS = {
   }),
 };
 
-const SECRET = Type.String({
-  description:
-    "What signs each request, as https://www.standardwebhooks.com has it. It is told here and nowhere else.",
-});
+const SECRET = text(
+  "What signs each request, as https://www.standardwebhooks.com has it. It is told here and nowhere else.",
+);
 
 const WEBHOOK = closed(
   {
     id: Type.String(),
     ...SETTINGS,
-    key: Type.Optional(Type.String({
-      description:
-        "Name of the key that it is of, of whose sessions it tells; absent: the owner's, which tells of all.",
-    })),
+    key: optionalText(
+      "Name of the key that it is of, of whose sessions it tells; absent: the owner's, which tells of all.",
+    ),
     createdAt: TIME,
     failingSince: Type.Optional(Type.String({
       format: "date-time",
@@ -63,9 +61,9 @@ const WEBHOOK = closed(
 );
 
 const DELIVERY = closed({
-  id: Type.String({ description: "The `webhook-id` of each attempt." }),
+  id: text("The `webhook-id` of each attempt."),
   type: Type.Enum([...WEBHOOK_TYPES]),
-  session: Type.Optional(Type.String({ description: "Id of the session that it tells of." })),
+  session: optionalText("Id of the session that it tells of."),
   createdAt: TIME,
   status: Type.Enum(["waiting", "delivered", "failed"], {
     description: "`failed`: it isn't attempted any more, unless somebody asks for it.",
@@ -78,7 +76,7 @@ const DELIVERY = closed({
   attempts: Type.Array(closed({
     at: TIME,
     status: Type.Optional(Type.Integer({ description: "What the receiver answered." })),
-    error: Type.Optional(Type.String({ description: "Why there was no answer." })),
+    error: optionalText("Why there was no answer."),
   }, "DeliveryAttempt")),
 }, "WebhookDelivery");
 
@@ -218,8 +216,8 @@ export function webhookRoutes(
       summary: "Lists what a webhook was told, and what came of it: of the last 30 days, at most 10,000.",
       who: "key",
       query: {
-        limit: Type.Integer({ minimum: 1, maximum: 500, default: 100, description: "Most that are listed." }),
-        before: Type.Optional(Type.String({ description: "Id of a delivery: those made before it." })),
+        limit: limitOf(500, 100, "Most that are listed."),
+        before: optionalText("Id of a delivery: those made before it."),
       },
       responses: {
         200: json(

@@ -1,4 +1,4 @@
-import type { AskedCall, Judge, Judgement } from "@tare/loop";
+import type { AskedCall, Judge, Judgement, ToolPin } from "@tare/loop";
 import { pinOf } from "@tare/loop/internal";
 import { isProtected, pathAfterLinks } from "@tare/tools/internal";
 import type { Effects, ResolvedCall } from "@tare/messages";
@@ -423,7 +423,7 @@ function changeOf({ tool }: ResolvedCall, alike: readonly AskedCall[]): string |
   return `${name} has changed since you said always: ${parts.join(", ")}.`;
 }
 
-const PARTS: readonly (readonly [keyof ReturnType<typeof pinOf>, string])[] = [
+const PARTS: readonly (readonly [keyof ToolPin, string])[] = [
   ["description", "what it says it does"],
   ["parameters", "what it takes"],
   ["hints", "what is claimed of it"],

@@ -3,7 +3,7 @@ import { ApiError, type JsonRecord } from "@tare/wire";
 import type { ResponseBody } from "@tare/wire/internal";
 import { type Static, type TObject, Type } from "typebox";
 import { json, route } from "../http/route.ts";
-import { closed, COUNT, storedReader } from "../http/schema.ts";
+import { closed, COUNT, limitOf, optionalText, storedReader } from "../http/schema.ts";
 import { API_ERRORS, unsupported } from "./errors.ts";
 import type { ConversationPoint } from "./known_conversations.ts";
 import { type InputItem, RESPONSE } from "./responses_schema.ts";
@@ -106,9 +106,9 @@ const ITEMS = closed({
 }, "ResponseItemList");
 
 const ITEMS_QUERY = {
-  limit: Type.Integer({ minimum: 1, maximum: 100, default: 20, description: "Most items in the answer." }),
+  limit: limitOf(100, 20, "Most items in the answer."),
   order: Type.Enum(["asc", "desc"], { default: "desc", description: "Whether the last item comes first." }),
-  after: Type.Optional(Type.String({ description: "Id of the last item of the page before." })),
+  after: optionalText("Id of the last item of the page before."),
 };
 
 const DELETED = closed(

@@ -1,6 +1,6 @@
 import type { Sighting, Store, StoredEvent, StoreRecord } from "@tare/conversation";
 import { notFound } from "../http/http_error.ts";
-import { asSessionEvent, type NumberedEvent, type SessionEvent, type Teller } from "./session_types.ts";
+import { eventsOf, numbered, type NumberedEvent, type SessionEvent, type Teller } from "./session_types.ts";
 
 interface FollowedLog {
   /** Tells how the session is, at the beginning and whenever something may have been written. Gives what ends that. */
@@ -110,7 +110,7 @@ export class EventLog {
     const known = after + events.length;
     const news = told.filter(({ number }) => number > known);
     const goesOn = known + news.length === last && events.length + news.length <= MOST_TOLD;
-    const added = (goesOn ? news : told).map(({ event }) => asSessionEvent(event));
+    const added = eventsOf(goesOn ? news : told);
     this.#newest = goesOn
       ? { after, events: [...events, ...added] }
       : { after: last - told.length, events: added };
@@ -203,9 +203,9 @@ export class EventLog {
         ? await this.#store.readEvents(this.#sessionId, { after: position, limit })
           .catch((error) => this.#explain(error))
         : [];
-      for (const { number, event } of stored) {
-        yield { number, event: asSessionEvent(event) };
-        position = number;
+      for (const event of numbered(stored)) {
+        yield event;
+        position = event.number;
       }
       if (stored.length > 0) continue;
       const mended = this.#mended.slice(position - (this.#last - this.#mended.length));
@@ -228,7 +228,7 @@ export class EventLog {
       onError(error);
       return [];
     });
-    return turnBehind(starts.map(({ event }) => asSessionEvent(event))) ?? { id: undefined };
+    return turnBehind(eventsOf(starts)) ?? { id: undefined };
   }
 
   /** A session that is being removed can't be read for a moment before its readers are told. */

@@ -30,7 +30,7 @@ import {
 import { notFound } from "../http/http_error.ts";
 import { stateRecords } from "./session_prompt.ts";
 import {
-  asSessionEvent,
+  eventsOf,
   type HelperLink,
   type OpenTurn,
   OWN_AGENT,
@@ -260,7 +260,7 @@ export async function readHistory(
     messages: systemMessage(instructions, await store.readState(id, "workplace")),
   };
   const stored = await store.readEvents(id, { after: from.after, types: HISTORY_EVENTS });
-  const events = stored.map(({ event }) => asSessionEvent(event));
+  const events = eventsOf(stored);
   const rebuilt = rebuildHistory(events, from);
   const waiting = (await store.readState(id, "steering") ?? []) as readonly Content[];
   const links = [...from.links, ...helperLinks(events)];
@@ -387,7 +387,7 @@ export async function readJournal(
   let beganAtMs: number | undefined;
   const made = new Map<string, { readonly name: string; readonly arguments: string }>();
   const results = new Map<string, Journal["results"][number]>();
-  for (const event of stored.map(({ event }) => asSessionEvent(event))) {
+  for (const event of eventsOf(stored)) {
     if (event.type === "assistant_message" && event.message.tool_calls?.some((call) => call.id === parent)) {
       // Providers may give their calls the same ids over and over.
       beganAtMs = undefined;
@@ -465,8 +465,7 @@ export async function readTranscript(
   store: Store,
 ): Promise<Transcript> {
   if (after === undefined) return { messages: history };
-  const stored = await store.readEvents(id, { after, types: HISTORY_EVENTS });
-  const events = stored.map(({ event }) => asSessionEvent(event));
+  const events = eventsOf(await store.readEvents(id, { after, types: HISTORY_EVENTS }));
   const { messages, interrupted } = rebuildHistory(events, { messages: history });
   return {
     messages,
@@ -492,13 +491,13 @@ export async function lengthBefore(
 ): Promise<number> {
   const events = await store.readEvents(id, { types: HISTORY_EVENTS });
   if (
-    !events.some(({ number, event }) => number === turn + 1 && asSessionEvent(event).type === "turn_start")
+    !events.some(({ number, event }) => number === turn + 1 && event.type === "turn_start")
   ) {
     throw notFound(`Cannot go back in session ${id}: no turn begins behind event ${turn}.`);
   }
   const before = events.filter(({ number }) => number <= turn);
   const messages = systemMessage(instructions, await store.readState(id, "workplace"));
-  return rebuildHistory(before.map(({ event }) => asSessionEvent(event)), { messages }).messages.length;
+  return rebuildHistory(eventsOf(before), { messages }).messages.length;
 }
 
 /**
@@ -592,8 +591,7 @@ const COST_EVENTS: readonly SessionEvent["type"][] = [
 function readHelpers(links: readonly HelperLink[], store: Store): Promise<readonly StoredHelper[]> {
   return Promise.all(links.map(async (link) => {
     if (!await store.getSession(link.session)) return { ...link, ledger: EMPTY_LEDGER };
-    const stored = await store.readEvents(link.session, { types: COST_EVENTS });
-    const events = stored.map(({ event }) => asSessionEvent(event));
+    const events = eventsOf(await store.readEvents(link.session, { types: COST_EVENTS }));
     const at = events.findIndex(({ type }) => type === "turn_end");
     // Whatever somebody asks of the helper's session later is paid for there.
     const { ledger } = rebuildHistory(at < 0 ? events : events.slice(0, at + 1));

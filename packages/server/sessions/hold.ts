@@ -39,7 +39,7 @@ type Wanted =
   | WantedChange;
 
 /** What a running turn is asked to take, and what is stored with it. */
-type WantedChange =
+export type WantedChange =
   | { readonly do: "steer"; readonly input: Content; readonly records: readonly StoreRecord[] }
   | { readonly do: "pin"; readonly change: PinChange; readonly records: readonly StoreRecord[] }
   | { readonly do: "rename"; readonly title: string; readonly records: readonly StoreRecord[] }

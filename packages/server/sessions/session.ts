@@ -11,7 +11,7 @@ import { SessionTools } from "../turns/session_tools.ts";
 import type { QueuedTurn } from "../turns/turn_queue.ts";
 import { EventLog } from "./event_log.ts";
 import { INTERRUPTED, readJournal } from "./history.ts";
-import { type QueueChange, serverEnding, SessionHold, turnRunning } from "./hold.ts";
+import { type QueueChange, serverEnding, SessionHold, turnRunning, type WantedChange } from "./hold.ts";
 import { SessionMemory } from "./session_memory.ts";
 import { SessionWarmth } from "./session_warmth.ts";
 import type { SessionPrompt } from "./session_prompt.ts";
@@ -80,7 +80,7 @@ export class Session implements SessionInfo {
       told: teller && { ...teller, recordsOf: (committed) => teller.recordsOf(this, committed) },
     });
     this.helpers = new Helpers(this, { environment, alone: (work) => this.#hold.queued(work) });
-    const shown = () => this.#memory.prompt.shown;
+    const shown = () => this.#memory.prompt.conversation.newest?.view.messages ?? [];
     const { archive } = this;
     const recalled: Archive = {
       put: (content) => archive.put(content),
@@ -105,12 +105,7 @@ export class Session implements SessionInfo {
     this.#hold = new SessionHold({
       ...{ id, environment, events, memory: this.#memory },
       turn: () => this.#turn,
-      take: async (wanted) => {
-        if (wanted.do === "steer") await this.#memory.steer(wanted.input, () => wanted.records);
-        else if (wanted.do === "queue") await this.#changeQueue(wanted.change, wanted.records);
-        else if (wanted.do === "rename") await this.#memory.rename(wanted.title, wanted.records);
-        else await this.#memory.changePins(wanted.change, wanted.records);
-      },
+      take: (wanted) => this.#take(wanted),
       resume: (open) => this.#resume(open),
       left: () => this.#release({ failure: serverEnding(id), waiting: [] }),
       ended: (how) => this.#release(how),
@@ -212,15 +207,13 @@ export class Session implements SessionInfo {
 
   /** Changes what is asked for of single messages, and stores it with these records. @throws {HttpError} 404 if it is gone. */
   async changePins(change: PinChange, records: readonly StoreRecord[]): Promise<void> {
-    const wanted = () => ({ do: "pin", change, records }) as const;
-    await this.#hold.alone(() => this.#memory.changePins(change, records), { wanted, told: () => {} });
+    await this.#change({ do: "pin", change, records });
     if (!this.isHeld) await this.ready();
   }
 
   /** Gives it a title, which it keeps, and stores that with these records. @throws {HttpError} 404 if it is gone. */
   async rename(title: string, records: readonly StoreRecord[]): Promise<void> {
-    const wanted = () => ({ do: "rename", title, records }) as const;
-    await this.#hold.alone(() => this.#memory.rename(title, records), { wanted, told: () => {} });
+    await this.#change({ do: "rename", title, records });
     if (!this.isHeld) await this.ready();
   }
 
@@ -349,11 +342,7 @@ export class Session implements SessionInfo {
   async dequeue(id: string): Promise<boolean> {
     await this.ready();
     if (!this.queued.some((turn) => turn.id === id)) return false;
-    const change = { remove: id };
-    await this.#hold.alone(() => this.#changeQueue(change, []), {
-      wanted: () => ({ do: "queue", change, records: [] }),
-      told: () => {},
-    });
+    await this.#change({ do: "queue", change: { remove: id }, records: [] });
     if (!this.isRunning && this.queued.length === 0 && this.questions.length === 0) this.events.close();
     return true;
   }
@@ -376,6 +365,24 @@ export class Session implements SessionInfo {
       }
       return true;
     }, { told: () => false });
+  }
+
+  /** Makes a change here, or has the server make it on which a turn runs. */
+  #change(wanted: WantedChange): Promise<void> {
+    return this.#hold.alone(() => this.#take(wanted), { wanted: () => wanted, told: () => {} });
+  }
+
+  async #take(wanted: WantedChange): Promise<void> {
+    switch (wanted.do) {
+      case "steer":
+        return await this.#memory.steer(wanted.input, () => wanted.records);
+      case "queue":
+        return await this.#changeQueue(wanted.change, wanted.records);
+      case "rename":
+        return await this.#memory.rename(wanted.title, wanted.records);
+      case "pin":
+        return await this.#memory.changePins(wanted.change, wanted.records);
+    }
   }
 
   async #changeQueue(change: QueueChange, records: readonly StoreRecord[]): Promise<void> {

@@ -79,7 +79,7 @@ export class SessionMemory {
 
   /** What it is called; empty before anything was said. */
   get title(): string {
-    return this.#prompt.title;
+    return this.#prompt.conversation.state.title;
   }
 
   /** What is made of what was said. */
@@ -161,13 +161,13 @@ export class SessionMemory {
     const pins = pinsAfter(this.#prompt.pins, change);
     await this.#append([], { records: [...this.#states({ pins }), ...records] });
     // A call may have ended some meanwhile.
-    this.#prompt.pin(change);
+    this.#prompt.conversation.pin(change);
   }
 
   rename(title: string, records: readonly StoreRecord[]): Promise<void> {
     return this.#append([], {
       records: [...this.#states({ title }), ...records],
-      committed: () => this.#prompt.named(title),
+      committed: () => this.#prompt.conversation.named(title),
     });
   }
 
@@ -311,7 +311,7 @@ export class SessionMemory {
         this.#totals = totals;
         this.#isOpen = turn !== undefined;
         this.#queued = queued;
-        this.#prompt.named(title);
+        this.#prompt.conversation.named(title);
         committed();
       },
     });
@@ -335,7 +335,7 @@ export class SessionMemory {
     const before = this.#totals;
     prompt.book(events);
     const { promptTokens } = events.findLast((event) => event.type === "step_end")?.usage ?? before;
-    const totals = { ...before, ...ended, days: prompt.days, promptTokens };
+    const totals = { ...before, ...ended, days: prompt.conversation.state.days, promptTokens };
     const { records, stored } = settled ? prompt.unstored() : { records: [], stored: () => {} };
     const isChanged = ended !== undefined || totals.days !== before.days;
     const heard = events.filter(({ type }) => type === "user_message").length;
@@ -373,7 +373,7 @@ export class SessionMemory {
       const { ledger, pinged = EMPTY_LEDGER, asks } = this.#totals;
       const totals = {
         ...this.#totals,
-        days: prompt.days,
+        days: prompt.conversation.state.days,
         ...(!inTurn && {
           ledger: addLedgers(ledger, cost),
           pinged: addLedgers(pinged, cost),

@@ -24,7 +24,7 @@ export interface SessionOptions {
   /** Which calls need approval. Default: all that don't only read. */
   readonly approvals?: ApprovalOptions | undefined;
   /** Most that sessions and turns may take. */
-  readonly limits?: SessionLimits | undefined;
+  readonly limits?: ServerLimits | undefined;
   /** Folder that the tools work in. Default: sessions are told of none. */
   readonly workspace?: WorkspaceOptions | undefined;
   /** Keys that pay for the sessions made with them. Default: nobody pays. */
@@ -85,7 +85,7 @@ export interface ApprovalOptions {
 }
 
 /** Limits of sessions and turns. */
-export interface SessionLimits {
+export interface ServerLimits {
   /** Most sessions stored, those of chats included. Default: 10,000. */
   readonly maxSessions?: number | undefined;
   /** Most turns that run at the same time. Default: 100. */

@@ -33,12 +33,9 @@ import {
 import { SentRequests } from "@tare/loop/internal";
 import type {
   History,
-  Idle,
   LedgerEntry,
   Pin,
-  Ping,
   PingEntry,
-  PingSent,
   PromptCall,
   PromptSession,
   SessionView,
@@ -54,7 +51,6 @@ import type { QueuedTurn } from "../turns/turn_queue.ts";
 import type { SessionSettings } from "./session_settings.ts";
 import {
   NO_TURNS,
-  type PinChange,
   type SessionEvent,
   type SessionNeeds,
   type SessionTotals,
@@ -163,7 +159,7 @@ function placesOfPlan(messages: readonly Message[]): readonly number[] {
 export class SessionPrompt implements TurnPrompt {
   readonly #options: SessionPromptOptions;
   readonly #prompts: PromptSession;
-  readonly #conversation: Conversation;
+  readonly conversation: Conversation;
   #stored: PromptState;
   #told: OfferState | undefined;
   readonly #packer: JsonPacker;
@@ -187,17 +183,20 @@ export class SessionPrompt implements TurnPrompt {
     this.#prompts = resumed ?? policySession({
       ...environment.prompt,
       windowTokens: () => environment.windowOf(settings.model),
-      assumesWindow: () => environment.models.assumesWindow?.(settings.model) ?? false,
-      ...{ archive, countTokens, inSlices: Conversation.inSlices, state: context },
+      ...{ archive, countTokens, state: context },
       profile: () => environment.ratesOf(settings.model).profile,
       tools: this.#known,
+      advanced: {
+        inSlices: Conversation.inSlices,
+        assumesWindow: () => environment.models.assumesWindow?.(settings.model) ?? false,
+      },
       // A model that can't be had must not keep anybody from the session.
       summarise: async (request) => {
         const unfinished = (usage: Usage) => this.#bookUnfinished(usage);
         return await summariseWith(summaryModel(kept), { countTokens, unfinished })(request);
       },
     });
-    this.#conversation = new Conversation({
+    this.conversation = new Conversation({
       ...{ id, archive, prompts: this.#prompts, countTokens },
       state: { title, model: settings.model, pins, days },
     });
@@ -206,38 +205,19 @@ export class SessionPrompt implements TurnPrompt {
     this.#stored = this.#state;
   }
 
-  /** What it is called, in one line; empty before anything was said. */
-  get title(): string {
-    return this.#conversation.state.title;
-  }
-
   get pins(): readonly Pin[] {
-    return this.#conversation.state.pins;
-  }
-
-  get days(): SessionTotals["days"] {
-    return this.#conversation.state.days;
+    return this.conversation.state.pins;
   }
 
   /** What of the prompt a restart needs to know. */
   get state(): unknown {
-    return this.#conversation.prompt.state;
+    return this.conversation.prompt.state;
   }
 
   /** The references of what left the prompt, the oldest first. */
   get archived(): readonly string[] {
     const refs = JSON.stringify(this.state).matchAll(/"ref":"([0-9a-f]{16})"/g);
     return [...new Set(Array.from(refs, ([, ref]) => ref!))];
-  }
-
-  /** Tokens of what its newest call sent, counted here; zero before the first. */
-  get promptTokens(): number {
-    return this.#conversation.state.figures?.promptTokens ?? 0;
-  }
-
-  /** The messages that its newest call sent; none before the first. */
-  get shown(): readonly Message[] {
-    return this.#conversation.newest?.view.messages ?? [];
   }
 
   /** Whether all that a restart needs to know of it is stored. */
@@ -253,32 +233,23 @@ export class SessionPrompt implements TurnPrompt {
   }
 
   async view(history: History, call: PromptCall): Promise<SessionView> {
-    if (this.#conversation.noPins === undefined) this.#keepPlan(history.messages);
-    const view = await this.#conversation.view(history, call);
+    if (this.conversation.noPins === undefined) this.#keepPlan(history.messages);
+    const view = await this.conversation.view(history, call);
     const { id, environment } = this.#options;
     for (const warning of view.warnings) environment.warned?.(id, warning);
     return view;
   }
 
   sent(usage: Usage | undefined, view: SessionView): LedgerEntry | undefined {
-    return this.#conversation.sent(usage, view);
+    return this.conversation.sent(usage, view);
   }
 
   cacheKey(messages: readonly Message[]): string {
-    return this.#conversation.cacheKey(messages);
+    return this.conversation.cacheKey(messages);
   }
 
   rejected(words: string, view: SessionView): void {
-    this.#conversation.rejected(words, view);
-  }
-
-  /** The next ping that keeps what was sent last warm; nothing if that is to lapse. */
-  nextPing(idle: Idle): Ping | undefined {
-    return this.#conversation.nextPing(idle);
-  }
-
-  pinged(sent: PingSent): PingEntry {
-    return this.#conversation.pinged(sent);
+    this.conversation.rejected(words, view);
   }
 
   bookPing(entry: PingEntry): void {
@@ -290,23 +261,15 @@ export class SessionPrompt implements TurnPrompt {
   #keepPlan(messages: readonly Message[]): void {
     const places = placesOfPlan(messages);
     for (const { place, by } of this.pins) {
-      if (by === BY_PLAN && !places.includes(place)) this.#conversation.pin({ remove: place });
+      if (by === BY_PLAN && !places.includes(place)) this.conversation.pin({ remove: place });
     }
     for (const place of places) {
       // Of one that a full window took nothing is asked again.
       if (place <= this.#plannedAt || this.pins.some((pin) => pin.place === place)) continue;
-      const set = this.#conversation.makePin(messages, { place, wish: "keep", by: BY_PLAN });
-      this.#conversation.pin({ set });
+      const set = this.conversation.makePin(messages, { place, wish: "keep", by: BY_PLAN });
+      this.conversation.pin({ set });
     }
     this.#plannedAt = Math.max(this.#plannedAt, ...places);
-  }
-
-  named(title: string): void {
-    this.#conversation.named(title);
-  }
-
-  pin(change: PinChange): void {
-    this.#conversation.pin(change);
   }
 
   book(events: readonly SessionEvent[]): void {
@@ -326,7 +289,7 @@ export class SessionPrompt implements TurnPrompt {
 
   #book(...booked: Parameters<Conversation["book"]>): void {
     const { environment: { telemetry }, settings: { model } } = this.#options;
-    this.#conversation.book(...booked);
+    this.conversation.book(...booked);
     telemetry?.booked(booked[0], model);
   }
 
@@ -350,13 +313,13 @@ export class SessionPrompt implements TurnPrompt {
   /** What a session knows that goes on from the first `length` messages, with an archive that holds what this one's does. */
   fork(length: number): Partial<PromptState> {
     const { id, archive } = this.#options;
-    const { prompt, state } = this.#conversation.fork(length, { id, archive });
+    const { prompt, state } = this.conversation.fork(length, { id, archive });
     return { context: prompt.state, pins: state.pins, ...(this.#told && { tools: this.#told }) };
   }
 
   /** What the next request would cost. Nothing where the policy knows nothing of costs. */
   quote(messages: readonly Message[]): ReturnType<Conversation["quote"]> {
-    return this.#conversation.quote({ messages, tools: this.#tools() }, this.#now());
+    return this.conversation.quote({ messages, tools: this.#tools() }, this.#now());
   }
 
   /**
@@ -365,12 +328,12 @@ export class SessionPrompt implements TurnPrompt {
    * @throws {HttpError} 400 if that can't be asked for, 501 if the policy takes no pins.
    */
   makePin(messages: readonly Message[], wanted: NewPin): Pin {
-    const { noPins } = this.#conversation;
+    const { noPins } = this.conversation;
     if (noPins !== undefined) {
       throw notSupported(`Cannot pin message ${wanted.place}: ${noPins}.`);
     }
     try {
-      return this.#conversation.makePin(messages, { ...wanted, tools: this.#known });
+      return this.conversation.makePin(messages, { ...wanted, tools: this.#known });
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
       throw invalidRequest(error.message);
@@ -385,8 +348,8 @@ export class SessionPrompt implements TurnPrompt {
       readonly isRunning: boolean;
     },
   ): Promise<SeenConversation> {
-    if (isRunning && this.#conversation.newest) return await this.#conversation.see();
-    return await this.#conversation.see({ messages, tools: this.#tools(), nowMs: this.#now() });
+    if (isRunning && this.conversation.newest) return await this.conversation.see();
+    return await this.conversation.see({ messages, tools: this.#tools(), nowMs: this.#now() });
   }
 
   #now(): number {

@@ -1,6 +1,6 @@
 import { MODELS_DATE } from "@tare/planner/internal";
 import { type Static, Type } from "typebox";
-import { closed, METADATA } from "../http/schema.ts";
+import { closed, METADATA, text } from "../http/schema.ts";
 import { APPROVAL_RULES } from "../approvals/rules.ts";
 import { invalidRequest } from "../http/http_error.ts";
 
@@ -35,10 +35,9 @@ export const EFFORT = Type.String({
 
 /** What a session is made with, defaults filled in. */
 export const SESSION_SETTINGS = closed({
-  instructions: Type.String({
-    description:
-      "What the system message begins with; of the server's own, what it says of the place follows.",
-  }),
+  instructions: text(
+    "What the system message begins with; of the server's own, what it says of the place follows.",
+  ),
   model: Type.String({ minLength: 1, description: "Name of the model at the provider." }),
   effort: Type.Optional(EFFORT),
   tools: Type.Array(Type.String(), {

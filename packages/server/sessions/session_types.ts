@@ -286,9 +286,14 @@ export interface NumberedEvent {
   readonly event: SessionEvent;
 }
 
-/** An event as it was appended: nothing else is in a session's log. */
-export function asSessionEvent(event: StoredEvent["event"]): SessionEvent {
-  return event as SessionEvent;
+/** Returns stored events as they were appended: nothing else is in a session's log. */
+export function numbered(stored: readonly StoredEvent[]): readonly NumberedEvent[] {
+  return stored as readonly NumberedEvent[];
+}
+
+/** Returns stored events without their numbers. */
+export function eventsOf(stored: readonly StoredEvent[]): readonly SessionEvent[] {
+  return numbered(stored).map(({ event }) => event);
 }
 
 /** What somebody is asked: whether a call may run. */

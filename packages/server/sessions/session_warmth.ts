@@ -83,12 +83,13 @@ export class SessionWarmth {
     const kept = this.#kept;
     if (!kept || !warmth) return;
     const prompt = this.#options.prompt();
+    const { conversation } = prompt;
     const rates = this.#rates;
     warmth.waits({
       ...{ id, consent: waits.consent, key: this.#key, idle: this.#idle(kept, waits) },
-      bytes: BYTES_A_TOKEN * prompt.promptTokens,
-      nextPing: (idle) => prompt.nextPing(idle),
-      pinged: (sent) => prompt.pinged(sent),
+      bytes: BYTES_A_TOKEN * (conversation.state.figures?.promptTokens ?? 0),
+      nextPing: (idle) => conversation.nextPing(idle),
+      pinged: (sent) => conversation.pinged(sent),
       usdOf: (tokenUnits) => rates.price && tokenUnits * rates.price.input / 1e6,
       ping: (type, signal) => this.#ping(kept, type, signal),
       booked(entry) {

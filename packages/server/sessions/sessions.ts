@@ -40,9 +40,10 @@ import {
   storedSettings,
 } from "./session_settings.ts";
 import {
-  asSessionEvent,
+  eventsOf,
   type HelperLink,
   NO_TURNS,
+  numbered,
   OWN_AGENT,
   parentOf,
   type SessionEvent,
@@ -300,8 +301,8 @@ export class Sessions {
     const stored = await this.#options.store.readEvents(id, { types: SHARED_EVENTS });
     const reducer = new TranscriptReducer();
     const entries: TranscriptEntry[] = [];
-    for (const { number, event } of stored) {
-      if (number <= runningAfter) updateEntries(entries, reducer.apply(asSessionEvent(event)));
+    for (const { number, event } of numbered(stored)) {
+      if (number <= runningAfter) updateEntries(entries, reducer.apply(event));
     }
     return { title, model: settings.model, createdAtMs, entries };
   }
@@ -346,7 +347,7 @@ export class Sessions {
   async calls(id: string): Promise<CallReport[]> {
     const { settings: { model } } = await this.get(id);
     const events = await this.#options.store.readEvents(id, { types: CALL_EVENTS });
-    return callsOf(events.map(({ event }) => asSessionEvent(event)), this.#ratesOf(model));
+    return callsOf(eventsOf(events), this.#ratesOf(model));
   }
 
   /** What was saved today and in all. None of these sessions is left as it is, to compare with. */

@@ -71,13 +71,7 @@ export function listFilesTool(workspace: string, limits: WorkspaceLimits = {}): 
   });
 }
 
-interface Counts {
-  readonly shown: number;
-  readonly counted: number;
-  readonly hidden: number;
-  readonly unreadable: number;
-  readonly forbidden: number;
-  readonly uncounted: number;
+interface Counts extends Readonly<Record<Skipped | "shown" | "counted", number>> {
   readonly glob: string | undefined;
 }
 

@@ -12,10 +12,11 @@ import {
   type Stats,
 } from "node:fs";
 import { type FileHandle, lstat, mkdir, open, opendir, readlink, realpath, stat } from "node:fs/promises";
-import { basename, dirname, isAbsolute, join, resolve, SEPARATOR } from "@std/path";
+import { basename, dirname, isAbsolute, join, resolve } from "@std/path";
 import { setImmediate } from "node:timers";
 import type { Effects, ToolContext } from "@tare/messages";
-import { Refusal, systemCode } from "../define_tool.ts";
+import { isMissing, Refusal, systemCode } from "../define_tool.ts";
+import { pathWithin } from "../path_within.ts";
 
 /** What of a workspace the file tools keep from a model. */
 export interface WorkspaceLimits {
@@ -65,7 +66,7 @@ export async function resolveInWorkspace(
 ): Promise<WorkspacePath> {
   if (path.includes("\0")) throw new Refusal("a path cannot hold a NUL character.");
   const [{ root, absolute }, hidden] = await both(realPlace(workspace, path), hiddenFolder(limits));
-  const relative = relativeInside(root, absolute);
+  const relative = pathWithin(root, absolute);
   if (relative === undefined) {
     throw new Refusal(
       "it lies outside the workspace. Give a path inside, relative to the workspace's top folder.",
@@ -84,7 +85,7 @@ export async function resolveInWorkspace(
 async function realPlace(workspace: string, path: string): Promise<{ root: string; absolute: string }> {
   const given = resolve(workspace, path);
   // Only `..` leads elsewhere from a workspace that is a link than from where that points.
-  const isSame = isAbsolute(path) || relativeInside(resolve(workspace), given) !== undefined;
+  const isSame = isAbsolute(path) || pathWithin(resolve(workspace), given) !== undefined;
   const found = isSame ? realpath(given).catch(() => undefined) : Promise.resolve(undefined);
   const [root, real] = await both(realWorkspace(workspace), found);
   return { root, absolute: real ?? await followLinks(resolve(root, path)) };
@@ -162,11 +163,6 @@ export async function isHidden(absolute: string, hidden: HiddenFolder | undefine
   }
 }
 
-function isMissing(error: unknown): boolean {
-  const code = systemCode(error);
-  return code === "ENOENT" || code === "ENOTDIR";
-}
-
 async function realWorkspace(workspace: string): Promise<string> {
   try {
     return await realpath(workspace);
@@ -207,12 +203,6 @@ async function linkTarget(path: string): Promise<string | undefined> {
   } catch {
     return undefined;
   }
-}
-
-function relativeInside(root: string, absolute: string): string | undefined {
-  if (absolute === root) return ".";
-  const prefix = root.endsWith(SEPARATOR) ? root : root + SEPARATOR;
-  return absolute.startsWith(prefix) ? absolute.slice(prefix.length).replaceAll(SEPARATOR, "/") : undefined;
 }
 
 // Opens files and folders of a workspace that other processes change at the same time. A path is resolved anew by each
@@ -454,13 +444,10 @@ export async function* entriesOf(folder: Folder): AsyncGenerator<readonly Entry[
   }
 }
 
-/** Entries of a folder, as Deno lists them. */
-type ReadDir = (path: string) => AsyncIterable<{
-  readonly name: string;
-  readonly isFile: boolean;
-  readonly isDirectory: boolean;
-  readonly isSymlink: boolean;
-}>;
+/** Lists a folder, as Deno does. */
+type ReadDir = (path: string) => AsyncIterable<
+  { readonly name: string } & Readonly<Record<"isFile" | "isDirectory" | "isSymlink", boolean>>
+>;
 
 async function* listed(path: string): AsyncGenerator<Entry> {
   // In Deno, opendir() reads all of a folder at once; its own function doesn't.

@@ -34,8 +34,12 @@ export async function statInWorkspace(place: WorkspacePath, context: ToolContext
  * @throws {Refusal} if it is something else. Reading a pipe or a device could wait for ever.
  */
 export async function statFile(place: WorkspacePath, context: ToolContext): Promise<Stats> {
-  const info = await statInWorkspace(place, context);
-  if (info.isDirectory()) throw new Refusal("it is a folder. See what is in it with list_files.");
+  return regular(await statInWorkspace(place, context), "See what is in it with list_files.");
+}
+
+/** Returns what the system reports of a regular file. @throws {Refusal} for anything else. */
+export function regular(info: Stats, ifFolder: string): Stats {
+  if (info.isDirectory()) throw new Refusal(`it is a folder. ${ifFolder}`);
   if (!info.isFile()) throw new Refusal("it is a pipe, a socket or a device, not a regular file.");
   return info;
 }

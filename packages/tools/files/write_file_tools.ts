@@ -3,7 +3,7 @@ import { copyFile, type FileHandle, lstat, mkdir, open, readdir, rename, rm, unl
 import type { FileChange, Tool, ToolContext } from "@tare/messages";
 import { formatPatch, OMIT_HEADERS, structuredPatch } from "diff";
 import { basename, dirname, join } from "@std/path";
-import { defineTool, ioReason, Refusal, systemCode } from "../define_tool.ts";
+import { defineTool, ignoreMissing, ioReason, Refusal, systemCode } from "../define_tool.ts";
 import {
   assertAllowed,
   assertOpenAt,
@@ -18,12 +18,28 @@ import {
   type WorkspaceLimits,
   type WorkspacePath,
 } from "./resolve_in_workspace.ts";
-import { similarity, statFile } from "./stat_in_workspace.ts";
+import { regular, similarity, statFile } from "./stat_in_workspace.ts";
 import { shortLines, sliceText } from "../result_text.ts";
+import { approvePath } from "../sandbox/guard.ts";
 
 type WriteFileArguments = { readonly path: string; readonly content: string };
 
-/** `write_file`: creates a text file or replaces the whole of one. */
+/** Properties that tools share which write the file at `path`. */
+function writing(workspace: string, limits: WorkspaceLimits) {
+  return {
+    stance: "once",
+    writes: "path",
+    effects: ({ path }: { readonly path: string }) => effectsOn(path, { ...limits, workspace, as: "writes" }),
+    async clearUp(args: { readonly path: string }, context: Pick<ToolContext, "callId">) {
+      const temporary = temporaryOf(args, context);
+      if (temporary === undefined) return;
+      const { absolute } = await resolveInWorkspace(workspace, args.path, limits);
+      await removeTemporary(absolute, { temporary, own: limits.hidden });
+    },
+  } as const;
+}
+
+/** Returns `write_file`, which creates a text file or replaces the whole of one. */
 export function writeFileTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
   return defineTool<WriteFileArguments>({
     name: "write_file",
@@ -34,10 +50,7 @@ export function writeFileTool(workspace: string, limits: WorkspaceLimits = {}): 
       content: { type: "string", description: "All of it, with a newline at its end." },
     },
     required: ["path", "content"],
-    stance: "once",
-    writes: "path",
-    effects: ({ path }) => effectsOn(path, { ...limits, workspace, as: "writes" }),
-    clearUp: (args, context) => removeHalfWritten(workspace, { limits, args, context }),
+    ...writing(workspace, limits),
     attempt: ({ path }) => `write ${JSON.stringify(path)}`,
     async preview({ path, content }, context) {
       const { absolute, relative } = await resolveInWorkspace(workspace, path, limits);
@@ -49,6 +62,7 @@ export function writeFileTool(workspace: string, limits: WorkspaceLimits = {}): 
       const { signal, confirm } = context;
       const { absolute, relative } = await resolveInWorkspace(workspace, path, limits);
       assertAllowed(context, absolute, "writes");
+      approvePath(absolute);
       return await inTurn(absolute, async () => {
         signal.throwIfAborted();
         const old = await existingFile(absolute);
@@ -74,16 +88,10 @@ export function writeFileTool(workspace: string, limits: WorkspaceLimits = {}): 
 }
 
 async function existingFile(absolute: string): Promise<Stats | undefined> {
-  let info: Stats;
-  try {
-    info = await lstat(absolute);
-  } catch (error) {
-    if (systemCode(error) === "ENOENT") return undefined;
-    throw error;
-  }
-  if (info.isDirectory()) throw new Refusal("it is a folder. Name a file in it.");
-  if (!info.isFile()) throw new Refusal("it is a pipe, a socket or a device, not a regular file.");
-  return info;
+  const info = await lstat(absolute).catch((error): undefined => {
+    if (systemCode(error) !== "ENOENT") throw error;
+  });
+  return info && regular(info, "Name a file in it.");
 }
 
 /** What a file holds before it is written, empty if there is none; nothing where people can't be shown it. */
@@ -159,7 +167,7 @@ const MAX_BYTES = 4 * 1024 * 1024;
 /** Lines shown before and after what changed. */
 const CONTEXT_LINES = 2;
 
-/** `edit_file`: replaces exact text in a text file. */
+/** Returns `edit_file`, which replaces exact text in a text file. */
 export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
   const placeOf = async (
     { path, old_text: oldText, new_text: newText }: EditFileArguments,
@@ -200,10 +208,7 @@ export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): T
       replace_all: { type: "boolean", description: "Default: false." },
     },
     required: ["path", "old_text", "new_text"],
-    stance: "once",
-    writes: "path",
-    effects: ({ path }) => effectsOn(path, { ...limits, workspace, as: "writes" }),
-    clearUp: (args, context) => removeHalfWritten(workspace, { limits, args, context }),
+    ...writing(workspace, limits),
     attempt: ({ path }) => `edit ${JSON.stringify(path)}`,
     async preview(args, context) {
       const place = await placeOf(args, context);
@@ -212,6 +217,7 @@ export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): T
     },
     async run(args, context) {
       const place = await placeOf(args, context);
+      approvePath(place.absolute);
       return await inTurn(place.absolute, async () => {
         context.signal.throwIfAborted();
         const { mode, replaced, change } = await edit(args, { ...context, place });
@@ -399,21 +405,6 @@ function temporaryOf(args: object, { callId }: Pick<ToolContext, "callId">): str
   return callId === undefined ? undefined : temporaryName([callId, args]);
 }
 
-/** Removes what a call had written that didn't come to take its place. */
-async function removeHalfWritten(
-  workspace: string,
-  { limits, args, context }: {
-    readonly limits: WorkspaceLimits;
-    readonly args: { readonly path: string };
-    readonly context: Pick<ToolContext, "callId">;
-  },
-): Promise<void> {
-  const temporary = temporaryOf(args, context);
-  if (temporary === undefined) return;
-  const { absolute } = await resolveInWorkspace(workspace, args.path, limits);
-  await removeTemporary(absolute, { temporary, own: limits.hidden });
-}
-
 /** The server's own folder for files that are written before they take their place. */
 const STAGING = "staged";
 
@@ -493,62 +484,71 @@ export async function removeTemporary(
   { temporary, own }: { readonly temporary: string; readonly own: string | undefined },
 ): Promise<void> {
   const beside = [temporary];
-  for (const name of own === undefined ? [] : await readdir(join(own, STAGING)).catch(missing) ?? []) {
+  for (const name of own === undefined ? [] : await readdir(join(own, STAGING)).catch(ignoreMissing) ?? []) {
     if (!name.startsWith(`${temporary}-`)) continue;
     beside.push(name.slice(temporary.length + 1));
     await rm(join(own!, STAGING, name), { force: true });
   }
   await inFolder(dirname(absolute), async (folder) => {
-    for (const name of beside) await unlink(folder.at(name)).catch(missing);
+    for (const name of beside) await unlink(folder.at(name)).catch(ignoreMissing);
   });
 }
 
 /** A file that is to replace another one. */
-interface NewFile {
+class NewFile {
   readonly path: string;
-  readonly write: (bytes: Uint8Array, bits: number | undefined) => Promise<void>;
-  /** Gives it this place. */
-  readonly moveTo: (path: string) => Promise<void>;
+  readonly #file: FileHandle;
+  #isMoved = false;
+
+  constructor(path: string, file: FileHandle) {
+    this.path = path;
+    this.#file = file;
+  }
+
   /** Throws unless it is at this path. @throws {Refusal} */
-  readonly check: (absolute: string) => void;
+  check(absolute: string): void {
+    assertOpenAt(this.#file.fd, absolute);
+  }
+
+  /** Writes it to disk. */
+  async write(bytes: Uint8Array | undefined, bits: number | undefined): Promise<void> {
+    if (bytes) await this.#file.writeFile(bytes);
+    // A new file has fewer permissions than requested, by the process's mask.
+    if (bits !== undefined) await this.#file.chmod(bits);
+    await this.#file.sync();
+  }
+
+  async moveTo(to: string): Promise<void> {
+    await rename(this.path, to);
+    this.#isMoved = true;
+  }
+
   /** Closes it, and removes it unless it was moved. */
-  readonly close: () => Promise<void>;
+  async close(): Promise<void> {
+    await this.#file.close();
+    if (!this.#isMoved) await unlink(this.path).catch(() => {}); // The first error is the one to report.
+  }
 }
 
-function newFile(path: string, file: FileHandle): NewFile {
-  let isMoved = false;
-  return {
-    path,
-    check: (absolute) => assertOpenAt(file.fd, absolute),
-    async write(bytes, bits) {
-      await file.writeFile(bytes);
-      // A new file has fewer permissions than requested, by the process's mask.
-      if (bits !== undefined) await file.chmod(bits);
-      await file.sync();
-    },
-    async moveTo(to) {
-      await rename(path, to);
-      isMoved = true;
-    },
-    async close() {
-      await file.close();
-      if (!isMoved) await unlink(path).catch(() => {}); // The first error is the one to report.
-    },
-  };
-}
-
-/** Creates the new file next to the old one. Another process may have taken the name: it is another one then. */
+/** Creates the new file next to the old one. If another process has taken the name, it gets another one. */
 async function createBeside(
   folder: Folder,
   absolute: string,
   { name, bits }: { readonly name: string; readonly bits: number | undefined },
 ): Promise<NewFile> {
   const path = folder.at(name);
-  const file = await create(path, bits).catch((error) => {
+  const handle = await create(path, bits).catch((error) => {
     if (systemCode(error) !== "EEXIST") throw error;
   });
-  if (!file) return await createBeside(folder, absolute, { name: randomName(), bits });
-  return await verified(path, file, join(dirname(absolute), name));
+  if (!handle) return await createBeside(folder, absolute, { name: randomName(), bits });
+  const file = new NewFile(path, handle);
+  try {
+    file.check(join(dirname(absolute), name));
+    return file;
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
 }
 
 async function createStaged(
@@ -561,7 +561,7 @@ async function createStaged(
     await mkdir(folder, { recursive: true, mode: 0o700 });
     return await create(path, bits);
   });
-  return newFile(path, file);
+  return new NewFile(path, file);
 }
 
 /** Copies a file into another file system. */
@@ -572,24 +572,13 @@ async function copyInto(
 ): Promise<NewFile> {
   const path = folder.at(basename(absolute));
   await copyFile(from, path);
-  const file = await openAt(absolute, constants.O_WRONLY).catch(async (error) => {
-    await unlink(path).catch(missing);
+  const handle = await openAt(absolute, constants.O_WRONLY).catch(async (error) => {
+    await unlink(path).catch(ignoreMissing);
     throw error;
   });
-  if (bits !== undefined) await file.chmod(bits);
-  await file.sync();
-  return newFile(path, file);
-}
-
-async function verified(path: string, file: FileHandle, absolute: string): Promise<NewFile> {
-  try {
-    assertOpenAt(file.fd, absolute);
-  } catch (error) {
-    await file.close();
-    await unlink(path).catch(missing);
-    throw error;
-  }
-  return newFile(path, file);
+  const file = new NewFile(path, handle);
+  await file.write(undefined, bits);
+  return file;
 }
 
 /** Creates a file that others can't read half-written if they can't read the one that it replaces. */
@@ -599,11 +588,6 @@ function create(path: string, bits = 0o666): Promise<FileHandle> {
 
 function randomName(): string {
   return temporaryName(crypto.randomUUID());
-}
-
-/** Ignores that something isn't there. */
-function missing(error: unknown): undefined {
-  if (!["ENOENT", "ENOTDIR"].includes(systemCode(error) ?? "")) throw error;
 }
 
 const last = new Map<string, Promise<unknown>>();

@@ -1,7 +1,7 @@
-import { SEPARATOR } from "@std/path";
 import { realpath } from "node:fs/promises";
+import { isDenied, isMissing } from "../define_tool.ts";
 import { openAt } from "../files/resolve_in_workspace.ts";
-import { isDenied, systemCode } from "./file_errors.ts";
+import { isWithin } from "../path_within.ts";
 
 /** So much of a file is read, in bytes. */
 const MOST_OF_A_FILE = 32 * 1024;
@@ -20,7 +20,7 @@ export async function readFound(
   try {
     const real = await realpath(path);
     if (within !== undefined && real !== path) {
-      const isTold = isFollowed(real, within) && (hidden === undefined || !isIn(real, hidden));
+      const isTold = isFollowed(real, within) && (hidden === undefined || !isWithin(real, hidden));
       if (!isTold) return { why: "it is a link to what isn't a Markdown file of this project" };
     }
     const file = await openAt(real);
@@ -32,7 +32,7 @@ export async function readFound(
       await file.close();
     }
   } catch (error) {
-    if (["ENOENT", "ENOTDIR"].includes(systemCode(error) ?? "")) return undefined;
+    if (isMissing(error)) return undefined;
     return { why: isDenied(error) ? UNKNOWN_AT_START : (error as Error).message };
   }
 }
@@ -53,12 +53,7 @@ async function readBeginning(
   return bytes.subarray(0, length);
 }
 
-/** Whether a path is a folder's own, or leads into it. */
-export function isIn(path: string, folder: string): boolean {
-  return path === folder || path.startsWith(folder.endsWith(SEPARATOR) ? folder : folder + SEPARATOR);
-}
-
 /** Whether a link of the project may lead there. */
 export function isFollowed(path: string, within: string): boolean {
-  return isIn(path, within) && /\.md$/i.test(path);
+  return isWithin(path, within) && /\.md$/i.test(path);
 }

@@ -4,7 +4,7 @@
  *
  * @module
  */
-export { isIn, readFound } from "./found_file.ts";
+export { readFound } from "./found_file.ts";
 export { readFrontMatter } from "./front_matter.ts";
 export { realPath } from "./real_path.ts";
 export { skillTool } from "./skill_tool.ts";

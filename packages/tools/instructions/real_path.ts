@@ -1,6 +1,6 @@
 import { realpathSync } from "node:fs";
 import { resolve } from "@std/path";
-import { isDenied, systemCode } from "./file_errors.ts";
+import { isDenied, systemCode } from "../define_tool.ts";
 
 /** Returns the absolute path without symbolic links, or the resolved path if it doesn't exist or can't be read. */
 export function realPath(path: string): string {

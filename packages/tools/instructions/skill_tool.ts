@@ -1,5 +1,6 @@
 import type { Tool } from "@tare/messages";
-import { isIn, readFound } from "./found_file.ts";
+import { isWithin } from "../path_within.ts";
+import { readFound } from "./found_file.ts";
 import { realPath } from "./real_path.ts";
 import { namesIn } from "./workplace.ts";
 
@@ -30,7 +31,7 @@ export function skillTool(folders: readonly string[]): Tool | undefined {
     reads: "path",
     async run({ path }) {
       const given = String(path);
-      const isThere = there.some((folder) => isIn(realPath(given), realPath(folder)));
+      const isThere = there.some((folder) => isWithin(realPath(given), realPath(folder)));
       const file = isThere ? await readFound(given, {}) : undefined;
       if (!file || "why" in file) {
         const why = file?.why ?? (isThere ? "it does not exist" : `it lies in none of ${there.join(", ")}`);

@@ -3,7 +3,7 @@ import type { Tool } from "@tare/messages";
 import { sliceText } from "@tare/messages/internal";
 import { readdirSync, readFileSync, type Stats, statSync } from "node:fs";
 import { arch, platform } from "node:process";
-import { isDenied, systemCode } from "./file_errors.ts";
+import { isDenied, isMissing, systemCode } from "../define_tool.ts";
 import { type FoundFile, isFollowed, readFound } from "./found_file.ts";
 import { readFrontMatter } from "./front_matter.ts";
 import { realPath } from "./real_path.ts";
@@ -111,7 +111,7 @@ function infoOf(path: string): Stats | undefined {
   try {
     return statSync(path);
   } catch (error) {
-    if (isDenied(error) || ["ENOENT", "ENOTDIR", "EACCES"].includes(systemCode(error) ?? "")) {
+    if (isDenied(error) || isMissing(error) || systemCode(error) === "EACCES") {
       return undefined;
     }
     throw error;

@@ -1,86 +1,83 @@
 import { dirname, isAbsolute } from "@std/path";
 import { asRecord, joinBytes } from "@tare/wire/internal";
 import { SseSplitter } from "@tare/wire/internal/sse";
-import { type ChildProcessByStdio, spawn } from "node:child_process";
-import type { Readable, Writable } from "node:stream";
 import { systemCode } from "../define_tool.ts";
 import { guardWorkspace } from "../sandbox/guard.ts";
-import { type Sandbox, sandboxed, writeInputs } from "../sandbox/sandbox.ts";
-import {
-  endGroup,
-  endMarked,
-  GRACE_MS,
-  groupIsAlive,
-  MARK,
-  markOf,
-  NOTHING_INHERITED,
-  settlesWithin,
-} from "../shell/processes.ts";
+import { type Sandbox, sandboxed, type SandboxStart, unconfined } from "../sandbox/sandbox.ts";
+import { settlesWithin } from "../shell/processes.ts";
+import { type StartedCommand, startProgram } from "../shell/run_command.ts";
 import { Breaks, excessOf, limitNotes } from "./floods.ts";
 import type { McpServerEntry } from "./read_servers.ts";
 
 /**
- * What is used of the protocol's own client, `@modelcontextprotocol/client`: the module itself fits. It is handed in, so
- * that only those install it who have servers.
+ * The used part of `@modelcontextprotocol/client`: the module itself fits. It is injected, so that only users of MCP
+ * servers install it.
  */
 export interface McpSdk {
-  /** Speaks the protocol over a transport. */
+  /** Implements the protocol over a transport. */
   readonly Client: new (
     info: { readonly name: string; readonly version: string },
     options: { readonly capabilities: Readonly<Record<string, never>> },
-  ) => {
-    /** Called once the connection is closed, whoever closed it. */
-    onclose?: (() => void) | undefined;
-    /** Called with what concerns no request. */
-    onerror?: ((error: Error) => void) | undefined;
-    /** Connects and agrees on a version. */
-    connect(transport: object, options: {
-      /** In milliseconds. */
-      readonly timeout: number;
-      /** Aborting it cancels the request at the server too. */
-      readonly signal: AbortSignal;
-    }): Promise<void>;
-    /** Sends a request; the schema says what is made of its answer. */
-    request(
-      request: { readonly method: string; readonly params: Record<string, unknown> },
-      schema: {
-        readonly "~standard": {
-          readonly version: 1;
-          readonly vendor: string;
-          readonly validate: (value: unknown) => { readonly value: unknown };
-        };
-      },
-      options: {
-        /** In milliseconds. */
-        readonly timeout: number;
-        /** Aborting it cancels the request at the server too. */
-        readonly signal: AbortSignal;
-        /** Told how far the request is. Default: nobody asks. */
-        readonly onprogress?: (progress: {
-          readonly progress: number;
-          readonly total?: number | undefined;
-          readonly message?: string | undefined;
-        }) => void;
-      },
-    ): Promise<unknown>;
-    /** Ends the connection. */
-    close(): Promise<void>;
-  };
-  /** Reaches a server by streamable HTTP. */
+  ) => McpClient;
+  /** Connects to a server by streamable HTTP. */
   readonly StreamableHTTPClientTransport: new (url: URL, options: {
     readonly requestInit: { readonly headers: Record<string, string> };
     readonly fetch: (url: string | URL, init?: RequestInit) => Promise<Response>;
-  }) => {
-    /** Tells the server that its session has ended. */
-    terminateSession(): Promise<void>;
+  }) => McpHttpTransport;
+}
+
+/** A client of the protocol. */
+export interface McpClient {
+  /** Called once the connection is closed by either side. */
+  onclose?: (() => void) | undefined;
+  /** Called with errors that concern no request. */
+  onerror?: ((error: Error) => void) | undefined;
+  /** Connects and agrees on a version. */
+  connect(transport: object, options: Omit<McpRequestOptions, "onprogress">): Promise<void>;
+  /** Sends a request. The schema validates the answer. */
+  request(
+    request: { readonly method: string; readonly params: Record<string, unknown> },
+    schema: McpResultSchema,
+    options: McpRequestOptions,
+  ): Promise<unknown>;
+  /** Ends the connection. */
+  close(): Promise<void>;
+}
+
+/** A transport by streamable HTTP. */
+export interface McpHttpTransport {
+  /** Ends the session at the server. */
+  terminateSession(): Promise<void>;
+}
+
+/** A schema of results, as validators define it in common. */
+export interface McpResultSchema {
+  readonly "~standard": {
+    readonly version: 1;
+    readonly vendor: string;
+    readonly validate: (value: unknown) => { readonly value: unknown };
   };
 }
 
-type McpClient = InstanceType<McpSdk["Client"]>;
-type McpRequestOptions = Parameters<McpClient["request"]>[2];
+/** Options of a request. */
+export interface McpRequestOptions {
+  /** In milliseconds. */
+  readonly timeout: number;
+  /** Aborting it cancels the request at the server too. */
+  readonly signal: AbortSignal;
+  /** Called with the progress of the request. Default: no progress is requested. */
+  readonly onprogress?: (progress: McpProgress) => void;
+}
 
-/** A result schema that takes every answer, in the form that validators share: what servers send is looked at here. */
-const ANY_RESULT: Parameters<McpClient["request"]>[1] = {
+/** The progress of a request. */
+export interface McpProgress {
+  readonly progress: number;
+  readonly total?: number | undefined;
+  readonly message?: string | undefined;
+}
+
+/** A result schema that takes every answer: results are validated where they are read. */
+const ANY_RESULT: McpResultSchema = {
   "~standard": { version: 1, vendor: "tare", validate: (value) => ({ value }) },
 };
 
@@ -225,13 +222,11 @@ class StdioTransport {
   onerror?: ((error: Error) => void) | undefined;
   onmessage?: ((message: unknown) => void) | undefined;
   readonly #options: StdioTransportOptions;
-  readonly #id: string = crypto.randomUUID();
+  readonly #breaks = new Breaks();
   #started: Promise<void> = Promise.resolve();
-  #child: ChildProcessByStdio<Writable, Readable, Readable> | undefined;
+  #program: StartedCommand | undefined;
   #ended: Promise<void> = Promise.resolve();
   #ending: string | undefined;
-  /** Whether the system ends all that the program started once it is ended. */
-  #endsWhole = false;
   #leave: () => void = () => {};
   #closed: Promise<void> | undefined;
   #stderr: Uint8Array<ArrayBuffer> = new Uint8Array();
@@ -246,7 +241,7 @@ class StdioTransport {
     this.#options = options;
   }
 
-  /** How the program ended, with what it said last; nothing while it runs. */
+  /** How the program ended, with what it wrote last; `undefined` while it runs. */
   get ending(): string | undefined {
     return this.#ending;
   }
@@ -258,57 +253,29 @@ class StdioTransport {
 
   async #start(): Promise<void> {
     const { entry, cwd, env, owner, sandbox } = this.#options;
-    const { program, args, env: more, inputs, endsWhole } = sandbox ? this.#sandboxed(sandbox) : {
-      ...{ program: entry.command, args: entry.args, env: {}, inputs: [], endsWhole: false },
-    };
-    this.#endsWhole = endsWhole;
-    const child = spawn(program, [...args], {
-      // Where the system makes the sandbox's folders, it is told there.
-      cwd: endsWhole ? cwd : entry.cwd ?? cwd,
-      env: { ...NOTHING_INHERITED, ...env, ...more, ...entry.env, [MARK]: markOf({ owner, id: this.#id }) },
-      // A group of its own: one signal reaches all its processes, and the terminal's Ctrl-C none of them.
-      detached: true,
-      stdio: ["pipe", "pipe", "pipe", ...inputs.map(() => "pipe" as const)],
-    }) as ChildProcessByStdio<Writable, Readable, Readable>;
-    await new Promise<void>((resolve, reject) => {
-      child.once("spawn", resolve);
-      child.once("error", reject);
+    const start = sandbox ? this.#sandboxed(sandbox) : unconfined([entry.command, ...entry.args]);
+    const program = this.#program = await startProgram({ ...start, env: {} }, {
+      // Where the system makes the sandbox's folders, the sandbox sets the folder.
+      cwd: start.endsWhole ? cwd : entry.cwd ?? cwd,
+      ...{ env: { ...env, ...start.env, ...entry.env }, owner, hasInput: true },
+      onOutput: (chunk) => this.#read(chunk),
+      onAside: (chunk) => {
+        this.#stderr = joinBytes([this.#stderr, chunk.subarray(-TAIL_BYTES)]).slice(-TAIL_BYTES);
+      },
     });
-    this.#child = child;
-    writeInputs(child, inputs);
-    child.on("error", (error) => this.onerror?.(error));
-    // Whoever doesn't read any more is about to end.
-    child.stdin.on("error", (error) => this.onerror?.(error));
-    const reading = this.#readAll(child.stdout).catch(() => {
-      // Its output was closed in the middle, and what became of the program is told.
-    });
-    child.stderr.on("data", (chunk: Uint8Array<ArrayBuffer>) => {
-      this.#stderr = joinBytes([this.#stderr, chunk.subarray(-TAIL_BYTES)]).slice(-TAIL_BYTES);
-    });
-    const read = new Promise<void>((resolve) => child.once("close", () => resolve()));
-    this.#ended = new Promise((resolve) => {
-      child.once("exit", async (code, signal) => {
-        this.#leave();
-        this.#leave = () => {};
-        // What it has left running must not outlive it.
-        if (!endsWhole && child.pid !== undefined && groupIsAlive(child.pid)) {
-          await endGroup(child.pid, { graceMs: GRACE_MS, enough: read });
-        }
-        await settlesWithin(read, GRACE_MS);
-        child.stdout.destroy();
-        child.stderr.destroy();
-        await reading;
-        const said = new TextDecoder().decode(this.#stderr).trim();
-        const how = signal === null ? `exit code ${code}` : `signal ${signal}`;
-        this.#ending = `it ended with ${how}${said === "" ? "" : `; it last wrote: ${said}`}`;
-        resolve();
-        this.onclose?.();
-      });
+    this.#ended = program.exited.then(async ({ code, signal }) => {
+      this.#leave();
+      // Processes that it has left running must not outlive it.
+      await program.end();
+      const said = new TextDecoder().decode(this.#stderr).trim();
+      const how = signal === null ? `exit code ${code}` : `signal ${signal}`;
+      this.#ending = `it ended with ${how}${said === "" ? "" : `; it last wrote: ${said}`}`;
+      this.onclose?.();
     });
   }
 
-  /** How the program is started in a sandbox: what its entry names can be read, and the folders that it names written in. */
-  #sandboxed(sandbox: Sandbox): ReturnType<typeof sandboxed> {
+  /** Returns how the program is started in a sandbox: it can read what its entry names, and write the folders named there. */
+  #sandboxed(sandbox: Sandbox): SandboxStart {
     const { entry: { command, args, cwd, folders = [], isOutside = false }, cwd: usual } = this.#options;
     const reads = [...(cwd === undefined ? [] : [cwd]), ...(isAbsolute(command) ? [dirname(command)] : [])];
     // It runs for as long as the server: what appears meanwhile may be the user's.
@@ -324,8 +291,8 @@ class StdioTransport {
   async send(message: unknown): Promise<void> {
     const { id, method } = asRecord(message) ?? {};
     if (typeof id === "number" && method !== undefined) this.#open.add(id);
-    const { stdin } = this.#child!;
-    if (!stdin.writable) throw new Error("its input is closed");
+    const stdin = this.#program?.stdin;
+    if (!stdin?.writable) throw new Error("its input is closed");
     await new Promise<void>((resolve) => stdin.write(`${JSON.stringify(message)}\n`, () => resolve()));
   }
 
@@ -336,38 +303,25 @@ class StdioTransport {
   }
 
   async #close(): Promise<void> {
-    // Whoever gives up while it starts must not leave it behind.
+    // A connection that is given up while it starts must not leave the program running.
     await this.#started.catch(() => {});
-    const child = this.#child;
-    if (child?.pid === undefined) return;
-    child.stdin.end();
-    if (this.#endsWhole) {
-      if (!await settlesWithin(this.#ended, CLOSE_MS)) child.kill("SIGKILL");
-      await this.#ended;
-      return;
-    }
-    if (!await settlesWithin(this.#ended, CLOSE_MS)) {
-      await endGroup(child.pid, { graceMs: CLOSE_MS, enough: this.#ended });
-      await settlesWithin(this.#ended, GRACE_MS);
-    }
-    await endMarked({ owner: this.#options.owner, id: this.#id });
+    this.#program?.stdin?.end();
+    if (!await settlesWithin(this.#ended, CLOSE_MS)) await this.#program?.end();
+    await this.#ended;
   }
 
-  /** Reads no faster than it works off: a program that floods waits meanwhile, and others don't. */
-  async #readAll(output: AsyncIterable<Uint8Array<ArrayBuffer>>): Promise<void> {
-    const breaks = new Breaks();
-    for await (const chunk of output) {
-      breaks.goOn();
-      let from = 0;
-      for (let at = chunk.indexOf(LINE_FEED); at >= 0; at = chunk.indexOf(LINE_FEED, from)) {
-        this.#take(chunk.subarray(from, at));
-        this.#line();
-        from = at + 1;
-        await breaks.due();
-      }
-      this.#take(chunk.subarray(from));
-      await breaks.due();
+  /** Reads no faster than it handles messages: a program that floods waits meanwhile, and others don't. */
+  async #read(chunk: Uint8Array<ArrayBuffer>): Promise<void> {
+    this.#breaks.goOn();
+    let from = 0;
+    for (let at = chunk.indexOf(LINE_FEED); at >= 0; at = chunk.indexOf(LINE_FEED, from)) {
+      this.#take(chunk.subarray(from, at));
+      this.#line();
+      from = at + 1;
+      await this.#breaks.due();
     }
+    this.#take(chunk.subarray(from));
+    await this.#breaks.due();
   }
 
   #take(piece: Uint8Array<ArrayBuffer>): void {
@@ -426,7 +380,7 @@ const OPENING_BRACE = 123;
 function httpTransport(
   { url, headers }: Extract<McpServerEntry, { readonly by: "http" }>,
   { sdk, onBroken }: { readonly sdk: McpSdk; readonly onBroken: (why: string) => void },
-): InstanceType<McpSdk["StreamableHTTPClientTransport"]> {
+): McpHttpTransport {
   return new sdk.StreamableHTTPClientTransport(new URL(url), {
     requestInit: { headers: { ...headers } },
     async fetch(url, init) {

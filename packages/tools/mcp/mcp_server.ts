@@ -6,11 +6,12 @@ import { createHash } from "node:crypto";
 import { asRecord } from "@tare/wire/internal";
 import { isDeepStrictEqual } from "node:util";
 import { Breaks } from "./floods.ts";
-import { McpConnection, type McpSdk, messageOf } from "./connection.ts";
+import { McpConnection, type McpProgress, type McpSdk, messageOf } from "./connection.ts";
 import type { McpServerEntry } from "./read_servers.ts";
 import { describeImage, isImageAccepted, MAX_PICTURE_BYTES } from "../picture.ts";
 import { sliceText } from "../result_text.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
+import { settlesWithin } from "../shell/processes.ts";
 
 /** What servers are run with. */
 export interface McpOptions {
@@ -305,11 +306,7 @@ export class McpServer {
     if (!this.#tools.has(name)) {
       return refuse(`MCP server ${server} no longer has it. What it has now is shown from the next turn on.`);
     }
-    const onprogress = ({ progress, total, message }: {
-      readonly progress: number;
-      readonly total?: number | undefined;
-      readonly message?: string | undefined;
-    }) => {
+    const onprogress = ({ progress, total, message }: McpProgress) => {
       context.progress();
       const so = total === undefined ? `${progress}` : `${progress} of ${total}`;
       context.output?.(`${message === undefined ? so : `${so}: ${message.slice(0, MAX_NOTE_CHARS)}`}\n`);
@@ -348,15 +345,9 @@ export class McpServer {
   }
 }
 
+/** Waits, unless the signal is aborted. */
 async function pause(ms: number, signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return;
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const timer = setTimeout(resolve, ms);
-  const stop = () => resolve();
-  signal.addEventListener("abort", stop);
-  await promise;
-  clearTimeout(timer);
-  signal.removeEventListener("abort", stop);
+  await settlesWithin(new Promise(() => {}), ms, signal);
 }
 
 /** Longest name of a tool that providers take. */

@@ -1,5 +1,7 @@
 import { resolve } from "@std/path";
+import { schemaChecker } from "@tare/loop/arguments";
 import { asRecord } from "@tare/wire/internal";
+import { type Static, Type } from "typebox";
 
 /** An MCP server, as a file names it. */
 export type McpServerEntry =
@@ -37,12 +39,42 @@ export type McpServerEntry =
     }
   );
 
-const COMMON = ["type", "timeout", "disabled", "trustHints"];
-const FIELDS = {
-  stdio: ["command", "args", "env", "cwd", "sandbox", "folders", ...COMMON],
-  http: ["url", "headers", ...COMMON],
+const texts = Type.Unsafe<Readonly<Record<string, string>>>({
+  type: "object",
+  additionalProperties: { type: "string" },
+});
+const optionalTexts = Type.Optional(Type.Array(Type.String()));
+const flag = Type.Optional(Type.Boolean());
+
+const COMMON = {
+  type: Type.Optional(Type.Unknown()),
+  timeout: Type.Optional(Type.Integer({ minimum: 1000, maximum: 2 ** 31 - 1 })),
+  disabled: flag,
+  trustHints: flag,
 };
-const TYPES: Readonly<Record<string, keyof typeof FIELDS>> = {
+
+const STDIO = Type.Object({
+  command: Type.String({ minLength: 1 }),
+  args: optionalTexts,
+  env: Type.Optional(texts),
+  cwd: Type.Optional(Type.String()),
+  sandbox: flag,
+  folders: optionalTexts,
+  ...COMMON,
+}, { additionalProperties: false });
+
+const HTTP = Type.Object({
+  url: Type.String(),
+  headers: Type.Optional(texts),
+  ...COMMON,
+}, { additionalProperties: false });
+
+const CHECKS = {
+  stdio: schemaChecker({ ...STDIO }, "it"),
+  http: schemaChecker({ ...HTTP }, "it"),
+};
+
+const TYPES: Readonly<Record<string, McpServerEntry["by"]>> = {
   stdio: "stdio",
   http: "http",
   "streamable-http": "http",
@@ -51,8 +83,6 @@ const TYPES: Readonly<Record<string, keyof typeof FIELDS>> = {
 
 /** Of tools' names, which providers limit to 64 characters, so many are the server's. */
 const SERVER_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9-]|_(?=[A-Za-z0-9-])){0,31}$/;
-
-const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
 /**
  * Reads the servers that a JSON text names under `mcpServers`, in the form that MCP's clients share; what else stands
@@ -104,89 +134,46 @@ function readEntry(
     );
   }
   const given = asRecord(entry) ?? refuse("it must be an object with command or url");
-  const {
-    type,
-    command,
-    url,
-    args = [],
-    env = {},
-    headers = {},
-    cwd,
-    timeout,
-    disabled = false,
-    trustHints = false,
-  } = given;
-  const { sandbox = true, folders } = given;
+  const { type } = given;
   if (type === "sse") {
     refuse("its type is sse, which streamable HTTP has replaced: give its address for that");
   }
   if (type !== undefined && (typeof type !== "string" || !Object.hasOwn(TYPES, type))) {
     refuse(`type is ${JSON.stringify(type)}, but must be ${Object.keys(TYPES).join(" or ")}`);
   }
-  if ((command === undefined) === (url === undefined)) {
+  if ((given.command === undefined) === (given.url === undefined)) {
     refuse("it must have either command, a program of this machine, or url");
   }
-  const by = command === undefined ? "http" : "stdio";
+  const by = given.command === undefined ? "http" : "stdio";
   if (typeof type === "string" && TYPES[type] !== by) {
-    refuse(`type is ${type}, but it has ${command === undefined ? "a url" : "a command"}`);
+    refuse(`type is ${type}, but it has ${by === "http" ? "a url" : "a command"}`);
   }
-  const unknown = Object.keys(given).find((field) => !FIELDS[by].includes(field));
-  if (unknown !== undefined) refuse(`${unknown} is not known; there are ${FIELDS[by].join(", ")}`);
-  if (typeof disabled !== "boolean") refuse("disabled must be true or false");
-  if (typeof trustHints !== "boolean") refuse("trustHints must be true or false");
-  if (timeout !== undefined && !(isWhole(timeout) && timeout >= 1000 && timeout <= MAX_TIMEOUT_MS)) {
-    refuse(
-      `timeout is ${JSON.stringify(timeout)}, but must be a whole number of milliseconds, at least 1000`,
-    );
-  }
+  const fault = CHECKS[by](given);
+  if (fault !== undefined) refuse(fault);
+  const { timeout, trustHints = false, disabled } = given as Static<typeof STDIO> | Static<typeof HTTP>;
   if (disabled) return [];
   const common = {
     name,
-    ...(timeout !== undefined && { timeoutMs: timeout as number }),
-    ...(trustHints === true && { trustHints }),
+    ...(timeout !== undefined && { timeoutMs: timeout }),
+    ...(trustHints && { trustHints }),
+  };
+  const plain = (field: string, values: Readonly<Record<string, string>> = {}) => {
+    const [name] = Object.entries(values).find(([, text]) => text.includes("${")) ?? [];
+    if (name === undefined) return values;
+    return refuse(`${field}.${name} holds \${…}, which is not replaced here: write the value itself`);
   };
   if (by === "http") {
-    if (typeof url !== "string" || !/^https?:$/.test(URL.parse(url)?.protocol ?? "")) {
-      return refuse("url must be an address such as https://host/mcp");
+    const { url, headers } = given as Static<typeof HTTP>;
+    if (!/^https?:$/.test(URL.parse(url)?.protocol ?? "")) {
+      refuse("url must be an address such as https://host/mcp");
     }
-    return [{ ...common, by, url, headers: readTexts("headers", headers, refuse) }];
+    return [{ ...common, by, url, headers: plain("headers", headers) }];
   }
-  if (typeof command !== "string" || command === "") return refuse("command must be the name of a program");
-  if (!Array.isArray(args) || !args.every((arg) => typeof arg === "string")) {
-    return refuse("args must be an array of texts");
-  }
-  if (cwd !== undefined && typeof cwd !== "string") return refuse("cwd must be a folder");
-  if (typeof sandbox !== "boolean") return refuse("sandbox must be true or false");
-  if (folders !== undefined && !(Array.isArray(folders) && folders.every((one) => typeof one === "string"))) {
-    return refuse("folders must be an array of paths");
-  }
+  const { command, args = [], env, cwd, sandbox = true, folders } = given as Static<typeof STDIO>;
   return [{
-    ...common,
-    by,
-    command,
-    args,
-    env: readTexts("env", env, refuse),
+    ...{ ...common, by, command, args, env: plain("env", env) },
     ...(cwd !== undefined && { cwd: resolve(folder, cwd) }),
     ...(!sandbox && { isOutside: true }),
-    ...(folders !== undefined && { folders: folders.map((one: string) => resolve(folder, one)) }),
+    ...(folders !== undefined && { folders: folders.map((one) => resolve(folder, one)) }),
   }];
-}
-
-function readTexts(
-  field: string,
-  value: unknown,
-  refuse: (what: string) => never,
-): Readonly<Record<string, string>> {
-  const texts = Object.entries(asRecord(value) ?? refuse(`${field} must be an object of texts`));
-  for (const [name, text] of texts) {
-    if (typeof text !== "string") return refuse(`${field}.${name} must be a text`);
-    if (text.includes("${")) {
-      refuse(`${field}.${name} holds \${…}, which is not replaced here: write the value itself`);
-    }
-  }
-  return Object.fromEntries(texts) as Record<string, string>;
-}
-
-function isWhole(value: unknown): value is number {
-  return Number.isInteger(value);
 }

@@ -75,7 +75,17 @@ export const PROGRAM_TOOL: ToolDefinition = {
   },
 };
 
-/** Makes the tool by which a model runs programs. */
+/**
+ * Returns `run_program`.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { PROGRAM_TOOL, programTool } from "@tare/tools/programs";
+ *
+ * assertEquals(programTool().definition, PROGRAM_TOOL);
+ * ```
+ */
 export function programTool(): Tool {
   return {
     definition: PROGRAM_TOOL,

@@ -2,8 +2,9 @@ import { spawn } from "node:child_process";
 import { lstatSync, mkdirSync, readdirSync, readlinkSync, realpathSync, rmdirSync } from "node:fs";
 import { basename, dirname, join } from "@std/path";
 import { Refusal } from "../define_tool.ts";
+import { isWithin } from "../path_within.ts";
 import { isProtected, repositoryEntries } from "./protected_paths.ts";
-import { isWithin, type Sandbox, sandboxed, writeInputs } from "./sandbox.ts";
+import { type Sandbox, sandboxed, writeInputs } from "./sandbox.ts";
 
 /** Keeps protected paths of a workspace from a command in a sandbox. */
 export interface Guard {

@@ -3,6 +3,7 @@ import { basename, DELIMITER, dirname, isAbsolute, join, relative, resolve, SEPA
 import type { ChildProcess } from "node:child_process";
 import process from "node:process";
 import { Writable } from "node:stream";
+import { isWithin } from "../path_within.ts";
 import { PROTECTED_REGEX } from "./protected_paths.ts";
 import { systemCallFilter } from "./system_call_filter.ts";
 
@@ -30,14 +31,43 @@ export interface Sandbox {
   /** Names of hosts that can be reached, `*.` in front for those below; empty if there is no network. */
   readonly domains: readonly string[];
   /** How hosts are reached. Absent without `domains`. */
-  readonly proxy?: {
-    /** Absolute path of the socket on which a proxy lets through what is allowed. */
-    readonly socket: string;
-    /** The command that, within the sandbox, carries connections from the proxy's port to the socket and then runs what follows. */
-    readonly bridge: readonly string[];
-    /** Files that the bridge needs to see. */
-    readonly files: readonly string[];
-  };
+  readonly proxy?: SandboxProxy;
+}
+
+/** The only way from a sandbox to the network. */
+export interface SandboxProxy {
+  /** Absolute path of the socket on which a proxy lets through what is allowed. */
+  readonly socket: string;
+  /** The command that, within the sandbox, carries connections from the proxy's port to the socket and then runs what follows. */
+  readonly bridge: readonly string[];
+  /** Files that the bridge needs to see. */
+  readonly files: readonly string[];
+}
+
+/** Options of {@linkcode findSandbox}. */
+export interface SandboxOptions {
+  /** Folder that commands work in. */
+  readonly workspace: string;
+  /** The user's home folder. Default: none. */
+  readonly home?: string | undefined;
+  /** Where programs are found, as in the variable `PATH`; those in the home folder are visible too. Default: the system's. */
+  readonly path?: string | undefined;
+  /** Folders hidden from commands, such as that of the sessions. Default: none. */
+  readonly hiddenFolders?: readonly string[];
+  /** Files hidden from commands, such as those with keys. Default: none. */
+  readonly hiddenFiles?: readonly string[];
+  /** Files that commands cannot write, such as those with rules. Default: none. */
+  readonly readOnly?: readonly string[];
+  /** Names of hosts that can be reached, and how. Default: no network. */
+  readonly network?: { readonly domains: readonly string[]; readonly proxy: SandboxProxy };
+  /** Runs a program and returns its error output if it failed. @throws if there is no such program. */
+  readonly tryOut: (program: string, args: readonly string[]) => Promise<string | undefined>;
+}
+
+/** The reason why this machine cannot make a sandbox. */
+export interface NoSandbox {
+  /** Completes "because …". */
+  readonly why: string;
 }
 
 /** What is run in a sandbox. */
@@ -59,8 +89,8 @@ export interface SandboxedCommand {
   readonly isOutside?: boolean;
 }
 
-/** How a command in a sandbox is started. */
-interface Started {
+/** How a program is started, in a sandbox or not. */
+export interface SandboxStart {
   readonly program: string;
   readonly args: readonly string[];
   /** What it reads from its descriptors from 3 on, by {@linkcode writeInputs}. */
@@ -74,14 +104,18 @@ interface Started {
 /** The port in a sandbox on which its proxy is reached. */
 const PROXY_PORT = 3128;
 
-/** How a command is started in a sandbox. Call `guardWorkspace()` before. */
-export function sandboxed(sandbox: Sandbox, given: SandboxedCommand): Started {
+/** Returns how a command is started without a sandbox. */
+export function unconfined([program = "", ...args]: readonly string[]): SandboxStart {
+  return { program, args, env: {}, inputs: [], endsWhole: false };
+}
+
+/** Returns how a command is started in a sandbox. Call `guardWorkspace()` before. */
+export function sandboxed(sandbox: Sandbox, given: SandboxedCommand): SandboxStart {
   const { by, program, proxy } = sandbox;
   const isBridged = proxy !== undefined && given.isOutside !== true;
   const env = isBridged ? PROXY_ENVIRONMENT : {};
   if (by === "seatbelt") {
-    const [first = "", ...rest] = given.command;
-    if (given.isOutside) return { program: first, args: rest, env: {}, inputs: [], endsWhole: false };
+    if (given.isOutside) return unconfined(given.command);
     return { program, args: seatbeltArgs(sandbox, given), env, inputs: [], endsWhole: false };
   }
   const { options, command } = bubblewrapArgs(sandbox, given);
@@ -98,7 +132,7 @@ export function sandboxed(sandbox: Sandbox, given: SandboxedCommand): Started {
 const FILTER = systemCallFilter();
 
 /** Writes what a sandbox reads from its descriptors from 3 on, which are pipes, once it has been started. */
-export function writeInputs(child: Pick<ChildProcess, "stdio">, inputs: Started["inputs"]): void {
+export function writeInputs(child: Pick<ChildProcess, "stdio">, inputs: SandboxStart["inputs"]): void {
   for (const [at, input] of inputs.entries()) {
     const pipe = child.stdio[3 + at];
     if (!(pipe instanceof Writable)) {
@@ -217,12 +251,6 @@ function pinned(paths: readonly string[], folder: string): readonly string[] {
   return [...between].sort((a, b) => a.length - b.length);
 }
 
-/** Whether a path is a folder's own or leads into it. */
-export function isWithin(path: string, folder: string): boolean {
-  const way = relative(folder, path);
-  return way !== ".." && !way.startsWith(`..${SEPARATOR}`);
-}
-
 function isThere(path: string): boolean {
   return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
 }
@@ -304,25 +332,19 @@ const MAKERS: Readonly<Record<string, Sandbox["by"]>> = { linux: "bubblewrap", d
 /** Where programs are looked for that nothing else names. */
 const USUAL_PATH = "/usr/local/bin:/usr/bin:/bin";
 
-/** Finds out whether this machine can make a sandbox, or else why it can't, in words that complete "because …". */
-export async function findSandbox(options: {
-  /** Folder that commands work in. */
-  readonly workspace: string;
-  /** The person's home folder. Default: there is none. */
-  readonly home?: string | undefined;
-  /** Where programs are found, as in the variable `PATH`; those in the home folder are shown too. Default: the system's. */
-  readonly path?: string | undefined;
-  /** Folders that commands must not see, such as that of the sessions. */
-  readonly hiddenFolders?: readonly string[];
-  /** Files that commands must not see, such as those with keys. */
-  readonly hiddenFiles?: readonly string[];
-  /** Files that commands must not write, such as those with rules. */
-  readonly readOnly?: readonly string[];
-  /** Names of hosts that can be reached, and how. Default: there is no network. */
-  readonly network?: { readonly domains: readonly string[]; readonly proxy: NonNullable<Sandbox["proxy"]> };
-  /** Runs a program and gives what it wrote to its error output if it failed. @throws if there is no such program. */
-  readonly tryOut: (program: string, args: readonly string[]) => Promise<string | undefined>;
-}): Promise<Sandbox | { readonly why: string }> {
+/**
+ * Returns a sandbox that this machine can make, or the reason why it cannot.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { findSandbox } from "@tare/tools/sandbox";
+ *
+ * const found = await findSandbox({ workspace: "/", tryOut: () => Promise.resolve(undefined) });
+ * assertEquals(found, { why: "the workspace / is the home folder or holds what a sandbox must hide" });
+ * ```
+ */
+export async function findSandbox(options: SandboxOptions): Promise<Sandbox | NoSandbox> {
   const { home = "/nonexistent", path = USUAL_PATH, tryOut, network } = options;
   const workspace = realPath(options.workspace);
   const houses = [realPath(home), ...SYSTEM, "/tmp", "/run", "/var/tmp"];

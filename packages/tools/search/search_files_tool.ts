@@ -30,8 +30,17 @@ const MAX_RESULTS = 2000;
 const MAX_CONTEXT_LINES = 20;
 
 /**
- * `search_files`: lines that match an RE2 regular expression, the files that hold such lines, or how many each file
- * holds. The pattern `^` with `output: "count"` gives the number of lines of each file.
+ * Returns `search_files`, which finds lines that match an RE2 regular expression, the files that hold such lines, or their
+ * number in each file. The pattern `^` with `output: "count"` gives the number of lines of each file.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { searchFilesTool } from "@tare/tools/search";
+ *
+ * const { definition } = searchFilesTool("/srv/project", { hidden: "/srv/project/.data" });
+ * assertEquals(definition.function.name, "search_files");
+ * ```
  */
 export function searchFilesTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
   return defineTool<SearchFilesArguments>({
@@ -109,15 +118,7 @@ interface FileMatches {
   readonly matches: number;
 }
 
-interface Tally {
-  searched: number;
-  cutLines: number;
-  hidden: number;
-  binary: number;
-  unreadable: number;
-  forbidden: number;
-  uncounted: number;
-}
+type Tally = Record<Skipped | "searched" | "cutLines" | "binary", number>;
 
 interface TextFile {
   readonly file: FileHandle;

@@ -191,7 +191,7 @@ export class BackgroundCommand {
   async begin(options: Omit<StartOptions, "onOutput" | "onAside" | "script">): Promise<void> {
     const { sandbox, isOutside = false } = options;
     const isShared = sandbox?.by === "bubblewrap" && !isOutside;
-    const besides = isShared ? new Besides((text) => this.#started?.write(text)) : undefined;
+    const besides = isShared ? new Besides((text) => this.#started?.stdin?.write(text)) : undefined;
     this.#besides = besides;
     const started = await startCommand(this.#command, {
       ...options,
@@ -221,8 +221,7 @@ export class BackgroundCommand {
     const { promise, resolve } = Promise.withResolvers<void>();
     if (until !== undefined) this.#sought = () => this.#newest.includes(until) && resolve();
     this.#sought?.();
-    signal.addEventListener("abort", () => resolve(), { once: true });
-    await settlesWithin(Promise.race([promise, this.ended]), waitMs);
+    await settlesWithin(Promise.race([promise, this.ended]), waitMs, signal);
     this.#sought = undefined;
     signal.throwIfAborted();
   }
@@ -237,13 +236,8 @@ export class BackgroundCommand {
   /** What is new of it, for the model. */
   look(): string {
     this.#isTold = this.#status !== undefined;
-    const { text, replaced, totalBytes } = this.#output.text();
+    const output = this.#output.describe("new output");
     this.#output = new BoundedOutput(this.#maxOutputBytes);
-    const output = totalBytes === 0
-      ? "no new output"
-      : `${totalBytes} bytes of new output${
-        replaced ? ", invalid UTF-8 or NUL shown as \uFFFD" : ""
-      }\n${text}`;
     return `${this.#state()}; ${output}${describeRenamed(this.#renamed)}`;
   }
 
@@ -381,7 +375,20 @@ type LookArguments = {
   readonly stop?: boolean;
 };
 
-/** `background`: looks at a command that `shell` left running, waits for it, or stops it. */
+/**
+ * Returns `background`, which looks at a command that `shell` left running, waits for it, or stops it.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { BackgroundCommands, backgroundTool, shellTool } from "@tare/tools/shell";
+ *
+ * const background = new BackgroundCommands();
+ * const tools = [shellTool({ workspace: "/srv/project", background }), backgroundTool(background)];
+ * assertEquals(tools.map(({ definition }) => definition.function.name), ["shell", "background"]);
+ * await background.close();
+ * ```
+ */
 export function backgroundTool(commands: BackgroundCommands): Tool {
   return defineTool<LookArguments>({
     name: "background",

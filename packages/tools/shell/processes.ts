@@ -1,6 +1,7 @@
 import process from "node:process";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { isDenied } from "../define_tool.ts";
 
 /** How long processes may take to end when asked, and output to arrive once they have. */
 export const GRACE_MS: number = 1000;
@@ -31,13 +32,21 @@ export async function endGroup(
   signalGroup(group, "SIGKILL");
 }
 
-/** Waits for `work` to settle, but no longer than `ms`. Tells whether it did. */
-export async function settlesWithin(work: Promise<unknown>, ms: number): Promise<boolean> {
+/** Waits until `work` settles, `ms` have passed or the signal is aborted. Returns whether it settled. */
+export async function settlesWithin(
+  work: Promise<unknown>,
+  ms: number,
+  signal?: AbortSignal,
+): Promise<boolean> {
+  if (signal?.aborted) return false;
   const { promise, resolve } = Promise.withResolvers<boolean>();
-  const timer = setTimeout(() => resolve(false), ms);
+  const giveUp = () => resolve(false);
+  const timer = setTimeout(giveUp, ms);
+  signal?.addEventListener("abort", giveUp);
   work.then(() => resolve(true), () => resolve(true));
   const settled = await promise;
   clearTimeout(timer);
+  signal?.removeEventListener("abort", giveUp);
   return settled;
 }
 
@@ -102,7 +111,7 @@ async function findMarked(marked: Marked): Promise<number[]> {
     await once(grep, "close");
   } catch (error) {
     // Who may run nothing but what makes sandboxes leaves nothing running: the system ends all that is in one.
-    if (!(error instanceof Error && error.name === "NotCapable")) throw error;
+    if (!isDenied(error)) throw error;
   }
   return Array.from(paths.matchAll(/^\/proc\/(\d+)\//gm), ([, id]) => Number(id));
 }

@@ -1,7 +1,8 @@
 import type { ToolContext } from "@tare/messages";
 import { spawn } from "node:child_process";
+import type { Writable } from "node:stream";
 import { guardWorkspace, type Renamed } from "../sandbox/guard.ts";
-import { type Sandbox, sandboxed, writeInputs } from "../sandbox/sandbox.ts";
+import { type Sandbox, sandboxed, type SandboxStart, unconfined, writeInputs } from "../sandbox/sandbox.ts";
 import { decodeText } from "../result_text.ts";
 import {
   endGroup,
@@ -14,19 +15,25 @@ import {
   settlesWithin,
 } from "./processes.ts";
 
-/** How a command is started. */
-export interface StartOptions {
+/** How a program is started. */
+interface ProgramOptions {
   /** Folder to run in. */
   readonly cwd: string;
   readonly env: Readonly<Record<string, string>>;
-  /** Takes what it writes to standard output and standard error, in the order in which it does. */
-  readonly onOutput: (piece: Uint8Array) => void;
-  /** Takes what comes beside that: what a sandbox says itself, and what `script` says. Default: it counts as output. */
-  readonly onAside?: (piece: Uint8Array) => void;
+  /** Called with each piece of its standard output. No more is read until it has resolved. */
+  readonly onOutput: (piece: Uint8Array<ArrayBuffer>) => Promise<void> | void;
+  /** Called with each piece of its standard error. Default: `onOutput`. */
+  readonly onAside?: (piece: Uint8Array<ArrayBuffer>) => void;
+  /** Part of the mark of its processes, by which {@linkcode endMarked} finds them. Default: none. */
+  readonly owner?: string | undefined;
+  /** Whether its standard input can be written. Default: it has none. */
+  readonly hasInput?: boolean;
+}
+
+/** How a command is started: both its outputs are standard output; standard error has what a sandbox or `script` reports. */
+export interface StartOptions extends Omit<ProgramOptions, "hasInput"> {
   /** Asks, right before it starts, whether it may. */
   readonly confirm?: ToolContext["confirm"];
-  /** Who is to be found in what the command's processes leave behind. Default: nobody. */
-  readonly owner?: string | undefined;
   /** The sandbox that it runs in. Default: none. */
   readonly sandbox?: Sandbox | undefined;
   /** Whether it runs outside all the same; the system still ends what it leaves running, where that makes sandboxes so. Default: no. */
@@ -56,12 +63,11 @@ export interface CommandEnd {
   readonly renamed: readonly Renamed[];
 }
 
-/** A command that runs. */
+/** A command or program that runs. */
 export interface StartedCommand {
   /** Settles when it has exited by itself or was ended; what it started may still run. */
   readonly exited: Promise<CommandStatus>;
-  /** Writes to its standard input. */
-  readonly write: (text: string) => void;
+  readonly stdin: Writable | undefined;
   /** Ends all that it started and left, it too if it runs; settles when that is done and its output has come. */
   readonly end: () => Promise<CommandEnd>;
 }
@@ -85,38 +91,43 @@ const MERGE_OUTPUTS = 'exec /bin/sh -c "$1" 2>&1';
  * a full pipe never blocks the command.
  */
 export async function runCommand(command: string, options: CommandOptions): Promise<CommandOutcome> {
-  const { timeoutMs, maxOutputBytes, context, ...start } = options;
+  const { timeoutMs, context: { signal, confirm }, ...start } = options;
+  const { output, onOutput } = collectOutput(options);
+  const started = await startCommand(command, { ...start, ...(confirm && { confirm }), onOutput });
+  const hasExited = await settlesWithin(started.exited, timeoutMs, signal);
+  const { status, leftProcesses, renamed } = await started.end();
+  const ending = hasExited ? "exited" : signal.aborted ? "cancelled" : "timed_out";
+  return { ending, status, output, renamed, leftProcesses: leftProcesses && hasExited };
+}
+
+/** Returns what collects the output of a call's command, and passes it on while it runs. */
+export function collectOutput({ maxOutputBytes, context }: CommandOptions): {
+  readonly output: BoundedOutput;
+  readonly onOutput: (piece: Uint8Array) => void;
+} {
   const output = new BoundedOutput(maxOutputBytes);
   const decoder = new TextDecoder();
-  const started = await startCommand(command, {
-    ...start,
-    ...(context.confirm && { confirm: context.confirm }),
-    onOutput(piece) {
-      output.push(piece);
-      context.output?.(decoder.decode(piece, { stream: true }));
-      context.progress();
-    },
-  });
-  const ending = await waitFor(started.exited, timeoutMs, context.signal);
-  const { status, leftProcesses, renamed } = await started.end();
-  return { ending, status, output, renamed, leftProcesses: leftProcesses && ending === "exited" };
+  const onOutput = (piece: Uint8Array) => {
+    output.push(piece);
+    context.output?.(decoder.decode(piece, { stream: true }));
+    context.progress();
+  };
+  return { output, onOutput };
 }
 
 /** Starts a command in a process group of its own. Whoever starts it ends it, once it has exited too. */
 export async function startCommand(command: string, options: StartOptions): Promise<StartedCommand> {
   const { cwd, sandbox, isOutside = false, confirm, script = MERGE_OUTPUTS } = options;
   const shell = ["/bin/sh", "-c", script, "sh", command];
+  const programOptions = { ...options, hasInput: options.script !== undefined };
   confirm?.();
-  if (sandbox === undefined) {
-    const [program = "", ...args] = shell;
-    return await startProgram({ program, args, env: {}, inputs: [], endsWhole: false }, options);
-  }
+  if (sandbox === undefined) return await startProgram(unconfined(shell), programOptions);
   const guard = isOutside ? undefined : guardWorkspace(sandbox);
   try {
     const { fixed } = guard ?? {};
     const started = await startProgram(
       sandboxed(sandbox, { command: shell, cwd, isOutside, ...(fixed && { fixed }) }),
-      options,
+      programOptions,
     );
     const end = async () => {
       try {
@@ -125,18 +136,17 @@ export async function startCommand(command: string, options: StartOptions): Prom
         await guard?.end();
       }
     };
-    let ended: ReturnType<typeof end> | undefined;
-    // Whoever stops it and whoever sees it exit both end it, and it leaves once.
-    return { ...started, end: () => ended ??= end() };
+    return { ...started, end };
   } catch (error) {
     await guard?.end();
     throw error;
   }
 }
 
-async function startProgram(
-  { program, args, env: more, inputs, endsWhole }: ReturnType<typeof sandboxed>,
-  { cwd, env, owner = "", onOutput, onAside = onOutput, script }: StartOptions,
+/** Starts a program in a process group of its own. The caller ends it, after it has exited too. */
+export async function startProgram(
+  { program, args, env: more, inputs, endsWhole }: SandboxStart,
+  { cwd, env, owner = "", onOutput, onAside = onOutput, hasInput = false }: ProgramOptions,
 ): Promise<StartedCommand> {
   const marked = { owner, id: crypto.randomUUID() };
   const child = spawn(program, [...args], {
@@ -144,8 +154,7 @@ async function startProgram(
     env: { ...NOTHING_INHERITED, ...env, ...more, [MARK]: markOf(marked) },
     // A session of its own: no terminal to ask for passwords, and one signal reaches all its processes.
     detached: true,
-    // A command's errors come with its output; what a sandbox says itself comes beside it.
-    stdio: [script === undefined ? "ignore" : "pipe", "pipe", "pipe", ...inputs.map(() => "pipe" as const)],
+    stdio: [hasInput ? "pipe" : "ignore", "pipe", "pipe", ...inputs.map(() => "pipe" as const)],
   });
   const { pid: group, stdin, stdout, stderr } = child;
   // It couldn't be started.
@@ -153,65 +162,48 @@ async function startProgram(
     throw await new Promise((resolve) => child.once("error", resolve));
   }
   writeInputs(child, inputs);
-  // Nobody reads it any more: what it was for has ended, and says so itself.
+  // A program that no longer reads is about to end.
   stdin?.on("error", () => {});
   const exited = new Promise<CommandStatus>((resolve) => {
     child.once("exit", (code, signal) => resolve({ code, signal }));
   });
   let hasExited = false;
   exited.then(() => hasExited = true);
-  const read = Promise.all([readAll(stdout, onOutput), readAll(stderr, onAside)]);
+  const read = Promise.allSettled([readAll(stdout, onOutput), readAll(stderr, onAside)]);
   const leave = async () => {
-    // Whoever couldn't be ended may keep the pipe open for ever.
+    // A process that couldn't be ended may keep the pipe open for ever.
     await settlesWithin(read, GRACE_MS);
     for (const stream of [stdin, stdout, stderr]) stream?.destroy();
+    await read;
   };
-  return {
-    exited,
-    write: (text) => stdin?.write(text),
-    async end() {
-      if (endsWhole) {
-        // With its first process the system ends them all.
-        child.kill("SIGKILL");
-        const status = await exited;
-        await leave();
-        return { status, leftProcesses: false, renamed: [] };
-      }
-      const leftGroup = groupIsAlive(group);
-      if (leftGroup) {
-        // A command that exited by itself must not wait for the whole grace on account of processes that hold nothing.
-        const enough = hasExited ? read : new Promise(() => {});
-        await endGroup(group, { graceMs: GRACE_MS, enough });
-      }
+  const end = async () => {
+    if (endsWhole) {
+      // With its first process the system ends them all.
+      child.kill("SIGKILL");
       const status = await exited;
-      const strays = await endMarked(marked);
       await leave();
-      return { status, leftProcesses: leftGroup || strays > 0, renamed: [] };
-    },
+      return { status, leftProcesses: false, renamed: [] };
+    }
+    const leftGroup = groupIsAlive(group);
+    if (leftGroup) {
+      // A command that exited by itself must not wait for the whole grace on account of processes that hold nothing.
+      const enough = hasExited ? read : new Promise(() => {});
+      await endGroup(group, { graceMs: GRACE_MS, enough });
+    }
+    const status = await exited;
+    const strays = await endMarked(marked);
+    await leave();
+    return { status, leftProcesses: leftGroup || strays > 0, renamed: [] };
   };
+  let ended: Promise<CommandEnd> | undefined;
+  return { exited, stdin: stdin ?? undefined, end: () => ended ??= end() };
 }
 
 async function readAll(
-  pieces: AsyncIterable<Uint8Array>,
-  onPiece: (piece: Uint8Array) => void,
+  pieces: AsyncIterable<Uint8Array<ArrayBuffer>>,
+  onPiece: (piece: Uint8Array<ArrayBuffer>) => Promise<void> | void,
 ): Promise<void> {
-  for await (const piece of pieces) onPiece(piece);
-}
-
-async function waitFor(
-  exited: Promise<unknown>,
-  timeoutMs: number,
-  signal: AbortSignal,
-): Promise<CommandOutcome["ending"]> {
-  const { promise, resolve } = Promise.withResolvers<CommandOutcome["ending"]>();
-  const onAbort = () => resolve("cancelled");
-  signal.addEventListener("abort", onAbort);
-  const timer = setTimeout(() => resolve("timed_out"), timeoutMs);
-  exited.then(() => resolve("exited"));
-  const ending = await promise;
-  clearTimeout(timer);
-  signal.removeEventListener("abort", onAbort);
-  return ending;
+  for await (const piece of pieces) await onPiece(piece);
 }
 
 /**
@@ -245,6 +237,14 @@ export class BoundedOutput {
     this.#tail.set(upToEnd, at);
     this.#tail.set(kept.subarray(upToEnd.length), 0);
     this.#tailBytes += rest.length;
+  }
+
+  /** Returns what was stored as a text, under a line that counts all that came. */
+  describe(what: string): string {
+    const { text, replaced, totalBytes } = this.text();
+    if (totalBytes === 0) return `no ${what}`;
+    const note = replaced ? ", invalid UTF-8 or NUL shown as \uFFFD" : "";
+    return `${totalBytes} bytes of ${what}${note}\n${text}`;
   }
 
   /** What was kept, with a line that says how much is left out in the middle, and how many bytes came in all. */

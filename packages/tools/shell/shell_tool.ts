@@ -3,9 +3,9 @@ import { defineTool, Refusal } from "../define_tool.ts";
 import { resolveInWorkspace } from "../files/resolve_in_workspace.ts";
 import { describeRenamed } from "../sandbox/guard.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
-import { type BackgroundCommands, withEnded } from "./background.ts";
+import { type BackgroundCommand, type BackgroundCommands, withEnded } from "./background.ts";
 import { endMarked, GRACE_MS } from "./processes.ts";
-import { BoundedOutput, type CommandOptions, type CommandOutcome, runCommand } from "./run_command.ts";
+import { collectOutput, type CommandOptions, type CommandOutcome, runCommand } from "./run_command.ts";
 
 /** Where and how {@linkcode shellTool} runs commands. */
 export interface ShellToolOptions {
@@ -49,8 +49,17 @@ type ShellArguments = {
 const DEFAULT_TIMEOUT_MS = 120_000;
 
 /**
- * `shell`: a command line for `sh`, with the workspace as its folder. Without a sandbox its file access is that of this
+ * Returns `shell`, which runs a command line for `sh` in the workspace. Without a sandbox its file access is that of this
  * process: the guard that keeps the file tools in the workspace does not hold for it.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { shellTool } from "@tare/tools/shell";
+ *
+ * const { definition } = shellTool({ workspace: "/srv/project", timeoutMs: 60_000 });
+ * assertEquals(definition.function.name, "shell");
+ * ```
  */
 export function shellTool(options: ShellToolOptions): Tool {
   const { workspace, timeoutMs = 240_000, maxOutputBytes = 64 * 1024, env = {}, owner, sandbox, background } =
@@ -120,22 +129,18 @@ export function shellTool(options: ShellToolOptions): Tool {
 
 /** Runs a command in the sandbox of one that goes on there. */
 async function runBeside(
-  background: ReturnType<BackgroundCommands["find"]>,
+  background: BackgroundCommand,
   command: string,
-  { timeoutMs, maxOutputBytes, context, isOutside = false }: CommandOptions,
+  options: CommandOptions,
 ): Promise<CommandOutcome> {
+  const { timeoutMs, context, isOutside = false } = options;
   if (isOutside) throw new Refusal("what runs outside the sandbox can't run beside what is in it.");
-  const output = new BoundedOutput(maxOutputBytes);
+  const { output, onOutput } = collectOutput(options);
   const limit = AbortSignal.timeout(timeoutMs);
-  const decoder = new TextDecoder();
   context.confirm?.();
   const code = await background.beside(command, {
     signal: AbortSignal.any([limit, context.signal]),
-    onOutput(piece) {
-      output.push(piece);
-      context.output?.(decoder.decode(piece, { stream: true }));
-      context.progress();
-    },
+    onOutput,
   });
   const ending = code !== undefined ? "exited" : context.signal.aborted ? "cancelled" : "timed_out";
   const isLeft = code === undefined && !context.signal.aborted && !limit.aborted;
@@ -196,10 +201,5 @@ function describeStatus({ status, leftProcesses }: CommandOutcome): string {
 }
 
 function describeOutput({ output, renamed }: CommandOutcome): string {
-  const { text, replaced, totalBytes } = output.text();
-  const notes = describeRenamed(renamed);
-  if (totalBytes === 0) return `no output${notes}`;
-  return `${totalBytes} bytes of output${
-    replaced ? ", invalid UTF-8 or NUL shown as \uFFFD" : ""
-  }\n${text}${notes}`;
+  return output.describe("output") + describeRenamed(renamed);
 }

@@ -1,6 +1,30 @@
 /**
  * Undo and redo of what the tools of a turn changed in a folder.
  *
+ * @example
+ * ```ts
+ * import { mkdtemp, readFile, rm } from "node:fs/promises";
+ * import { tmpdir } from "node:os";
+ * import { join } from "node:path";
+ * import { assertEquals } from "@std/assert";
+ * import { workspaceTools } from "@tare/tools";
+ * import { openCheckpoints } from "@tare/tools/undo";
+ *
+ * const workspace = await mkdtemp(join(tmpdir(), "workspace-"));
+ * const folder = await mkdtemp(join(tmpdir(), "undo-"));
+ * const checkpoints = openCheckpoints({ workspace, folder });
+ * const turn = { session: "mine", turn: 1 };
+ * const [write] = workspaceTools({ workspace }).filter(({ writes }) => writes)
+ *   .map((tool) => checkpoints.watch(tool, turn));
+ *
+ * await write?.run({ path: "a.txt", content: "one" }, { signal: new AbortController().signal, progress() {} });
+ * assertEquals((await checkpoints.undo("mine")).files, [{ path: "a.txt", change: "deleted" }]);
+ * await checkpoints.redo("mine");
+ * assertEquals(await readFile(join(workspace, "a.txt"), "utf8"), "one");
+ * await checkpoints.close();
+ * for (const used of [workspace, folder]) await rm(used, { recursive: true });
+ * ```
+ *
  * @module
  */
 import { createHash } from "node:crypto";
@@ -21,10 +45,10 @@ import {
   unlink,
   writeFile,
 } from "node:fs/promises";
-import { basename, dirname, join, relative, resolve } from "@std/path";
+import { basename, dirname, join, resolve } from "@std/path";
 import { setImmediate } from "node:timers";
 import type { Tool } from "@tare/messages";
-import { Refusal, systemCode } from "../define_tool.ts";
+import { ignoreMissing, isDenied, isMissing, Refusal, systemCode } from "../define_tool.ts";
 import {
   entriesOf,
   findDescriptors,
@@ -38,6 +62,7 @@ import {
 } from "../files/resolve_in_workspace.ts";
 import { IgnoreRules } from "../files/walk.ts";
 import { removeTemporary, writeAtomically } from "../files/write_file_tools.ts";
+import { pathWithin } from "../path_within.ts";
 
 /** Why files can't be put back. Nothing was changed. */
 export class UndoRefused extends Error {
@@ -53,64 +78,90 @@ export class UndoRefused extends Error {
   }
 }
 
-/** Keeps what turns change of a workspace's files, and puts it back. */
-export interface Checkpoints {
-  /** The same tool, whose calls are watched: what changes while one runs counts as the turn's. */
-  readonly watch: (tool: Tool, turn: {
-    /** Id of the session. */
-    readonly session: string;
-    /** The turn in it: those that come later have greater numbers. */
-    readonly turn: number;
-  }) => Tool;
-  /** What turns of a session have changed, the oldest first. */
-  readonly changes: (session: string) => Promise<
-    readonly {
-      readonly turn: number;
-      /** When it changed something last, in milliseconds since the epoch. */
-      readonly atMs: number;
-      readonly files: Awaited<ReturnType<Checkpoints["undo"]>>["files"];
-      /** Whether its files were put back. */
-      readonly isUndone: boolean;
-      /** What an undo doesn't cover, a sentence each. */
-      readonly notCovered: readonly string[];
-    }[]
-  >;
-  /**
-   * Puts files back as they were before this turn of a session, and all behind it. Default: its newest one that changed
-   * something. `force`: also those that were changed since. @throws {UndoRefused}
-   */
-  readonly undo: (
-    session: string,
-    options?: { readonly turn?: number | undefined; readonly force?: boolean | undefined },
-  ) => Promise<{
-    /** The turns whose changes were undone, or made again, the oldest first. */
-    readonly turns: readonly number[];
-    /** What became of files by that. */
-    readonly files: readonly {
-      /** From the workspace, with forward slashes. */
-      readonly path: string;
-      readonly change: "created" | "changed" | "deleted";
-    }[];
-    /** What was not, a sentence each. */
-    readonly notCovered: readonly string[];
-  }>;
-  /** Takes back the last undo, unless a turn has changed something since. @throws {UndoRefused} */
-  readonly redo: (
-    session: string,
-    options?: { readonly force?: boolean | undefined },
-  ) => ReturnType<Checkpoints["undo"]>;
-  /** Forgets what is kept of a session. */
-  readonly forget: (session: string) => Promise<void>;
-  /** Settles once nothing is under way. */
-  readonly close: () => Promise<void>;
+/** A turn of a session. */
+export interface TurnOfSession {
+  /** Id of the session. */
+  readonly session: string;
+  /** Number of the turn in the session; later turns have greater numbers. */
+  readonly turn: number;
 }
 
-type ChangingTurn = Parameters<Checkpoints["watch"]>[1];
-type TurnChanges = Awaited<ReturnType<Checkpoints["changes"]>>[number];
-type PutBack = Awaited<ReturnType<Checkpoints["undo"]>>;
-type ChangedFile = PutBack["files"][number];
-type CheckpointOptions = Parameters<typeof openCheckpoints>[0];
-type KeptLimits = NonNullable<CheckpointOptions["limits"]>;
+/** A file that was created, changed or deleted. */
+export interface ChangedFile {
+  /** From the workspace, with forward slashes. */
+  readonly path: string;
+  readonly change: "created" | "changed" | "deleted";
+}
+
+/** Changes that a turn made to files. */
+export interface TurnChanges {
+  readonly turn: number;
+  /** Time of its last change, in milliseconds since the epoch. */
+  readonly atMs: number;
+  readonly files: readonly ChangedFile[];
+  /** Whether its changes were undone. */
+  readonly isUndone: boolean;
+  /** Changes that an undo doesn't cover, a sentence each. */
+  readonly notCovered: readonly string[];
+}
+
+/** Options of {@linkcode Checkpoints.undo} and {@linkcode Checkpoints.redo}. */
+export interface UndoOptions {
+  /** Of undo alone: the first turn to undo. Default: the newest one that changed files. */
+  readonly turn?: number | undefined;
+  /** Whether files that were changed since are overwritten. Default: false. */
+  readonly force?: boolean | undefined;
+}
+
+/** The result of an undo or a redo. */
+export interface UndoResult {
+  /** The turns whose changes were undone, or made again, the oldest first. */
+  readonly turns: readonly number[];
+  readonly files: readonly ChangedFile[];
+  /** Changes that were not undone, a sentence each. */
+  readonly notCovered: readonly string[];
+}
+
+/** Limits on the contents that are stored. */
+export interface CheckpointLimits {
+  /** Largest file, in bytes. Default: 4 MiB. */
+  readonly maxFileBytes?: number;
+  /** Most files and folders that are inspected around a command. Default: 20,000. */
+  readonly maxFiles?: number;
+  /** Most bytes of all these files. Default: 512 MiB. */
+  readonly maxBytes?: number;
+}
+
+/** Options of {@linkcode openCheckpoints}. */
+export interface CheckpointOptions {
+  /** The folder whose files are stored. */
+  readonly workspace: string;
+  /** Where they are stored, for this workspace only. */
+  readonly folder: string;
+  /** A folder of the workspace that is excluded. Default: none. */
+  readonly hidden?: string | undefined;
+  readonly limits?: CheckpointLimits;
+  /** How long changes are stored, in milliseconds. Default: 30 days. */
+  readonly keepMs?: number;
+  /** Called with errors that kept changes from being stored. Default: they are ignored. */
+  readonly onError?: (error: unknown) => void;
+}
+
+/** Stores what turns change in a workspace's files, and restores it. */
+export interface Checkpoints {
+  /** Returns the same tool with its calls watched: what changes while one runs counts as the turn's. */
+  watch(tool: Tool, turn: TurnOfSession): Tool;
+  /** Returns the changes of a session's turns, the oldest first. */
+  changes(session: string): Promise<readonly TurnChanges[]>;
+  /** Restores files to their state before this turn of a session and all after it. @throws {UndoRefused} */
+  undo(session: string, options?: UndoOptions): Promise<UndoResult>;
+  /** Reverts the last undo, unless a turn has changed something since. @throws {UndoRefused} */
+  redo(session: string, options?: Pick<UndoOptions, "force">): Promise<UndoResult>;
+  /** Deletes what is stored of a session. */
+  forget(session: string): Promise<void>;
+  /** Settles once nothing is under way. */
+  close(): Promise<void>;
+}
 
 /** A line of a session's file: something changed, or was put back. */
 type Line =
@@ -135,14 +186,14 @@ interface Pending {
 }
 
 /** The call that ran when the process ended. */
-interface OpenCall extends ChangingTurn {
+interface OpenCall extends TurnOfSession {
   /** Whether a later process has begun to inspect what it changed. */
   readonly isInspected?: boolean;
 }
 
 /** A call that runs. */
 interface Window {
-  readonly of: ChangingTurn;
+  readonly of: TurnOfSession;
   /** The only paths that it changes; absent if nobody knows. */
   readonly paths: readonly string[] | undefined;
   readonly notCovered: string[];
@@ -163,47 +214,34 @@ const CANNOT_KEEP =
 const MOST_NAMED = 20;
 
 /**
- * Opens what keeps the changes that turns make to a workspace's files. What an earlier process was ended in the middle of
- * is gone on with: an undo is brought to its end, and what a command had changed counts as its turn's.
+ * Opens the store of the changes that turns make to a workspace's files. An undo that a process was killed in is
+ * finished, and what a command had changed then counts as its turn's.
  *
- * Contents are kept once each, by their SHA-256, as they were before and after a change; all of the workspace's, which a
- * command might change, are kept when the first one runs. Later only what the system says has changed is read again.
+ * Contents are stored once each, by their SHA-256, as they were before and after a change. The first command stores the
+ * whole workspace, any part of which it might change; later only what the system reports as changed is read again.
  *
- * Calls run whether their changes can be kept or not; `onError` is told why they couldn't be.
+ * Calls run whether their changes can be stored or not.
+ *
+ * @example
+ * ```ts
+ * import { mkdtemp, rm } from "node:fs/promises";
+ * import { tmpdir } from "node:os";
+ * import { join } from "node:path";
+ * import { assertEquals } from "@std/assert";
+ * import { openCheckpoints } from "@tare/tools/undo";
+ *
+ * const folder = await mkdtemp(join(tmpdir(), "undo-"));
+ * const checkpoints = openCheckpoints({ workspace: ".", folder });
+ * assertEquals(await checkpoints.changes("mine"), []);
+ * await checkpoints.close();
+ * await rm(folder, { recursive: true });
+ * ```
  */
-export function openCheckpoints(options: {
-  /** The folder whose files are kept. */
-  readonly workspace: string;
-  /** Where they are kept, for this workspace alone. */
-  readonly folder: string;
-  /** A folder of the workspace that is none of its files. Default: there is none. */
-  readonly hidden?: string | undefined;
-  /** How much is kept. */
-  readonly limits?: {
-    /** Largest file, in bytes. Default: 4 MiB. */
-    readonly maxFileBytes?: number;
-    /** Most files and folders that are looked at around a command. Default: 20,000. */
-    readonly maxFiles?: number;
-    /** Most bytes of all these files. Default: 512 MiB. */
-    readonly maxBytes?: number;
-  };
-  /** For how long, in milliseconds. Default: 30 days. */
-  readonly keepMs?: number;
-  /** Told of what couldn't be kept. Default: nobody is. */
-  readonly onError?: (error: unknown) => void;
-}): Checkpoints {
-  const kept = new KeptChanges(options);
-  return {
-    watch: (tool, turn) => kept.watch(tool, turn),
-    changes: (session) => kept.changes(session),
-    undo: (session, options = {}) => kept.undo(session, options),
-    redo: (session, options = {}) => kept.redo(session, options),
-    forget: (session) => kept.forget(session),
-    close: () => kept.close(),
-  };
+export function openCheckpoints(options: CheckpointOptions): Checkpoints {
+  return new KeptChanges(options);
 }
 
-class KeptChanges {
+class KeptChanges implements Checkpoints {
   readonly #journals: Journals;
   readonly #pending: string;
   readonly #openCall: string;
@@ -213,14 +251,15 @@ class KeptChanges {
   #queue: Promise<unknown>;
 
   constructor(
-    { workspace, hidden, limits, keepMs = 30 * DAY_MS, onError = () => {}, ...options }: CheckpointOptions,
+    options: CheckpointOptions,
   ) {
+    const { keepMs = 30 * DAY_MS, onError = () => {} } = options;
     const folder = resolve(options.folder);
     this.#journals = new Journals(join(folder, "sessions"));
     this.#pending = join(folder, "pending.json");
     this.#openCall = join(folder, "open_call.json");
     this.#onError = onError;
-    this.#opened = FileStates.open({ workspace, hidden, folder, limits });
+    this.#opened = FileStates.open({ ...options, folder });
     this.#queue = this.#opened.then(async (states) => {
       await this.#goOn(states);
       await states.sweep(new Set([...await this.#journals.sweep(keepMs), ...states.contents()]));
@@ -253,7 +292,7 @@ class KeptChanges {
     await this.#carryOut(states, pending);
   }
 
-  watch(tool: Tool, of: ChangingTurn): Tool {
+  watch(tool: Tool, of: TurnOfSession): Tool {
     const { resolve, stance } = tool;
     if (stance === "rederivable" && !resolve) return tool;
     return {
@@ -295,10 +334,7 @@ class KeptChanges {
     );
   }
 
-  undo(
-    session: string,
-    { turn, force = false }: { readonly turn?: number | undefined; readonly force?: boolean | undefined },
-  ): Promise<PutBack> {
+  undo(session: string, { turn, force = false }: UndoOptions = {}): Promise<UndoResult> {
     return this.#alone(async (states) => {
       this.#assertIdle();
       await this.#finish(states);
@@ -333,10 +369,7 @@ class KeptChanges {
     });
   }
 
-  redo(
-    session: string,
-    { force = false }: { readonly force?: boolean | undefined },
-  ): Promise<PutBack> {
+  redo(session: string, { force = false }: Pick<UndoOptions, "force"> = {}): Promise<UndoResult> {
     return this.#alone(async (states) => {
       this.#assertIdle();
       await this.#finish(states);
@@ -490,7 +523,7 @@ class KeptChanges {
   }
 
   async #record(
-    { session, turn }: ChangingTurn,
+    { session, turn }: TurnOfSession,
     changes: readonly FileChange[],
     notCovered: readonly string[],
   ): Promise<void> {
@@ -513,8 +546,8 @@ class KeptChanges {
     if (tool.writes === undefined) return undefined;
     // What can't be done is told by the tool itself.
     const effects = await Promise.resolve(tool.effects?.(args)).catch(() => undefined);
-    const paths = effects?.writes?.map((path) => relative(effects.root, path).replaceAll("\\", "/"));
-    return paths?.some((path) => path.startsWith("../")) ? undefined : paths;
+    const paths = effects?.writes?.map((path) => pathWithin(effects.root, path));
+    return paths?.every((path) => path !== undefined) ? paths : undefined;
   }
 
   #assertIdle(): void {
@@ -559,7 +592,7 @@ class Journals {
     await mkdir(this.#folder, { recursive: true, mode: 0o700 });
     const path = this.#pathOf(session);
     const isKnown = this.#whole.has(session);
-    const text = isKnown && !("id" in line) ? "" : await readFile(path, "utf8").catch(missing) ?? "";
+    const text = isKnown && !("id" in line) ? "" : await readFile(path, "utf8").catch(ignoreMissing) ?? "";
     if ("id" in line && linesOf(text).some((one) => "id" in one && one.id === line.id)) return;
     const cut = text === "" || text.endsWith("\n") ? "" : "\n";
     this.#whole.delete(session);
@@ -572,7 +605,7 @@ class Journals {
     /** What was undone and may be done again, the last at the end. */
     readonly undone: readonly Extract<Line, { readonly undo: unknown }>[];
   }> {
-    const text = await readFile(this.#pathOf(session), "utf8").catch(missing) ?? "";
+    const text = await readFile(this.#pathOf(session), "utf8").catch(ignoreMissing) ?? "";
     const turns = new Map<number, ToldTurn>();
     let undone: Extract<Line, { readonly undo: unknown }>[] = [];
     const mark = (numbers: readonly number[], isUndone: boolean) => {
@@ -611,7 +644,7 @@ class Journals {
   /** Removes those to which nothing was added for so long; gives the contents that the others need. */
   async sweep(keepMs: number): Promise<ReadonlySet<string>> {
     const contents = new Set<string>();
-    for (const name of await readdir(this.#folder).catch(missing) ?? []) {
+    for (const name of await readdir(this.#folder).catch(ignoreMissing) ?? []) {
       const path = join(this.#folder, name);
       if ((await stat(path)).mtimeMs < Date.now() - keepMs) {
         await rm(path);
@@ -644,7 +677,7 @@ function linesOf(text: string): readonly Line[] {
 }
 
 async function readJson<T>(path: string): Promise<T | undefined> {
-  const text = await readFile(path, "utf8").catch(missing);
+  const text = await readFile(path, "utf8").catch(ignoreMissing);
   return text === undefined ? undefined : JSON.parse(text);
 }
 
@@ -744,7 +777,7 @@ class FileStates {
   readonly #root: string;
   readonly #hidden: string | undefined;
   readonly #folder: string;
-  readonly #limits: Required<KeptLimits>;
+  readonly #limits: Required<CheckpointLimits>;
   #known = new Map<string, Known>();
   /** What was passed over by a list, with a slash behind folders. */
   #ignored = new Set<string>();
@@ -756,12 +789,8 @@ class FileStates {
   #isSaved = false;
 
   private constructor(
-    { root, hidden, folder, limits }: {
-      readonly root: string;
-      readonly hidden: string | undefined;
-      readonly folder: string;
-      readonly limits: KeptLimits;
-    },
+    root: string,
+    { hidden, folder, limits }: Pick<CheckpointOptions, "hidden" | "folder" | "limits">,
   ) {
     this.#root = root;
     this.#hidden = hidden;
@@ -770,19 +799,12 @@ class FileStates {
   }
 
   /** What an earlier process knew of this workspace, from this folder. */
-  static async open(
-    { workspace, hidden, folder, limits = {} }: {
-      readonly workspace: string;
-      readonly hidden?: string | undefined;
-      readonly folder: string;
-      readonly limits?: KeptLimits | undefined;
-    },
-  ): Promise<FileStates> {
+  static async open({ workspace, hidden, folder, ...options }: CheckpointOptions): Promise<FileStates> {
     await mkdir(join(folder, "contents"), { recursive: true, mode: 0o700 });
     const root = await realpath(workspace);
-    const own = hidden && await existing(hidden);
+    const own = hidden && await realpath(hidden).catch(ignoreMissing);
     await findDescriptors(own);
-    const states = new FileStates({ root, hidden: own, folder, limits });
+    const states = new FileStates(root, { ...options, hidden: own, folder });
     states.#mayLink = await triesToLink(join(folder, "probe"));
     const index = await readJson<Index>(join(folder, "index.json")).catch((error) => {
       // Without it all is read again.
@@ -821,13 +843,13 @@ class FileStates {
    * to it is only taken note of.
    */
   async lookAt(paths: readonly string[]): Promise<Seen> {
-    const seen = new Changes();
+    const seen: Comparison[] = [];
     for (const path of withFolders(paths)) {
       const before = this.#known.get(path);
       const after = await this.#see(path, before);
-      if (before) seen.add(path, before, after);
+      if (before) seen.push([path, before, after]);
     }
-    return seen;
+    return changesOf(seen);
   }
 
   /**
@@ -843,16 +865,16 @@ class FileStates {
       return { changes: [], notCovered: [tooLarge], linked: [] };
     }
     const { paths, ignored, unnamed } = found;
-    const seen = new Changes();
+    const seen: Comparison[] = [];
     // What a list names since, or what it never named but a tool wrote, is still known.
     const gone = [...this.#known.keys()].filter((path) => !paths.has(path));
     await inGroups([...paths.keys(), ...gone], async (path) => {
       const before = this.#known.get(path);
       const after = await this.#see(path, before, paths.get(path));
-      if (before) seen.add(path, before, after);
+      if (before) seen.push([path, before, after]);
       else if (this.#isWhole) {
-        // What was passed over stood there already, nobody knows with what content.
-        seen.add(path, { state: this.#wasIgnored(path) ? "unkept" : "none", isLinked: false }, after);
+        // What was excluded existed already, with unknown content.
+        seen.push([path, { state: this.#wasIgnored(path) ? "unkept" : "none", isLinked: false }, after]);
       }
     });
     const kept = new Set(withFolders(written));
@@ -863,8 +885,7 @@ class FileStates {
       ignored.symmetricDifference(this.#ignored).size === 0;
     this.#ignored = ignored;
     this.#isWhole = true;
-    seen.addUnnamed(unnamed);
-    return seen;
+    return changesOf(seen, unnamed);
   }
 
   /** What stands at a path now. Its content is kept. */
@@ -1011,7 +1032,7 @@ class FileStates {
   async #keep(bytes: Uint8Array): Promise<string> {
     const name = createHash("sha256").update(bytes).digest("hex");
     const path = this.#pathOf(name);
-    const size = await stat(path).then(({ size }) => size, missing);
+    const size = await stat(path).then(({ size }) => size, ignoreMissing);
     if (size !== bytes.length) await writeWhole(path, bytes);
     return name;
   }
@@ -1121,32 +1142,18 @@ interface Seen {
   readonly notCovered: readonly string[];
 }
 
-class Changes implements Seen {
-  readonly #changes: FileChange[] = [];
-  readonly #linked: string[] = [];
-  #unnamed: readonly string[] = [];
+type Comparison = readonly [path: string, before: Pick<Known, "state" | "isLinked">, after: Known];
 
-  add(path: string, before: Pick<Known, "state" | "isLinked">, after: Known): void {
-    if (before.state === after.state) return;
-    this.#changes.push([path, before.state, after.state]);
-    if (before.isLinked || after.isLinked) this.#linked.push(path);
-  }
-
-  addUnnamed(paths: readonly string[]): void {
-    this.#unnamed = paths;
-  }
-
-  get changes(): readonly FileChange[] {
-    return this.#changes.sort(([a], [b]) => (a < b ? -1 : 1));
-  }
-
-  get linked(): readonly string[] {
-    return named(this.#linked, "it is a hard link, and is put back as a file of its own");
-  }
-
-  get notCovered(): readonly string[] {
-    return named(this.#unnamed, "its name isn't UTF-8, and it isn't kept");
-  }
+/** Returns what has changed between two looks at some paths. */
+function changesOf(compared: readonly Comparison[], unnamed: readonly string[] = []): Seen {
+  const changed = compared.filter(([, before, after]) => before.state !== after.state)
+    .sort(([a], [b]) => (a < b ? -1 : 1));
+  const linked = changed.filter(([, before, after]) => before.isLinked || after.isLinked);
+  return {
+    changes: changed.map(([path, before, after]) => [path, before.state, after.state]),
+    linked: named(linked.map(([path]) => path), "it is a hard link, and is put back as a file of its own"),
+    notCovered: named(unnamed, "its name isn't UTF-8, and it isn't kept"),
+  };
 }
 
 function named(paths: readonly string[], why: string): readonly string[] {
@@ -1180,13 +1187,8 @@ async function writeWhole(
   await rename(temporary, path);
 }
 
-/** Nothing, for what isn't there. */
-function missing(error: unknown): undefined {
-  if (systemCode(error) !== "ENOENT") throw error;
-}
-
 function unreadable(error: unknown): [] {
-  if (isForbidden(error) || ["ENOENT", "ENOTDIR"].includes(systemCode(error) ?? "")) return [];
+  if (isForbidden(error) || isMissing(error)) return [];
   throw error;
 }
 
@@ -1198,11 +1200,7 @@ async function isBehindLink(absolute: string): Promise<boolean> {
 
 /** Whether the system, or Deno, doesn't let this process look. */
 function isForbidden(error: unknown): boolean {
-  return isNotCapable(error) || ["EACCES", "EPERM", "ELOOP"].includes(systemCode(error) ?? "");
-}
-
-function isNotCapable(error: unknown): boolean {
-  return error instanceof Error && error.name === "NotCapable";
+  return isDenied(error) || ["EACCES", "EPERM", "ELOOP"].includes(systemCode(error) ?? "");
 }
 
 async function triesToLink(path: string): Promise<boolean> {
@@ -1212,13 +1210,9 @@ async function triesToLink(path: string): Promise<boolean> {
     await unlink(path);
     return true;
   } catch (error) {
-    if (isNotCapable(error) || systemCode(error) === "EPERM") return false;
+    if (isDenied(error) || systemCode(error) === "EPERM") return false;
     throw error;
   }
-}
-
-function existing(path: string): Promise<string | undefined> {
-  return realpath(path).catch(missing);
 }
 
 function withFolders(paths: readonly string[]): readonly string[] {

@@ -1,6 +1,20 @@
 /**
  * The tool that fetches web pages through a proxy.
  *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { fetchTool } from "@tare/tools/web";
+ *
+ * const fetch = fetchTool({ domains: ["docs.example.com"], socket: "/run/proxy.sock" });
+ * const context = { signal: new AbortController().signal, progress() {} };
+ * assertEquals(await fetch.run({ url: "https://other.example/" }, context), {
+ *   content: 'Cannot read "https://other.example/": of the web only docs.example.com may be read. ' +
+ *     "The user can allow more (TARE_ALLOW_DOMAINS).",
+ *   error: true,
+ * });
+ * ```
+ *
  * @module
  */
 import type { Tool } from "@tare/messages";
@@ -34,8 +48,17 @@ const MAX_ERROR_CHARS = 1_000;
 const NAMED_DOMAINS = 8;
 
 /**
- * `fetch`: what an address of the web says, HTML as Markdown. The proxy is what holds it to the hosts that are allowed and
- * out of private networks, at each redirect anew; what is refused here is refused sooner and in clearer words.
+ * Returns `fetch`, which reads an address of the web, HTML as Markdown. The proxy enforces the allowed hosts and blocks
+ * private networks, at each redirect anew; this tool refuses earlier and in clearer words.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { fetchTool } from "@tare/tools/web";
+ *
+ * const { definition } = fetchTool({ domains: ["*.example.com"], socket: "/run/proxy.sock" });
+ * assertEquals(definition.function.name, "fetch");
+ * ```
  */
 export function fetchTool(options: FetchToolOptions): Tool {
   const { domains, socket, timeoutMs = 30_000, maxBytes = 5 * 2 ** 20 } = options;

@@ -23,8 +23,7 @@ const PLANNERS: Readonly<Record<string, PlannerOptions>> = {
   "planner-no-notation": { mechanisms: { notation: false } },
   /** Exactly the choices of the optimum: by age, never dropping turns, without a limit to its loss, results whole. */
   "planner-age": {
-    retention: BY_AGE,
-    lossLimit: Infinity,
+    advanced: { retention: BY_AGE, lossLimit: Infinity },
     mechanisms: { truncate: false, references: false, notation: false },
   },
 };
