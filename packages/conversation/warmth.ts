@@ -57,9 +57,6 @@ export interface KeptWarm {
   readonly maxUsd: number;
 }
 
-/** What a request or a ping has shown of upgrades: see `LedgerEntry.warmth`. */
-export type UpgradeEvidence = NonNullable<PingEntry["upgrade"]>;
-
 /** What is held of a conversation: there is always a timer, or a ping under way. */
 interface Waiting {
   readonly pingable: Pingable;
@@ -175,7 +172,7 @@ export class Warmth {
   }
 
   /** A request or a ping has shown this of upgrades: see `LedgerEntry.warmth`. */
-  observe(key: string, evidence: UpgradeEvidence): void {
+  observe(key: string, evidence: NonNullable<PingEntry["upgrade"]>): void {
     const known = this.#knownOf(key);
     this.#known.set(key, { ...known, trial: observeUpgrade(known.trial, evidence) });
   }

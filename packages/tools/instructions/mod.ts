@@ -16,8 +16,8 @@ export {
   skillsOutside,
   type ToldFile,
   type ToldWorkplace,
-  type WorkplaceDescription,
   workplaceOf,
   type WorkplaceOptions,
   workplaceText,
+  type WorkspaceDescription,
 } from "./workplace.ts";
