@@ -11,6 +11,7 @@ import { NEW_SESSION, type PlannerState } from "./ledger/ledger.ts";
 import {
   type AdvancedSessionOptions,
   allAtOnce,
+  type FlatSessionOptions,
   type ForkOptions,
   type Mechanisms,
   NO_MECHANISMS,
@@ -18,7 +19,6 @@ import {
   type PromptSession,
   type PromptSessionOptions,
   type Retention,
-  type SessionOptions,
   type SessionView,
 } from "./prompt_session.ts";
 import { type Profile, referencesPay } from "./providers.ts";
@@ -130,9 +130,9 @@ function checkState(state: unknown): void {
 }
 
 /** @param from What is known of the session that is forked. */
-function makeSession(given: SessionOptions, from?: KnownSession): PlanningSession {
+function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSession {
   const { summarise: _, ...alone } = given;
-  const options: SessionOptions = given.observe ? { ...alone, archive: NOTHING_KEPT } : given;
+  const options: FlatSessionOptions = given.observe ? { ...alone, archive: NOTHING_KEPT } : given;
   // What was stored is what `state` gave.
   const stored = options.state as Partial<SessionState> | undefined;
   let state: SessionState = { ...NEW_STATE, ...stored };

@@ -4,7 +4,7 @@ import { applyElisions, parsePlaceholder, RECALL_TOOL, truncateResults } from "@
 import { archiveText, reportsError, resultText, traitsOf } from "@tare/prune/internal";
 import type { DropEdit, Edit, ElideEdit, SummariseEdit } from "../edits/edit.ts";
 import { sayEdits, standsForAll } from "../edits/view.ts";
-import { allAtOnce, type SessionOptions } from "../prompt_session.ts";
+import { allAtOnce, type FlatSessionOptions } from "../prompt_session.ts";
 import { howMany } from "../rule/decide.ts";
 import { type CallFacts, readCall } from "../tools_of_agents.ts";
 import { chooseCompression } from "./choose_compression.ts";
@@ -20,7 +20,7 @@ import {
 } from "./said.ts";
 
 export interface ArrivalOptions
-  extends Pick<SessionOptions, "countTokens" | "tools" | "isError" | "archive" | "inSlices"> {
+  extends Pick<FlatSessionOptions, "countTokens" | "tools" | "isError" | "archive" | "inSlices"> {
   /** Whether redundant notation is removed. */
   readonly notation: boolean;
 }

@@ -10,7 +10,7 @@ import {
   formatPlaceholder,
 } from "@tare/prune";
 import { resultOriginal } from "@tare/prune/internal";
-import type { SessionOptions } from "../prompt_session.ts";
+import type { FlatSessionOptions } from "../prompt_session.ts";
 import type { Removal } from "../retention/retention.ts";
 import { decide, type Decided, type FullWindow, howMany, WINDOW_SHARE } from "../rule/decide.ts";
 import {
@@ -35,7 +35,7 @@ import {
 
 /** What {@linkcode rewrite} goes by. */
 export interface RewriteOptions
-  extends Pick<SessionOptions, "archive" | "countTokens" | "tools" | "summarise"> {
+  extends Pick<FlatSessionOptions, "archive" | "countTokens" | "tools" | "summarise"> {
   /** The model's context window in tokens; infinite where it isn't known. */
   readonly windowTokens: number;
   /** The prompt of a request after its edits. */

@@ -14,7 +14,7 @@ import { scaled, type TokenScale } from "../cache/prompt_size.ts";
 import { candidateOf, EXPECTED_LINE_TOKENS, type Way } from "../edits/edit.ts";
 import type { PinnedPlaces } from "../edits/pin.ts";
 import type { Layout } from "../edits/view.ts";
-import type { Retention, SessionOptions } from "../prompt_session.ts";
+import type { FlatSessionOptions, Retention } from "../prompt_session.ts";
 import type { Profile } from "../providers.ts";
 import { readCall } from "../tools_of_agents.ts";
 
@@ -145,7 +145,7 @@ export interface Step {
   readonly to: number;
 }
 
-export type StandingsOptions = Pick<SessionOptions, "tools" | "isError">;
+export type StandingsOptions = Pick<FlatSessionOptions, "tools" | "isError">;
 
 /**
  * What a retention rule needs to know of a growing history: the newest bearer of each name, when each file was last
@@ -392,7 +392,7 @@ interface Seen {
   readonly toolTokens: number;
 }
 
-export interface RemovalOptions extends Pick<SessionOptions, "countTokens" | "alwaysFull"> {
+export interface RemovalOptions extends Pick<FlatSessionOptions, "countTokens" | "alwaysFull"> {
   readonly retention: Retention;
   readonly profile: Profile;
   readonly scale: TokenScale;
