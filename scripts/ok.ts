@@ -10,6 +10,7 @@ import { fromFileUrl } from "@std/path";
 import { consumerFault, runDeno } from "./consumer.ts";
 import { coverageFaults } from "./tested/coverage_faults.ts";
 import { readCoverage } from "./tested/read_coverage.ts";
+import { publicApiFaults, readPublicApi } from "./public_api.ts";
 import { packForNpm, PUBLISHED } from "./pack_npm.ts";
 import { config, entryPoints, members, programs, published, root, sourceFiles } from "./repository.ts";
 import { sourceFaults } from "./source_rules.ts";
@@ -34,7 +35,6 @@ const APART = [
   "packages/page/client",
   "packages/cli/acp",
   "packages/app/mcp",
-  "scripts/apart",
 ];
 
 /** A gate that is one command: its output is shown only if it fails. */
@@ -62,11 +62,20 @@ async function coverage(): Promise<Outcome> {
   return { passed: Number(faults.length === 0), failed: faults.length };
 }
 
-/** Circles, names and fields of the packages' sources. */
+/** Published packages whose public functions don't all have examples and named types yet. */
+const NOT_YET: readonly string[] = [
+  "wire",
+  "loop",
+  "tools",
+];
+
+/** Circles, names and fields of the packages' sources, and what readers of their documentation would miss. */
 async function sources(): Promise<Outcome> {
   const files = await sourceFiles();
   const entries = new Map(members.flatMap((member) => [...entryPoints(member)]));
-  const faults = sourceFaults(files, entries);
+  const apis = (await readPublicApi({ internal: false }))
+    .filter(({ name }) => !NOT_YET.includes(name.replace("@tare/", "")));
+  const faults = [...sourceFaults(files, entries), ...apis.flatMap(publicApiFaults)];
   for (const fault of faults) console.log(fault);
   return { passed: Number(faults.length === 0 && files.length > 0), failed: faults.length };
 }
@@ -105,7 +114,7 @@ async function packed(): Promise<Outcome> {
     for (const name of PUBLISHED) await packForNpm(name, folder);
     return await command(
       ["run", "--frozen", "--allow-read", "--allow-env", "check_packed.ts", folder],
-      "scripts/apart/packed",
+      "tests/apart/packed",
     );
   } catch (error) {
     console.log((error as Error).message);

@@ -142,7 +142,13 @@ async function run(path: string, args: readonly string[], cwd: string): Promise<
 }
 
 if (import.meta.main) {
-  const [folder = "."] = Deno.args;
+  const [folder, ...others] = Deno.args;
+  if (folder === undefined || folder.startsWith("-") || others.length > 0) {
+    console.error(
+      "Cannot pack: give one folder, as in `deno task pack FOLDER`. It is created if it doesn't exist.",
+    );
+    Deno.exit(1);
+  }
   await Deno.mkdir(folder, { recursive: true });
   for (const name of PUBLISHED) console.log(await packForNpm(name, folder));
 }

@@ -39,9 +39,11 @@ export function entryPoints({ name, folder, exports }: Member): EntryPoints {
   );
 }
 
-/** The files that tasks run. */
+/** Returns the files that tasks run. */
 export function programs(): ReadonlySet<string> {
-  return new Set(Object.values(config.tasks).flatMap(({ command }) => command.match(/\S+\.ts\b/g) ?? []));
+  const tasks = [config, readJson("packages/cli/deno.json"), readJson("tests/apart/deno.json")]
+    .flatMap(({ tasks }: Pick<typeof config, "tasks">) => Object.values(tasks));
+  return new Set(tasks.flatMap(({ command }) => command.match(/\S+\.ts\b/g) ?? []));
 }
 
 /** All code and texts that git knows or would take. */

@@ -36,15 +36,17 @@ function agentOn(provider: Answer, { tools = [], store = memoryStore(), now = ()
     return await provider(request);
   };
   const agent = agentHandler({
-    model: (model) =>
-      anthropicModel({ model, baseURL: "http://provider", apiKey: "key", maxRetries: 0, fetch }),
-    defaultModel: "claude-sonnet-5",
+    models: {
+      model: (model) =>
+        anthropicModel({ model, baseURL: "http://provider", apiKey: "key", maxRetries: 0, fetch }),
+      defaultModel: "claude-sonnet-5",
+      countTokens: () => Promise.resolve((text) => tokenizer.encode(text).length),
+      profile: () => profile,
+      windowTokens: 200_000,
+    },
     approvals: { rules: ALLOW_EVERYTHING },
     tools,
     store: { ...store, now },
-    countTokens: () => Promise.resolve((text) => tokenizer.encode(text).length),
-    profile: () => profile,
-    windowTokens: 200_000,
   });
   return { agent, bodies };
 }

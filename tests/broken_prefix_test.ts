@@ -30,7 +30,7 @@ async function callsWith(
       messages: { baseURL: "http://provider/v1", profile },
     },
     fetch: (...args) => provider.fetch(new Request(...args)),
-    forget: "nothing",
+    planning: { forget: "nothing" },
     countTokens: () => Promise.resolve((text) => tokenizer.encode(text).length),
     now: () => nowMs,
   });

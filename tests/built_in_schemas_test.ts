@@ -3,8 +3,9 @@ import { countRequestTokens } from "@tare/messages";
 import { loadTokenizer } from "@tare/tiktoken";
 import { memoryArchive } from "@tare/prune";
 import { compactTool, shownTools } from "@tare/schemas";
-import { programTool } from "@tare/loop/programs";
-import { BackgroundCommands, workspaceTools } from "@tare/loop/tools";
+import { programTool } from "@tare/tools/programs";
+import { workspaceTools } from "@tare/tools";
+import { BackgroundCommands } from "@tare/tools/shell";
 
 const tools = workspaceTools({ workspace: ".", archive: memoryArchive() }).map((tool) => tool.definition);
 

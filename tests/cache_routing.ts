@@ -50,7 +50,7 @@ export async function measureRouting(scene: RoutingScene): Promise<number> {
       chat: { baseURL: DEFAULT_PROVIDER.baseURL, profile: profileNamed(DEFAULT_PROVIDER.profile) },
     },
     fetch: asked,
-    forget: "nothing",
+    planning: { forget: "nothing" },
     countTokens: () => Promise.resolve(estimateTokens),
     now: () => nowMs,
   });

@@ -8,7 +8,7 @@ import type { Model, Tool } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agentHandler, type HttpAgent } from "@tare/server";
 import { type SimulatedReply, type Simulator, simulator, toolCall } from "@tare/simulator";
-import { openCheckpoints } from "@tare/loop/tools";
+import { openCheckpoints } from "@tare/tools/undo";
 import { openStore } from "@tare/conversation/sqlite";
 
 const tokenizer = { encode: (text: string) => text.split(" ").map((word) => word.length) };
@@ -82,12 +82,18 @@ async function bench(replies: SimulatedReply[]) {
     const store = await openStore(join(folder, "tare.db"));
     const checkpoints = openCheckpoints({ workspace, folder: join(folder, "undo") });
     const agent = agentHandler({
-      model: (model) =>
-        WAYS[model.split("-")[0] as Way]({
-          ...{ model, baseURL: "http://provider/v1", apiKey: "key", maxRetries: 0, fetch },
-        }),
-      defaultModel: "responses",
-      efforts: (model) => model.startsWith("responses") ? ["none", "low", "high"] : ["low", "medium", "high"],
+      models: {
+        model: (model) =>
+          WAYS[model.split("-")[0] as Way]({
+            ...{ model, baseURL: "http://provider/v1", apiKey: "key", maxRetries: 0, fetch },
+          }),
+        defaultModel: "responses",
+        efforts: (model) =>
+          model.startsWith("responses") ? ["none", "low", "high"] : ["low", "medium", "high"],
+        countTokens: () => Promise.resolve((text) => tokenizer.encode(text).length),
+        profile: () => profileNamed("openai-5.6"),
+        windowTokens: 200_000,
+      },
       approvals: {
         rules: ["read", "save", "write"].map((tool) => ({
           tool,
@@ -95,12 +101,9 @@ async function bench(replies: SimulatedReply[]) {
         })),
       },
       tools,
-      delegates: true,
-      checkpoints,
       store: { ...store, now: () => 0 },
-      countTokens: () => Promise.resolve((text) => tokenizer.encode(text).length),
-      profile: () => profileNamed("openai-5.6"),
-      windowTokens: 200_000,
+      workspace: { checkpoints },
+      advanced: { delegates: true },
     });
     const close = async (options?: { readonly leaveWithinMs: number }) => {
       await agent.close(options);

@@ -4,8 +4,8 @@ import { ServerSentEventParseStream } from "@std/http";
 import { memoryStore } from "@tare/conversation/sqlite";
 import type { LoopEvent } from "@tare/loop";
 import { openaiModel } from "@tare/loop/openai";
-import { programTool } from "@tare/loop/programs";
-import { workspaceTools } from "@tare/loop/tools";
+import { programTool } from "@tare/tools/programs";
+import { workspaceTools } from "@tare/tools";
 import { contentText, type Message, type Tool } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { selectElisions } from "@tare/prune";
@@ -24,9 +24,14 @@ function prose(tokens: number, name: string): string {
   return sentences.join(" ");
 }
 
+/** Options of a server that differ. */
+type Changes = Partial<Omit<AgentOptions, "models">> & { readonly models?: Partial<AgentOptions["models"]> };
+
 /** A provider with a window before which a server runs: what it was asked, and how each turn went. */
-function serve(model: SimulatedModel, options: Partial<AgentOptions> & { readonly windowTokens: number }) {
-  const { windowTokens } = options;
+function serve(
+  model: SimulatedModel,
+  { windowTokens, ...changes }: Changes & { readonly windowTokens: number },
+) {
   let nowMs = 0;
   const provider = simulator({
     model,
@@ -35,23 +40,28 @@ function serve(model: SimulatedModel, options: Partial<AgentOptions> & { readonl
     profile: profileNamed("openai"),
     now: () => nowMs,
   });
-  const start = (more: Partial<AgentOptions> = {}): HttpAgent =>
+  const start = (more: Changes = {}): HttpAgent =>
     agentHandler({
-      model: (model) =>
-        openaiModel({
-          model,
-          baseURL: "http://provider/v1",
-          fetch: (url, init) => provider.fetch(new Request(url, init)),
-        }),
-      defaultModel: "simulated",
       approvals: { rules: ALLOW_EVERYTHING },
       tools: workspaceTools({ workspace: "." }),
       store: memoryStore({ now: () => nowMs += 1_000 }),
-      policy: "classic",
-      countTokens: () => Promise.resolve(tokenizer.count),
-      profile: profileNamed("openai"),
-      ...options,
+      ...changes,
       ...more,
+      models: {
+        model: (model) =>
+          openaiModel({
+            model,
+            baseURL: "http://provider/v1",
+            fetch: (url, init) => provider.fetch(new Request(url, init)),
+          }),
+        defaultModel: "simulated",
+        countTokens: () => Promise.resolve(tokenizer.count),
+        profile: profileNamed("openai"),
+        windowTokens,
+        ...changes.models,
+        ...more.models,
+      },
+      prompt: { policy: "classic", ...changes.prompt, ...more.prompt },
     });
   const summaries = () => provider.requests.filter(({ messages }) => isInstruction(messages.at(-1)));
   return { provider, start, summaries };
@@ -217,11 +227,10 @@ Deno.test("a prompt of 850 of 1,000 is pruned and never summarised; one of 950 i
       windowTokens: 100_000,
       tools: [log],
       // One token for each of these words, none for anything else.
-      countTokens: () => Promise.resolve((text) => text.split("harbour").length - 1),
-      triggers: { protectTokens: 100 },
-      mechanisms: { schemas: false },
+      models: { countTokens: () => Promise.resolve((text) => text.split("harbour").length - 1) },
+      prompt: { triggers: { protectTokens: 100 }, mechanisms: { schemas: false } },
     });
-    const agent = start({ windowTokens: 1_000 });
+    const agent = start({ models: { windowTokens: 1_000 } });
     const imported = await post(
       agent,
       "/tare/v1/sessions/import",
@@ -305,7 +314,7 @@ Deno.test("what a tool loop leaves out of its context is read back by recall in 
   const { provider, start } = serve(model, {
     windowTokens: 100_000,
     tools: [log],
-    triggers: { historyBudgetTokens: 1_000 },
+    prompt: { triggers: { historyBudgetTokens: 1_000 } },
   });
   const agent = start();
   const id = await newSession(agent);

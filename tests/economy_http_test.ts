@@ -46,15 +46,17 @@ async function playOverHttp(recording: Recording) {
   const baseURL = `http://127.0.0.1:${listening.addr.port}/v1`;
   const entries: LedgerEntry[] = [];
   const agent = agentHandler({
-    model: (model) => openaiModel({ model, baseURL, apiKey: "any" }),
-    defaultModel: "recorded",
+    models: {
+      model: (model) => openaiModel({ model, baseURL, apiKey: "any" }),
+      defaultModel: "recorded",
+      countTokens: () => Promise.resolve(tokenizer.count),
+      profile,
+      windowTokens,
+    },
     approvals: { rules: ALLOW_EVERYTHING },
     tools: recordedTools(recording),
     store: memoryStore({ now }),
-    countTokens: () => Promise.resolve(tokenizer.count),
-    profile,
-    windowTokens,
-    limits: { maxSteps: 1_000 },
+    limits: { turn: { maxSteps: 1_000 } },
   });
   const server = Deno.serve(
     { port: 0, hostname: "127.0.0.1", onListen() {} },

@@ -52,17 +52,19 @@ export async function measureForks(name: string, { turns = 4 } = {}): Promise<{
     },
   };
   const agent = agentHandler({
-    model: (model) =>
-      name.startsWith("anthropic")
-        ? anthropicModel({ model, cacheTtlMs: profile.ttlMs, ...options })
-        : openaiModel({ model, ...options }),
-    defaultModel: "m",
+    models: {
+      model: (model) =>
+        name.startsWith("anthropic")
+          ? anthropicModel({ model, cacheTtlMs: profile.ttlMs, ...options })
+          : openaiModel({ model, ...options }),
+      defaultModel: "m",
+      countTokens: () => Promise.resolve(tokenizer.count),
+      profile,
+      windowTokens: 400_000,
+    },
     tools: [readTool()],
-    delegates: true,
     store: memoryStore({ now: () => nowMs }),
-    countTokens: () => Promise.resolve(tokenizer.count),
-    profile,
-    windowTokens: 400_000,
+    advanced: { delegates: true },
   });
   const send = (path: string, body: object) => postSession(agent, path, body);
   const { id } = JSON.parse(await send("", { instructions: words(1_500) }));

@@ -14,7 +14,7 @@ import {
 import { loadData } from "../scripts/savings/load_data.ts";
 import { measureEconomy } from "../scripts/savings/measure_economy.ts";
 import { generateWorkload } from "./workload.ts";
-import type { historyJson } from "../packages/cli/history/told.ts";
+import type { historyJson } from "../packages/cli/history/history_report.ts";
 import { LOG_FORMATS } from "../packages/cli/history/read_logs.ts";
 import { runEntry } from "./processes/transfer_fixture.ts";
 
@@ -243,7 +243,7 @@ Deno.test("tare history says what was wrong with what it was given", async () =>
   });
 });
 
-Deno.test("what tare history says would have been saved is what bench:savings prints for the recordings that it writes", async () => {
+Deno.test("what tare history says would have been saved is what bench savings prints for the recordings that it writes", async () => {
   const sessions = [ONE, made("two", 1), THREE];
   const files = Object.fromEntries(
     sessions.map((session) => [`.claude/projects/p/${session.id}.jsonl`, claudeCodeLines(session)]),

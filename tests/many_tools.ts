@@ -117,17 +117,19 @@ export async function playTools(
     usages.push(usage);
     yield { type: "completed", message, finishReason: message.tool_calls ? "tool_calls" : "stop", usage };
   };
-  const { name: _, mayDefer, ...policy } = offering;
+  const { name: _, mayDefer, ...prompt } = offering;
   const handler = agentHandler({
-    ...policy,
-    model: () => model,
-    defaultModel: EXAMPLE_MODELS[profile.name] ?? "none",
+    models: {
+      model: () => model,
+      defaultModel: EXAMPLE_MODELS[profile.name] ?? "none",
+      countTokens: () => Promise.resolve(countTokens),
+      profile,
+      windowTokens: 200_000,
+    },
+    prompt,
     tools: [READ, ...definitions.map((definition) => toolOf(definition, mayDefer))],
     store: memoryStore({ now: () => nowMs }),
-    countTokens: () => Promise.resolve(countTokens),
-    profile,
-    windowTokens: 200_000,
-    limits: { maxSteps: 1_000 },
+    limits: { turn: { maxSteps: 1_000 } },
   });
   const send = async (path: string, body: unknown) => {
     const response = await handler.fetch(

@@ -49,7 +49,7 @@ async function played(
   const { fetch: passed } = gateway({
     upstreams: { messages: { baseURL, profile: profileNamed("anthropic-5m") } },
     fetch: asked,
-    forget,
+    planning: { forget },
     countTokens: () => Promise.resolve((text) => tokenizer.encode(text).length),
     now: () => nowMs,
   });

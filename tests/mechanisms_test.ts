@@ -9,7 +9,7 @@ import { type Mechanisms, profileNamed } from "@tare/planner";
 import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
 import { type SimulatedModel, simulator } from "@tare/simulator";
 import { memoryStore } from "@tare/conversation/sqlite";
-import { workspaceTools } from "@tare/loop/tools";
+import { workspaceTools } from "@tare/tools";
 
 const OFF: Mechanisms = {
   context: false,
@@ -71,16 +71,20 @@ async function play(mechanisms: Mechanisms, workspace: string, windowTokens = 40
   const provider = simulator({ model: caller, tokenizer });
   const upstream = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, provider.fetch);
   const agent = agentHandler({
-    model: (model) => openaiModel({ model, baseURL: `http://127.0.0.1:${upstream.addr.port}/v1` }),
-    defaultModel: "caller",
+    models: {
+      model: (model) => openaiModel({ model, baseURL: `http://127.0.0.1:${upstream.addr.port}/v1` }),
+      defaultModel: "caller",
+      countTokens: () => Promise.resolve(tokenizer.count),
+      profile: profileNamed("openai"),
+      windowTokens,
+    },
     approvals: { rules: ALLOW_EVERYTHING },
     tools: workspaceTools({ workspace }),
     store: memoryStore(),
-    policy: "classic",
-    countTokens: () => Promise.resolve(tokenizer.count),
-    profile: profileNamed("openai"),
-    windowTokens,
-    mechanisms,
+    prompt: {
+      policy: "classic",
+      mechanisms,
+    },
   });
   const server = Deno.serve(
     { hostname: "127.0.0.1", port: 0, onListen() {} },

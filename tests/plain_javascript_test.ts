@@ -23,7 +23,7 @@ const EDGES: Readonly<Record<string, readonly string[]>> = {
   loop: ["run"],
   "loop/openai": ["openaiModel"],
   "loop/anthropic": ["anthropicModel"],
-  "loop/tools": ["workspaceTools"],
+  tools: ["workspaceTools"],
   gateway: ["gateway"],
 };
 
@@ -119,7 +119,7 @@ const TABLE: readonly (readonly [string, readonly unknown[], string])[] = [
     [{ countTokens, upstreams: { chat: {} } }],
     "options.upstreams.chat.baseURL is missing; it must be a string",
   ],
-  ["loop/tools workspaceTools", [{}], "options.workspace is missing; it must be a string"],
+  ["tools workspaceTools", [{}], "options.workspace is missing; it must be a string"],
 ];
 
 for (const [symbol, args, told] of TABLE) {

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { ModelError } from "@tare/loop";
 import { profileNamed } from "@tare/planner";
-import { readProfileFile } from "../packages/app/settings/option.ts";
+import { readProfileFile } from "@tare/planner/internal";
 import { readSettings } from "../packages/app/settings/settings.ts";
 import { probeCache } from "../scripts/probe/probe_cache.ts";
 import { lastWords, measuring, measuringOverHttp, PRICES } from "./measured.ts";
@@ -15,7 +15,7 @@ const ok = () => ({ content: "ok" });
 const FIRST = "Answer with the word first.";
 const SECOND = "Answer with the word second.";
 
-Deno.test("probe:cache measures a provider's time to live, and the server starts with what it wrote", async () => {
+Deno.test("bench cache measures a provider's time to live, and the server starts with what it wrote", async () => {
   await using around = await measuringOverHttp({ profile: "anthropic-5m", model: ok });
   const { text, stopped } = await probeCache(PAID, around);
   assertEquals(stopped, undefined);
@@ -27,8 +27,8 @@ Deno.test("probe:cache measures a provider's time to live, and the server starts
     "10m | 0 of 2 | 0.0% | 0.516 | 0.172",
   ]);
   const path = `${around.folder}/t.profile.json`;
-  const { profileFile } = readSettings(["--profile-file", path], {});
-  assertEquals(profileFile?.profile, {
+  const { profile } = readSettings(["--profile", path], {});
+  assertEquals(profile?.profile, {
     ...profileNamed("anthropic-5m"),
     name: "anthropic-5m, measured",
     ttlMs: 4 * MINUTE,
@@ -41,7 +41,7 @@ Deno.test("probe:cache measures a provider's time to live, and the server starts
       { idleMs: 60 * MINUTE, probability: 0.172 },
       { idleMs: 120 * MINUTE, probability: 0.045 },
     ],
-    source: "deno task probe:cache, m",
+    source: "deno task bench cache, m",
     notes: "2 prefixes of 2000 tokens for each idle time.",
   });
   assertStringIncludes(text, path);
@@ -63,7 +63,7 @@ Deno.test("probe:cache measures a provider's time to live, and the server starts
   assertEquals(requests.length, 16);
 });
 
-Deno.test("probe:cache goes on where it was stopped, and sends again what was left alone for too long", async () => {
+Deno.test("bench cache goes on where it was stopped, and sends again what was left alone for too long", async () => {
   for (const [pauseMs, sentAgain] of [[0, 0], [15 * MINUTE, 6]] as const) {
     await using around = await measuringOverHttp({ profile: "anthropic-5m", model: ok });
     // All but one are sent, the first is read back, and the last can't be sent.
@@ -76,7 +76,7 @@ Deno.test("probe:cache goes on where it was stopped, and sends again what was le
   }
 });
 
-Deno.test("probe:cache stops before the budget is overrun, and goes on with a higher one", async () => {
+Deno.test("bench cache stops before the budget is overrun, and goes on with a higher one", async () => {
   await using around = await measuringOverHttp({ profile: "anthropic-5m", model: ok });
   // A request costs at most 2,100 tokens at 1.25 dollars a million and an answer of 1,000 tokens at 5.
   const budget = ["--budget", "0.02"];
@@ -102,14 +102,14 @@ Deno.test("probe:cache stops before the budget is overrun, and goes on with a hi
   assertEquals(paid.spentUsd.toFixed(9), usd.toFixed(9));
 });
 
-Deno.test("probe:cache says where nothing is ever cached, and writes no profile", async () => {
+Deno.test("bench cache says where nothing is ever cached, and writes no profile", async () => {
   await using around = await measuringOverHttp({ profile: "none", model: ok });
   const { text } = await probeCache(PAID, around);
   assertStringIncludes(text, "Nothing was ever served from a cache");
   await assertRejects(() => around.read("t.profile.json"), Deno.errors.NotFound);
 });
 
-Deno.test("probe:cache makes a table that never rises, whatever a provider does", async () => {
+Deno.test("bench cache makes a table that never rises, whatever a provider does", async () => {
   await using around = await measuring();
   const cached = [0, 1920, 1920, 1920, 0, 0];
   const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
@@ -141,7 +141,7 @@ Deno.test("probe:cache makes a table that never rises, whatever a provider does"
   ]);
 });
 
-Deno.test("probe:cache refuses what can't be measured, naming what would be right", async () => {
+Deno.test("bench cache refuses what can't be measured, naming what would be right", async () => {
   await using around = await measuringOverHttp({ profile: "openai", model: ok });
   const { environment } = around;
   const cases: [string[], typeof environment, string][] = [

@@ -50,7 +50,7 @@ function figures(text: string): string[] {
   return text.split("\n").slice(1, 5).map((line) => line.replaceAll(/\s{2,}/g, " | "));
 }
 
-Deno.test("probe:cache --upgrade measures in four requests what an upgrade is billed and how long it lasts", async () => {
+Deno.test("bench cache --upgrade measures in four requests what an upgrade is billed and how long it lasts", async () => {
   await using around = await messagesProvider();
   const { text, stopped } = await probeCache(PAID, around);
   assertEquals(stopped, undefined);
@@ -80,7 +80,7 @@ Deno.test("probe:cache --upgrade measures in four requests what an upgrade is bi
   assertEquals(around.requests.length, 4);
 });
 
-Deno.test("probe:cache --upgrade tells where an hour is granted as five minutes, and where a read doesn't keep it", async () => {
+Deno.test("bench cache --upgrade tells where an hour is granted as five minutes, and where a read doesn't keep it", async () => {
   const cases: [Rewrite, RegExp][] = [
     [
       (body) => body.replaceAll(',"ttl":"1h"', ""),
@@ -98,7 +98,7 @@ Deno.test("probe:cache --upgrade tells where an hour is granted as five minutes,
   }
 });
 
-Deno.test("probe:cache --upgrade goes on where it was stopped, and begins anew where that is too late", async () => {
+Deno.test("bench cache --upgrade goes on where it was stopped, and begins anew where that is too late", async () => {
   for (const [pauseMs, sent] of [[0, 4], [5 * MINUTE, 5]] as const) {
     await using around = await messagesProvider();
     around.faults.push(null, { type: "error", status: 400 });
@@ -109,7 +109,7 @@ Deno.test("probe:cache --upgrade goes on where it was stopped, and begins anew w
   }
 });
 
-Deno.test("probe:cache --upgrade stops before the budget is overrun, and asks for what it needs", async () => {
+Deno.test("bench cache --upgrade stops before the budget is overrun, and asks for what it needs", async () => {
   await using around = await messagesProvider();
   const { stopped, text } = await probeCache([...ARGS, ...PRICES, "--budget", "0.04"], around);
   assertMatch(stopped ?? "", /^Stopped: the next request could cost /);

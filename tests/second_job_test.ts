@@ -68,14 +68,16 @@ Deno.test("a session's twelve forks over HTTP each cost what the first does, and
     run: () => partOf(reads++),
   };
   const agent = agentHandler({
-    model: (model) =>
-      openaiModel({ model, baseURL: "http://provider/v1", apiKey: "key", fetch: upstream.fetch }),
-    defaultModel: "m",
+    models: {
+      model: (model) =>
+        openaiModel({ model, baseURL: "http://provider/v1", apiKey: "key", fetch: upstream.fetch }),
+      defaultModel: "m",
+      countTokens: () => Promise.resolve(upstream.tokenizer.count),
+      profile,
+      windowTokens: 400_000,
+    },
     tools: [read],
     store: memoryStore({ now: upstream.now }),
-    countTokens: () => Promise.resolve(upstream.tokenizer.count),
-    profile,
-    windowTokens: 400_000,
   });
   const post = (path: string, body: object) => postSession(agent, path, body);
   const turn = async (id: string) => {

@@ -5,9 +5,9 @@ import { contentText, type Model } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agentHandler, type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
 import { memoryStore } from "@tare/conversation/sqlite";
-import { workspaceTools } from "@tare/loop/tools";
+import { workspaceTools } from "@tare/tools";
 import { openTerminal } from "./pseudo_terminal.ts";
-import { scriptedProvider } from "./scripted_provider.ts";
+import { recordingProvider } from "./recording_provider.ts";
 import { LINUX, needs } from "./needs.ts";
 
 const ROOT = fromFileUrl(new URL("..", import.meta.url));
@@ -51,17 +51,19 @@ const model: Model = async function* ({ messages, signal }) {
 
 function serve(workspace = ".", approvals: AgentOptions["approvals"] = { rules: ALLOW_EVERYTHING }) {
   const agent = agentHandler({
-    defaultModel: "echo",
-    model: () => model,
-    profile: profileNamed("openai"),
-    windowTokens: 100_000,
+    models: {
+      defaultModel: "echo",
+      model: () => model,
+      profile: profileNamed("openai"),
+      windowTokens: 100_000,
+      countTokens: () => Promise.resolve((text) => text.length),
+    },
     approvals,
     tools: [...workspaceTools({ workspace }), {
       definition: { type: "function", function: { name: "log" } },
       run: () => "all is well ".repeat(200),
     }],
     store: memoryStore(),
-    countTokens: () => Promise.resolve((text) => text.length),
   });
   const server = Deno.serve(
     { port: 0, hostname: "127.0.0.1", onListen() {} },
@@ -328,9 +330,25 @@ Deno.test({
   await Deno.writeTextFile(`${cwd}/.claude/commands/fix.md`, "---\ndescription: Fixes it\n---\nFix $1.");
   await Deno.writeTextFile(`${cwd}/notes.md`, "");
   await Deno.writeFile(`${cwd}/shot.png`, new Uint8Array([1, 2, 3]));
-  const provider = scriptedProvider(({ asked }) => `You said **${asked}**.`);
-  // Drawn whatever this test itself runs with.
-  const env = { ...provider.env, XDG_DATA_HOME: `${folder}/data`, NO_COLOR: "" };
+  const inputs: unknown[] = [];
+  const provider = recordingProvider({
+    scripted({ messages }) {
+      const { content } = messages.at(-1)!;
+      inputs.push(content);
+      return { content: `You said **${contentText(content)}**.` };
+    },
+  });
+  const unset = "TARE_HOST TARE_PORT TARE_TOKEN TARE_DATA TARE_WORKSPACE INIT_CWD ANTHROPIC_API_KEY".split(
+    " ",
+  );
+  const env = {
+    ...Object.fromEntries(unset.map((name) => [name, ""])),
+    OPENAI_BASE_URL: provider.url,
+    TARE_MODEL: "scripted",
+    XDG_DATA_HOME: `${folder}/data`,
+    // Styled whatever this test itself runs with.
+    NO_COLOR: "",
+  };
   const tare = (...args: string[]) =>
     openTerminal([Deno.execPath(), "run", "-A", `${ROOT}packages/cli/tare.ts`, ...args], { cwd, env });
   await using first = tare();
@@ -367,10 +385,7 @@ Deno.test({
     { type: "text", text: "see @notes.md and @shot.png" },
     { type: "image_url", image_url: { url: "data:image/png;base64,AQID" } },
   ];
-  assertEquals(provider.asked.map(({ messages }) => messages.at(-1)!.content), [
-    ...["hello", shot, shot, "see @notes.md and @shot.png"],
-    "Fix bug.",
-  ]);
+  assertEquals(inputs, ["hello", shot, shot, "see @notes.md and @shot.png", "Fix bug."]);
   first.type("\x04");
   const [, id = ""] = /--session (\S+)/.exec(await first.shows(/--session \S+\r\n/)) ?? [];
   assertEquals((await first.ended).code, 0);
@@ -388,13 +403,13 @@ Deno.test({
   assertMatch(again.text(), new RegExp(`Cannot find a server for ${cwd}: none runs there`));
 
   // Without a model it says what to do, and why a start failed.
-  await using unset = openTerminal([Deno.execPath(), "run", "-A", `${ROOT}packages/cli/tare.ts`], {
+  await using without = openTerminal([Deno.execPath(), "run", "-A", `${ROOT}packages/cli/tare.ts`], {
     cwd,
     env: { ...env, TARE_MODEL: "" },
   });
-  assertEquals((await unset.ended).code, 1);
+  assertEquals((await without.ended).code, 1);
   assertMatch(
-    unset.text(),
+    without.text(),
     /Cannot talk yet: this server has a provider and no model\. To talk, set .*TARE_MODEL/,
   );
   assertEquals((await tare("stop").ended).code, 0);

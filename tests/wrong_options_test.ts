@@ -251,8 +251,8 @@ Deno.test("unknown options are refused with the nearest known name", async () =>
     [
       "gateway",
       (more: object) => gateway({ upstreams, countTokens, ...more }),
-      "max_body_bytes",
-      "maxBodyBytes",
+      "time_now",
+      "now",
     ],
     ["openaiModel", (more: object) => openaiModel({ ...model, ...more }), "baseUrl", "baseURL"],
     ["anthropicModel", (more: object) => anthropicModel({ ...model, ...more }), "max_tokens", "maxTokens"],
@@ -270,6 +270,11 @@ Deno.test("unknown options are refused with the nearest known name", async () =>
     () => gateway({ upstreams: upstream, countTokens }),
     TypeError,
     "options.upstreams.chat.baseUrl is unknown; the nearest known name is baseURL",
+  );
+  assertThrows(
+    () => gateway({ upstreams, countTokens, limits: { body_bytes: 5 } as Untyped }),
+    TypeError,
+    "options.limits.body_bytes is unknown; the nearest known name is bodyBytes",
   );
 });
 

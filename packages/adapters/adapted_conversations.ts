@@ -17,7 +17,13 @@ import {
   type SessionView,
 } from "@tare/planner";
 import { type Archive, archiveRef, memoryArchive, RECALL_TOOL, recallOriginal } from "@tare/prune";
-import { type Books, type TareOptions, warnByConsole, withDefaults } from "./options.ts";
+import {
+  type AdapterLedgerEntry,
+  type Books,
+  type TareOptions,
+  warnByConsole,
+  withDefaults,
+} from "./options.ts";
 
 /** A chat message, and the place of what it was read from. */
 export interface Piece {
@@ -140,23 +146,12 @@ const [MESSAGE_BYTES, TOKEN_BYTES] = [1_024, 8];
 
 const MEMORY = { conversations: 1_000, bytes: 256 * 1_024 ** 2 };
 
-/** The options of a session are checked by that, but for their names. */
-const SESSION_OPTIONS = {
+/** `plannerSession()` checks those of planning. */
+const OPTIONS: NeededOptions<TareOptions<unknown>> = {
   "profile?": "value",
   "countTokens?": "value",
   "windowTokens?": "value",
-  "observe?": "value",
-  "mechanisms?": "value",
-  "forget?": "value",
-  "tools?": "value",
-  "summarise?": "value",
-  "truncateTokens?": "value",
-  "alwaysFull?": "value",
-  "advanced?": "value",
-} as const;
-
-const OPTIONS: NeededOptions<TareOptions<unknown>> = {
-  ...SESSION_OPTIONS,
+  "planning?": "object",
   "conversation?": "function",
   "store?": { load: "function", save: "function" },
   "archive?": { put: "function", get: "function" },
@@ -179,7 +174,7 @@ export class AdaptedConversations<Given, Call> implements Books {
   readonly #reader: Reader<Given>;
   /** Those used last stand last. */
   readonly #groups = new Map<string, Group<Given>>();
-  readonly #ledger: (LedgerEntry & { readonly conversation: number })[] = [];
+  readonly #ledger: AdapterLedgerEntry[] = [];
   #total: Books["total"] = { calls: 0, tokenUnits: 0, withoutTokenUnits: 0 };
   #count = 0;
   #held = { conversations: 0, bytes: 0 };
@@ -192,15 +187,11 @@ export class AdaptedConversations<Given, Call> implements Books {
       );
     }
     const options = withDefaults(model, given);
-    const {
-      conversation: _,
-      store: __,
-      archive: ___,
-      warn = warnByConsole,
-      memory: ____,
-      now: _____,
-      ...session
-    } = options;
+    const { planning, profile, countTokens, windowTokens, warn = warnByConsole } = options;
+    const session = {
+      ...{ ...planning, profile, countTokens },
+      ...(windowTokens !== undefined && { windowTokens }),
+    };
     this.#options = options;
     this.#sessionOptions = session;
     this.#warn = warn;

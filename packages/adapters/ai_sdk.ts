@@ -2,7 +2,21 @@
  * Tare for the Vercel AI SDK: a model that is asked for what is still needed. `generateText()`, `streamText()` and agents
  * go on keeping the whole history. It takes and gives models of AI SDK 5, 6 and 7.
  *
- * README.md shows it in use.
+ * @example
+ * ```ts ignore
+ * import { openai } from "@ai-sdk/openai";
+ * import { generateText, stepCountIs } from "ai";
+ * import { tare } from "@tare/adapters/ai-sdk";
+ *
+ * const lean = tare({ model: openai("gpt-5.5") });
+ * const { text } = await generateText({
+ *   model: lean.model,
+ *   tools: { ...tools, ...lean.tools },
+ *   prompt: "Why do nightly builds fail?",
+ *   stopWhen: stepCountIs(100),
+ * });
+ * console.log(text, lean.total);
+ * ```
  *
  * @module
  */
@@ -20,44 +34,97 @@ import {
 } from "./model_prompt.ts";
 import { type Books, type TareOptions, withDefaults } from "./options.ts";
 
-export type { Books, TareOptions } from "./options.ts";
-export { type FrameworkRecallTool, fromAiSdk, type PromptMessage, toAiSdk } from "./model_prompt.ts";
+export type {
+  AdapterLedgerEntry,
+  AdapterTotal,
+  Books,
+  MemoryLimits,
+  PlanningOptions,
+  StateStore,
+  TareOptions,
+} from "./options.ts";
+export {
+  type FrameworkRecallTool,
+  fromAiSdk,
+  type PlannedMessages,
+  type PromptMessage,
+  type PromptPart,
+  type RecallCall,
+  type RecallSchema,
+  type SchemaConverters,
+  type StandardSchema,
+  toAiSdk,
+  type ValidValue,
+} from "./model_prompt.ts";
+
+/** A tool of a call, as far as it is read here. */
+export interface CallTool {
+  readonly type: string;
+  readonly name: string;
+}
 
 /** What a model is called with, as far as it is read here. */
 export interface CallParams {
   readonly prompt: readonly PromptMessage[];
-  readonly tools?: readonly { readonly type: string; readonly name: string }[] | undefined;
+  readonly tools?: readonly CallTool[] | undefined;
   readonly abortSignal?: AbortSignal | undefined;
   /** `{ tare: { conversation: "…" } }` names the call's conversation. */
   readonly providerOptions?: Readonly<Record<string, Readonly<Record<string, unknown>>>> | undefined;
 }
 
+/** A model of the SDK, of any version, as far as it is used. */
+export interface AiSdkModel {
+  readonly specificationVersion: string;
+  readonly modelId: string;
+  /** Asks for a reply. */
+  doGenerate(params: never): PromiseLike<unknown>;
+  /** Asks for a reply that is streamed. */
+  doStream(params: never): PromiseLike<unknown>;
+}
+
+/** Options of the adapter. */
+export interface AiSdkOptions<Model> extends TareOptions<CallParams> {
+  /** The model that is called: what a provider's function returns. */
+  readonly model: Model;
+}
+
+/** The recall tool, by its name. */
+export interface RecallTools {
+  readonly recall: FrameworkRecallTool;
+}
+
+/** A model of the SDK whose prompts are planned. */
+export interface AiSdkAdapter<Model> extends Books {
+  /** The model, called with what is still needed. */
+  readonly model: Model;
+  /** To be put among the tools. Without it, what was evicted from a prompt can't be read back. */
+  readonly tools: RecallTools;
+}
+
 /**
  * Puts conversations of the AI SDK under planner sessions: once for a model, for all that a process asks of it.
  *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { tare } from "@tare/adapters/ai-sdk";
+ *
+ * const model = {
+ *   specificationVersion: "v4",
+ *   modelId: "gpt-5.5",
+ *   doGenerate: (_: object) => Promise.resolve({ content: [], usage: { inputTokens: { total: 9 } } }),
+ *   doStream: () => Promise.reject(new Error("not streamed")),
+ * };
+ * const lean = tare({ model });
+ * await lean.model.doGenerate({ prompt: [{ role: "user", content: [{ type: "text", text: "Hello." }] }] });
+ * assertEquals(lean.total.calls, 1);
+ * ```
+ *
  * @throws {TypeError} if an option is wrong; by a call, if its prompt has a message of a role that the SDK doesn't have.
  */
-function ofAiSdk<
-  /** A model of the SDK, of any version, as far as it is put around here. */
-  Model extends {
-    readonly specificationVersion: string;
-    readonly modelId: string;
-    /** Asks for a reply. */
-    doGenerate(params: never): PromiseLike<unknown>;
-    /** Asks for a reply that is streamed. */
-    doStream(params: never): PromiseLike<unknown>;
-  },
->(
-  { model, ...options }: TareOptions<CallParams> & {
-    /** The model that is asked: what a provider's function gives. */
-    readonly model: Model;
-  },
-): Books & {
-  /** The model, asked for what is still needed. */
-  readonly model: Model;
-  /** To be put among the tools. Without it what leaves a prompt can't be read back. */
-  readonly tools: { readonly recall: FrameworkRecallTool };
-} {
+function ofAiSdk<Model extends AiSdkModel>(
+  { model, ...options }: AiSdkOptions<Model>,
+): AiSdkAdapter<Model> {
   checkGiven("tare()", { model }, { model: { doGenerate: "function", doStream: "function" } });
   const asked = model as unknown as AskedModel;
   const conversations = new AdaptedConversations<PromptMessage, CallParams>(model, {

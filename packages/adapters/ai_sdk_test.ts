@@ -176,7 +176,7 @@ Deno.test("tare() writes a line where old turns were, once the window is full", 
 
 Deno.test("tare() shortens the user's long texts in a full window, part by part", async () => {
   const summarise = () => Promise.reject(new Error("nobody asks for a summary"));
-  const { shown, warnings } = adapterWith({ windowTokens: 15000, summarise });
+  const { shown, warnings } = adapterWith({ windowTokens: 15000, planning: { summarise } });
   const long = (seed: string) => text(Array.from({ length: 2_000 }, (_, at) => `${seed}${at}`).join(" "));
   const paste: PromptMessage = { role: "user", content: [text("Look at this."), long("paste")] };
   const second: PromptMessage = { role: "user", content: [long("second")] };

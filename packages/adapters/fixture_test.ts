@@ -22,10 +22,12 @@ export function optionsWith(options: Options = {}): Options {
 export const LONG: string = Array.from({ length: 8_000 }, (_, at) => `line ${at} of a log\n`).join("");
 
 /** Sums up whatever it is asked to. */
-export const SUMMARISING: Pick<Options, "summarise"> = {
-  summarise: () =>
-    Promise.resolve({
-      text: "All went well.",
-      usage: { promptTokens: 9, cachedTokens: 0, outputTokens: 3 },
-    }),
+export const SUMMARISING: Pick<Options, "planning"> = {
+  planning: {
+    summarise: () =>
+      Promise.resolve({
+        text: "All went well.",
+        usage: { promptTokens: 9, cachedTokens: 0, outputTokens: 3 },
+      }),
+  },
 };

@@ -2,7 +2,14 @@
  * Tare for LangChain's agents: a middleware's `wrapModelCall`. The agent's state keeps the whole history; the model gets
  * what of it it still needs.
  *
- * README.md shows it in use.
+ * @example
+ * ```ts ignore
+ * import { createAgent, createMiddleware } from "langchain";
+ * import { tare } from "@tare/adapters/langchain";
+ *
+ * const lean = tare({ model: "gpt-5.5" });
+ * const agent = createAgent({ model, tools, middleware: [createMiddleware(lean)] });
+ * ```
  *
  * @module
  */
@@ -27,7 +34,15 @@ import {
 } from "./adapted_conversations.ts";
 import { type Books, cachesMarked, modelName, type TareOptions, withDefaults } from "./options.ts";
 
-export type { Books, TareOptions } from "./options.ts";
+export type {
+  AdapterLedgerEntry,
+  AdapterTotal,
+  Books,
+  MemoryLimits,
+  PlanningOptions,
+  StateStore,
+  TareOptions,
+} from "./options.ts";
 
 /** A message of LangChain's, as far as it is read here. */
 export interface LangChainMessage {
@@ -47,11 +62,52 @@ export interface LangChainCall {
   /** Options of the model for this call. */
   readonly modelSettings?: Readonly<Record<string, unknown>>;
   /** What its agent runs in. */
-  readonly runtime: {
-    readonly signal?: AbortSignal | undefined;
-    /** Its `thread_id` names the call's conversation. */
-    readonly configurable?: { readonly thread_id?: string | undefined } | undefined;
-  };
+  readonly runtime: LangChainRuntime;
+}
+
+/** What an agent runs in, as far as it is read here. */
+export interface LangChainRuntime {
+  readonly signal?: AbortSignal | undefined;
+  readonly configurable?: LangChainThread | undefined;
+}
+
+/** Names a conversation. */
+export interface LangChainThread {
+  readonly thread_id?: string | undefined;
+}
+
+/** A call of a tool, as far as it is read here. */
+export interface LangChainToolCall {
+  readonly name: string;
+  readonly id?: string;
+  readonly args: unknown;
+}
+
+/** A call of a tool that an agent is about to make. */
+export interface LangChainToolRequest {
+  readonly toolCall: LangChainToolCall;
+}
+
+/** Options of the adapter. */
+export interface LangChainOptions extends TareOptions<LangChainCall> {
+  /** The model that is called, or its name. */
+  readonly model: string | object;
+}
+
+/** A middleware, as `createMiddleware()` takes it. */
+export interface LangChainAdapter extends Books {
+  /** Always `Tare`. */
+  readonly name: "Tare";
+  /** Calls the model with what is still needed. */
+  readonly wrapModelCall: <Call extends LangChainCall, Reply>(
+    call: Call,
+    handler: (call: Call) => Reply | PromiseLike<Reply>,
+  ) => Promise<Reply>;
+  /** Answers calls of the recall tool; passes all others on. */
+  readonly wrapToolCall: <Call extends LangChainToolRequest, Reply>(
+    call: Call,
+    handler: (call: Call) => Reply | PromiseLike<Reply>,
+  ) => Promise<Reply>;
 }
 
 /**
@@ -59,33 +115,30 @@ export interface LangChainCall {
  * must be the last of those that change messages. It has the recall tool with it. Tools are always shown in full:
  * LangChain lets no middleware show them otherwise.
  *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { tare } from "@tare/adapters/langchain";
+ *
+ * const lean = tare({ model: "gpt-5.5" });
+ * const said = { type: "ai", content: "Hello.", usage_metadata: { input_tokens: 9, output_tokens: 2 } };
+ * const call = {
+ *   model: "gpt-5.5",
+ *   systemMessage: { type: "system", content: "Be brief." },
+ *   messages: [{ type: "human", content: "Hello." }],
+ *   tools: [],
+ *   runtime: {},
+ * };
+ * await lean.wrapModelCall(call, () => said);
+ * assertEquals(lean.total.calls, 1);
+ * ```
+ *
  * @throws {TypeError} if an option is wrong; by a call, if a message is of a type that isn't known here.
  */
-function ofLangChain({ model: given, ...options }: TareOptions<LangChainCall> & {
-  /** The model that is asked, or its name. */
-  readonly model: string | object;
-}): Books & {
-  /** Always `Tare`. */
-  readonly name: "Tare";
-  /** Asks the model for what is still needed. */
-  readonly wrapModelCall: <Call extends LangChainCall, Reply>(
-    call: Call,
-    handler: (call: Call) => Reply | PromiseLike<Reply>,
-  ) => Promise<Reply>;
-  /** Answers calls of the recall tool; hands on all others. */
-  readonly wrapToolCall: <
-    Call extends {
-      readonly toolCall: { readonly name: string; readonly id?: string; readonly args: unknown };
-    },
-    Reply,
-  >(
-    call: Call,
-    handler: (call: Call) => Reply | PromiseLike<Reply>,
-  ) => Promise<Reply>;
-} {
+function ofLangChain({ model: given, ...options }: LangChainOptions): LangChainAdapter {
   const conversations = new AdaptedConversations<LangChainMessage, LangChainCall>(given, {
     ...options,
-    mechanisms: { ...options.mechanisms, schemas: false },
+    planning: { ...options.planning, mechanisms: { ...options.planning?.mechanisms, schemas: false } },
     reader: READER,
   });
   const { profile } = withDefaults(given, options);

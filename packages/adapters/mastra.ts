@@ -1,7 +1,22 @@
 /**
  * Tare for Mastra's agents: an input processor. Memory keeps the whole history; the model gets what of it it still needs.
  *
- * README.md shows it in use.
+ * @example
+ * ```ts ignore
+ * import { Agent } from "@mastra/core/agent";
+ * import { tare } from "@tare/adapters/mastra";
+ *
+ * const lean = tare({ model: "gpt-5.5" });
+ * const agent = new Agent({
+ *   id: "reviewer",
+ *   name: "Reviewer",
+ *   instructions,
+ *   model,
+ *   tools: { ...tools, ...lean.tools },
+ *   inputProcessors: [lean.processor],
+ *   errorProcessors: [lean.processor],
+ * });
+ * ```
  *
  * @module
  */
@@ -17,17 +32,121 @@ import {
 } from "./model_prompt.ts";
 import { type Books, type TareOptions, withDefaults } from "./options.ts";
 
-export type { Books, TareOptions } from "./options.ts";
-export type { FrameworkRecallTool, PromptMessage } from "./model_prompt.ts";
+export type {
+  AdapterLedgerEntry,
+  AdapterTotal,
+  Books,
+  MemoryLimits,
+  PlanningOptions,
+  StateStore,
+  TareOptions,
+} from "./options.ts";
+export type {
+  FrameworkRecallTool,
+  PromptMessage,
+  PromptPart,
+  RecallCall,
+  RecallSchema,
+  SchemaConverters,
+  StandardSchema,
+  ValidValue,
+} from "./model_prompt.ts";
 
 /** What Mastra tells a processor of a call, as far as it is read here. */
 export interface MastraCall<PromptItem extends PromptMessage = PromptMessage> {
   readonly prompt: readonly PromptItem[];
-  readonly model: { readonly modelId: string };
+  readonly model: MastraModel;
   /** Is the same object in all calls of one processor for one step. */
   readonly state: Record<string, unknown>;
   /** Its memory's thread names the call's conversation. */
-  readonly requestContext?: { get(key: string): unknown } | undefined;
+  readonly requestContext?: MastraContext | undefined;
+}
+
+/** A model, as far as it is read here. */
+export interface MastraModel {
+  readonly modelId: string;
+}
+
+/** Context of a request, as far as it is read here. */
+export interface MastraContext {
+  get(key: string): unknown;
+}
+
+/** A step of an agent, as far as it is read here. */
+export interface MastraStep {
+  readonly tools?: Readonly<Record<string, unknown>> | undefined;
+  readonly state: Record<string, unknown>;
+}
+
+/** A prompt in place of a call's. */
+export interface MastraPrompt<PromptItem> {
+  prompt: PromptItem[];
+}
+
+/** A part of a streamed reply. */
+export interface MastraChunk {
+  readonly type: string;
+  readonly payload: unknown;
+}
+
+/** A reply, as far as it is read here. */
+export interface MastraResponse {
+  readonly chunks: readonly MastraChunk[];
+  readonly state: Record<string, unknown>;
+  /** Whether the model wasn't called. */
+  readonly fromCache: boolean;
+}
+
+/** A call that failed, as far as it is read here. */
+export interface MastraFailure {
+  readonly error: unknown;
+  readonly state: Record<string, unknown>;
+  readonly retryCount: number;
+}
+
+/** Whether a step is made once more. */
+export interface MastraRetry {
+  retry: boolean;
+}
+
+/** A processor of Mastra's agents. */
+export interface MastraProcessor {
+  /** Always `tare`. */
+  readonly id: "tare";
+  /** Takes note of the tools; changes nothing. */
+  processInputStep(step: MastraStep): undefined;
+  /** Puts what the model still needs in place of the prompt. */
+  processLLMRequest<PromptItem extends PromptMessage>(
+    request: MastraCall<PromptItem>,
+  ): Promise<MastraPrompt<PromptItem>>;
+  /** Records what a call took. */
+  processLLMResponse(response: MastraResponse): Promise<undefined>;
+  /** Has a step made once more whose prompt was refused for its length. */
+  processAPIError(failure: MastraFailure): Promise<MastraRetry>;
+}
+
+/** The recall tool as Mastra takes it. */
+export interface MastraRecallTool extends FrameworkRecallTool {
+  readonly id: "recall";
+}
+
+/** The recall tool, by its name. */
+export interface MastraTools {
+  readonly recall: MastraRecallTool;
+}
+
+/** Options of the adapter. */
+export interface MastraOptions extends TareOptions<MastraCall> {
+  /** The model that is called, or its name. */
+  readonly model: string | object;
+}
+
+/** What an agent of Mastra takes. */
+export interface MastraAdapter extends Books {
+  /** To be put among an agent's `inputProcessors`, and its `errorProcessors`. */
+  readonly processor: MastraProcessor;
+  /** To be put among the tools. Without it, what was evicted from a prompt can't be read back. */
+  readonly tools: MastraTools;
 }
 
 const TOOLS = "tools";
@@ -40,45 +159,24 @@ const MAX_RETRIES = 1;
  * Puts the conversations of Mastra's agents under planner sessions: once for a model, for all that a process asks of it.
  * Tools are always shown in full: Mastra turns them into what the model is shown after its processors.
  *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { tare } from "@tare/adapters/mastra";
+ *
+ * const { processor, total } = tare({ model: "gpt-5.5" });
+ * const prompt = [{ role: "user", content: [{ type: "text", text: "Hello." }] }];
+ * const planned = await processor.processLLMRequest({ prompt, model: { modelId: "gpt-5.5" }, state: {} });
+ * // Nothing was evicted, and the call isn't recorded before its reply.
+ * assertEquals([planned.prompt, total.calls], [prompt, 0]);
+ * ```
+ *
  * @throws {TypeError} if an option is wrong; by the processor, if a prompt has a message of a role that it doesn't have.
  */
-function ofMastra({ model, ...options }: TareOptions<MastraCall> & {
-  /** The model that is asked, or its name. */
-  readonly model: string | object;
-}): Books & {
-  /** To be put among an agent's `inputProcessors`, and its `errorProcessors`. */
-  readonly processor: {
-    /** Always `tare`. */
-    readonly id: "tare";
-    /** Takes note of the tools; changes nothing. */
-    processInputStep(step: {
-      readonly tools?: Readonly<Record<string, unknown>> | undefined;
-      readonly state: Record<string, unknown>;
-    }): undefined;
-    /** Puts what the model still needs in place of the prompt. */
-    processLLMRequest<PromptItem extends PromptMessage>(
-      request: MastraCall<PromptItem>,
-    ): Promise<{ prompt: PromptItem[] }>;
-    /** Books what a call took. */
-    processLLMResponse(response: {
-      readonly chunks: readonly { readonly type: string; readonly payload: unknown }[];
-      readonly state: Record<string, unknown>;
-      /** Whether nobody was asked. */
-      readonly fromCache: boolean;
-    }): Promise<undefined>;
-    /** Has a step made once more whose prompt was refused for its length. */
-    processAPIError(failure: {
-      readonly error: unknown;
-      readonly state: Record<string, unknown>;
-      readonly retryCount: number;
-    }): Promise<{ retry: boolean }>;
-  };
-  /** To be put among the tools. Without it what leaves a prompt can't be read back. */
-  readonly tools: { readonly recall: FrameworkRecallTool & { readonly id: "recall" } };
-} {
+function ofMastra({ model, ...options }: MastraOptions): MastraAdapter {
   const conversations = new AdaptedConversations<PromptMessage, MastraCall>(model, {
     ...options,
-    mechanisms: { ...options.mechanisms, schemas: false },
+    planning: { ...options.planning, mechanisms: { ...options.planning?.mechanisms, schemas: false } },
     reader: PROMPT_READER,
   });
   const { profile } = withDefaults(model, options);
@@ -151,7 +249,7 @@ function threadOf({ requestContext }: MastraCall): string | undefined {
   return typeof thread?.id === "string" ? thread.id : undefined;
 }
 
-function callsOf(chunks: readonly { readonly type: string; readonly payload: unknown }[]): string[] {
+function callsOf(chunks: readonly MastraChunk[]): string[] {
   return chunks.flatMap(({ type, payload }) =>
     type === "tool-call" ? (payload as { readonly toolCallId: string }).toolCallId : []
   );
@@ -183,7 +281,7 @@ interface StepFinish {
 }
 
 function readUsage(
-  chunks: readonly { readonly type: string; readonly payload: unknown }[],
+  chunks: readonly MastraChunk[],
 ): Usage | undefined {
   const finish = chunks.findLast(({ type }) => type === "finish" || type === "step-finish");
   const { inputTokens, cachedInputTokens = 0, outputTokens = 0 } = (finish?.payload as StepFinish | undefined)

@@ -299,7 +299,7 @@ Deno.test("tare() for the AI SDK: media of old turns stays whole while texts bes
   };
   let nowMs = 0;
   const tools = { look: { stance: "rederivable" } } as const;
-  const adapter = tare({ ...optionsWith(), tools, now: () => nowMs, model });
+  const adapter = tare({ ...optionsWith(), planning: { tools }, now: () => nowMs, model });
   const recall = [{ type: "function", name: "recall", inputSchema: { type: "object" } }];
   const prompt: PromptMessage[] = [];
   const payloads: Payload[] = [];

@@ -27,30 +27,55 @@ import {
 /** A message of a prompt as the AI SDK hands it to a model. */
 export interface PromptMessage {
   readonly role: string;
-  readonly content: string | readonly { readonly type: string; readonly providerOptions?: unknown }[];
+  readonly content: string | readonly PromptPart[];
   readonly providerOptions?: unknown;
 }
 
 /** A part of a message, as far as it is read here. */
-export type PromptPart = Exclude<PromptMessage["content"], string>[number];
+export interface PromptPart {
+  readonly type: string;
+  readonly providerOptions?: unknown;
+}
+
+/** A schema by the Standard JSON Schema specification. */
+export interface StandardSchema {
+  readonly version: 1;
+  readonly vendor: string;
+  readonly validate: (value: unknown) => ValidValue;
+  readonly jsonSchema: SchemaConverters;
+}
+
+/** A value that a schema accepts. */
+export interface ValidValue {
+  readonly value: unknown;
+}
+
+/** Returns a schema as JSON Schema. */
+export interface SchemaConverters {
+  readonly input: () => Record<string, unknown>;
+  readonly output: () => Record<string, unknown>;
+}
+
+/** The call of a tool. */
+export interface RecallCall {
+  readonly toolCallId?: string;
+}
+
+/** The schema of a tool's arguments. */
+export interface RecallSchema {
+  readonly "~standard": StandardSchema;
+}
+
+/** What a session's view shows of messages. */
+export type PlannedMessages = Pick<SessionView, "messages" | "places">;
 
 /** The recall tool as frameworks take it that know the Standard JSON Schema specification. Its name must be `recall`. */
 export interface FrameworkRecallTool {
   readonly description: string;
   /** JSON Schema of the arguments, by that specification. */
-  readonly inputSchema: {
-    readonly "~standard": {
-      readonly version: 1;
-      readonly vendor: string;
-      readonly validate: (value: unknown) => { readonly value: unknown };
-      readonly jsonSchema: {
-        readonly input: () => Record<string, unknown>;
-        readonly output: () => Record<string, unknown>;
-      };
-    };
-  };
+  readonly inputSchema: RecallSchema;
   /** Answers a call; which one it is says whose it is. */
-  readonly execute: (input: unknown, call?: { readonly toolCallId?: string }) => Promise<string>;
+  readonly execute: (input: unknown, call?: RecallCall) => Promise<string>;
 }
 
 /** The recall tool of conversations. */
@@ -197,7 +222,7 @@ function readOutput(output: ResultPart["output"]): Content {
 export function writePrompt(
   prompt: readonly PromptMessage[],
   { view: { messages, places }, pieces }: {
-    readonly view: Pick<SessionView, "messages" | "places">;
+    readonly view: PlannedMessages;
     readonly pieces: readonly Piece[];
   },
 ): {
@@ -325,13 +350,24 @@ export function fromAiSdk(given: readonly PromptMessage[]): Message[] {
 }
 
 /**
- * The messages as a session's view of {@linkcode fromAiSdk} shows them: what it leaves as it is are the very ones that came.
+ * Returns the messages as a session's view of {@linkcode fromAiSdk} shows them. Unchanged ones are the very objects that
+ * came.
  *
- * @throws {TypeError} likewise.
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { toAiSdk } from "@tare/adapters/ai-sdk";
+ *
+ * const given = [{ role: "user", content: "First." }, { role: "user", content: "Second." }];
+ * const messages = [{ role: "user", content: "Second." }] as const;
+ * assertEquals(toAiSdk(given, { messages, places: [1] }), [{ role: "user", content: "Second." }]);
+ * ```
+ *
+ * @throws {TypeError} if a message has a role that the SDK doesn't have.
  */
 export function toAiSdk<Given extends PromptMessage>(
   given: readonly Given[],
-  view: Pick<SessionView, "messages" | "places">,
+  view: PlannedMessages,
 ): Given[] {
   checkGiven("toAiSdk()", { given, view }, {
     given: "array",

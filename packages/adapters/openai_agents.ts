@@ -2,7 +2,16 @@
  * Tare for the OpenAI Agents SDK: put around an agent's model. The run and its session memory keep the whole history;
  * the provider gets what of it the model still needs.
  *
- * README.md shows it in use.
+ * @example
+ * ```ts ignore
+ * import { Agent, OpenAIResponsesModel, run } from "@openai/agents";
+ * import OpenAI from "openai";
+ * import { tare } from "@tare/adapters/openai-agents";
+ *
+ * const lean = tare({ model: new OpenAIResponsesModel(new OpenAI(), "gpt-5.5") });
+ * const agent = new Agent({ name: "Reviewer", model: lean.model, tools: [...tools, ...lean.tools] });
+ * const result = await run(agent, "Why do nightly builds fail?", { session });
+ * ```
  *
  * @module
  */
@@ -31,7 +40,15 @@ import {
 } from "./adapted_conversations.ts";
 import type { Books, TareOptions } from "./options.ts";
 
-export type { Books, TareOptions } from "./options.ts";
+export type {
+  AdapterLedgerEntry,
+  AdapterTotal,
+  Books,
+  MemoryLimits,
+  PlanningOptions,
+  StateStore,
+  TareOptions,
+} from "./options.ts";
 
 /** What an agent asks its model, as far as it is read here. */
 export interface AgentsCall {
@@ -39,45 +56,80 @@ export interface AgentsCall {
   readonly input: string | readonly object[];
 }
 
-/** Puts conversations of the OpenAI Agents SDK under planner sessions: once for a model, for all that a process asks of it. */
-function ofAgents<
-  /** A model of the SDK, as far as it is put around here. */
-  Model extends {
-    /** Asks for a reply. */
-    getResponse(request: never): Promise<unknown>;
-    /** Asks for a reply that is streamed. */
-    getStreamedResponse(request: never): AsyncIterable<unknown>;
-  },
->({ model, ...options }: TareOptions<AgentsCall> & {
-  /** The model that is asked. */
+/** A model of the SDK, as far as it is used. */
+export interface AgentsModel {
+  /** Asks for a reply. */
+  getResponse(request: never): Promise<unknown>;
+  /** Asks for a reply that is streamed. */
+  getStreamedResponse(request: never): AsyncIterable<unknown>;
+}
+
+/** A call of a tool, as far as it is read here. */
+export interface AgentsToolCall {
+  readonly callId: string;
+}
+
+/** Details of a call. */
+export interface AgentsCallDetails {
+  readonly toolCall?: AgentsToolCall;
+}
+
+/** JSON Schema of the recall tool's arguments. */
+export interface AgentsRecallParameters extends Omit<RecallParameters, "additionalProperties"> {
+  additionalProperties: true;
+}
+
+/** The recall tool as the SDK takes it. */
+export interface AgentsRecallTool {
+  readonly type: "function";
+  /** Always `recall`. */
+  readonly name: string;
+  readonly description: string;
+  readonly parameters: AgentsRecallParameters;
+  readonly strict: false;
+  /** Answers a call, from the conversation that the call's id belongs to. */
+  readonly invoke: (context: unknown, input: string, details?: AgentsCallDetails) => Promise<string>;
+  readonly needsApproval: () => Promise<boolean>;
+  readonly isEnabled: () => Promise<boolean>;
+}
+
+/** Options of the adapter. */
+export interface AgentsOptions<Model> extends TareOptions<AgentsCall> {
+  /** The model that is called. */
   readonly model: Model;
-}): Books & {
+}
+
+/** A model of the SDK whose prompts are planned. */
+export interface AgentsAdapter<Model> extends Books {
   /**
-   * The model, asked for what is still needed. A request whose history the provider keeps (`previousResponseId`,
-   * `conversationId`) goes as it is, and isn't booked.
+   * The model, called with what is still needed. A request whose history the provider stores (`previousResponseId`,
+   * `conversationId`) is passed on unchanged, and isn't recorded.
    */
   readonly model: Model;
-  /** To be put among the tools: the recall tool. Without it what leaves a prompt can't be read back. */
-  readonly tools: readonly [{
-    readonly type: "function";
-    /** Always `recall`. */
-    readonly name: string;
-    readonly description: string;
-    /** JSON Schema of the arguments. */
-    readonly parameters: Omit<RecallParameters, "additionalProperties"> & {
-      additionalProperties: true;
-    };
-    readonly strict: false;
-    /** Answers a call; which one it is says whose it is. */
-    readonly invoke: (
-      context: unknown,
-      input: string,
-      details?: { readonly toolCall?: { readonly callId: string } },
-    ) => Promise<string>;
-    readonly needsApproval: () => Promise<boolean>;
-    readonly isEnabled: () => Promise<boolean>;
-  }];
-} {
+  /** To be put among the tools. Without it, what was evicted from a prompt can't be read back. */
+  readonly tools: readonly [AgentsRecallTool];
+}
+
+/**
+ * Puts conversations of the OpenAI Agents SDK under planner sessions: once for a model, for all that a process asks of it.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { tare } from "@tare/adapters/openai-agents";
+ *
+ * const model = {
+ *   getResponse: (_: object) => Promise.resolve({ output: [], usage: { inputTokens: 9, outputTokens: 2 } }),
+ *   async *getStreamedResponse() {},
+ * };
+ * const lean = tare({ model });
+ * await lean.model.getResponse({ input: "Hello.", tools: [] });
+ * assertEquals(lean.total.calls, 1);
+ * ```
+ */
+function ofAgents<Model extends AgentsModel>(
+  { model, ...options }: AgentsOptions<Model>,
+): AgentsAdapter<Model> {
   checkGiven("tare()", { model }, { model: { getResponse: "function", getStreamedResponse: "function" } });
   const asked = model as unknown as AskedModel;
   const conversations = new AdaptedConversations<Item, AgentsCall>(model, { ...options, reader: READER });

@@ -1,47 +1,74 @@
-import { estimateTokens } from "@tare/messages";
+import { type CountTokens, estimateTokens } from "@tare/messages";
 import { chooseProfile, type LedgerEntry, listWindow, type PromptSessionOptions } from "@tare/planner";
 import type { Archive } from "@tare/prune";
 
-/** What an adapter goes by beside the model: nothing of it must be given. */
-export interface TareOptions<Call> extends Partial<Omit<PromptSessionOptions, "state">> {
+/** How prompts are planned, besides provider, window and archive: options of `plannerSession()` of `@tare/planner`. */
+export type PlanningOptions = Partial<
+  Omit<PromptSessionOptions, "state" | "archive" | "profile" | "countTokens" | "windowTokens">
+>;
+
+/** Where an adapter stores the state of conversations. */
+export interface StateStore {
+  /** Returns what was saved last under a key; nothing if nothing was. Called once for each key, before its first call. */
+  load(key: string): unknown;
+  /** Saves plain JSON data under a key: before a request is sent, and after its call was recorded. Both wait for it. */
+  save(key: string, state: unknown): unknown;
+}
+
+/** How much an adapter remembers: what was used longest ago is forgotten first. */
+export interface MemoryLimits {
+  /** Default: 1,000. */
+  readonly conversations?: number;
+  /** Default: 256 MiB. */
+  readonly bytes?: number;
+}
+
+/** Options of an adapter. All may be omitted: the model decides the defaults. */
+export interface TareOptions<Call> extends Partial<Pick<PromptSessionOptions, "profile" | "windowTokens">> {
+  /** Counts tokens. Default: `estimateTokens`. */
+  readonly countTokens?: CountTokens;
+  /** How prompts are planned. */
+  readonly planning?: PlanningOptions;
   /**
-   * Names the conversation that a call is of. Calls of one name are still told apart by what they say, as subagents of one
-   * thread are. Default: the framework's own name for it, where it hands one on, or else what the call says alone.
+   * Returns the name of a call's conversation. Calls of one name are still distinguished by their content, as subagents of
+   * one thread are. Default: the framework's own name for it, if it passes one, or else the content only.
    */
   readonly conversation?: (call: Call) => string | undefined;
   /**
-   * Where what is known of conversations is kept, by their names or else by what they begin with, so that a restart goes on
-   * where it was. Both may fail: calls go on. Default: nowhere.
+   * Where the state of conversations is stored, by their names or else by their beginnings, so that they continue after a
+   * restart. Both functions may fail: calls continue. Default: nowhere.
    */
-  readonly store?: {
-    /** What was saved last under a key; nothing if nothing was. Asked once for each key, when its first call comes. */
-    load(key: string): unknown;
-    /** Keeps plain JSON data under a key: before a request is sent, and after its call was booked. Both wait for it. */
-    save(key: string, state: unknown): unknown;
-  };
+  readonly store?: StateStore;
   /**
-   * Where what leaves a prompt goes; a conversation reads there what it has put itself. Must be given with a `store`.
+   * Where evicted content is archived; a conversation reads only what it has put there. Required with a `store`.
    * Default: in memory, as long as the conversation is.
    */
   readonly archive?: Archive;
-  /** Told sentences for people, such as that the archive could not be written and so nothing left the prompt. Default: `console.warn`. */
+  /** Called with warnings for users, such as that the archive failed and so nothing was evicted. Default: `console.warn`. */
   readonly warn?: (sentence: string) => void;
-  /** So much is remembered; what was used longest ago goes first. Default: 1,000 conversations, and 256 MiB of them. */
-  readonly memory?: { readonly conversations?: number; readonly bytes?: number };
+  readonly memory?: MemoryLimits;
   /** The time, in milliseconds since any fixed moment. Default: the runtime's clock. */
   readonly now?: () => number;
 }
 
-/** What every adapter tells of its calls. */
+/** A call in an adapter's ledger, with the number of its conversation. */
+export interface AdapterLedgerEntry extends LedgerEntry {
+  readonly conversation: number;
+}
+
+/** Cost of all calls, in cost units: one is the price of one uncached input token. */
+export interface AdapterTotal {
+  readonly calls: number;
+  readonly tokenUnits: number;
+  /** What the same calls would have cost without Tare. */
+  readonly withoutTokenUnits: number;
+}
+
+/** What every adapter reports of its calls. */
 export interface Books {
-  /** What the newest 1,000 calls cost, and why, first to last, each with the number of its conversation. */
-  readonly ledger: readonly (LedgerEntry & { readonly conversation: number })[];
-  /** What all calls took, and would have taken without Tare, in the price of one uncached input token. */
-  readonly total: {
-    readonly calls: number;
-    readonly tokenUnits: number;
-    readonly withoutTokenUnits: number;
-  };
+  /** What the newest 1,000 calls cost, and why, the oldest first. */
+  readonly ledger: readonly AdapterLedgerEntry[];
+  readonly total: AdapterTotal;
 }
 
 /** The name of a model; nothing if it doesn't say. */

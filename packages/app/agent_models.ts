@@ -3,9 +3,9 @@ import { anthropicModel } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";
 import type { Model } from "@tare/messages";
 import { chooseProfile, listPrice, listWindow, type Price, type Profile, readTooLong } from "@tare/planner";
-import { DEFAULT_PROVIDER, howToAsk, MESSAGES_PROVIDER, readModelList } from "@tare/planner/internal";
+import { DEFAULT_PROVIDER, howToAsk, MESSAGES_PROVIDER } from "@tare/planner/internal";
 import { routeToCache } from "@tare/planner/parts";
-import { readBytes } from "@tare/gateway/internal";
+import type { ServerProfile } from "@tare/gateway/internal";
 import type { Settings } from "./settings/settings.ts";
 
 /** The settings that say whom the agent asks. */
@@ -18,7 +18,6 @@ export type ProviderSettings = Pick<
   | "model"
   | "price"
   | "profile"
-  | "profileFile"
   | "protocol"
   | "windowTokens"
 >;
@@ -41,6 +40,8 @@ export interface AgentModels {
   readonly windowTokens: (model: string) => number;
   /** Whether that is only what is published, or usual, rather than set, or told by the provider. */
   readonly assumesWindow: (model: string) => boolean;
+  /** First line of every turn. Default: none. */
+  readonly notice?: string;
 }
 
 /** The window of a model of which nothing is known, in tokens: few models that agents work with have a smaller one. */
@@ -124,27 +125,25 @@ function tellingWindow(model: Model, told: (tokens: number) => void): Model {
 
 /** The cache rules and prices of a model at the provider of chat completions; `server` tells what that says of itself. */
 export function chatProfile(
-  { baseUrl = DEFAULT_PROVIDER.baseURL, profile: name, profileFile }: ProviderSettings,
+  { baseUrl = DEFAULT_PROVIDER.baseURL, profile: own }: ProviderSettings,
   model: string,
   server?: () => string | undefined,
 ): Profile {
-  if (profileFile) return profileFile.profile;
-  return chooseProfile(name !== undefined ? { name } : { baseUrl, model, server: server?.() });
+  return own?.profile ?? chooseProfile({ baseUrl, model, server: server?.() });
 }
 
 /** What a model costs in money: one's own price, else the list price; nothing on one's own machine. */
 export function priceOf(
-  { price, profileFile }: Pick<ProviderSettings, "price" | "profileFile">,
+  { price, profile: own }: Pick<ProviderSettings, "price" | "profile">,
   profile: (model: string) => Profile,
 ): (model: string) => Price | undefined {
-  const own = price ?? profileFile?.profile.price;
-  return (model) => own ?? (profile(model).name === "local" ? undefined : listPrice(model));
+  const set = price ?? own?.profile.price;
+  return (model) => set ?? (profile(model).name === "local" ? undefined : listPrice(model));
 }
 
 function agentProfile(settings: ProviderSettings, model: string, server?: () => string | undefined): Profile {
   if (!speaksMessages(settings, model)) return chatProfile(settings, model, server);
-  const { profileFile, profile: name = MESSAGES_PROVIDER.profile } = settings;
-  return profileFile?.profile ?? chooseProfile({ name });
+  return settings.profile?.profile ?? chooseProfile({ name: MESSAGES_PROVIDER.profile });
 }
 
 /** Whether a model is asked in the Messages format. */
@@ -162,98 +161,3 @@ const noModel: Model = () => {
     "Cannot ask a model: TARE_MODEL isn't set, so that there is only a gateway.",
   );
 };
-
-/** Longest list of models that is read, in bytes: who passes on others' models has hundreds. */
-const MAX_LIST_BYTES = 2 ** 23;
-
-/** An answer may take so many looks of so many milliseconds: time for which this process stood still is one of them. */
-const MOST_LOOKS = 10;
-const LOOK_MS = 100;
-
-/** A server that gave no list is asked again after so long, in milliseconds. */
-const PAUSE_MS = 30_000;
-
-/** Whom to ask, and how. */
-interface AskedServer {
-  readonly baseURL: string;
-  readonly apiKey?: string | undefined;
-  /** Default: the global `fetch`. */
-  readonly fetch?: typeof fetch;
-  /** Milliseconds since some fixed moment. Default: `performance.now`. */
-  readonly now?: () => number;
-}
-
-/** What a server says of itself. */
-interface ServerProfile {
-  /** Name of the profile that it points to, as far as is known by now; asks the server, without waiting, if it isn't. */
-  readonly name: () => string | undefined;
-  /** The context window of a model in tokens, as far as that is known by now. */
-  readonly windowTokens: (model: string) => number | undefined;
-  /** Settles when the server has been asked for the first time; never rejects. */
-  readonly asked: () => Promise<void>;
-  /** Asks no more, and settles when nothing is asked any longer. */
-  readonly close: () => Promise<void>;
-}
-
-/**
- * Finds out from a provider's list of models how much each reads, and whether it is a server on one's own machine, such
- * as llama.cpp or vLLM: their ports and the names of their models say nothing. A provider that its address tells isn't asked; one that
- * doesn't answer changes nothing.
- */
-export function serverProfile(
-  { baseURL, apiKey, fetch = globalThis.fetch, now = () => performance.now() }: AskedServer,
-): ServerProfile {
-  const byAddress = chooseProfile({ baseUrl: baseURL }).name;
-  let isKnown = byAddress !== "none" && byAddress !== "local";
-  let name: string | undefined;
-  let windows: ReadonlyMap<string, number> = new Map();
-  let asking: Promise<void> | undefined;
-  let askedAt = -Infinity;
-  const controller = new AbortController();
-  const ask = async () => {
-    askedAt = now();
-    const late = new AbortController();
-    let looked = 0;
-    const looks = setInterval(() => ++looked === MOST_LOOKS && late.abort(), LOOK_MS);
-    try {
-      const response = await fetch(`${baseURL.replace(/\/+$/, "")}/models`, {
-        headers: { ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }) },
-        redirect: "manual",
-        signal: AbortSignal.any([controller.signal, late.signal]),
-      });
-      const list = JSON.parse(new TextDecoder().decode(await readBytes(response, MAX_LIST_BYTES)));
-      ({ profile: name, windows } = readModelList(list));
-      // A list without models may have some later.
-      isKnown = response.ok && Array.isArray(list?.data) && list.data.length > 0;
-    } catch {
-      // Whatever answers there says nothing of itself.
-    } finally {
-      clearInterval(looks);
-      asking = undefined;
-    }
-  };
-  const look = () => {
-    if (!isKnown && !asking && now() - askedAt >= PAUSE_MS) asking = ask();
-  };
-  return {
-    name() {
-      look();
-      return name;
-    },
-    windowTokens(model) {
-      look();
-      // One's own server answers with the one that it has, however it is called.
-      const [only] = name === "local" && windows.size === 1 ? windows.values() : [];
-      return windows.get(model) ?? only;
-    },
-    async asked() {
-      if (!isKnown && askedAt === -Infinity) asking = ask();
-      await asking;
-    },
-    async close() {
-      isKnown = true;
-      controller.abort();
-      await asking;
-    },
-  };
-}

@@ -1,34 +1,34 @@
 import { resolve } from "@std/path";
-import { forgetServer, noteServer, realPath } from "@tare/cli/parts";
+import { forgetServer, noteOwnerPort, noteServer } from "@tare/cli/parts";
 import { Warmth } from "@tare/conversation";
+import { pingUsdOfToday } from "@tare/conversation/internal";
 import { type Figures, Telemetry } from "@tare/conversation/telemetry";
 import { gateway, type HttpGateway } from "@tare/gateway";
-import type { McpSdk } from "@tare/loop/mcp";
-import type { Sandbox } from "@tare/loop/tools";
+import { type ServerProfile, serverProfile } from "@tare/gateway/internal";
+import type { McpSdk } from "@tare/tools/mcp";
+import type { Sandbox } from "@tare/tools/sandbox";
 import { countingPictures, type CountTokens, sampledCount } from "@tare/messages";
 import { page } from "@tare/page";
 import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import { agentHandler, allowedHosts, type HttpAgent, isLoopback } from "@tare/server";
+import type { PolicyOptions } from "@tare/planner/policies";
 import { loadTokenizer } from "@tare/tiktoken";
-import { configuredModels, hasChatProvider, isRehearsed, priceOf, serverProfile } from "./agent_models.ts";
+import { type AgentModels, configuredModels, hasChatProvider, isRehearsed, priceOf } from "./agent_models.ts";
 import { connectTls } from "./connect_tls.ts";
 import { type OpenData, openData } from "./data/open_data.ts";
-import { noteOwnerPort } from "./data/owner_key.ts";
-import { pingUsdOfToday } from "./data/ping_cost.ts";
 import { greet } from "./greeting.ts";
 import { lazily } from "./lazily.ts";
-import { ANSWER_GRACE_MS, listenAsSet, reachable, serverUrl } from "./listener/listen.ts";
-import { connectionLimits } from "./listener/listen_http.ts";
+import { ANSWER_GRACE_MS, listenAsSet, reachable, serverUrl } from "./listen.ts";
 import INSTRUCTIONS from "./prompt/instructions.md" with { type: "text" };
-import type { InstructionPlaces } from "./prompt/workplace.ts";
+import { type InstructionPlaces, realPath } from "@tare/tools/internal/instructions";
 import { promptOptions } from "./prompt_options.ts";
-import { type AgentProvider, startRehearsal } from "./rehearsal_provider.ts";
+import { offlineDemo } from "./offline_demo.ts";
 import type { Settings } from "./settings/settings.ts";
 import { upstreamsOf } from "./upstreams.ts";
 import { type OpenWorkspace, openWorkspace } from "./workspace.ts";
 
-/** Largest request bodies: prompts of others may hold pictures and recordings. */
-const LIMITS = { agentBytes: 10 * 2 ** 20, gatewayBytes: 32 * 2 ** 20 };
+/** Largest request bodies, since other agents' prompts may hold images and recordings, and most sessions stored. */
+const LIMITS = { agentBytes: 10 * 2 ** 20, gatewayBytes: 32 * 2 ** 20, sessions: 1_000_000 };
 
 /** Days that other agents' conversations are kept, unless the settings say otherwise. */
 const KEPT_DAYS = 30;
@@ -39,18 +39,24 @@ const FIGURES_MIB = 256;
 const HOUR_MS = 60 * 60_000;
 const DAY_MS = 24 * HOUR_MS;
 
+const NO_SANDBOX = { why: "the server's process wasn't started by start.ts, which makes it" };
+
 /** Parts that only some servers need, and others don't install. */
 export interface Parts {
   /** Loads the client of MCP servers. Default: there may be none. */
   readonly mcpSdk?: () => Promise<McpSdk>;
   /** The sandbox that commands and the programs of MCP servers run in, or why there is none. */
-  readonly sandbox?: Sandbox | { readonly why: string };
+  readonly sandbox?: Sandbox | { readonly why: string } | undefined;
   /** Places of the instructions that sessions are given. Default: none. */
   readonly places?: InstructionPlaces;
   /** Port of the last start, taken again if the settings name none and it is free. Default: none. */
   readonly lastPort?: number | undefined;
-  /** Whether the greeting holds the owner's key: only a person reads it. Default: no. */
+  /** Whether the greeting holds the owner's key: only a user reads it. Default: no. */
   readonly showsKey?: boolean;
+  /** Most connections at once. Default: half of this process's file descriptors. */
+  readonly maxConnections?: number | undefined;
+  /** Triggers of the classic policy. Default: its own. */
+  readonly triggers?: PolicyOptions["triggers"];
 }
 
 /** A server that listens. */
@@ -63,7 +69,7 @@ export interface RunningServer {
 }
 
 /**
- * Starts the agent server, and without a configured provider a rehearsal provider beside it: the store, then the models
+ * Starts the agent server, with an offline demo model if no provider is configured: the store, then the models
  * and the gateway that ask providers, the workspace with its tools, the agent, and the listener in front of all.
  *
  * @throws {RangeError} if host and port can't be listened on, or other machines can reach them and no token is set.
@@ -72,7 +78,7 @@ export interface RunningServer {
 export async function startServer(
   settings: Settings,
   log: (line: string) => void,
-  { mcpSdk, showsKey = false, places, lastPort, sandbox: found = { why: "nobody has looked for one" } }:
+  { mcpSdk, showsKey = false, places, lastPort, maxConnections, triggers, sandbox: found = NO_SANDBOX }:
     Parts = {},
 ): Promise<RunningServer> {
   refuseUnsafe(settings, mcpSdk !== undefined);
@@ -88,14 +94,13 @@ export async function startServer(
   const countTokens = lazily(async () => countingPictures(sampledCount((await tokenizer()).count)));
   const { apiKey, baseUrl: baseURL = DEFAULT_PROVIDER.baseURL } = settings;
   const asked = hasChatProvider(settings) ? serverProfile({ baseURL, apiKey }) : undefined;
-  const limits = await connectionLimits(settings);
   const provider = isRehearsed(settings)
-    ? startRehearsal(tokenizer, { settings, limits, onError })
-    : { ...configuredModels(settings, asked), close: () => Promise.resolve() };
+    ? offlineDemo(settings, tokenizer)
+    : configuredModels(settings, asked);
   // Loaded only where somebody reads them.
   const figures = settings.metrics === "off"
     ? undefined
-    : (await import("./prometheus.ts")).prometheus({ onError });
+    : (await import("@tare/conversation/internal/prometheus")).prometheus({ onError });
   // One budget for agent and gateway.
   const warmth = new Warmth({
     now: store.now,
@@ -103,7 +108,8 @@ export async function startServer(
     spentUsd: await pingUsdOfToday(store),
     onError,
   });
-  const shared: Shared = { store, keys, lagMs, countTokens, figures, warmth, onError };
+  const prompts = promptOptions(settings, triggers);
+  const shared: Shared = { store, keys, lagMs, countTokens, figures, warmth, prompts, onError };
   const passing = gatewayOf(settings, { ...shared, asked });
   const workspace = openWorkspace(settings, {
     owner: opened.owner,
@@ -113,12 +119,13 @@ export async function startServer(
   const instance = crypto.randomUUID();
   const agent = agentOf(settings, { ...shared, provider, workspace, passing, instance, sandbox: found });
   const fetch = (request: Request) => agent.fetch(request, { signal: request.signal });
-  const server = await listenAsSet(settings, { fetch, lastPort, limits, onError }).catch(async (error) => {
-    await workspace.close();
-    await provider.close();
-    await opened.close();
-    throw error;
-  });
+  const server = await listenAsSet(settings, { fetch, lastPort, maxConnections, onError }).catch(
+    async (error) => {
+      await workspace.close();
+      await opened.close();
+      throw error;
+    },
+  );
   const expire = async () => {
     if (expireAfterDays === undefined) return;
     await agent.expire(expireAfterDays * DAY_MS + lagMs()).catch(onError);
@@ -153,7 +160,6 @@ export async function startServer(
       await passing.close();
       await asked?.close();
       await Promise.all([expiring, watching]);
-      await provider.close();
       await opened.close();
     },
   };
@@ -164,88 +170,107 @@ interface Shared extends Pick<OpenData, "store" | "keys" | "lagMs"> {
   readonly countTokens: () => Promise<CountTokens>;
   readonly figures: Figures | undefined;
   readonly warmth: Warmth;
+  readonly prompts: PolicyOptions;
   readonly onError: (error: unknown) => void;
 }
 
 /** Returns the gateway for other people's agents. */
 function gatewayOf(
   settings: Settings,
-  { store, keys, lagMs, countTokens, figures, warmth, onError, asked }: Shared & {
-    readonly asked: ReturnType<typeof serverProfile> | undefined;
+  { store, keys, lagMs, countTokens, figures, warmth, prompts, onError, asked }: Shared & {
+    readonly asked: ServerProfile | undefined;
   },
 ): HttpGateway {
   const { captureContent = false, expireAfterDays = KEPT_DAYS, gatewayStoreMiB, maxDataMiB = Infinity } =
     settings;
   return gateway({
-    ...promptOptions(settings),
+    planning: prompts,
     telemetry: new Telemetry("@tare/gateway", { captureContent, figures }),
     upstreams: upstreamsOf(settings, asked),
     ...{ store, keys, countTokens, onError },
     forward: settings.forward,
-    recall: settings.recall,
-    control: settings.observe ? 1 : settings.control,
+    recall: !settings.off.includes("recall"),
+    control: settings.control,
     ...(settings.keepWarm !== "off" && { warmth }),
-    maxBodyBytes: LIMITS.gatewayBytes,
-    keepsContent: gatewayStoreMiB > 0,
-    keepMs: () => expireAfterDays * DAY_MS + lagMs(),
-    // The agent's sessions must have room in the same file.
-    keepBytes: Math.min(gatewayStoreMiB || FIGURES_MIB, maxDataMiB / 4) * 2 ** 20,
+    limits: { bodyBytes: LIMITS.gatewayBytes },
+    retention: {
+      content: gatewayStoreMiB > 0,
+      maxAgeMs: () => expireAfterDays * DAY_MS + lagMs(),
+      // The agent's sessions must have room in the same file.
+      maxBytes: Math.min(gatewayStoreMiB || FIGURES_MIB, maxDataMiB / 4) * 2 ** 20,
+    },
   });
 }
 
 /** Returns the agent, its API and the page. */
 function agentOf(
   settings: Settings,
-  { store, keys, countTokens, figures, warmth, onError, provider, workspace, passing, instance, sandbox }:
+  {
+    store,
+    keys,
+    countTokens,
+    figures,
+    warmth,
+    prompts,
+    onError,
+    provider,
+    workspace,
+    passing,
+    instance,
+    sandbox,
+  }:
     & Shared
     & {
-      readonly provider: AgentProvider;
+      readonly provider: AgentModels;
       readonly workspace: OpenWorkspace;
       readonly passing: HttpGateway;
       readonly instance: string;
       readonly sandbox: Sandbox | { readonly why: string };
     },
 ): HttpAgent {
-  const { captureContent = false, metrics, webhookHosts: hosts, maxSessions, maxRunningTurns } = settings;
-  const { address, efforts, profile, windowTokens, assumesWindow, seesPictures } = provider;
+  const { captureContent = false, metrics, webhookHosts: hosts, maxRunningTurns, maxSteps } = settings;
+  const { model: defaultModel, ask: model, close: _close, ...models } = provider;
   return agentHandler({
-    ...promptOptions(settings),
-    ...workspace.options,
-    ...{ store, keys, countTokens, instance, onError },
-    telemetry: new Telemetry("@tare/server", { captureContent, figures }),
-    ...(figures && { metrics: { figures, isOpen: metrics === "open" } }),
-    ...{ address, efforts, profile, windowTokens, assumesWindow, seesPictures },
-    ...(provider.model !== undefined && { defaultModel: provider.model }),
-    ...(provider.notice !== undefined && { notice: provider.notice }),
-    model: provider.ask,
-    price: priceOf(settings, profile),
-    ...(settings.effort !== undefined && { effort: settings.effort }),
-    passesOn: {
-      ...(hasChatProvider(settings) && { chat: settings.baseUrl ?? DEFAULT_PROVIDER.baseURL }),
-      messages: settings.messagesUrl,
-    },
-    sandbox: "by" in sandbox ? { by: sandbox.by, domains: sandbox.domains } : { ...sandbox, domains: [] },
+    ...{ store, keys, onError },
+    tools: workspace.options.tools,
+    prompt: prompts,
     instructions: settings.instructions?.text ?? INSTRUCTIONS.trim(),
-    delegates: settings.delegate,
+    models: {
+      ...{ ...models, defaultModel, model, countTokens },
+      price: priceOf(settings, provider.profile),
+      effort: settings.effort,
+    },
     approvals: {
       rules: settings.approvals?.rules ?? [],
       workspace: resolve(settings.workspace),
       unattended: settings.unattended,
-      answerWithinMs: settings.answerWithinMinutes * 60_000,
+      unknownOutcome: settings.unknownOutcome,
     },
-    unknownOutcome: settings.unknownOutcome,
+    limits: { maxSessions: LIMITS.sessions, maxRunningTurns, turn: { maxSteps } },
+    workspace: {
+      ...workspace.options.workspace,
+      sandbox: "by" in sandbox ? { by: sandbox.by, domains: sandbox.domains } : { ...sandbox, domains: [] },
+    },
+    telemetry: new Telemetry("@tare/server", { captureContent, figures }),
     ...(hosts.length > 0 && { webhooks: { hosts, connect: connectTls } }),
-    ...{ maxSessions, maxRunningTurns },
-    limits: { maxSteps: settings.maxSteps },
-    maxQueuedTurns: settings.maxQueuedTurns,
-    maxBodyBytes: LIMITS.agentBytes,
-    keepWarm: settings.keepWarm === "off" ? "off" : warmth,
     gateway: passing,
-    files: page,
-    guard: {
+    http: {
       hosts: allowedHosts(settings.host, settings.allowedHosts),
       origins: settings.corsOrigins,
       guests: settings.token === undefined,
+      maxBodyBytes: LIMITS.agentBytes,
+      ...(figures && { metrics: { figures, isOpen: metrics === "open" } }),
+      files: page,
+      instance,
+      passesOn: {
+        ...(hasChatProvider(settings) && { chat: settings.baseUrl ?? DEFAULT_PROVIDER.baseURL }),
+        messages: settings.messagesUrl,
+      },
+    },
+    advanced: {
+      ...workspace.options.advanced,
+      delegates: settings.delegate,
+      keepWarm: settings.keepWarm === "off" ? "off" : warmth,
     },
   });
 }

@@ -8,7 +8,7 @@ import { scripted, simulator, toolCall } from "@tare/simulator";
 import { ownerOf } from "../../tests/crash/owner.ts";
 import { readSettings } from "./settings/settings.ts";
 import { startServer } from "./compose.ts";
-import { REHEARSAL_NOTICE } from "./rehearsal_provider.ts";
+import { REHEARSAL_NOTICE } from "./offline_demo.ts";
 
 const QUESTION =
   "Which package of this repository has the most lines of code, and which files does it consist of?";
@@ -128,7 +128,7 @@ Deno.test("startServer() with a provider names its model and address, and tells 
     const profile = `${data}/profile.json`;
     await Deno.writeTextFile(profile, '{"profile": "deepseek", "name": "deepseek, measured"}');
     const server = await startServer(
-      readSettings(["--port", "0", "--data", data, "--no-prune", "--profile-file", profile], environment),
+      readSettings(["--port", "0", "--data", data, "--without", "prune", "--profile", profile], environment),
       (line) => logged.push(line),
     );
     try {
@@ -426,18 +426,9 @@ Deno.test("startServer() lets the gateway go by the policy and the limits that a
       });
     });
     const environment = { OPENAI_BASE_URL: `http://127.0.0.1:${upstream.addr.port}/v1`, TARE_MODEL: "m" };
-    const flags = [
-      "--policy",
-      "classic",
-      "--history-budget",
-      "0",
-      "--truncate-at",
-      "100",
-      "--cold-after",
-      "5",
-    ];
+    const flags = ["--policy", "classic", "--truncate-at", "100"];
     const settings = readSettings(["--port", "0", "--data", data, ...flags], environment);
-    const server = await startServer(settings, () => {});
+    const server = await startServer(settings, () => {}, { triggers: { historyBudgetTokens: 0 } });
     try {
       assertStringIncludes(server.greeting, "policy     classic");
       const call = { id: "1", type: "function", function: { name: "read", arguments: "{}" } };

@@ -1,11 +1,11 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { resolve } from "@std/path";
-import { realPath, USUAL_PORT } from "@tare/cli/parts";
+import { USUAL_PORT } from "@tare/cli/parts";
 import { s3Address } from "@tare/conversation/s3";
-import type { Sandbox } from "@tare/loop/tools";
+import type { Sandbox } from "@tare/tools/sandbox";
 import { DEFAULT_PROVIDER } from "@tare/planner/internal";
-import { hasChatProvider, isRehearsed } from "./agent_models.ts";
-import { filesOf, type InstructionPlaces } from "./prompt/workplace.ts";
+import { hasChatProvider } from "./agent_models.ts";
+import { filesOf, type InstructionPlaces, realPath } from "@tare/tools/internal/instructions";
 import { type Settings, VARIABLES } from "./settings/settings.ts";
 
 /**
@@ -16,50 +16,29 @@ export interface HandedOver {
   /** The variables that the settings are read from. */
   readonly environment: Readonly<Record<string, string | undefined>>;
   /** The sandbox that commands run in, or why there is none. */
-  readonly sandbox: Sandbox | { readonly why: string };
+  readonly sandbox?: Sandbox | { readonly why: string } | undefined;
   /** Where stands what sessions are told of their workplace. Default: of the workspace alone, as far as may be read. */
   readonly places?: InstructionPlaces;
-  /** Where the folder's server has listened before. Default: nobody knows. */
+  /** Port on which the folder's server listened before. */
   readonly lastPort?: number | undefined;
+  /** Most connections at once: the server's process can't find out how many descriptors it has. */
+  readonly maxConnections?: number;
 }
 
 /** The one variable that says that something is handed over. */
 const HANDED_OVER = "TARE_HANDED_OVER";
 
 /**
- * Variables that Deno itself goes by: where its cache is, how it reaches a network, what it exports. The server's process gets these
- * and no others.
+ * Variables of Deno and its system: the cache, access to the network, exported telemetry. The server's process gets only
+ * these.
  */
-const DENO_VARIABLES: readonly string[] = [
-  ...["PATH", "HOME", "XDG_CACHE_HOME", "TMPDIR", "LANG", "NO_COLOR", "TZ"],
-  ...["SystemRoot", "USERPROFILE", "LOCALAPPDATA", "APPDATA", "TEMP", "TMP"],
-  ...[
-    "DENO_DIR",
-    "DENO_NO_UPDATE_CHECK",
-    "DENO_CERT",
-    "DENO_TLS_CA_STORE",
-    "DENO_NO_PACKAGE_JSON",
-    "DENO_V8_FLAGS",
-  ],
-  ...[
-    "NODE_EXTRA_CA_CERTS",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "NPM_CONFIG_REGISTRY",
-    "JSR_URL",
-    "DENO_COVERAGE_DIR",
-  ],
-  ...["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"],
-  ...["OTEL_DENO", "OTEL_DENO_CONSOLE", "OTEL_DENO_METRICS", "OTEL_DENO_TRACING"],
-  ...["OTEL_RESOURCE_ATTRIBUTES", "OTEL_SERVICE_NAME", "OTEL_PROPAGATORS", "OTEL_METRIC_EXPORT_INTERVAL"],
-  ...["OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG"],
-  ...["", "TRACES_", "METRICS_", "LOGS_"].flatMap((signal) =>
-    ["ENDPOINT", "PROTOCOL", "HEADERS", "TIMEOUT", "COMPRESSION"].map((of) =>
-      `OTEL_EXPORTER_OTLP_${signal}${of}`
-    )
-  ),
-  ...["CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"].map((of) => `OTEL_EXPORTER_OTLP_${of}`),
-];
+const DENO_VARIABLES = new RegExp(
+  "^(PATH|HOME|XDG_CACHE_HOME|TMPDIR|LANG|NO_COLOR|TZ" +
+    "|SystemRoot|USERPROFILE|LOCALAPPDATA|APPDATA|TEMP|TMP" +
+    "|DENO_(DIR|NO_UPDATE_CHECK|CERT|TLS_CA_STORE|NO_PACKAGE_JSON|V8_FLAGS|COVERAGE_DIR)" +
+    "|NODE_EXTRA_CA_CERTS|SSL_CERT_FILE|SSL_CERT_DIR|NPM_CONFIG_REGISTRY|JSR_URL" +
+    "|HTTPS?_PROXY|NO_PROXY|https?_proxy|no_proxy|OTEL_(?!INSTRUMENTATION_)\\w+)$",
+);
 
 /**
  * Starts the server's process with what it is handed over, and an environment without keys. `environment` is added to that.
@@ -72,12 +51,9 @@ export function startWith(
     readonly environment: Readonly<Record<string, string>>;
   },
 ): ChildProcess {
-  const kept = DENO_VARIABLES.flatMap((name) => {
-    const value = Deno.env.get(name);
-    return value === undefined ? [] : [[name, value] as const];
-  });
+  const passed = Object.entries(Deno.env.toObject()).filter(([name]) => DENO_VARIABLES.test(name));
   const child = spawn(Deno.execPath(), [...args], {
-    env: { ...Object.fromEntries(kept), ...environment, [HANDED_OVER]: "stdin" },
+    env: { ...Object.fromEntries(passed), ...environment, [HANDED_OVER]: "stdin" },
     stdio: ["pipe", "inherit", "inherit", "ipc"],
   });
   // One that ended before it has heard all says itself why.
@@ -92,7 +68,6 @@ export async function handedOver(): Promise<HandedOver> {
   return {
     // One by one: the server may read no others.
     environment: Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)])),
-    sandbox: { why: "the server's process wasn't started by start.ts, which makes it" },
   };
 }
 
@@ -130,38 +105,23 @@ export function serverPermissions(
     Pick<HandedOver, "sandbox" | "places" | "lastPort">
   > = {},
 ): string[] {
-  const {
-    host,
-    port,
-    workspace,
-    data,
-    baseUrl,
-    messagesUrl,
-    profileFile,
-    instructions,
-    mcp,
-    approvals,
-    database,
-    webhookHosts,
-    archive,
-    bucketRegion = "",
-  } = settings;
+  const { host, port, workspace, data, baseUrl, messagesUrl, profile, instructions, mcp, approvals } =
+    settings;
+  const { database, webhookHosts, archive } = settings;
   const folders = [workspace, data].flatMap((folder) => withRealPath(resolve(folder))).map(escapeCommas);
   const told = places ? filesOf(places) : [];
-  const named = [instructions?.path, profileFile?.path, mcp?.path, approvals?.path, ...database?.files ?? []];
+  const named = [instructions?.path, profile?.path, mcp?.path, approvals?.path, ...database?.files ?? []];
   const files = [...named.filter((path) => path !== undefined), ...told]
     .map((path) => escapeCommas(resolve(path)));
   const proxy = "by" in sandbox && sandbox.proxy ? [sandbox.proxy.socket] : [];
   const providers = [
-    // The rehearsal provider listens on a free port, which isn't known yet.
-    ...(isRehearsed(settings) ? ["127.0.0.1"] : []),
     ...(hasChatProvider(settings) ? [hostAndPort(new URL(baseUrl ?? DEFAULT_PROVIDER.baseURL))] : []),
     hostAndPort(new URL(messagesUrl)),
     ...mcp?.servers.flatMap((server) => server.by === "http" ? [hostAndPort(new URL(server.url))] : []) ?? [],
     ...(database === undefined
       ? []
       : ["host" in database.at ? database.at.host : `unix:${database.at.socket}`]),
-    ...(archive ? [hostAndPort(s3Address({ region: bucketRegion, ...archive }))] : []),
+    ...(archive ? [hostAndPort(s3Address(archive))] : []),
     ...proxy.map((socket) => `unix:${socket}`),
   ];
   const sockets = [...database && "socket" in database.at ? [database.at.socket] : [], ...proxy].map(

@@ -57,7 +57,7 @@ class Talk {
     this.gateway = gateway({
       upstreams: { messages: { baseURL: "http://upstream.example/v1", profile: PROFILE } },
       countTokens: () => Promise.resolve((text: string) => text.split(" ").length),
-      forget: "nothing",
+      planning: { forget: "nothing" },
       now,
       warmth: this.warmth,
       fetch: async (...args) => {

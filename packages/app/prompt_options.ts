@@ -1,13 +1,17 @@
 import type { PolicyOptions } from "@tare/planner/policies";
 import type { Settings } from "./settings/settings.ts";
 
-/** Returns the options of prompt sessions, the agent's and the gateway's, that these settings choose. */
-export function promptOptions(settings: Settings): PolicyOptions {
-  const { off, coldAfterMinutes } = settings;
-  const { policy, forget, truncateTokens, alwaysFull } = settings;
-  const { historyBudgetTokens, protectTokens, minBytes, pruneAt, summariseAt } = settings;
+/**
+ * Returns the options of prompt sessions, the agent's and the gateway's, that these settings choose.
+ *
+ * @param triggers Triggers of the classic policy. Default: its own.
+ */
+export function promptOptions(
+  { policy, off, truncateTokens }: Pick<Settings, "policy" | "off" | "truncateTokens">,
+  triggers: PolicyOptions["triggers"] = {},
+): PolicyOptions {
   return {
-    policy,
+    policy: policy === "classic" ? "classic" : "planner",
     mechanisms: {
       context: !off.includes("context"),
       prune: !off.includes("prune"),
@@ -16,16 +20,8 @@ export function promptOptions(settings: Settings): PolicyOptions {
       ...(off.includes("references") && { references: false }),
       notation: !off.includes("notation"),
     },
-    forget,
+    forget: policy === "lossless" ? "nothing" : "costly",
     truncateTokens,
-    alwaysFull,
-    triggers: {
-      historyBudgetTokens,
-      protectTokens,
-      minBytes,
-      pruneAt,
-      summariseAt,
-      ...(coldAfterMinutes !== undefined && { coldAfterMs: coldAfterMinutes * 60_000 }),
-    },
+    triggers,
   };
 }

@@ -3,7 +3,7 @@ import { shownText, whenLeft } from "@tare/cli/parts";
 import { StoreError } from "@tare/conversation";
 import { type Parts, startServer } from "./compose.ts";
 import { handedOver } from "./handed_over.ts";
-import { findPlaces } from "./prompt/workplace.ts";
+import { findPlaces } from "@tare/tools/internal/instructions";
 import { readSettings } from "./settings/settings.ts";
 import { sayAlive } from "./supervise.ts";
 
@@ -13,17 +13,17 @@ const END_MS = 5000;
 /** Within so many milliseconds a terminal's Ctrl-C has come from itself and from each process that passes it on. */
 const CTRL_C_MS = 300;
 
-/** Runs the agent server as this process: by its flags and environment, until it is told to end. */
-export async function runServer(parts: Parts = {}): Promise<void> {
+/** Runs the agent server as this process, with the settings of its flags and environment, until it is ended. */
+export async function runServer(parts: Parts = {}, args: readonly string[] = Deno.args): Promise<void> {
   try {
     const tell = (line: string) => console.error(shownText(line));
     const handed = await handedOver();
-    const { environment, sandbox, lastPort } = handed;
+    const { environment, sandbox, lastPort, maxConnections } = handed;
     const showsKey = Deno.stdout.isTerminal();
-    const settings = readSettings(Deno.args, environment);
+    const settings = readSettings(args, environment);
     const places = handed.places ?? findPlaces(settings.workspace);
     const server = await startServer(settings, tell, {
-      ...{ sandbox, showsKey, places, lastPort },
+      ...{ sandbox, showsKey, places, lastPort, maxConnections },
       ...parts,
     });
     let endsSince: number | undefined;

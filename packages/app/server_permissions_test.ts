@@ -1,8 +1,8 @@
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
-import type { Sandbox } from "@tare/loop/tools";
+import type { Sandbox } from "@tare/tools/sandbox";
 import { serverPermissions } from "./handed_over.ts";
-import { findPlaces } from "./prompt/workplace.ts";
+import { findPlaces } from "@tare/tools/internal/instructions";
 import { readSettings, VARIABLES } from "./settings/settings.ts";
 
 const permissions = (args: string[], environment: Record<string, string> = {}) =>
@@ -17,7 +17,7 @@ Deno.test("serverPermissions() opens workspace and data folder, linked ones wher
     const folders = [join(top, "link"), join(top, "a,,b"), join(top, "none")].join(",");
     assertEquals(flags, [
       "--no-prompt",
-      "--allow-net=127.0.0.1:8787,127.0.0.1:0,127.0.0.1,api.anthropic.com:443",
+      "--allow-net=127.0.0.1:8787,127.0.0.1:0,api.anthropic.com:443",
       `--allow-read=${folders}`,
       `--allow-write=${folders}`,
       `--allow-env=${VARIABLES.join(",")},TARE_HANDED_OVER`,
@@ -32,7 +32,7 @@ Deno.test("serverPermissions() opens workspace and data folder, linked ones wher
 Deno.test("serverPermissions() lets a server listen where it has listened before", () => {
   const settings = readSettings(["--workspace", "/", "--data", "/d"], {});
   const [, net] = serverPermissions(settings, { lastPort: 40_001 });
-  const providers = "127.0.0.1,api.anthropic.com:443";
+  const providers = "api.anthropic.com:443";
   assertEquals(net, `--allow-net=127.0.0.1:40001,127.0.0.1:8787,127.0.0.1:0,${providers}`);
 });
 
@@ -45,7 +45,7 @@ Deno.test("serverPermissions() opens of the hosts that the sandbox reaches the p
   const settings = readSettings(["--workspace", "/", "--data", "/d"], {});
   const [, net, read, write, , , run] = serverPermissions(settings, { sandbox });
   assertEquals([net, read, write, run], [
-    "--allow-net=127.0.0.1:8787,127.0.0.1:0,127.0.0.1,api.anthropic.com:443,unix:/tmp/tare.sock",
+    "--allow-net=127.0.0.1:8787,127.0.0.1:0,api.anthropic.com:443,unix:/tmp/tare.sock",
     "--allow-read=/,/d,/tmp/tare.sock",
     "--allow-write=/,/d,/tmp/tare.sock",
     "--allow-run=/usr/bin/bwrap",
@@ -56,7 +56,7 @@ Deno.test("serverPermissions() opens the files of its profile and of its rules",
   const path = await Deno.makeTempFile();
   try {
     await Deno.writeTextFile(path, '{"profile": "none"}');
-    const [, , read, write] = permissions(["--profile-file", path]);
+    const [, , read, write] = permissions(["--profile", path]);
     assertEquals([read?.endsWith(`,${path}`), write?.endsWith(path)], [true, false]);
     await Deno.writeTextFile(path, "[]");
     const [, , both] = permissions(["--approvals", path]);
@@ -97,7 +97,7 @@ Deno.test("serverPermissions() opens the file of the MCP servers, and the networ
     };
     await Deno.writeTextFile(path, JSON.stringify({ mcpServers }));
     const [, net, read, write] = permissions(["--mcp", path]);
-    assertEquals(net, "--allow-net=127.0.0.1:8787,127.0.0.1:0,127.0.0.1,api.anthropic.com:443,b.example:443");
+    assertEquals(net, "--allow-net=127.0.0.1:8787,127.0.0.1:0,api.anthropic.com:443,b.example:443");
     assertEquals([read?.endsWith(`,${path}`), write?.endsWith(path)], [true, false]);
   } finally {
     await Deno.remove(path);
@@ -132,12 +132,12 @@ Deno.test("serverPermissions() opens the network to who is told by webhooks", ()
 });
 
 Deno.test("serverPermissions() opens the host of the bucket that large texts are in", () => {
-  const keys = { AWS_ACCESS_KEY_ID: "a", AWS_SECRET_ACCESS_KEY: "s", AWS_REGION: "eu-west-1" };
+  const keys = { AWS_ACCESS_KEY_ID: "a", AWS_SECRET_ACCESS_KEY: "s" };
   const given = { TARE_DATABASE: "postgres://me@db.example/tare", ...keys };
   const net = (TARE_ARCHIVE: string) => permissions([], { ...given, TARE_ARCHIVE })[1]?.split(",").at(-1);
-  assertEquals(net("s3://texts"), "texts.s3.eu-west-1.amazonaws.com:443");
+  assertEquals(net("s3://texts?region=eu-west-1"), "texts.s3.eu-west-1.amazonaws.com:443");
   assertEquals(net("s3://my.texts/a?region=us-east-2"), "s3.us-east-2.amazonaws.com:443");
-  assertEquals(net("s3://texts?endpoint=http://[::1]:9000"), "[::1]:9000");
+  assertEquals(net("s3://texts?region=eu&endpoint=http://[::1]:9000"), "[::1]:9000");
 });
 
 Deno.test("serverPermissions() opens the database's host or socket alone, and hides what its client would look for", async () => {

@@ -7,8 +7,8 @@
 import { fromFileUrl, resolve } from "@std/path";
 import { lastPortIn, launchers, shownText, whenLeft } from "@tare/cli/parts";
 import { serverPermissions, startWith, V8_FLAGS } from "./handed_over.ts";
-import { connectionLimits } from "./listener/listen_http.ts";
-import { findPlaces } from "./prompt/workplace.ts";
+import { usualMaxConnections } from "./listen.ts";
+import { findPlaces } from "@tare/tools/internal/instructions";
 import { serverSandbox } from "./server_sandbox.ts";
 import {
   readSettings,
@@ -24,7 +24,7 @@ const STAYS = "--stays";
 const args = Deno.args.filter((arg) => arg !== STAYS);
 
 if (args.includes("--help") || args.includes("-h")) {
-  console.log(settingsHelp());
+  console.log(settingsHelp({ all: args.includes("all") }));
   Deno.exit(0);
 }
 
@@ -101,15 +101,12 @@ const program = given.mcp
   : [new URL("main.ts", import.meta.url)];
 const paths = program.map((part) => typeof part === "string" ? part : fromFileUrl(part));
 // The server's process may not find out itself how many descriptors it has.
-const { maxConnections } = await connectionLimits(given);
+const maxConnections = await usualMaxConnections();
 await linkDescriptors(given.data);
 const { code, end } = supervise({
   start: () => {
-    const handed = { sandbox, places, lastPort: lastPortIn(given.data) };
-    return startWith({
-      environment: { ...environment, TARE_MAX_CONNECTIONS: String(maxConnections) },
-      ...handed,
-    }, {
+    const handed = { sandbox, places, maxConnections, lastPort: lastPortIn(given.data) };
+    return startWith({ environment, ...handed }, {
       args: [
         ...["run", "--frozen", V8_FLAGS, ...serverPermissions(given, handed)],
         ...paths,

@@ -1,7 +1,8 @@
 import type { GatewayOptions } from "@tare/gateway";
+import type { ServerProfile } from "@tare/gateway/internal";
 import { chooseProfile, listWindow } from "@tare/planner";
 import { DEFAULT_PROVIDER, searchesTools } from "@tare/planner/internal";
-import { chatProfile, hasChatProvider, priceOf, type serverProfile } from "./agent_models.ts";
+import { chatProfile, hasChatProvider, priceOf } from "./agent_models.ts";
 import type { Settings } from "./settings/settings.ts";
 
 /**
@@ -12,7 +13,7 @@ import type { Settings } from "./settings/settings.ts";
  */
 export function upstreamsOf(
   settings: Settings,
-  asked: ReturnType<typeof serverProfile> | undefined,
+  asked: ServerProfile | undefined,
 ): GatewayOptions["upstreams"] {
   const { apiKey, baseUrl: baseURL = DEFAULT_PROVIDER.baseURL } = settings;
   const { messagesKey, messagesUrl, windowTokens, deferTools } = settings;

@@ -1,14 +1,21 @@
 import { join, resolve } from "@std/path";
 import { createHash } from "node:crypto";
-import { realPath } from "@tare/cli/parts";
-import { type McpSdk, mcpServers } from "@tare/loop/mcp";
-import { programTool } from "@tare/loop/programs";
-import { BackgroundCommands, openCheckpoints, type Sandbox, workspaceTools } from "@tare/loop/tools";
-import { clearWorkspaces } from "@tare/loop/internal";
+import {
+  type InstructionPlaces,
+  realPath,
+  skillsOutside,
+  skillTool,
+  workplaceOf,
+} from "@tare/tools/internal/instructions";
+import { type McpSdk, mcpServers } from "@tare/tools/mcp";
+import { programTool } from "@tare/tools/programs";
+import { workspaceTools } from "@tare/tools";
+import type { Sandbox } from "@tare/tools/sandbox";
+import { BackgroundCommands } from "@tare/tools/shell";
+import { openCheckpoints } from "@tare/tools/undo";
+import { clearWorkspaces } from "@tare/tools/internal";
 import type { Tool } from "@tare/messages";
 import type { AgentOptions } from "@tare/server";
-import { skillTool } from "./prompt/skill_tool.ts";
-import { type InstructionPlaces, skillsOutside, workplaceOf } from "./prompt/workplace.ts";
 import type { Settings } from "./settings/settings.ts";
 
 /** Options of {@linkcode openWorkspace}. */
@@ -29,8 +36,8 @@ interface WorkspaceOptions {
 export interface OpenWorkspace {
   /** Its options of the agent. */
   readonly options:
-    & Pick<AgentOptions, "tools" | "workplace" | "toolSource" | "checkpoints" | "background">
-    & { readonly workspace: string };
+    & Pick<AgentOptions, "tools" | "advanced">
+    & { readonly workspace: NonNullable<AgentOptions["workspace"]> };
   /** Starts the MCP servers. */
   readonly start: () => void;
   /** Ends commands, MCP servers and the record of changes. */
@@ -65,12 +72,14 @@ export function openWorkspace(
   const shell = tools.find(({ definition }) => sandbox && definition.function.name === "shell");
   return {
     options: {
-      workspace: realPath(workspace),
-      tools: [...tools, ...settings.programs ? [programTool()] : []],
-      ...(places && { workplace: workplaceOf({ places, hidden: realPath(hidden), shell }) }),
-      ...(mcp && { toolSource: mcp }),
-      checkpoints,
-      background,
+      workspace: {
+        folder: realPath(workspace),
+        ...(places && { place: workplaceOf({ places, hidden: realPath(hidden), shell }) }),
+        checkpoints,
+        background,
+      },
+      tools: [...tools, ...settings.off.includes("programs") ? [] : [programTool()]],
+      ...(mcp && { advanced: { toolSource: mcp } }),
     },
     start: () => mcp?.start(),
     async close() {

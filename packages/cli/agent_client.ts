@@ -22,7 +22,6 @@ export { RefusedError } from "../server/client.ts";
 /** Where the server is that a command talks to, and what its requests must carry. */
 export interface ServerAddress {
   readonly url: string;
-  /** The key, if there is one. */
   readonly token?: string;
 }
 
@@ -69,6 +68,21 @@ export function statedAddress(host = "", port = ""): string | undefined {
   return `http://${host.includes(":") ? `[${host}]` : host || "127.0.0.1"}:${port || USUAL_PORT}`;
 }
 
+/** Finds a server, by `url` if given, and returns clients of it. @throws {Error} if none runs for the folder. */
+export async function connect(url?: string) {
+  const address = await serverAddress((name) => Deno.env.get(name), url);
+  const api = apiClient(address.url, address.token);
+  return { ...address, api, client: agentClient(address.url, address.token) };
+}
+
+function apiClient(url: string, token: string | undefined): Client {
+  return client({
+    url: url.replace(/\/+$/, ""),
+    token: () => token,
+    unreachable: `Cannot reach the server at ${url}: start it with tare start, or deno task start.`,
+  });
+}
+
 type Whole = Extract<Told<"GET /sessions/{id}">, { readonly kind: "agent" }>;
 type Listed = Extract<Told<"GET /sessions">["sessions"][number], { readonly kind: "agent" }>;
 
@@ -98,7 +112,6 @@ export type AgentInfo = Pick<Told<"GET /agent">, "workspace" | "model" | "window
 /** What a session is made with. */
 export type ChosenSettings = Body<"POST /sessions">;
 
-/** Those settings, by name. */
 const SETTINGS = [
   "instructions",
   "model",
@@ -112,7 +125,6 @@ const SETTINGS = [
 /** A model call of a session. */
 export type ToldCall = Told<"GET /sessions/{id}/calls">["calls"][number];
 
-/** So many calls are asked for at once. */
 const CALLS_PAGE = 1_000;
 
 /** What commands and editors ask of the agent server. */
@@ -123,18 +135,13 @@ export type AgentClient = ReturnType<typeof agentClient>;
  * `RefusedError` with a sentence for people when the server refuses, or with the status 0 when it can't be reached.
  */
 export function agentClient(url: string, token?: string) {
-  const api = client({
-    url: url.replace(/\/+$/, ""),
-    token: () => token,
-    unreachable: `Cannot reach the server at ${url}: start it with tare start, or deno task start.`,
-  });
+  const api = apiClient(url, token);
   const list = async (
     query: { readonly limit?: number; readonly search?: string; readonly after?: string },
   ) => {
     const { sessions, hasMore } = await api.json("GET /sessions", { query: { ...query, kind: "agent" } });
     return { sessions: sessions.filter((session) => session.kind === "agent"), hasMore };
   };
-  /** A session of the agent. */
   const session = async (id: string): Promise<Whole> => {
     const told = await api.json("GET /sessions/{id}", { path: { id } });
     if (told.kind === "agent") return told;
@@ -144,7 +151,6 @@ export function agentClient(url: string, token?: string) {
     /** Makes a session and resolves to its id. Default: by the server's settings. */
     createSession: async (settings: ChosenSettings = {}) =>
       (await api.json("POST /sessions", { body: settings })).id,
-    /** What a session was made with. */
     settings: async (id: string): Promise<ChosenSettings> => {
       const told = await session(id);
       return Object.fromEntries(SETTINGS.map((name) => [name, told[name]]));
@@ -171,10 +177,8 @@ export function agentClient(url: string, token?: string) {
         path: { id },
         body: before === undefined ? {} : { before },
       }),
-    /** Gives a session a title. */
     rename: async (id: string, title: string) =>
       (await api.json("POST /sessions/{id}/title", { path: { id }, body: { title } })).title,
-    /** Files of the workspace whose path holds this. */
     findFiles: async (search: string, limit: number): Promise<readonly string[]> =>
       (await api.json("GET /agent/files", { query: { search, limit } })).files,
     /** All model calls of a session, the oldest first. */
@@ -190,35 +194,27 @@ export function agentClient(url: string, token?: string) {
     /** Lets the next turns ask another model, or with another effort, and tells what is asked now. */
     choose: (id: string, body: Body<"POST /sessions/{id}/model">) =>
       api.json("POST /sessions/{id}/model", { path: { id }, body }),
-    /** What calls have cost, over sessions. */
     spend: (query: NonNullable<Asking<"GET /spend">["query"]>): Promise<SpendReport> =>
       api.json("GET /spend", { query }),
-    /** Why prompts weren't read from the cache. */
     misses: (query: NonNullable<Asking<"GET /misses">["query"]>): Promise<MissesReport> =>
       api.json("GET /misses", { query }),
-    /** What a session's calls have cost. */
     sessionSpend: (id: string): Promise<SessionSpend> =>
       api.json("GET /sessions/{id}/spend", { path: { id } }),
     /** The events behind this number, for as long as something runs or is asked. */
     follow: async (id: string, after: number): Promise<AsyncIterable<NumberedEvent>> =>
       oneByOne(await api.events("GET /sessions/{id}/events", { path: { id }, query: { after } })),
-    /** The calls that wait for somebody to say whether they may run. */
     approvals: async (id: string) =>
       (await api.json("GET /sessions/{id}/approvals", { path: { id } })).approvals,
-    /** Says whether one may. */
     async answer(id: string, approval: Pick<Approval, "id">, answer: ApprovalAnswer): Promise<void> {
       const path = { id, approval: approval.id };
       await api.json("POST /sessions/{id}/approvals/{approval}", { path, body: answer });
     },
-    /** How far a session is, and whether a turn runs in it. */
     session: (id: string): Promise<SessionState> => session(id),
     /** Cancels what runs in a session and forgets it. */
     async deleteSession(id: string): Promise<void> {
       await (await api.send("DELETE /sessions/{id}", { path: { id } })).body?.cancel();
     },
-    /** What the agent is. */
     agent: (): Promise<AgentInfo> => api.json("GET /agent"),
-    /** Cancels the running turn. */
     async cancel(id: string): Promise<void> {
       await api.json("POST /sessions/{id}/cancel", { path: { id } });
     },
@@ -242,19 +238,15 @@ export function agentClient(url: string, token?: string) {
       const said = messages[place];
       return said?.role === "user" ? { place, content: said.content } : undefined;
     },
-    /** What the next request would cost. */
     quote: (id: string) => api.json("GET /sessions/{id}/quote", { path: { id } }),
-    /** What the model sees. */
     prompt: (id: string) => api.json("GET /sessions/{id}/prompt", { path: { id } }),
     /** Asks that the message at this place comes back and stays, or leaves. */
     pin: (id: string, place: number, wish: Pin["wish"]) =>
       api.json("POST /sessions/{id}/pins", { path: { id }, body: { place, wish } }),
     /** What the turns of a session have changed of files, the oldest first. */
     changes: async (id: string) => (await api.json("GET /sessions/{id}/changes", { path: { id } })).turns,
-    /** Puts files back as they were before a turn. */
     undo: (id: string, body: Body<"POST /sessions/{id}/undo">) =>
       api.json("POST /sessions/{id}/undo", { path: { id }, body }),
-    /** Takes the last undo back. */
     redo: (id: string, body: Body<"POST /sessions/{id}/redo">) =>
       api.json("POST /sessions/{id}/redo", { path: { id }, body }),
     /** Asks that a session's prompt stays in the provider's cache for so many minutes. */
@@ -268,11 +260,8 @@ export function agentClient(url: string, token?: string) {
       const { sessions } = await api.json("POST /sessions/import", { lines });
       return sessions.map(({ id }) => id);
     },
-    /** Makes a key, and gives its secret. */
     addKey: async (key: Body<"POST /keys">) => (await api.json("POST /keys", { body: key })).secret,
-    /** All keys. */
     keys: async () => (await api.json("GET /keys")).keys,
-    /** Takes a key away. */
     async removeKey(name: string): Promise<void> {
       await (await api.send("DELETE /keys/{name}", { path: { name } })).body?.cancel();
     },

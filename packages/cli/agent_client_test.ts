@@ -7,17 +7,23 @@ import { agentClient, type AgentInfo, RefusedError, serverAddress } from "./agen
 
 async function withServer(use: (url: string) => Promise<void>): Promise<void> {
   const agent = agentHandler({
-    model: () =>
-      async function* () {
-        yield { type: "completed", message: { role: "assistant", content: "Hello." }, finishReason: "stop" };
-      },
-    defaultModel: "greeter",
-    workspace: "/w",
+    models: {
+      model: () =>
+        async function* () {
+          yield {
+            type: "completed",
+            message: { role: "assistant", content: "Hello." },
+            finishReason: "stop",
+          };
+        },
+      defaultModel: "greeter",
+      countTokens: () => Promise.resolve(estimateTokens),
+      profile: profileNamed("none"),
+      windowTokens: 1000,
+    },
     tools: [],
     store: memoryStore(),
-    countTokens: () => Promise.resolve(estimateTokens),
-    profile: profileNamed("none"),
-    windowTokens: 1000,
+    workspace: { folder: "/w" },
   });
   const server = Deno.serve(
     { hostname: "127.0.0.1", port: 0, onListen() {} },

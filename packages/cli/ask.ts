@@ -7,12 +7,11 @@
 import process from "node:process";
 import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
-import { resolve } from "@std/path";
 import type { TurnEnd } from "@tare/loop";
 import type { Content } from "@tare/messages";
-import { commandLine } from "./command_line.ts";
+import { callersPath, flag, KEY_NOTE, option, runCommand, SERVER_OPTIONS } from "./command_line.ts";
 import { eventPrinter } from "./event_printer.ts";
-import { agentClient, type ServerAddress, serverAddress } from "./agent_client.ts";
+import { type AgentClient, connect } from "./agent_client.ts";
 import { askPerson } from "./terminal/ask_person.ts";
 import { withPictures } from "./terminal/named_files.ts";
 import { type PipedInput, readPiped, withPiped } from "./terminal/input.ts";
@@ -20,66 +19,8 @@ import { shownJson, shownText } from "./terminal/shown_text.ts";
 import { waitingLine } from "./terminal/waiting.ts";
 import { STOPPING, watchTurn } from "./terminal/watch_turn.ts";
 
-const HELP = `Puts a question to the agent server and prints what happens:
-
-  deno task ask [--session ID] [--effort LEVEL] [--json] "question"
-  git diff | deno task ask "Review this."
-
-  --session ID    Continue this session instead of starting one
-  --effort LEVEL  How much the model shall reason, such as low or high. Default: as the session says
-  --json          Print the events as JSON lines
-  --url URL       The server. Default: by TARE_HOST and TARE_PORT, or the one of this folder
-
-What is piped in is sent behind the question, up to 256 KiB of text. @picture.png in it sends a picture.
-The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine.
-Into a pipe goes the answer alone; what happens meanwhile is told on standard error.
-At a terminal you are asked before a call runs that does more than read; TARE_UNATTENDED of the server says what
-happens elsewhere.
-Ctrl-C cancels the turn. If the server doesn't answer, a second Ctrl-C leaves, and the turn may run on.`;
-
-/** After so long people are told that standard input is read, in milliseconds: it may be open without anybody's knowing. */
+/** Time after which the user is notified that standard input is read, in milliseconds: it may be open unnoticed. */
 const TOLD_MS = 2_000;
-
-interface Question {
-  readonly input: Content;
-  readonly server: ServerAddress;
-  readonly session?: string;
-  readonly effort?: string;
-  readonly json: boolean;
-}
-
-/** Reads the command line, or says what is wrong with it. */
-async function readQuestion(): Promise<Question> {
-  const { values, positionals } = commandLine({
-    allowPositionals: true,
-    options: {
-      session: { type: "string" },
-      effort: { type: "string" },
-      json: { type: "boolean" },
-      url: { type: "string" },
-      help: { type: "boolean", short: "h" },
-    },
-  });
-  const asked = positionals.join(" ").trim();
-  const piped = values.help ? undefined : await pipedIn();
-  if (values.help || (asked === "" && !piped)) {
-    console.log(HELP);
-    Deno.exit(values.help ? 0 : 2);
-  }
-  if (piped?.isCut) {
-    console.error(`Of what is piped in only the first ${piped.text.length} characters are sent.`);
-  }
-  return {
-    input: await withPictures(piped ? withPiped(asked, piped) : asked, {
-      folder: resolve(Deno.env.get("INIT_CWD") || "."),
-      typed: asked,
-    }),
-    server: await serverAddress((name) => Deno.env.get(name), values.url),
-    json: values.json ?? false,
-    ...(values.session !== undefined && { session: values.session }),
-    ...(values.effort !== undefined && { effort: values.effort }),
-  };
-}
 
 async function pipedIn(): Promise<PipedInput | undefined> {
   if (Deno.stdin.isTerminal()) return undefined;
@@ -91,33 +32,37 @@ async function pipedIn(): Promise<PipedInput | undefined> {
   }
 }
 
-/** Where a person types, also while something is piped in; nothing if there is no terminal. */
+/** Returns the terminal's input, also while something is piped in; undefined without a terminal. */
 function keyboard(): Readable | undefined {
   if (Deno.stdin.isTerminal()) return process.stdin;
   try {
     return Readable.fromWeb(Deno.openSync("/dev/tty").readable);
   } catch {
-    // There is none: as on Windows, or behind a service.
+    // There is none, as on Windows or in a service.
     return undefined;
   }
 }
 
-/** Within this time a second signal is the same Ctrl-C: npx and deno task pass on what the terminal sent them too. */
+/** Within this time a second signal is the same Ctrl-C: npx and deno task forward what the terminal sent them too. */
 const SAME_KEY_MS = 1000;
 
 async function ask(
-  { input, server: { url, token }, session: given, effort, json }: Question,
+  client: AgentClient,
+  { input, session, effort, json }: {
+    readonly input: Content;
+    readonly session: string;
+    readonly effort: string | undefined;
+    readonly json: boolean;
+  },
 ): Promise<TurnEnd["reason"]> {
-  const client = agentClient(url, token);
-  const session = given ?? await client.createSession();
   const isSeen = Deno.stdout.isTerminal() && !json;
-  // In a pipe stands the answer alone.
+  // A pipe gets the answer only.
   const write = (piece: string) => writeAll(isSeen ? Deno.stdout : Deno.stderr, piece);
   const columns = () => isSeen ? Deno.consoleSize().columns : undefined;
   const height = () => isSeen ? Deno.consoleSize().rows : undefined;
   const line = isSeen ? waitingLine({ write, columns, height }) : undefined;
   const isColoured = isSeen && !Deno.noColor;
-  // From the start: what is typed before a question is no answer to it.
+  // From the start: what is typed before an approval request is no answer to it.
   const keys = line && keyboard();
   const lines = keys && createInterface({ input: keys, output: process.stdout, terminal: false });
   const person = line && lines && askPerson(lines, { write: line.write, isColoured });
@@ -156,7 +101,7 @@ async function ask(
       if (isSeen) line?.write(`\n${shown}\n`);
       else console.error(shown);
     } catch {
-      // The terminal was closed: nobody can be told, and the turn is to be cancelled all the same.
+      // The terminal was closed; the turn is cancelled all the same.
     }
   };
   for (const signal of STOPPING) Deno.addSignalListener(signal, cancel);
@@ -175,10 +120,39 @@ function writeAll(to: typeof Deno.stdout, text: string): void {
   for (let written = 0; written < bytes.length;) written += to.writeSync(bytes.subarray(written));
 }
 
-try {
-  const end = await ask(await readQuestion());
-  Deno.exit(end === "completed" ? 0 : end === "cancelled" ? 130 : 1);
-} catch (error) {
-  console.error(shownText((error as Error).message));
-  Deno.exit(1);
-}
+await runCommand({
+  call: "deno task ask",
+  summary: "Puts a question to the agent server and prints what happens",
+  usage: ['[--session ID] [--effort LEVEL] [--json] "question"'],
+  options: {
+    session: option("ID", "Continue this session instead of starting one"),
+    effort: option(
+      "LEVEL",
+      "How much the model shall reason, such as low or high. Default: as the session says",
+    ),
+    json: flag("Print the events as JSON lines"),
+    ...SERVER_OPTIONS,
+  },
+  notes:
+    `What is piped in is sent behind the question, up to 256 KiB of text. @picture.png in it sends a picture.
+${KEY_NOTE}
+Into a pipe goes the answer alone; what happens meanwhile is told on standard error.
+At a terminal you are asked before a call runs that does more than read; TARE_UNATTENDED of the server says what
+happens elsewhere.
+Ctrl-C cancels the turn. If the server doesn't answer, a second Ctrl-C leaves, and the turn may run on.`,
+  hasWords: true,
+}, async ({ values: { url, session, effort, json = false }, positionals }) => {
+  const question = positionals.join(" ").trim();
+  const piped = await pipedIn();
+  if (question === "" && !piped) return "usage";
+  if (piped?.isCut) {
+    console.error(`Of what is piped in only the first ${piped.text.length} characters are sent.`);
+  }
+  const input = await withPictures(piped ? withPiped(question, piped) : question, {
+    folder: callersPath("."),
+    typed: question,
+  });
+  const { client } = await connect(url);
+  const end = await ask(client, { input, session: session ?? await client.createSession(), effort, json });
+  return end === "completed" ? 0 : end === "cancelled" ? 130 : 1;
+});

@@ -8,35 +8,29 @@ import { spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
 import { join, resolve } from "@std/path";
 import { statedAddress } from "./agent_client.ts";
+import { runCommand } from "./command_line.ts";
 import { dataFolder } from "./server/data_folder.ts";
 import { callersFolder, type FoundServer, runningServer } from "./server/noted_server.ts";
 import { denoArgs } from "./tasks.ts";
 import { shownText } from "./terminal/shown_text.ts";
 
-/** What the server says goes there: nobody is at its terminal. */
+/** File with the server's output. */
 const LOG_FILE = "server.log";
 
-/** How often is looked whether it listens, in milliseconds. */
+/** Time between two checks whether it listens, in milliseconds. */
 const LOOK_MS = 25;
 
-/** Of what a server said that didn't start, so many characters are shown. */
+/** Characters of the output of a server that didn't start that are shown. */
 const MOST_SAID = 2_000;
-
-const HELP = `Starts the server of this folder in the background, if none runs:
-
-  deno task background
-
-It goes by the variables that tare start goes by, writes what it says into ${LOG_FILE} of its data folder, and stays
-until tare stop.`;
 
 const environment = Object.fromEntries(
   Object.entries(Deno.env.toObject()).filter(([, value]) => value !== ""),
 );
 
-/** Starts one that stays, and resolves once it listens. @throws {Error} with what it said, if it ends before. */
+/** Starts a server that stays, and resolves once it listens. @throws {Error} with its output, if it ends before. */
 async function start(): Promise<FoundServer> {
   const { TARE_DATA: own, INIT_CWD = "." } = environment;
-  // What else the settings say is read by the server: it would take as long again.
+  // Reading all settings would take as long as the server does.
   const data = own
     ? resolve(INIT_CWD, own)
     : dataFolder({ workspace: callersFolder(environment) }, environment);
@@ -65,20 +59,18 @@ async function start(): Promise<FoundServer> {
   }
 }
 
-try {
-  if (Deno.args.length > 0) {
-    console.log(HELP);
-    Deno.exit(Deno.args.some((arg) => arg === "--help" || arg === "-h") ? 0 : 2);
-  }
+await runCommand({
+  call: "deno task --cwd packages/cli background",
+  summary: "Starts the server of this folder in the background, if none runs",
+  options: {},
+  notes:
+    `It goes by the variables that tare start goes by, writes what it says into ${LOG_FILE} of its data folder, and stays
+until tare stop.`,
+}, async () => {
   const isStated = statedAddress(environment.TARE_HOST, environment.TARE_PORT) !== undefined;
-  if (!isStated && !await runningServer(environment)) {
-    const began = performance.now();
-    const { folder } = await start();
-    const seconds = ((performance.now() - began) / 1000).toFixed(1);
-    console.log(shownText(`Started a server for ${folder} in ${seconds} s. It stays: tare stop ends it.`));
-  }
-  Deno.exit(0);
-} catch (error) {
-  console.error(shownText((error as Error).message));
-  Deno.exit(1);
-}
+  if (isStated || await runningServer(environment)) return;
+  const began = performance.now();
+  const { folder } = await start();
+  const seconds = ((performance.now() - began) / 1000).toFixed(1);
+  console.log(shownText(`Started a server for ${folder} in ${seconds} s. It stays: tare stop ends it.`));
+});

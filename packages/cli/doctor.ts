@@ -6,31 +6,14 @@
  */
 // deno-lint-ignore-file no-console
 import type { MissesReport } from "../server/client.ts";
-import { agentClient, serverAddress } from "./agent_client.ts";
+import { connect, serverAddress } from "./agent_client.ts";
 import { AGENTS } from "./agents/agents.ts";
+import { knownAgent } from "./agents/chosen_agent.ts";
 import { checkInstallation } from "./agents/installation.ts";
-import { commandLine } from "./command_line.ts";
-import { inDigitsOf } from "./in_digits.ts";
+import { checkDays, KEY_NOTE, option, REPORT_OPTIONS, runCommand } from "./command_line.ts";
+import { counted } from "@tare/server/internal/format";
+import { inDollars } from "./dollars.ts";
 import { shownJson, shownText } from "./terminal/shown_text.ts";
-
-const HELP =
-  `Says why prompts weren't read from the provider's cache, what that has cost, and what would mend it:
-
-  deno task doctor [--session ID] [--from DAY] [--to DAY]
-  deno task doctor AGENT [--model NAME]
-
-  AGENT          Looks instead whether this agent is rightly behind the server: ${
-    Object.keys(AGENTS).join(", ")
-  }
-  --model NAME   Asks this model for a word, which may cost something, to see that it streams
-
-  --session ID   Only this session. Default: the 200 newest of the agent, and of other agents
-  --from DAY     The first day, by UTC, such as 2026-01-31. Default: any
-  --to DAY       The last day. Default: any
-  --json         Print what the server says as JSON
-  --url URL      The server. Default: by TARE_HOST and TARE_PORT, or the one of this folder
-
-The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine.`;
 
 /** What a client has changed, in words. */
 const CHANGES: Readonly<
@@ -45,16 +28,15 @@ const CHANGES: Readonly<
   list: "which tools there are",
 };
 
-/** What was paid: dollars, as far as prices are known, else token units. */
+/** Returns what was paid: dollars as far as prices are known, else token units. */
 function cost({ usd, tokenUnits, calls, unpricedCalls }: MissesReport["misses"][number]): string {
-  if (unpricedCalls === calls) return inDigitsOf(tokenUnits, "token unit");
-  return `$${usd < 0.01 ? usd.toFixed(4) : usd.toFixed(2)}`;
+  return unpricedCalls === calls ? counted(tokenUnits, "token unit") : `$${inDollars(usd)}`;
 }
 
 function told(miss: MissesReport["misses"][number]): string {
   const { name, tokens, calls, remedy, dearest: { session, call, changed } } = miss;
   return [
-    `${cost(miss)}  ${name}: ${inDigitsOf(tokens, "token")} in ${inDigitsOf(calls, "call")}`,
+    `${cost(miss)}  ${name}: ${counted(tokens, "token")} in ${counted(calls, "call")}`,
     `    ${remedy}`,
     `    Dearest: call ${call} of session ${session}.${changed ? ` ${toldChange(changed)}` : ""}`,
   ].join("\n");
@@ -84,8 +66,8 @@ function report({ sessions, calls, promptTokens, cachedTokens, misses }: MissesR
   const part = (head: string, list: readonly MissesReport["misses"][number][] = []) =>
     list.length === 0 ? [] : [head, ...list.map(told)];
   return [
-    `${inDigitsOf(sessions, "session")}, ${inDigitsOf(calls, "call")}: ${share.toFixed(1)} % of ${
-      inDigitsOf(promptTokens, "prompt token")
+    `${counted(sessions, "session")}, ${counted(calls, "call")}: ${share.toFixed(1)} % of ${
+      counted(promptTokens, "prompt token")
     } came from the cache. The rest, and what was paid for it:`,
     ...part("NEED NOT HAVE BEEN", avoidable),
     ...part("HAD TO BE, OR NOBODY CAN SAY", others),
@@ -94,9 +76,9 @@ function report({ sessions, calls, promptTokens, cachedTokens, misses }: MissesR
 
 const MARKS = { right: "ok   ", wrong: "WRONG", "not known": "?    " } as const;
 
-/** Whether nothing is wrong with an agent's installation. */
+/** Checks an agent's installation. Returns whether nothing is wrong. */
 async function check(name: string, { url, model }: { readonly url?: string; readonly model?: string }) {
-  const entry = Object.hasOwn(AGENTS, name) ? AGENTS[name] : undefined;
+  const entry = knownAgent(name);
   if (!entry) throw new Error(`Cannot look at ${name}: there are ${Object.keys(AGENTS).join(", ")}.`);
   const environment = Deno.env.toObject();
   const server = await serverAddress((name) => environment[name], url);
@@ -105,40 +87,31 @@ async function check(name: string, { url, model }: { readonly url?: string; read
   return findings.every(({ state }) => state !== "wrong");
 }
 
-try {
-  const { values, positionals: [agent] } = commandLine({
-    allowPositionals: true,
-    options: {
-      model: { type: "string" },
-      from: { type: "string" },
-      to: { type: "string" },
-      session: { type: "string" },
-      json: { type: "boolean" },
-      url: { type: "string" },
-      help: { type: "boolean", short: "h" },
-    },
-  });
-  const { from, to, session, json, url: given, help } = values;
-  if (help) {
-    console.log(HELP);
-    Deno.exit(0);
-  }
-  for (const [option, day] of Object.entries({ from, to })) {
-    if (day === undefined || /^\d{4}-\d{2}-\d{2}$/.test(day)) continue;
-    throw new Error(`Cannot use --${option} ${day}: it must be a day, such as 2026-01-31.`);
-  }
+await runCommand({
+  call: "deno task doctor",
+  summary:
+    "Says why prompts weren't read from the provider's cache, what that has cost, and what would mend it",
+  usage: ["[--session ID] [--from DAY] [--to DAY]", "AGENT [--model NAME]"],
+  details: `AGENT: looks instead whether this agent is rightly behind the server: ${
+    Object.keys(AGENTS).join(", ")
+  }`,
+  options: {
+    model: option("NAME", "Asks this model for a word, which may cost something, to see that it streams"),
+    session: option("ID", "Only this session. Default: the 200 newest of the agent, and of other agents"),
+    ...REPORT_OPTIONS,
+  },
+  notes: KEY_NOTE,
+  hasWords: true,
+}, async ({ values: { from, to, session, json, model, url }, positionals: [agent] }) => {
+  checkDays({ from, to });
   if (agent !== undefined) {
-    const { model } = values;
     const isRight = await check(agent, {
-      ...(given !== undefined && { url: given }),
+      ...(url !== undefined && { url }),
       ...(model !== undefined && { model }),
     });
-    Deno.exit(isRight ? 0 : 1);
+    return isRight ? 0 : 1;
   }
-  const { url, token } = await serverAddress((name) => Deno.env.get(name), given);
-  const misses = await agentClient(url, token).misses({ session, from, to });
+  const misses = await (await connect(url)).client.misses({ session, from, to });
   console.log(json ? shownJson(misses) : shownText(report(misses)));
-} catch (error) {
-  console.error(shownText((error as Error).message));
-  Deno.exit(1);
-}
+  return 0;
+});

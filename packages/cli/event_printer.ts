@@ -2,7 +2,9 @@ import type { TurnLedger } from "@tare/loop";
 import { contentText } from "@tare/messages";
 import { PLAN_TOOL_NAME, type WorkPlan } from "@tare/messages/internal";
 import type { SessionEvent } from "@tare/server";
+import { count, counted, oneLine } from "@tare/server/internal/format";
 import { type EntryOf, TranscriptReducer } from "@tare/server/internal/transcript";
+import { usdText } from "./dollars.ts";
 import { drawnMarkdown } from "./terminal/drawn_markdown.ts";
 import { shownDiff } from "./terminal/shown_diff.ts";
 import { rowsOf, shownText } from "./terminal/shown_text.ts";
@@ -86,7 +88,7 @@ export function eventPrinter(
     showOutput();
     const { rows, isAll } = newestRows(output, columns - 1);
     const lines = output.replace(/\n$/, "").split("\n").length;
-    if (!isAll) line(`${INDENT}… the end of ${number(lines)} line${lines === 1 ? "" : "s"}:`);
+    if (!isAll) line(`${INDENT}… the end of ${counted(lines, "line")}:`);
     rows.forEach(line);
   };
   const called = (call: EntryOf<"call">) => {
@@ -101,7 +103,7 @@ export function eventPrinter(
     if (call.name === PLAN_TOOL_NAME && transcript.plan && !error) return;
     line(
       `${indent(call)}← ${oneLine(nameOf(call), COLUMNS / 2)}: ${error ? "error, " : ""}` +
-        `${number(bytes)} bytes, ${number(Math.round(durationMs))} ms${madeText(made)}`,
+        `${count(bytes)} bytes, ${count(Math.round(durationMs))} ms${madeText(made)}`,
     );
     if (error && content !== "") {
       line(`${indent(call)}  ${oneLine(content.split("\n", 1)[0]!, 2 * COLUMNS)}`);
@@ -110,7 +112,7 @@ export function eventPrinter(
     if (!change || call.proposed) return;
     const lines = shownDiff(change, options);
     for (const one of lines.slice(0, MAX_LINES)) write(`  ${one}\n`);
-    if (lines.length > MAX_LINES) line(`  … and ${number(lines.length - MAX_LINES)} lines more`);
+    if (lines.length > MAX_LINES) line(`  … and ${count(lines.length - MAX_LINES)} lines more`);
   };
   return (event) => {
     const open = transcript.openCalls;
@@ -152,7 +154,7 @@ export function eventPrinter(
         case "rewrite": {
           const { mechanism, removed, reason, tokensBefore, tokensAfter } = entry.rewrite;
           line(
-            `~ ${mechanism}: ${removed} (${reason}); ${number(tokensBefore)} → ${number(tokensAfter)} tokens`,
+            `~ ${mechanism}: ${removed} (${reason}); ${count(tokensBefore)} → ${count(tokensAfter)} tokens`,
           );
           break;
         }
@@ -168,7 +170,6 @@ export function eventPrinter(
   };
 }
 
-/** A call and its arguments. */
 function nameOf({ name, arguments: text }: EntryOf<"call">): string {
   return text === "" ? name : `${name} ${text}`;
 }
@@ -186,9 +187,8 @@ function indent({ parent }: { readonly parent?: string }): string {
 /** What the calls of a program came to. */
 function madeText(made: Extract<SessionEvent, { readonly type: "tool_result" }>["made"]): string {
   if (!made) return "";
-  const failed = made.failed > 0 ? `, ${number(made.failed)} failed` : "";
-  const calls = made.calls === 1 ? "1 call" : `${number(made.calls)} calls`;
-  return `; ${calls}${failed}, ${number(made.keptTokens)} tokens kept outside`;
+  const failed = made.failed > 0 ? `, ${count(made.failed)} failed` : "";
+  return `; ${counted(made.calls, "call")}${failed}, ${count(made.keptTokens)} tokens kept outside`;
 }
 
 /** A turn's ledger in one line. */
@@ -196,31 +196,14 @@ export function ledgerLine(
   { calls, promptTokens, cachedTokens, outputTokens, saved, estimated, tokenUnits, usd }: TurnLedger,
 ): string {
   const savings = Object.entries(saved).filter(([, tokens]) => tokens !== 0).map(([mechanism, tokens]) =>
-    `${mechanism} ${number(tokens)}`
+    `${mechanism} ${count(tokens)}`
   );
   const costs = [
     ...(usd === undefined ? [] : [usdText(usd)]),
-    ...(tokenUnits === undefined ? [] : [`${number(Math.round(tokenUnits))} token units`]),
+    ...(tokenUnits === undefined ? [] : [`${count(Math.round(tokenUnits))} token units`]),
   ];
-  return `ledger: ${number(calls)} call${calls === 1 ? "" : "s"}, ${
-    number(promptTokens)
-  } prompt tokens, of these ` +
-    `${number(cachedTokens)} cached, ${number(outputTokens)} output tokens; ${
-      costs.length > 0 ? `cost: ${costs.join(", ")}; ` : ""
-    }` +
+  return `ledger: ${counted(calls, "call")}, ${count(promptTokens)} prompt tokens, of these ` +
+    `${count(cachedTokens)} cached, ${count(outputTokens)} output tokens; ` +
+    (costs.length > 0 ? `cost: ${costs.join(", ")}; ` : "") +
     `tokens saved: ${savings.join(", ") || "none"}${estimated ? " (counted here)" : ""}`;
-}
-
-/** Money for people. */
-export function usdText(usd: number): string {
-  return usd > 0 && usd < 0.0001 ? "under $0.0001" : `$${usd.toFixed(usd < 1 ? 4 : 2)}`;
-}
-
-function number(value: number): string {
-  return value.toLocaleString("en");
-}
-
-function oneLine(text: string, columns: number): string {
-  const flat = text.replaceAll(/\s+/g, " ");
-  return flat.length <= columns ? flat : `${flat.slice(0, columns - 1)}…`;
 }

@@ -2,7 +2,6 @@
 export interface OptionReader<T> {
   /** The value, or nothing for a wrong one. */
   readonly read: (text: string) => T | undefined;
-  /** What would be right. */
   readonly right: string;
 }
 

@@ -6,15 +6,13 @@
  */
 export { agentClient, serverAddress } from "./agent_client.ts";
 export { commandLine } from "./command_line.ts";
-export { type FoundFile, isFollowed, isIn, readFound } from "./found_file.ts";
-export { readFrontMatter } from "./front_matter.ts";
-export { inDigits } from "./in_digits.ts";
 export { launchers, whenLeft } from "./launchers.ts";
 export { isDirectory, isFile, type OptionReader, wholeNumber } from "./option.ts";
 export { HOME_VARIABLES } from "./server/data_directory.ts";
 export { dataFolder, STORE_FILE } from "./server/data_folder.ts";
-export { findOwnerKey, lastPortIn, OWNER_FILE, type OwnerFile, ownerIn } from "./server/find_owner_key.ts";
+export { lastPortIn, OWNER_FILE } from "./server/find_owner_key.ts";
+export { noteOwnerPort, ownerKey } from "./server/owner_key.ts";
 export { forgetServer, noteServer, USUAL_PORT } from "./server/noted_server.ts";
-export { realPath } from "./server/real_path.ts";
+export { freePlace, onlyPlace } from "./server/server_place.ts";
 export { shownText } from "./terminal/shown_text.ts";
 export { table } from "./terminal/table.ts";

@@ -6,27 +6,13 @@
 // deno-lint-ignore-file no-console
 import { type CallReport, SPEND_BY, SPENT_ON, type Sums } from "@tare/conversation/report";
 import { API_PATH, type SessionSpend, type SpendReport } from "../server/client.ts";
-import { agentClient, serverAddress } from "./agent_client.ts";
-import { commandLine } from "./command_line.ts";
-import { inDigits, inDigitsOf, inDollars } from "./in_digits.ts";
+import { connect } from "./agent_client.ts";
+import { checkDays, KEY_NOTE, option, optionOr, REPORT_OPTIONS, runCommand } from "./command_line.ts";
+import { count, counted } from "@tare/server/internal/format";
+import { inDollars } from "./dollars.ts";
 import { shownJson, shownText } from "./terminal/shown_text.ts";
 import { short, table } from "./terminal/table.ts";
 
-const HELP = `Says what model calls have cost, and what for:
-
-  deno task spend [--by day] [--from DAY] [--to DAY]
-  deno task spend --session ID
-
-  --by WHAT      day, model, session or agent. Default: day
-  --from DAY     The first day, by UTC, such as 2026-01-31. Default: any
-  --to DAY       The last day. Default: any
-  --session ID   One session: its dearest turns, tools, paths and commands, and results
-  --json         Print what the server says as JSON
-  --url URL      The server. Default: by TARE_HOST and TARE_PORT, or the one of this folder
-
-The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine.`;
-
-/** What each part is called. */
 const PARTS: Readonly<Record<keyof CallReport["spent"]["tokenUnits"], string>> = {
   cacheRead: "cache reads",
   new: "new",
@@ -56,11 +42,11 @@ function dollarsOf({ usd, unpricedCalls }: Pick<Cost, "usd" | "unpricedCalls">):
 
 /** A cost in words: dollars as far as prices are known, and how many calls have none. */
 function inWords({ usd, tokenUnits, unpricedCalls }: Cost): string {
-  const without = unpricedCalls > 0 ? `; ${inDigitsOf(unpricedCalls, "call")} without a price` : "";
+  const without = unpricedCalls > 0 ? `; ${counted(unpricedCalls, "call")} without a price` : "";
   // What nobody knows the price of isn't free.
   const cost = usd === 0 && unpricedCalls > 0
-    ? inDigitsOf(tokenUnits, "token unit")
-    : `$${inDollars(usd)} (${inDigitsOf(tokenUnits, "token unit")})`;
+    ? counted(tokenUnits, "token unit")
+    : `$${inDollars(usd)} (${counted(tokenUnits, "token unit")})`;
   return cost + without;
 }
 
@@ -72,7 +58,7 @@ function tableOfSums(
 ): string {
   const isPriced = all.usd > 0 || all.unpricedCalls === 0;
   const unit = isPriced ? "Usd" : "TokenUnits";
-  const format = isPriced ? inDollars : inDigits;
+  const format = isPriced ? inDollars : count;
   const parts = SPENT_ON.filter((part) =>
     (isPriced || part !== "output") && (all.pings > 0 || part !== "ping")
   );
@@ -81,9 +67,9 @@ function tableOfSums(
     rows.map(({ name, sums }) => [
       name,
       format(isPriced ? sums.usd : sums.tokenUnits),
-      inDigits(sums.calls),
+      count(sums.calls),
       ...parts.map((part) => format(sums[`${part}${unit}`])),
-      inDigits(sums.unpricedCalls),
+      count(sums.unpricedCalls),
     ]),
   );
 }
@@ -94,7 +80,7 @@ function told(by: string, { all, rows, hasMore }: SpendReport): string {
     session ? [`${key}  ${[session.title, session.model, session.agent].filter(Boolean).join(", ")}`] : []
   );
   return [
-    `${inWords(all)} for ${inDigitsOf(all.calls, "call")}. Days are those of UTC.`,
+    `${inWords(all)} for ${counted(all.calls, "call")}. Days are those of UTC.`,
     tableOfSums(by, named, all),
     ...titles.length > 0 ? [`${titles.join("\n")}\n\nMore of one of them: deno task spend --session ID`] : [],
     ...hasMore ? ["There are more rows than these."] : [],
@@ -110,15 +96,14 @@ function told(by: string, { all, rows, hasMore }: SpendReport): string {
   ].join("\n\n");
 }
 
-/** What programs have called. */
 function programsInWords(
   { programs, calls, failed, keptTokens }: NonNullable<SessionSpend["programs"]>,
 ): string {
-  return `${inDigitsOf(programs, "program")} made ${inDigitsOf(calls, "call")}, of which ${
-    inDigits(failed)
+  return `${counted(programs, "program")} made ${counted(calls, "call")}, of which ${
+    count(failed)
   } failed, ` +
     `and kept ${
-      inDigitsOf(keptTokens, "token")
+      counted(keptTokens, "token")
     } of what these returned outside of every prompt. That is no saving: ` +
     "nobody knows what would have been called instead.";
 }
@@ -134,9 +119,9 @@ function toldOfSession({ all, turns, tools, subjects, results, programs }: Sessi
         ...[
           short(key) || "not known",
           dollarsOf(cost),
-          inDigits(tokenUnits),
-          inDigits(results),
-          inDigits(tokens),
+          count(tokenUnits),
+          count(results),
+          count(tokens),
         ],
       ]),
     );
@@ -145,7 +130,7 @@ function toldOfSession({ all, turns, tools, subjects, results, programs }: Sessi
     sums,
   }));
   return [
-    `${inWords(all)} for ${inDigitsOf(all.calls, "call")}.`,
+    `${inWords(all)} for ${counted(all.calls, "call")}.`,
     tableOfSums("dearest turns", named, all),
     ...results.length === 0 ? [] : [
       "What results cost by being carried in each prompt, about:",
@@ -155,7 +140,7 @@ function toldOfSession({ all, turns, tools, subjects, results, programs }: Sessi
         ["dearest results", "dollars", "token units", "calls", "tokens", "message", "now"],
         results.map(({ tool, subject, tokenUnits, calls, tokens, place, state, ...cost }) => [
           short([tool, subject].filter(Boolean).join(" ")) || "not known",
-          ...[dollarsOf(cost), inDigits(tokenUnits), inDigits(calls), inDigits(tokens), String(place), state],
+          ...[dollarsOf(cost), count(tokenUnits), count(calls), count(tokens), String(place), state],
         ]),
       ),
       `Let one go: POST ${API_PATH}/sessions/ID/pins {"place": MESSAGE, "wish": "let_go"}, or on the page.`,
@@ -165,39 +150,26 @@ function toldOfSession({ all, turns, tools, subjects, results, programs }: Sessi
   ].join("\n\n");
 }
 
-try {
-  const { values } = commandLine({
-    options: {
-      by: { type: "string", default: "day" },
-      from: { type: "string" },
-      to: { type: "string" },
-      session: { type: "string" },
-      json: { type: "boolean" },
-      url: { type: "string" },
-      help: { type: "boolean", short: "h" },
-    },
-  });
-  const { from, to, session: id, json, url: given, help } = values;
-  if (help) {
-    console.log(HELP);
-    Deno.exit(0);
-  }
-  const by = SPEND_BY.find((one) => one === values.by);
-  if (!by) throw new Error(`Cannot cut by ${values.by}: there are ${SPEND_BY.join(", ")}.`);
-  for (const [option, day] of Object.entries({ from, to })) {
-    if (day === undefined || /^\d{4}-\d{2}-\d{2}$/.test(day)) continue;
-    throw new Error(`Cannot use --${option} ${day}: it must be a day, such as 2026-01-31.`);
-  }
-  const { url, token } = await serverAddress((name) => Deno.env.get(name), given);
-  const client = agentClient(url, token);
-  if (id !== undefined) {
-    const spend = await client.sessionSpend(id);
+await runCommand({
+  call: "deno task spend",
+  summary: "Says what model calls have cost, and what for",
+  usage: ["[--by day] [--from DAY] [--to DAY]", "--session ID"],
+  options: {
+    by: optionOr("day", "WHAT", `${SPEND_BY.join(", ")}.`),
+    session: option("ID", "One session: its dearest turns, tools, paths and commands, and results"),
+    ...REPORT_OPTIONS,
+  },
+  notes: KEY_NOTE,
+}, async ({ values: { by: given, from, to, session, json, url } }) => {
+  const by = SPEND_BY.find((one) => one === given);
+  if (!by) throw new Error(`Cannot cut by ${given}: there are ${SPEND_BY.join(", ")}.`);
+  checkDays({ from, to });
+  const { client } = await connect(url);
+  if (session !== undefined) {
+    const spend = await client.sessionSpend(session);
     console.log(json ? shownJson(spend) : shownText(toldOfSession(spend)));
   } else {
     const spend = await client.spend({ by, from, to });
     console.log(json ? shownJson(spend) : shownText(told(by, spend)));
   }
-} catch (error) {
-  console.error(shownText((error as Error).message));
-  Deno.exit(1);
-}
+});

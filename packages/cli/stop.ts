@@ -4,30 +4,22 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { findServer } from "./server/noted_server.ts";
+import { runCommand } from "./command_line.ts";
 import { isAlive } from "./launchers.ts";
+import { findServer } from "./server/noted_server.ts";
 import { shownText } from "./terminal/shown_text.ts";
 
-const HELP = `Ends the server of this folder in order, as Ctrl-C would at its terminal:
+/** Time between two checks whether it has ended, in milliseconds. */
+const CHECK_MS = 25;
 
-  deno task stop
-
-Turns that run are interrupted; sessions stay.`;
-
-/** How often is looked whether it has ended, in milliseconds. */
-const LOOK_MS = 25;
-
-try {
-  if (Deno.args.length > 0) {
-    console.log(HELP);
-    Deno.exit(Deno.args.some((arg) => arg === "--help" || arg === "-h") ? 0 : 2);
-  }
+await runCommand({
+  call: "tare stop",
+  summary: "Ends the server of this folder in order, as Ctrl-C would at its terminal",
+  options: {},
+  notes: "Turns that run are interrupted; sessions stay.",
+}, async () => {
   const { pid, folder } = await findServer(Deno.env.toObject());
   Deno.kill(pid, "SIGINT");
-  while (isAlive(pid)) await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+  while (isAlive(pid)) await new Promise((resolve) => setTimeout(resolve, CHECK_MS));
   console.log(shownText(`The server of ${folder} has ended.`));
-  Deno.exit(0);
-} catch (error) {
-  console.error(shownText((error as Error).message));
-  Deno.exit(1);
-}
+});

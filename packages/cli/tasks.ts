@@ -1,14 +1,18 @@
 // An installed command is run without the project's configuration: nothing here may need its imports.
 import { fileURLToPath } from "node:url";
 
-/** The project's tasks: what each is, and with which permissions. */
-export const { tasks: TASKS }: {
-  readonly tasks: Readonly<Record<string, { readonly description: string; readonly command: string }>>;
-} = JSON.parse(Deno.readTextFileSync(new URL("../../deno.json", import.meta.url)));
+type Tasks = Readonly<Record<string, { readonly description: string; readonly command: string }>>;
 
-/** What Deno is told to run one of them, with the permissions that it has and no others. */
+function tasksOf(config: string): Tasks {
+  return JSON.parse(Deno.readTextFileSync(new URL(config, import.meta.url))).tasks;
+}
+
+/** The tasks of the project and of this package: what each does, and with which permissions. */
+export const TASKS: Tasks = { ...tasksOf("../../deno.json"), ...tasksOf("deno.json") };
+
+/** Returns the arguments with which Deno runs one of them, with its permissions and no others. */
 export function denoArgs(task: string): readonly string[] {
-  const [, ...flags] = TASKS[task]!.command.split(" ");
+  const [, ...flags] = TASKS[task]!.command.replace("cd ../.. && ", "").split(" ");
   const program = fileURLToPath(new URL(`../../${flags.pop()}`, import.meta.url));
   return [...flags, program];
 }

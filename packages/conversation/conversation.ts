@@ -20,6 +20,7 @@ import {
   type Profile,
   type PromptCall,
   type PromptSession,
+  type PromptSessionOptions,
   type Quote,
   readTooLong,
   type SessionView,
@@ -44,9 +45,7 @@ export interface ConversationState {
   /** Token units that it has saved so far; zero where the policy keeps no ledger. */
   readonly savedTokenUnits: number;
   /** The newest changes of what its model sees, the oldest first, with when they were made in milliseconds since the epoch. */
-  readonly rewrites: readonly (Rewrite & {
-    readonly atMs: number;
-  })[];
+  readonly rewrites: readonly DatedRewrite[];
   /** Of these, those for a call that hasn't succeeded yet. */
   readonly unsent: readonly Rewrite[];
   /** What its calls came to. */
@@ -55,6 +54,71 @@ export interface ConversationState {
   readonly figures?: Pick<SessionView, "promptTokens" | "saved"> | undefined;
   /** What its requests are named by where caches are found by a name; absent before the first. */
   readonly cacheKey?: string | undefined;
+}
+
+/** A rewrite, and when it was made, in milliseconds since the epoch. */
+export interface DatedRewrite extends Rewrite {
+  readonly atMs: number;
+}
+
+/** What a conversation is made of. */
+export interface ConversationOptions {
+  readonly id: string;
+  /** Originals of what was evicted from its prompt. */
+  readonly archive: Archive;
+  /** Decides what its model sees. */
+  readonly prompts: PromptSession;
+  readonly countTokens: CountTokens;
+  /** Its stored state. Default: it is new. */
+  readonly state?: Partial<ConversationState> | undefined;
+}
+
+/** A call for which a prompt is planned. */
+export interface ConversationCall extends Omit<PromptCall, "pins"> {
+  /** The messages of its history as their client spells them now, where that differs. Default: as the history has them. */
+  readonly spelled?: readonly Message[];
+}
+
+/** What decides for calls of a conversation. */
+export type ConversationViews = Pick<Conversation, "view" | "sent" | "rejected">;
+
+/** What a request for a cache key is. */
+export interface CacheKeyOptions {
+  /** Whether it is a turn: only a turn's key is stored. Default: yes. */
+  readonly isTurn?: boolean;
+}
+
+/** How a request that is no turn is planned. */
+export interface GlimpseOptions {
+  /** Whether it shows what was evicted from the prompt again: see `PromptCall.restores`. Default: no. */
+  readonly restores?: boolean;
+}
+
+/** A history at a moment, in milliseconds since the epoch. */
+export interface HistoryNow extends History {
+  readonly nowMs: number;
+}
+
+/** A pin to be made. */
+export type ConversationPin = NewPin & {
+  /** Tools whose results a recall returns with images. */
+  readonly tools?: PromptSessionOptions["tools"];
+};
+
+/** What calls are recorded under. */
+export interface BookOptions {
+  /** Default: the model that was asked last. */
+  readonly model?: string | undefined;
+}
+
+/** A change of the pins of a conversation. */
+export type PinChange = { readonly set: Pin } | { readonly remove: number };
+
+/** Where a fork is. */
+export interface ForkPlace {
+  readonly id: string;
+  /** An archive that holds what that of the conversation does. */
+  readonly archive: Archive;
 }
 
 /** A conversation in which nothing has happened. */
@@ -132,16 +196,7 @@ export class Conversation {
   #changed: NonNullable<LedgerEntry["changed"]> | undefined;
 
   /** A conversation as it was kept, or a new one. */
-  constructor({ id, archive, prompts, countTokens, state }: {
-    readonly id: string;
-    /** Originals of what left its prompt. */
-    readonly archive: Archive;
-    /** Decides what its model sees. */
-    readonly prompts: PromptSession;
-    readonly countTokens: CountTokens;
-    /** What is known of it. Default: it is new. */
-    readonly state?: Partial<ConversationState> | undefined;
-  }) {
+  constructor({ id, archive, prompts, countTokens, state }: ConversationOptions) {
     this.id = id;
     this.archive = archive;
     this.#prompts = prompts;
@@ -194,7 +249,7 @@ export class Conversation {
    * answer, as its first request had it. So conversations that begin alike share one, forks and helpers among them; a client that begins its
    * history anew keeps it; and it is the same after a restart. Only a turn's key is stored.
    */
-  cacheKey(messages: readonly Message[], { isTurn = true }: { readonly isTurn?: boolean } = {}): string {
+  cacheKey(messages: readonly Message[], { isTurn = true }: CacheKeyOptions = {}): string {
     const known = this.#state.cacheKey;
     if (known !== undefined) return known;
     const cacheKey = nameOf(opening(messages));
@@ -216,13 +271,7 @@ export class Conversation {
    */
   async view(
     history: History,
-    { spelled = history.messages, ...call }: Omit<PromptCall, "pins"> & {
-      /**
-       * The messages of its history as their client spells them now: that may be otherwise than what is known of them,
-       * which the history holds then. Default: they are spelled as there.
-       */
-      readonly spelled?: readonly Message[];
-    },
+    { spelled = history.messages, ...call }: ConversationCall,
   ): Promise<SessionView> {
     const prompts = this.#prompts;
     const view = await prompts.view(history, { ...call, pins: this.#state.pins });
@@ -267,22 +316,12 @@ export class Conversation {
     return reject(this.#prompts, { words, view });
   }
 
-  /**
-   * Plans a request that is no turn and continues from the first `length` messages. Changes nothing.
-   *
-   * @param restores Whether it shows what left the prompt again: see `PromptCall.restores`. Default: no.
-   */
-  glimpse(
-    length: number,
-    { restores = false }: { readonly restores?: boolean } = {},
-  ): Pick<Conversation, "view" | "sent" | "rejected"> {
+  /** Plans a request that is no turn and continues from the first `length` messages. Changes nothing. */
+  glimpse(length: number, { restores = false }: GlimpseOptions = {}): ConversationViews {
     return this.#glimpseBy(this.#prompts.fork(length, this.archive, { aside: true }), restores);
   }
 
-  #glimpseBy(
-    prompts: PromptSession,
-    restores = false,
-  ): Pick<Conversation, "view" | "sent" | "rejected"> {
+  #glimpseBy(prompts: PromptSession, restores = false): ConversationViews {
     return {
       view: (history, { spelled: _, ...call }) =>
         prompts.view(history, { ...call, restores, pins: this.#state.pins }),
@@ -292,7 +331,7 @@ export class Conversation {
   }
 
   /** What people are shown of the model's newest prompt: what its newest turn saw, or else what these messages are. */
-  async see(history?: History & { readonly nowMs: number }): Promise<SeenConversation> {
+  async see(history?: HistoryNow): Promise<SeenConversation> {
     const told = { pins: this.#state.pins, countTokens: this.#countTokens };
     if (!history) return { ...(this.#seen ?? NOTHING_SEEN), ...told };
     const { nowMs, ...messages } = history;
@@ -304,7 +343,7 @@ export class Conversation {
    * What a request sees that may be its first turn, or none of its turns: everything is planned as for a turn, and nothing of
    * that stays once the conversation begins with another request.
    */
-  draft(): Pick<Conversation, "view" | "sent" | "rejected"> {
+  draft(): ConversationViews {
     const prompts = this.#prompts;
     const planner = () => prompts === this.#prompts ? this : this.#glimpseBy(prompts);
     return {
@@ -341,24 +380,20 @@ export class Conversation {
   /** A pin for a message; `tools` are those of which a recall gives back pictures too. @throws {RangeError} if that can't be asked for. */
   makePin(
     messages: readonly Message[],
-    { tools, ...wanted }: NewPin & Pick<Parameters<typeof makePin>[2], "tools">,
+    { tools, ...wanted }: ConversationPin,
   ): Pin {
     return makePin(messages, wanted, { countTokens: this.#countTokens, tools });
   }
 
   /** Asks for something of a message, in place of what was asked for it before, or for nothing more. */
-  pin(change: { readonly set: Pin } | { readonly remove: number }): void {
+  pin(change: PinChange): void {
     this.#change({ pins: pinsAfter(this.#state.pins, change) });
   }
 
   /**
    * Takes note of what calls came to at a moment in milliseconds since the epoch. Default: of the model asked last.
    */
-  book(
-    more: Partial<Sums>,
-    atMs: number,
-    { model = this.#state.model }: { readonly model?: string | undefined } = {},
-  ): void {
+  book(more: Partial<Sums>, atMs: number, { model = this.#state.model }: BookOptions = {}): void {
     this.#change({ days: addToDay(this.#state.days, more, { atMs, model }) });
   }
 
@@ -374,7 +409,7 @@ export class Conversation {
   }
 
   /** A conversation that goes on from the first `length` messages, with an archive that holds what this one's does. */
-  fork(length: number, { id, archive }: { readonly id: string; readonly archive: Archive }): Conversation {
+  fork(length: number, { id, archive }: ForkPlace): Conversation {
     const { title, model, epoch, pins } = this.#state;
     return new Conversation({
       id,

@@ -1,5 +1,15 @@
 import type { Store, StoredDocument } from "./store/port.ts";
 
+/** Which documents are read, and how. */
+export interface DocumentReaderOptions<T> {
+  readonly store: Pick<Store, "listDocuments">;
+  readonly kind: string;
+  /** Returns what a document holds. @throws if it isn't valid. */
+  readonly read: (document: StoredDocument) => T;
+  /** Called once with each error. */
+  readonly onError: (error: string) => void;
+}
+
 /** Reads the documents of a kind, each usable by itself: those that can't be read are omitted. */
 export class DocumentReader<T> {
   readonly #store: Pick<Store, "listDocuments">;
@@ -9,13 +19,8 @@ export class DocumentReader<T> {
   /** Messages that were reported: others are read again and again. */
   readonly #reported = new Set<string>();
 
-  /** `read` throws if a document isn't valid. Each error is reported to `onError` once. */
-  constructor({ store, kind, read, onError }: {
-    readonly store: Pick<Store, "listDocuments">;
-    readonly kind: string;
-    readonly read: (document: StoredDocument) => T;
-    readonly onError: (error: string) => void;
-  }) {
+  /** Nothing was read yet. */
+  constructor({ store, kind, read, onError }: DocumentReaderOptions<T>) {
     this.#store = store;
     this.#kind = kind;
     this.#read = read;

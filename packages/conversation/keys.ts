@@ -78,11 +78,44 @@ export interface Reservation {
   readonly release: () => void;
 }
 
+/** What a key is made with. */
+export type KeySettings = Omit<KeyReport, "createdAtMs" | "spentUsd">;
+
+/** Why a request isn't answered. */
+export interface Refusal {
+  /** HTTP status: 402, 403 or 429. */
+  readonly status: number;
+  readonly code: "not_for_this_key" | "budget_spent" | "price_unknown" | "rate_limit_exceeded";
+  readonly message: string;
+  /** When it is worth trying again. Absent: it isn't. */
+  readonly retryAfterS?: number;
+}
+
+/** How a reservation waits. */
+export interface ReserveOptions {
+  /** Ends the wait. */
+  readonly signal?: AbortSignal | undefined;
+  /** Called now and then while it waits. */
+  readonly progress?: (() => void) | undefined;
+}
+
 /** Where keys are kept. */
-type KeyStore = Pick<
+export type KeyStore = Pick<
   Store,
   "shared" | "now" | "commit" | "getDocument" | "listDocuments" | "claimKey" | "releaseKey"
 >;
+
+/** Where keys are stored. */
+export interface KeysOptions {
+  readonly store: KeyStore;
+  /** Secrets of the owner's keys, of which only hashes are held. */
+  readonly owners: readonly string[];
+  /**
+   * Called when what was spent can't be stored, which is tried again with the next call, and for each stored key that is
+   * damaged and not valid any more. Default: does nothing.
+   */
+  readonly onError?: (error: unknown) => void;
+}
 
 /** What is set aside of no budget. */
 const UNLIMITED: Reservation = { usd: 0, release() {} };
@@ -125,16 +158,8 @@ export class Keys {
   #unwritten: unknown;
   #loading: Promise<void> | undefined;
 
-  /** The keys in a store. `owners` are the secrets of the owner's keys, of which only hashes are held. */
-  constructor({ store, owners, onError = () => {} }: {
-    readonly store: KeyStore;
-    readonly owners: readonly string[];
-    /**
-     * Called when what was spent can't be stored, which is tried again with the next call, and for each stored key that is
-     * damaged and not valid any more. Default: does nothing.
-     */
-    readonly onError?: (error: unknown) => void;
-  }) {
+  /** The keys in a store, none of which was read yet. */
+  constructor({ store, owners, onError = () => {} }: KeysOptions) {
     this.#store = store;
     this.#owners = new Set(owners.map(sha256));
     this.#onError = onError;
@@ -179,7 +204,7 @@ export class Keys {
    * @throws {RangeError} if there is one of this name, or none can have it.
    * @throws {StoreError}
    */
-  async add(settings: Omit<KeyReport, "createdAtMs" | "spentUsd">): Promise<string> {
+  async add(settings: KeySettings): Promise<string> {
     const { name } = settings;
     if (!Keys.NAME.test(name) || [Keys.OWNER, Keys.GUEST].some((known) => known.name === name)) {
       const wanted = "1 to 40 of a to z, 0 to 9, - and _ are wanted, other than owner and guest";
@@ -220,7 +245,7 @@ export class Keys {
   }
 
   /** Counts a request; gives why it comes too often, if it does. */
-  count({ name }: Asker): ReturnType<Keys["spent"]> {
+  count({ name }: Asker): Refusal | undefined {
     const { perMinute } = this.#named(name) ?? {};
     if (perMinute === undefined) return undefined;
     const nowMs = this.#store.now();
@@ -240,7 +265,7 @@ export class Keys {
   }
 
   /** Why somebody may not ask for this now; nothing if they may. A call that has begun is no longer asked about. */
-  refusal(asker: Asker, route: Asker["routes"][number]): ReturnType<Keys["spent"]> {
+  refusal(asker: Asker, route: Asker["routes"][number]): Refusal | undefined {
     if (!asker.routes.includes(route)) {
       const routes = asker.routes.join(", ");
       const message = `Cannot answer: key ${asker.name} is for ${routes}, and this is ${route}.`;
@@ -253,14 +278,7 @@ export class Keys {
    * Why nothing more may be paid for under a name: its budget of the day is spent, or its key is gone. Nothing if it may.
    * `isPriced` says whether what is asked for has a known price: without one no budget can be held.
    */
-  spent(name: string | undefined, isPriced = true): {
-    /** HTTP status: 402, 403 or 429. */
-    readonly status: number;
-    readonly code: "not_for_this_key" | "budget_spent" | "price_unknown" | "rate_limit_exceeded";
-    readonly message: string;
-    /** When it is worth trying again. Absent: it isn't. */
-    readonly retryAfterS?: number;
-  } | undefined {
+  spent(name: string | undefined, isPriced = true): Refusal | undefined {
     if (name === undefined || name === Keys.GUEST.name) return undefined;
     // Who is asked about again may have spent elsewhere.
     this.#refresh().catch(this.#onError);
@@ -294,11 +312,11 @@ export class Keys {
    * @returns What gives it back, to be called once what the call cost is paid; or why nothing more may be paid for.
    * @throws the signal's reason, and {StoreError} where the store is shared.
    */
-  async reserve(name: string | undefined, usd: number, { signal, progress }: {
-    readonly signal?: AbortSignal | undefined;
-    /** Called now and then while it waits. */
-    readonly progress?: (() => void) | undefined;
-  } = {}): Promise<Reservation | NonNullable<ReturnType<Keys["spent"]>>> {
+  async reserve(
+    name: string | undefined,
+    usd: number,
+    { signal, progress }: ReserveOptions = {},
+  ): Promise<Reservation | Refusal> {
     for (;;) {
       signal?.throwIfAborted();
       const refused = this.spent(name);

@@ -17,30 +17,102 @@
  * - {@linkcode openFileArchive} keeps archived texts alone, each in a file of its own, for those who have a loop and a
  *   history of theirs.
  *
- * README.md shows it in use.
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { Conversation } from "@tare/conversation";
+ * import { estimateTokens } from "@tare/messages";
+ * import { plannerSession, profileNamed } from "@tare/planner";
+ * import { memoryArchive } from "@tare/prune";
+ *
+ * const archive = memoryArchive();
+ * const countTokens = estimateTokens;
+ * const prompts = plannerSession({ profile: profileNamed("openai"), archive, countTokens });
+ * const conversation = new Conversation({ id: "c1", archive, prompts, countTokens });
+ *
+ * const messages = [{ role: "user", content: "Hello." }] as const;
+ * conversation.named("Hello.");
+ * const view = await conversation.view({ messages, tools: [] }, { nowMs: Date.now() });
+ * // Here view.messages and view.tools are sent.
+ * conversation.sent({ promptTokens: 9, cachedTokens: 0, outputTokens: 2 }, view);
+ * conversation.book({ calls: 1, promptTokens: 9, outputTokens: 2 }, Date.now());
+ * assertEquals([view.messages, conversation.state.title], [messages, "Hello."]);
+ * ```
  *
  * @module
  */
 export { Coalescer } from "./coalescer.ts";
-export { Conversation, type ConversationState } from "./conversation.ts";
-export { type ContentsItem, copyContents, type StoreContents, sumContents } from "./store/contents.ts";
-export { DocumentReader } from "./documents.ts";
-export { type Asker, type KeyReport, Keys, type Reservation } from "./keys.ts";
+export {
+  type BookOptions,
+  type CacheKeyOptions,
+  Conversation,
+  type ConversationCall,
+  type ConversationOptions,
+  type ConversationPin,
+  type ConversationState,
+  type ConversationViews,
+  type DatedRewrite,
+  type ForkPlace,
+  type GlimpseOptions,
+  type HistoryNow,
+  type PinChange,
+} from "./conversation.ts";
+export {
+  type ContentsItem,
+  type ContentsSum,
+  copyContents,
+  type StoreContents,
+  sumContents,
+} from "./store/contents.ts";
+export { DocumentReader, type DocumentReaderOptions } from "./documents.ts";
+export {
+  type Asker,
+  type KeyReport,
+  Keys,
+  type KeySettings,
+  type KeysOptions,
+  type KeyStore,
+  type Refusal,
+  type Reservation,
+  type ReserveOptions,
+} from "./keys.ts";
 export { openFileArchive } from "./store/file_archive.ts";
-export { JsonPacker } from "./store/packed_json.ts";
+export { type ArchivedText, JsonPacker, type PackedJson, type UnpackedJson } from "./store/packed_json.ts";
 export type {
+  BriefCommit,
+  ConnectionFigures,
+  DeliveryClaim,
+  DeliveryLimits,
+  DeliveryListing,
+  DeliveryRequest,
+  EventsQuery,
   Hold,
+  HolderAnswer,
   HolderRequest,
+  IdleQuery,
+  KeyClaim,
+  KeyName,
+  KeyRequest,
   ListedSession,
+  NamedSession,
+  OpeningFigures,
+  OpeningListener,
+  ReceiverLimit,
+  SessionLimits,
+  SessionListing,
   SessionRecord,
   SharedStore,
   Sighting,
   Store,
+  StoreCopy,
   StoredDelivery,
   StoredDocument,
   StoredEvent,
   StoredSums,
   StoreRecord,
+  SumsQuery,
+  TypedEvent,
+  WaitingSession,
 } from "./store/port.ts";
 export { isConflict, StoreError } from "./store/store_error.ts";
-export { type Pingable, Warmth } from "./warmth.ts";
+export { type KeptWarm, type Pingable, Warmth, type WarmthOptions } from "./warmth.ts";

@@ -3,6 +3,20 @@
  * generative AI, and figures of our own, whose names begin with `tare.`. It goes by `@opentelemetry/api` alone: where
  * nobody has set up an exporter nothing is made, and nothing leaves.
  *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { Telemetry } from "@tare/conversation/telemetry";
+ *
+ * const telemetry = new Telemetry("my-agent");
+ * const turn = telemetry.agent({ agent: "coder", conversation: "c1", provider: "openai", model: "gpt-5" });
+ * const tool = telemetry.tool({ name: "read_file", agent: "coder", args: { path: "a.ts" }, parent: turn });
+ * tool.end();
+ * turn.end();
+ * // No exporter is set up.
+ * assertEquals(telemetry.isOn, false);
+ * ```
+ *
  * @module
  */
 import {
@@ -32,8 +46,8 @@ import {
 } from "@tare/messages";
 import { describeCall } from "@tare/messages/internal";
 
-/** What is told of an operation, by the attributes' names. */
-type Facts = Parameters<Operation["set"]>[0];
+/** Attributes of an operation or a metric, by their names. */
+export type Facts = Readonly<Record<string, string | number | boolean | string[] | undefined>>;
 
 /** Something that begins and ends: a span, and its duration as a metric. */
 export interface Operation {
@@ -42,7 +56,7 @@ export interface Operation {
   /** Does some work as part of it: operations that begin there stand in it. */
   within<T>(work: () => T): T;
   /** Adds what has become known. */
-  set(facts: Readonly<Record<string, string | number | boolean | string[] | undefined>>): void;
+  set(facts: Facts): void;
   /** Ends it, with the class of error that it ended with, if it did; what has ended stays as it is. */
   end(errorType?: string): void;
 }
@@ -132,65 +146,87 @@ export interface Chat extends Operation {
   /** Something of the reply has come. */
   begun(): void;
   /** The reply is there. */
-  replied(reply: {
-    /** Gives what the model said; asked where content is told. */
-    readonly messages: () => readonly Message[];
-    /** Why it ended. Default: it isn't known. */
-    readonly finishReason?: string | undefined;
-    /** Default: it has none. */
-    readonly id?: string | undefined;
-  }): void;
+  replied(reply: ChatReply): void;
   /** What it took, as the provider reported. */
   took(usage: Usage): void;
   /** What was planned for it, and what came of that. */
-  planned(call: {
-    /** What was rewritten for it. */
-    readonly rewrites: readonly Pick<Rewrite, "mechanism" | "tokensBefore" | "tokensAfter">[];
-    /** Tokens that each mechanism kept out of it. */
-    readonly saved: Readonly<Record<string, number>>;
-    /** What the ledger says of it, where one is kept. */
-    readonly entry?: {
-      readonly usage: Usage;
-      readonly predictedCachedTokens: number;
-      readonly tokenUnits: number;
-      readonly withoutTokenUnits: number;
-      readonly decision?: { readonly cause: string };
-    } | undefined;
-  }): void;
+  planned(call: PlannedChat): void;
+}
+
+/** A model's reply. */
+export interface ChatReply {
+  /** Returns the messages; called only if content is captured. */
+  readonly messages: () => readonly Message[];
+  /** Why it ended. Default: unknown. */
+  readonly finishReason?: string | undefined;
+  /** Default: it has none. */
+  readonly id?: string | undefined;
+}
+
+/** What was planned for a call, and what came of that. */
+export interface PlannedChat {
+  /** What was rewritten for it. */
+  readonly rewrites: readonly Pick<Rewrite, "mechanism" | "tokensBefore" | "tokensAfter">[];
+  /** Tokens that each mechanism kept out of it. */
+  readonly saved: Readonly<Record<string, number>>;
+  /** Its entry in the ledger. Absent: no ledger is kept. */
+  readonly entry?: PlannedEntry | undefined;
+}
+
+/** What a ledger records of a call, as far as it is reported. */
+export interface PlannedEntry {
+  readonly usage: Usage;
+  readonly predictedCachedTokens: number;
+  readonly tokenUnits: number;
+  readonly withoutTokenUnits: number;
+  readonly decision?: RewriteCause;
+}
+
+/** Why a prompt was rewritten. */
+export interface RewriteCause {
+  readonly cause: string;
 }
 
 /** Keeps figures for who reads them here, beside those to whom an exporter brings them. */
 export interface Figures {
   /**
-   * The figure of this name: who names one again gets the same. What it gives takes a value, and what is known of it: adds
-   * it to a sum or a level, counts it in a histogram.
+   * Returns the figure of this name: the same one for the same name.
    */
-  figure(options: {
-    /** A `sum` only grows, a `level` goes up and down, a `histogram` counts values by their size. */
-    readonly kind: "sum" | "level" | "histogram";
-    /** Name, unit and description as OpenTelemetry has them. */
-    readonly name: string;
-    readonly unit: string;
-    readonly description: string;
-    /** The facts by which values are told apart, where they are read; others are left out there. Default: none. */
-    readonly labels?: readonly string[];
-    /** Upper bounds of a histogram's classes. */
-    readonly bounds?: readonly number[];
-  }): (value: number, facts?: Parameters<Operation["set"]>[0]) => void;
-  /** One whose values are found out when somebody reads it, each with what is known of it. */
+  figure(options: FigureOptions): Figure;
+  /** Adds one whose values are read when a client reads it. */
   observe(
-    options: Parameters<Figures["figure"]>[0] & { readonly kind: "sum" | "level" },
-    read: () =>
-      | readonly (readonly [value: number, facts?: Parameters<Operation["set"]>[0]])[]
-      | Promise<readonly (readonly [value: number, facts?: Parameters<Operation["set"]>[0]])[]>,
+    options: ObservedFigure,
+    read: () => readonly Measurement[] | Promise<readonly Measurement[]>,
   ): void;
   /** All of them, as a text of this media type. */
   text(): Promise<string>;
   readonly mediaType: string;
 }
 
-type FigureOptions = Parameters<Figures["figure"]>[0];
-type Figure = ReturnType<Figures["figure"]>;
+/** A metric. */
+export interface FigureOptions {
+  /** A `sum` only grows, a `level` goes up and down, a `histogram` counts values by their size. */
+  readonly kind: "sum" | "level" | "histogram";
+  /** Name, unit and description as OpenTelemetry has them. */
+  readonly name: string;
+  readonly unit: string;
+  readonly description: string;
+  /** The attributes by which values are distinguished; others are omitted. Default: none. */
+  readonly labels?: readonly string[];
+  /** Upper bounds of a histogram's classes. */
+  readonly bounds?: readonly number[];
+}
+
+/** A metric whose values are read on demand. */
+export interface ObservedFigure extends FigureOptions {
+  readonly kind: "sum" | "level";
+}
+
+/** Takes a value and its attributes: adds it to a sum or a level, counts it in a histogram. */
+export type Figure = (value: number, facts?: Facts) => void;
+
+/** A value that was read, and its attributes. */
+export type Measurement = readonly [value: number, facts?: Facts];
 
 /** Bounds of histograms, as the conventions prescribe them. */
 const DURATIONS_S = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
@@ -335,6 +371,92 @@ function instrument(options: FigureOptions, meter: Meter, figures: Figures | und
   };
 }
 
+/** What telemetry holds, and where its metrics go. */
+export interface TelemetryOptions {
+  /**
+   * Whether spans hold content: prompts, replies, arguments and results of tools. It is then stored wherever the spans
+   * are. Default: no.
+   */
+  readonly captureContent?: boolean;
+  /** Stores the metrics too. Default: none. */
+  readonly figures?: Figures | undefined;
+}
+
+/** A turn that begins. */
+export interface AgentTurn {
+  /** Name of the agent. */
+  readonly agent: string;
+  /** Id of its session. */
+  readonly conversation: string;
+  /** Provider of its model, as the conventions name it. */
+  readonly provider: string;
+  readonly model: string;
+}
+
+/** What a model sees. */
+export interface ChatPrompt {
+  readonly messages: readonly Message[];
+  readonly tools: readonly ToolDefinition[];
+}
+
+/** A call of a model that begins. */
+export interface ChatOptions {
+  /** Provider of the model, as the conventions name it. */
+  readonly provider: string;
+  /** Default: unknown. */
+  readonly model?: string | undefined;
+  /** Id of the session. Default: it belongs to none. */
+  readonly conversation?: string | undefined;
+  /** Address of the provider. Default: unknown. */
+  readonly address?: URL | undefined;
+  /** Whether the reply is streamed. Default: no. */
+  readonly stream?: boolean;
+  readonly settings?: ModelSettings | undefined;
+  /** What the model sees. Default: unknown. */
+  readonly prompt?: ChatPrompt | undefined;
+  /** What it is part of. Default: what runs now. */
+  readonly parent?: Operation | undefined;
+}
+
+/** A call of a tool that begins. */
+export interface ToolRun {
+  readonly name: string;
+  /** Id of the call. */
+  readonly callId?: string | undefined;
+  /** Name of the agent that calls it. */
+  readonly agent: string;
+  readonly args: unknown;
+  /** What it is part of. Default: what runs now. */
+  readonly parent?: Operation;
+}
+
+/** What calls cost, or keep-alive requests. */
+export interface RecordedCost {
+  readonly usd?: number;
+  /** What its client would have paid without Tare. */
+  readonly withoutUsd?: number;
+  readonly promptTokens?: number;
+  readonly cachedTokens?: number;
+}
+
+/**
+ * What could not be done for a request, which continued without it: `request`, it was forwarded unchanged; `session`, all of
+ * its session are from now on; `reply`, its answer was forwarded unread, `long_reply`, because it is too long; `stream`, the
+ * rest of a streamed one was; `usage`, its cost isn't recorded; `recall`, a recall wasn't answered; `memory`, one will not be
+ * remembered; `warmth`, its prompt isn't kept warm; `store`, the state of its conversation couldn't be stored, or found.
+ */
+export type FailOpenCause =
+  | "request"
+  | "session"
+  | "reply"
+  | "long_reply"
+  | "stream"
+  | "usage"
+  | "recall"
+  | "memory"
+  | "warmth"
+  | "store";
+
 /** Tells of turns, model calls and tools: makes the spans and metrics of one part of the program. */
 export class Telemetry {
   /** Whether anybody has set up an exporter: else nothing that is told here comes to anything. */
@@ -345,15 +467,7 @@ export class Telemetry {
   readonly #instruments: Instruments;
 
   /** Telemetry of this part of the program, such as `@tare/gateway`. What exports it must have been set up before. */
-  constructor(scope: string, { captureContent = false, figures }: {
-    /**
-     * Whether spans hold what was said: prompts, replies, arguments and results of tools. Default: no. What people said to
-     * others then stands in whatever keeps the spans.
-     */
-    readonly captureContent?: boolean;
-    /** Who keeps the metrics too. Default: nobody. */
-    readonly figures?: Figures | undefined;
-  } = {}) {
+  constructor(scope: string, { captureContent = false, figures }: TelemetryOptions = {}) {
     const provider = trace.getTracerProvider();
     const meter = metrics.getMeter(scope);
     const isTraced = !(provider instanceof ProxyTracerProvider) ||
@@ -397,16 +511,7 @@ export class Telemetry {
   }
 
   /** A turn begins. */
-  agent({ agent, conversation, provider, model }: {
-    /** Name of the agent. */
-    readonly agent: string;
-    /** Id of its session. */
-    readonly conversation: string;
-    /** Whose model it asks, as the conventions name providers. */
-    readonly provider: string;
-    /** The model that it asks. */
-    readonly model: string;
-  }): Operation {
+  agent({ agent, conversation, provider, model }: AgentTurn): Operation {
     const labels = { "gen_ai.agent.name": agent };
     return new SpanOperation({
       tracer: this.#tracer,
@@ -425,40 +530,13 @@ export class Telemetry {
   }
 
   /** A model is called. */
-  chat(options: {
-    /** Whose model it is, as the conventions name providers. */
-    readonly provider: string;
-    /** Default: it isn't known. */
-    readonly model?: string | undefined;
-    /** Id of the session. Default: it belongs to none. */
-    readonly conversation?: string | undefined;
-    /** Where the model is asked. Default: it isn't known. */
-    readonly address?: URL | undefined;
-    /** Whether the reply is streamed. Default: it isn't. */
-    readonly stream?: boolean;
-    readonly settings?: ModelSettings | undefined;
-    /** What the model sees. Default: it isn't known. */
-    readonly prompt?:
-      | { readonly messages: readonly Message[]; readonly tools: readonly ToolDefinition[] }
-      | undefined;
-    /** What it is part of. Default: what runs now. */
-    readonly parent?: Operation | undefined;
-  }): Chat {
+  chat(options: ChatOptions): Chat {
     const { captureContent } = this;
     return new SpanChat(options, { tracer: this.#tracer, instruments: this.#instruments, captureContent });
   }
 
   /** A tool is called. */
-  tool({ name, callId, agent, args, parent }: {
-    readonly name: string;
-    /** Id of the call. */
-    readonly callId?: string | undefined;
-    /** Name of the agent that calls it. */
-    readonly agent: string;
-    readonly args: unknown;
-    /** What it is part of. Default: what runs now. */
-    readonly parent?: Operation;
-  }): Operation {
+  tool({ name, callId, agent, args, parent }: ToolRun): Operation {
     const labels = {
       "gen_ai.tool.name": name,
       "gen_ai.tool.type": "function",
@@ -482,13 +560,7 @@ export class Telemetry {
 
   /** Calls were booked, or what keeping their prompts warm has cost. */
   booked(
-    { usd = 0, withoutUsd = 0, promptTokens = 0, cachedTokens = 0 }: {
-      readonly usd?: number;
-      /** What its client would have paid without Tare. */
-      readonly withoutUsd?: number;
-      readonly promptTokens?: number;
-      readonly cachedTokens?: number;
-    },
+    { usd = 0, withoutUsd = 0, promptTokens = 0, cachedTokens = 0 }: RecordedCost,
     model: string,
   ): void {
     const { cost, costWithout, promptTokens: prompts, cachedTokens: cached } = this.#instruments;
@@ -507,25 +579,8 @@ export class Telemetry {
     this.#instruments.recalls(count);
   }
 
-  /**
-   * Something could not be done for a request, which went on without it: `request`, it was sent as it came; `session`, from
-   * now on all of its session's are; `reply`, its answer was passed on unread, `long_reply`, because it is too long;
-   * `stream`, the rest of a streamed one was; `usage`, what it took isn't booked; `recall`, a recall wasn't answered;
-   * `memory`, one will not be remembered; `warmth`, its prompt isn't kept warm; `store`, what is known of its conversation couldn't be kept, or found.
-   */
-  failedOpen(
-    cause:
-      | "request"
-      | "session"
-      | "reply"
-      | "long_reply"
-      | "stream"
-      | "usage"
-      | "recall"
-      | "memory"
-      | "warmth"
-      | "store",
-  ): void {
+  /** Something could not be done for a request, which continued without it. */
+  failedOpen(cause: FailOpenCause): void {
     this.#instruments.failOpens(1, { "tare.fail_open.cause": cause });
   }
 }
@@ -539,7 +594,7 @@ class SpanChat extends SpanOperation implements Chat {
   #hasBegun = false;
 
   /** Begins now. */
-  constructor(options: Parameters<Telemetry["chat"]>[0], { tracer, instruments, captureContent }: {
+  constructor(options: ChatOptions, { tracer, instruments, captureContent }: {
     readonly tracer: Tracer;
     readonly instruments: Instruments;
     readonly captureContent: boolean;
@@ -584,7 +639,7 @@ class SpanChat extends SpanOperation implements Chat {
     this.set({ "gen_ai.response.time_to_first_chunk": (performance.now() - this.#sentMs) / 1000 });
   }
 
-  replied({ messages, finishReason, id }: Parameters<Chat["replied"]>[0]): void {
+  replied({ messages, finishReason, id }: ChatReply): void {
     this.set({
       ...(finishReason && { "gen_ai.response.finish_reasons": [finishReason] }),
       ...(id !== undefined && { "gen_ai.response.id": id }),
@@ -610,7 +665,7 @@ class SpanChat extends SpanOperation implements Chat {
     });
   }
 
-  planned({ rewrites, saved, entry }: Parameters<Chat["planned"]>[0]): void {
+  planned({ rewrites, saved, entry }: PlannedChat): void {
     const { rewrites: rewritten, savedTokens, savedTokenUnits, predictedTokens, reportedTokens } =
       this.#instruments;
     for (const { mechanism, tokensBefore, tokensAfter } of rewrites) {
@@ -643,7 +698,7 @@ class SpanChat extends SpanOperation implements Chat {
 }
 
 /** Why a rewrite was made, in a word. */
-function causeOf(mechanism: string, entry: Parameters<Chat["planned"]>[0]["entry"]): string {
+function causeOf(mechanism: string, entry: PlannedEntry | undefined): string {
   if (mechanism === "planner") return entry?.decision?.cause === "price" ? "price" : "window";
   if (mechanism === "truncate") return "arrival";
   return mechanism === "pins" ? "asked" : "trigger";

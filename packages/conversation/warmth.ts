@@ -1,5 +1,13 @@
 import type { Message, Usage } from "@tare/messages";
-import { type Idle, observeUpgrade, type Ping, type PingEntry, type PingSent, UNTRIED } from "@tare/planner";
+import {
+  type Idle,
+  observeUpgrade,
+  type Ping,
+  type PingEntry,
+  type PingSent,
+  UNTRIED,
+  type UpgradeOutcome,
+} from "@tare/planner";
 import { LRUCache } from "lru-cache";
 import { setTimeout as setTimer } from "node:timers";
 
@@ -33,6 +41,30 @@ export interface Pingable {
   booked(entry: PingEntry): void;
 }
 
+/** How cache keep-alive requests are paid and scheduled. */
+export interface WarmthOptions {
+  /** The time in milliseconds since the epoch. */
+  readonly now: () => number;
+  /** Most that keep-alive requests which nobody asked for may cost on a day of UTC, in US dollars. Default: 0, there are none. */
+  readonly budgetUsdPerDay?: number;
+  /** Part of it that was spent today before now. Default: 0. */
+  readonly spentUsd?: number;
+  /** Most bytes that are held of conversations; those that have waited longest are dropped. Default: 64 MiB. */
+  readonly maxBytes?: number;
+  /** Called with errors, which contain no content and no key. */
+  readonly onError: (error: unknown) => void;
+  /** Calls back once after so many milliseconds, unless the returned function is called first. Default: a timer that keeps no process alive. */
+  readonly after?: (ms: number, callback: () => void) => () => void;
+}
+
+/** How long a conversation is kept warm on request. */
+export interface KeptWarm {
+  /** In milliseconds since the epoch. */
+  readonly untilMs: number;
+  /** Most that keep-alive requests cost up to then, in US dollars. */
+  readonly maxUsd: number;
+}
+
 /** What is held of a conversation: there is always a timer, or a ping under way. */
 interface Waiting {
   readonly pingable: Pingable;
@@ -63,7 +95,7 @@ const DAY_MS = 24 * 60 * 60_000;
  * that it holds is in memory, until the conversation goes on, no further ping is planned, or there is too much of it.
  */
 export class Warmth {
-  readonly #options: Required<ConstructorParameters<typeof Warmth>[0]>;
+  readonly #options: Required<WarmthOptions>;
   readonly #waiting: LRUCache<string, Waiting>;
   readonly #known = new LRUCache<string, Known>({ max: MAX_KNOWN });
   /** Until when conversations are kept warm because somebody asked for it. */
@@ -73,20 +105,7 @@ export class Warmth {
   #isClosed = false;
 
   /** Nothing waits. */
-  constructor(options: {
-    /** The time in milliseconds since the epoch. */
-    readonly now: () => number;
-    /** Most that pings which nobody asked for may cost on a day of UTC, in US dollars. Default: there are none. */
-    readonly budgetUsdPerDay?: number;
-    /** What has been spent of it today before now. Default: nothing. */
-    readonly spentUsd?: number;
-    /** Most bytes that are held of conversations; those that have waited longest are let go. Default: 64 MiB. */
-    readonly maxBytes?: number;
-    /** Told of what went wrong; of no text and no key. */
-    readonly onError: (error: unknown) => void;
-    /** Calls back once after so many milliseconds, unless what it gives is called first. Default: a timer that keeps no process alive. */
-    readonly after?: (ms: number, callback: () => void) => () => void;
-  }) {
+  constructor(options: WarmthOptions) {
     this.#options = {
       budgetUsdPerDay: 0,
       spentUsd: 0,
@@ -132,15 +151,7 @@ export class Warmth {
    * Somebody asks that a conversation which waits be kept warm for so many milliseconds, whatever the budget. Requests
    * end that only until their answer.
    */
-  keepFor(id: string, ms: number):
-    | {
-      /** In milliseconds since the epoch. */
-      readonly untilMs: number;
-      /** What pings cost up to then, at most, in US dollars. */
-      readonly maxUsd: number;
-    }
-    | "nothing held"
-    | "no price" {
+  keepFor(id: string, ms: number): KeptWarm | "nothing held" | "no price" {
     const waiting = this.#waiting.get(id);
     const possible = waiting && this.#possible(waiting);
     if (!waiting || !possible) return "nothing held";
@@ -169,7 +180,7 @@ export class Warmth {
   }
 
   /** A request or a ping has shown this of upgrades: see `LedgerEntry.warmth`. */
-  observe(key: string, evidence: Parameters<typeof observeUpgrade>[1]): void {
+  observe(key: string, evidence: UpgradeOutcome): void {
     const known = this.#knownOf(key);
     this.#known.set(key, { ...known, trial: observeUpgrade(known.trial, evidence) });
   }

@@ -39,7 +39,7 @@ async function flood(fetch: (request: Request) => Promise<Response>): Promise<vo
 
 Deno.test("gateway forgets a session with all that refers to it", async () => {
   const { fetch, seen } = gatewayed((_, index) => Response.json({ id: `resp_${index}`, output: [] }), {
-    maxMemoryBytes: 100_000,
+    limits: { memoryBytes: 100_000 },
   });
   const ask = async (body: object) => {
     const response = await fetch(post({ model: "m", ...body }, {}, "/responses"));

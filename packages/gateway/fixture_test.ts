@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { gateway, type GatewayOptions, type HttpGateway } from "@tare/gateway";
+import { gateway, type GatewayOptions, type GatewayUpstream, type HttpGateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 
@@ -18,7 +18,7 @@ export interface Forwarded {
 }
 
 /** The provider of the tests. */
-export const UPSTREAM: GatewayOptions["upstreams"][string] = {
+export const UPSTREAM: GatewayUpstream = {
   baseURL: "http://upstream.example/v1",
   profile: profileNamed("none"),
   windowTokens: 100_000,
@@ -30,7 +30,7 @@ export const OPTIONS: GatewayOptions = {
   countTokens: () => Promise.resolve(estimateTokens),
   now: () => 0,
   // However busy the machine is.
-  keepWaitMs: 60_000,
+  retention: { waitMs: 60_000 },
 };
 
 /** A gateway before an upstream that answers so. */

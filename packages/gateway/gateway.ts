@@ -2,44 +2,76 @@
  * Puts Tare in front of somebody else's agent: passes its model calls on to a provider with only what of each prompt
  * still pays for its place, as a function from request to response.
  *
- * README.md shows it in use.
+ * @example
+ * ```ts ignore
+ * import { gateway } from "@tare/gateway";
+ * import { estimateTokens } from "@tare/messages";
+ * import { profileNamed } from "@tare/planner";
+ * import OpenAI from "openai";
+ *
+ * const baseURL = Deno.env.get("OPENAI_BASE_URL") ?? "https://api.openai.com/v1";
+ * const provider = { baseURL, profile: profileNamed("openai"), windowTokens: 272_000 };
+ * const lean = gateway({
+ *   upstreams: { chat: provider, responses: provider },
+ *   countTokens: () => Promise.resolve(estimateTokens),
+ * });
+ * // Or on a port, for any program: Deno.serve((request) => lean.fetch(request) ?? new Response(null, { status: 404 }))
+ * const client = new OpenAI({
+ *   baseURL: "http://tare/v1",
+ *   fetch: (url, init) => Promise.resolve(lean.fetch(new Request(url, init))!),
+ * });
+ * const { choices: [reply] } = await client.chat.completions.create({ model: "gpt-5", messages, tools });
+ * ```
  *
  * @module
  */
 import { type Asker, Keys } from "@tare/conversation";
-import type { Accounts, Overview } from "@tare/conversation/report";
+import type { LedgerReport, Overview } from "@tare/conversation/report";
 import { Telemetry } from "@tare/conversation/telemetry";
 import { checkGiven, type NeededOptions } from "@tare/messages/internal";
 import { listPrice } from "@tare/planner";
 import { ApiError, type Protocol, PROTOCOLS } from "@tare/wire";
 import { peekField } from "@tare/wire/internal";
-import type { GatewayOptions } from "./options.ts";
+import type { PolicyOptions } from "@tare/planner/policies";
+import type { GatewayLimits, GatewayOptions, GatewayRetention, GatewayUpstream } from "./options.ts";
 import { PlannedCalls } from "./planned_calls.ts";
 import { readBody, readPath } from "./read_request.ts";
 import { type Conversations, conversationsOf } from "./sessions/conversations.ts";
-import { ledgerOf } from "./sessions/sessions.ts";
 import { Turns } from "./turns.ts";
 
-export type { GatewayOptions } from "./options.ts";
-export type { Conversations, ShownConversation } from "./sessions/conversations.ts";
+export type { GatewayLimits, GatewayOptions, GatewayRetention, GatewayUpstream } from "./options.ts";
+export type {
+  CompactionReport,
+  ConversationDetails,
+  ConversationListing,
+  ConversationPage,
+  Conversations,
+  ConversationSummary,
+  NewestConversations,
+  PromptFigures,
+  RewriteReport,
+  ShownConversation,
+  SpendingDays,
+} from "./sessions/conversations.ts";
+
+/** What is known of a request besides what it contains. */
+export interface GatewayCall {
+  /** Its body as it was before the client compressed it, if that was read before. */
+  readonly body?: Uint8Array<ArrayBuffer> | undefined;
+  /** Who sends it. Default: the owner. */
+  readonly asker?: Asker | undefined;
+  /**
+   * Aborted if the client disconnects before the answer begins, which cancels the call at the provider; later the client
+   * cancels the answer's body. Default: that isn't reported. The request's own signal isn't used: `Deno.serve` aborts it
+   * after every answer.
+   */
+  readonly signal?: AbortSignal | undefined;
+}
 
 /** A gateway as a function from request to response, with no port of its own. */
 export interface HttpGateway {
-  /**
-   * Answers a request; gives nothing for one that is neither under `/v1` nor `HEAD /`. Never rejects. A `body` that was
-   * read before is that of the request as it was before its client compressed it; the `asker` is whoever asks, by default
-   * the owner. The `signal` is aborted if the client disconnects before the answer begins, which cancels the call at the
-   * provider; later the client cancels the answer's body. Default: it isn't reported. The request's own signal isn't
-   * used: `Deno.serve` aborts it after every answer.
-   */
-  readonly fetch: (
-    request: Request,
-    asked?: {
-      readonly body?: Uint8Array<ArrayBuffer> | undefined;
-      readonly asker?: Asker | undefined;
-      readonly signal?: AbortSignal | undefined;
-    },
-  ) => Promise<Response> | undefined;
+  /** Answers a request; undefined for one that is neither under `/v1` nor `HEAD /`. Never rejects. */
+  readonly fetch: (request: Request, call?: GatewayCall) => Promise<Response> | undefined;
   /** Whether it has more for a request than a refusal: it goes to an upstream, or on over HTTP. */
   readonly takes: (request: Request) => boolean;
   /** Most bytes of a request's body that it reads. */
@@ -47,32 +79,14 @@ export interface HttpGateway {
   /** What passes through, for those who show it to people. */
   readonly conversations: Conversations;
   /** What they cost so far, planned and left as they are; of the key `by` alone, if it is given. @throws {StoreError} */
-  readonly ledger: (by?: string) => Promise<ReturnType<Accounts["report"]>>;
+  readonly ledger: (by?: string) => Promise<LedgerReport>;
   /** What was saved today and in all, how those do that are left as they are, and the newest warnings. @throws {StoreError} */
   readonly overview: (by?: string) => Promise<Overview>;
   /** Waits until what is known of its sessions is kept, two seconds at most. Never rejects. */
   readonly close: () => Promise<void>;
 }
 
-const OPTIONS: NeededOptions<GatewayOptions> = {
-  upstreams: "object",
-  "keys?": "object",
-  "forward?": "array",
-  "fetch?": "function",
-  countTokens: "function",
-  "recall?": "boolean",
-  "control?": "share",
-  "maxBodyBytes?": "number",
-  "maxMemoryBytes?": "number",
-  "store?": "object",
-  "keepsContent?": "boolean",
-  "keepMs?": "function",
-  "keepBytes?": "number",
-  "keepWaitMs?": "number",
-  "warmth?": "object",
-  "onError?": "function",
-  "telemetry?": "object",
-  "now?": "function",
+const PLANNING: NeededOptions<PolicyOptions> = {
   "policy?": "string",
   "mechanisms?": "object",
   "forget?": "string",
@@ -81,7 +95,34 @@ const OPTIONS: NeededOptions<GatewayOptions> = {
   "triggers?": "object",
 };
 
-const UPSTREAM: NeededOptions<GatewayOptions["upstreams"][string]> = {
+const LIMITS: NeededOptions<GatewayLimits> = { "bodyBytes?": "number", "memoryBytes?": "number" };
+
+const RETENTION: NeededOptions<GatewayRetention> = {
+  "content?": "boolean",
+  "maxAgeMs?": "function",
+  "maxBytes?": "number",
+  "waitMs?": "number",
+};
+
+const OPTIONS: NeededOptions<GatewayOptions> = {
+  upstreams: "object",
+  countTokens: "function",
+  "fetch?": "function",
+  "keys?": "object",
+  "forward?": "array",
+  "planning?": PLANNING,
+  "recall?": "boolean",
+  "control?": "share",
+  "limits?": LIMITS,
+  "store?": "object",
+  "retention?": RETENTION,
+  "warmth?": "object",
+  "onError?": "function",
+  "telemetry?": "object",
+  "now?": "function",
+};
+
+const UPSTREAM: NeededOptions<GatewayUpstream> = {
   baseURL: "string",
   "apiKey?": "string",
   profile: "value",
@@ -119,6 +160,23 @@ const UPSTREAM: NeededOptions<GatewayOptions["upstreams"][string]> = {
  * | `x-tare-cached-reported` | tokens that it did serve; only of an answer that isn't streamed |
  * | `x-tare-saved-token-units` | what the session has saved so far, in token units: the price of one uncached input token is 1; streamed: before this call; not with the policy `classic` |
  * | `x-tare-warning` | why the request went upstream as it came, or what was left out of it |
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { gateway } from "@tare/gateway";
+ * import { estimateTokens } from "@tare/messages";
+ * import { profileNamed } from "@tare/planner";
+ *
+ * const { fetch } = gateway({
+ *   upstreams: { chat: { baseURL: "https://api.openai.com/v1", profile: profileNamed("openai") } },
+ *   countTokens: () => Promise.resolve(estimateTokens),
+ *   // So that this example needs no provider:
+ *   fetch: () => Promise.resolve(Response.json({ data: [] })),
+ * });
+ * const answer = await fetch(new Request("http://localhost/v1/models"));
+ * assertEquals(await answer?.json(), { data: [] });
+ * ```
  */
 export function gateway(options: GatewayOptions): HttpGateway {
   checkGiven("gateway()", { options }, { options: OPTIONS });
@@ -126,7 +184,7 @@ export function gateway(options: GatewayOptions): HttpGateway {
   checkGiven("gateway()", { "options.upstreams": upstreams }, {
     "options.upstreams": Object.fromEntries(Object.keys(upstreams).map((name) => [name, UPSTREAM])),
   });
-  const { maxBodyBytes: maxBytes = 32 * 2 ** 20, forward: more = [] } = options;
+  const { limits: { bodyBytes: maxBytes = 32 * 2 ** 20 } = {}, forward: more = [] } = options;
   const { store, now = store?.now ?? Date.now, telemetry = new Telemetry("@tare/gateway") } = options;
   const set = { ...options, telemetry, now };
   const turns = new Turns(set);
@@ -168,7 +226,7 @@ export function gateway(options: GatewayOptions): HttpGateway {
   const route = async (
     asked: Asked,
     request: Request,
-    { body, asker = Keys.OWNER, signal }: NonNullable<Parameters<HttpGateway["fetch"]>[1]>,
+    { body, asker = Keys.OWNER, signal }: GatewayCall,
   ): Promise<Response> => {
     const { path, sent } = asked;
     assertMay(asker);
@@ -262,7 +320,7 @@ export function gateway(options: GatewayOptions): HttpGateway {
     },
     maxBodyBytes: maxBytes,
     conversations: conversationsOf(turns),
-    ledger: ledgerOf(books),
+    ledger: async (by) => (await books.accounts(by)).report(),
     overview: async (by) =>
       (await books.accounts(by)).overview(now(), by === undefined ? calls.warnings.list : []),
     close: () => turns.close(),

@@ -249,7 +249,7 @@ Deno.test("gateway sends on what it can't read, and lets the upstream say what i
 });
 
 Deno.test("gateway refuses bodies over its limit and those that a page could send unasked", async () => {
-  const { fetch, seen } = gatewayed(() => completion({ content: "Hi" }), { maxBodyBytes: 100 });
+  const { fetch, seen } = gatewayed(() => completion({ content: "Hi" }), { limits: { bodyBytes: 100 } });
   const told = async (request: Request) => {
     const response = await fetch(request);
     return [response.status, (await response.json()).error.code];

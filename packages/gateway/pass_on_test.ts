@@ -125,7 +125,7 @@ Deno.test("gateway passes a body on unread that is compressed in a way that it d
 });
 
 Deno.test("gateway refuses a compressed body that is too large, or isn't what it says it is", async () => {
-  const { fetch, seen } = gatewayed(() => completion({ content: "Hi" }), { maxBodyBytes: 10_000 });
+  const { fetch, seen } = gatewayed(() => completion({ content: "Hi" }), { limits: { bodyBytes: 10_000 } });
   const told = async (request: Request) => {
     const response = await fetch(request);
     const { code, message } = (await response.json()).error;

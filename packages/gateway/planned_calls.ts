@@ -7,7 +7,7 @@ import { mostOfCall, providerOf } from "@tare/planner/internal";
 import type { Protocol, WireReply } from "@tare/wire";
 import { joinBytes, peekField, ReplyTooLong, StreamedText } from "@tare/wire/internal";
 import { bodyPieces, GrowingBytes, MAX_EVENT_BYTES, SseSplitter } from "@tare/wire/internal/sse";
-import type { SetOptions, Upstream } from "./options.ts";
+import type { GatewayUpstream, SetOptions } from "./options.ts";
 import type { GatewaySession } from "./sessions/session.ts";
 import type { GatewayTurn, SentCall } from "./turn.ts";
 import type { Call, Turns } from "./turns.ts";
@@ -640,7 +640,7 @@ class TracedCalls {
   /** No call has been made. */
   constructor(options: {
     readonly telemetry: Telemetry;
-    readonly upstream: Upstream;
+    readonly upstream: GatewayUpstream;
     /** Aborted when the client has left. */
     readonly signal: AbortSignal;
   }) {

@@ -39,10 +39,12 @@ Deno.test("gateway prunes by the triggers of the policy classic, stickily, and k
   const more = { role: "assistant", content: text(3_000, "said") };
   const histories = [[...history, go], [...history, go, more, go], [...history, go, more, go, more, go]];
   const { seen, answers } = await sentFor(histories, {
-    policy: "classic",
     ...SMALL,
-    triggers: { protectTokens: 3_500 },
-    mechanisms: { context: false },
+    planning: {
+      policy: "classic",
+      triggers: { protectTokens: 3_500 },
+      mechanisms: { context: false },
+    },
   });
   const [first, second, third] = seen.map(contents);
   assertEquals(
@@ -69,7 +71,7 @@ Deno.test("gateway leaves old turns out of a tool loop with the policy classic, 
     const [, ref] =
       /\[elided: 4 messages, \d+ bytes; recall with ref (\w{16})\]/.exec(JSON.stringify(body)) ?? [];
     return completion({ tool_calls: [call("recall", { ref, find: "name is" }, "r")] });
-  }, { policy: "classic", triggers: { historyBudgetTokens: 100 } });
+  }, { planning: { policy: "classic", triggers: { historyBudgetTokens: 100 } } });
   const response = await fetch(post({ model: "m", tools: [READ], messages: [...old, ...active] }));
   const { choices: [{ message }] } = await response.json();
   assertEquals(message.content.includes("The name is Ada."), true);
@@ -84,8 +86,7 @@ Deno.test("gateway truncates a huge result on arrival with either policy, and se
     const messages = turn("big", 40_000);
     const later = [...messages, { role: "assistant", content: "ok" }, { role: "user", content: "And?" }];
     const { seen } = await sentFor([messages, later], {
-      policy,
-      mechanisms: { prune: false, context: false },
+      planning: { policy, mechanisms: { prune: false, context: false } },
     });
     const [first, second] = seen.map(({ body }) => body.messages[2].content);
     assertMatch(
@@ -93,14 +94,14 @@ Deno.test("gateway truncates a huge result on arrival with either policy, and se
       /^big [^]+\n\[elided: middle of read result, \d+ bytes; recall with ref \w{16}\]\n[^]+big $/,
     );
     assertEquals([first.length < 65_000, second], [true, first]);
-    const limited = await sentFor([messages], { policy, truncateTokens: 1_000 });
+    const limited = await sentFor([messages], { planning: { policy, truncateTokens: 1_000 } });
     assertEquals(limited.seen[0]?.body.messages[2].content.length < 4_200, true);
   }
 });
 
 Deno.test("gateway truncates nothing that couldn't be recalled, and nothing where it is told not to", async () => {
   const messages = turn("big", 40_000);
-  for (const options of [{ recall: false }, { mechanisms: { truncate: false } }] as const) {
+  for (const options of [{ recall: false }, { planning: { mechanisms: { truncate: false } } }] as const) {
     const { seen } = await sentFor([messages], options);
     assertEquals(seen[0]?.body.messages, messages);
   }
@@ -110,10 +111,12 @@ Deno.test("gateway forks a session of the policy classic with what was pruned of
   const history = [...turn("a", 3_000, "ok"), ...turn("b", 3_000, "ok"), ...turn("c", 3_000, "ok")];
   const ask = (content: string) => [...history, { role: "user", content }];
   const { seen } = await sentFor([ask("one"), ask("other"), history.slice(0, 5)], {
-    policy: "classic",
     ...SMALL,
-    triggers: { protectTokens: 3_500 },
-    mechanisms: { context: false },
+    planning: {
+      policy: "classic",
+      triggers: { protectTokens: 3_500 },
+      mechanisms: { context: false },
+    },
   });
   const [one, other, back] = seen.map(contents);
   assertEquals(one?.filter((content) => content === "[elided:").length, 2);

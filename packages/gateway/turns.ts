@@ -1,4 +1,10 @@
-import { Conversation, type ListedSession, type StoreRecord, type Warmth } from "@tare/conversation";
+import {
+  Conversation,
+  type KeptWarm,
+  type ListedSession,
+  type StoreRecord,
+  type Warmth,
+} from "@tare/conversation";
 import {
   type CallReport,
   reportCall,
@@ -32,7 +38,12 @@ import { Keeper } from "./kept/keeper.ts";
 import { type Making, summaryOf } from "./kept/kept_session.ts";
 import { Memory } from "./memory.ts";
 import type { SetOptions } from "./options.ts";
-import { type Conversations, type Listing, spendingOf } from "./sessions/conversations.ts";
+import {
+  type ConversationListing,
+  type NewestConversations,
+  type SpendingDays,
+  spendingOf,
+} from "./sessions/conversations.ts";
 import {
   type Compaction,
   countInstructions,
@@ -91,10 +102,10 @@ export class Turns {
 
   /** No request has come yet. */
   constructor(options: SetOptions) {
-    const { control, now, maxMemoryBytes = 512 * 2 ** 20, store } = options;
+    const { control, now, store, limits: { memoryBytes = 512 * 2 ** 20 } = {}, retention = {} } = options;
     this.#options = options;
     this.#warmth = options.warmth;
-    this.#memory = new Memory({ maxBytes: maxMemoryBytes });
+    this.#memory = new Memory({ maxBytes: memoryBytes });
     this.#sessions = new GatewaySessions({
       control,
       resumed: (session, { uncounted: [made] }) => made && this.#countCompaction(session, made),
@@ -103,11 +114,11 @@ export class Turns {
     });
     this.#keeper = store && new Keeper({
       store,
-      isWhole: options.keepsContent ?? true,
+      isWhole: retention.content ?? true,
       sessions: this.#sessions,
-      keepMs: options.keepMs ?? (() => 30 * DAY_MS),
-      keepBytes: options.keepBytes ?? 2 ** 30,
-      waitMs: options.keepWaitMs ?? 250,
+      keepMs: retention.maxAgeMs ?? (() => 30 * DAY_MS),
+      keepBytes: retention.maxBytes ?? 2 ** 30,
+      waitMs: retention.waitMs ?? 250,
       makingOf: (name, client) => this.#makingOf(name, client),
       restored: ({ conversation: { id }, facts }) => this.#remember(id, facts),
       failed: () => options.telemetry.failedOpen("store"),
@@ -139,7 +150,7 @@ export class Turns {
    * @throws {StoreError}
    */
   async list(
-    listing: Listing,
+    listing: ConversationListing,
   ): Promise<{ readonly sessions: readonly SessionSummary[]; readonly hasMore: boolean } | undefined> {
     if (this.#keeper) return await this.#keeper.list(listing);
     const { limit, after, search = "", by } = listing;
@@ -174,13 +185,13 @@ export class Turns {
   }
 
   /** What all sessions that were kept have come to, or those in memory where none are. @throws {StoreError} */
-  async spending(which: Parameters<Conversations["spending"]>[0]): Promise<readonly SpendingSession[]> {
+  async spending(which: SpendingDays): Promise<readonly SpendingSession[]> {
     return await this.#keeper?.spending(which) ??
       (await this.newest({ ...which, limit: Infinity })).map(spendingOf);
   }
 
   /** The newest sessions that are kept, or that are in memory where none are. @throws {StoreError} */
-  async newest({ limit, by }: Pick<Listing, "limit" | "by">): Promise<readonly SessionSummary[]> {
+  async newest({ limit, by }: NewestConversations): Promise<readonly SessionSummary[]> {
     if (this.#keeper) return await this.#keeper.newest({ limit, by });
     return this.#sessions.list().filter(({ facts }) => by === undefined || facts.by === by).slice(0, limit);
   }
@@ -193,7 +204,7 @@ export class Turns {
   }
 
   /** Somebody asks that a session be kept warm for so many milliseconds; nothing if none is here. */
-  keepFor({ id }: GatewaySession, ms: number): ReturnType<Warmth["keepFor"]> | undefined {
+  keepFor({ id }: GatewaySession, ms: number): KeptWarm | "nothing held" | "no price" | undefined {
     return this.#warmth?.keepFor(id, ms);
   }
 
@@ -357,7 +368,7 @@ export class Turns {
       readonly session: GatewaySession;
     },
   ): readonly string[] | undefined {
-    const { mechanisms: { schemas = true } = {}, alwaysFull } = this.#options;
+    const { mechanisms: { schemas = true } = {}, alwaysFull } = this.#options.planning ?? {};
     if (!schemas) return undefined;
     const windowTokens = this.#windowOf(wire.protocol, { client, model: wire.model });
     const { profile } = session.conversation;
@@ -535,8 +546,8 @@ export class Turns {
     protocol: Protocol,
     { client, countTokens }: { readonly client: string; readonly countTokens: CountTokens },
   ): Recognised["prompts"] {
-    const { recall = true, policy, mechanisms = {}, forget, truncateTokens, alwaysFull, triggers } =
-      this.#options;
+    const { recall = true, planning = {} } = this.#options;
+    const { mechanisms = {} } = planning;
     const { truncate = true } = mechanisms;
     const { profile: rules, baseURL } = upstreamOf(protocol, this.#options);
     return ({ archive, control, agent = "", basis: { model, ttlMs } }, stored) => {
@@ -547,11 +558,7 @@ export class Turns {
         ...{
           archive,
           countTokens,
-          policy,
-          forget,
-          truncateTokens,
-          alwaysFull,
-          triggers,
+          ...planning,
           state: stored?.state,
         },
         // What is known of an upstream may become known later.

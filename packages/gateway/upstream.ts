@@ -1,7 +1,7 @@
 import { Telemetry } from "@tare/conversation/telemetry";
 import { CHAT_PROTOCOL, type Protocol } from "@tare/wire";
 import { joinBytes } from "@tare/wire/internal";
-import type { GatewayOptions, Upstream } from "./options.ts";
+import type { GatewayOptions, GatewayUpstream } from "./options.ts";
 
 /** Headers that belong to one connection, to this server, or to a browser. */
 const OWN_REQUEST_HEADERS = new RegExp(
@@ -21,7 +21,7 @@ const MAX_QUOTED_BYTES = 1_000;
 /** What is sent to the upstream. */
 export interface UpstreamCall {
   /** Where it goes. */
-  readonly upstream: Upstream;
+  readonly upstream: GatewayUpstream;
   /** The client's request: its method, its query and most of its headers go upstream. */
   readonly request: Request;
   /** Default: none. */
@@ -37,7 +37,7 @@ export interface UpstreamCall {
 export function upstreamOf(
   { name }: Protocol,
   { upstreams }: Pick<GatewayOptions, "upstreams">,
-): Upstream {
+): GatewayUpstream {
   const upstream = upstreams[name];
   if (upstream) return upstream;
   throw new RangeError(`Cannot pass a request of protocol ${name} on: it has no upstream`);
@@ -66,7 +66,9 @@ export function askUpstream(
 /** Headers that a client's request has at the upstream. */
 export function upstreamHeaders(
   request: Request,
-  { apiKey, auth = CHAT_PROTOCOL.auth }: Pick<Upstream, "apiKey"> & { readonly auth?: Protocol["auth"] },
+  { apiKey, auth = CHAT_PROTOCOL.auth }: Pick<GatewayUpstream, "apiKey"> & {
+    readonly auth?: Protocol["auth"];
+  },
 ): Headers {
   const headers = new Headers();
   const hops = namedByConnection(request);

@@ -2,13 +2,13 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { profileNamed } from "@tare/planner";
 import { BASH, chatStep } from "./agents_fixture_test.ts";
 import { completion, gatewayed, post, UPSTREAM } from "./fixture_test.ts";
-import type { Upstream } from "./options.ts";
+import type { GatewayUpstream } from "./options.ts";
 
 const TOO_LONG =
   "This model's maximum context length is 40000 tokens. However, your messages resulted in 50000 tokens.";
 
 /** How many of seven long results a model still sees, before and after its provider has told its window in an error. */
-async function play(windowTokens: Upstream["windowTokens"], model = "gpt-5") {
+async function play(windowTokens: GatewayUpstream["windowTokens"], model = "gpt-5") {
   let isRefused = false;
   // Reading is all but free there, so that nothing leaves unless the window is full.
   const { windowTokens: _, ...rest } = { ...UPSTREAM, profile: profileNamed("local") };

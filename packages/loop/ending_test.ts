@@ -18,7 +18,7 @@ const echo = tool("echo", (args) => `echo ${JSON.stringify(args)}`);
 Deno.test("endingByLimit() ends a turn at its step limit, with every call answered", async () => {
   const { model, requests } = scripted(callTools(call("1", "echo")), callTools(call("2", "echo", { x: 1 })));
   const { events, result } = await collect(
-    run({ model, tools: [echo], history: [], input: "Go", maxSteps: 2 }),
+    run({ model, tools: [echo], history: [], input: "Go", limits: { maxSteps: 2 } }),
   );
   assertEquals(outline(events).slice(-4), [
     "tool_call 2",
@@ -35,7 +35,7 @@ Deno.test("endingByLimit() ends a turn at its step limit, with every call answer
 });
 
 Deno.test("endingByLimit() ends a turn at its output limit, but lets an answer stand", async () => {
-  const limited = { tools: [echo], history: [], input: "Go", maxOutputTokens: 2 };
+  const limited = { tools: [echo], history: [], input: "Go", limits: { maxOutputTokens: 2 } };
   const chain = await collect(run({ ...limited, model: scripted(callTools(call("1", "echo"))).model }));
   assertEquals(chain.result.reason, "output_limit");
   assertEquals(chain.result.message, "The turn reached its limit of 2 output tokens (it has 2).");
@@ -175,7 +175,12 @@ Deno.test("run() calls no model for a resumed turn that is at a limit already", 
   const options = { model, history: [], resumed };
   const reasons: string[] = [];
   for (
-    const limit of [{ maxSteps: 3 }, { maxSteps: 2 }, { maxOutputTokens: 60 }, { overBudget: () => "Spent." }]
+    const limit of [
+      { limits: { maxSteps: 3 } },
+      { limits: { maxSteps: 2 } },
+      { limits: { maxOutputTokens: 60 } },
+      { costs: { overBudget: () => "Spent." } },
+    ]
   ) {
     const { events, result } = await collect(run({ ...options, ...limit }));
     assertEquals(events.map(({ type }) => type), ["turn_end"]);
@@ -183,7 +188,7 @@ Deno.test("run() calls no model for a resumed turn that is at a limit already", 
   }
   assertEquals([reasons, requests.length], [["step_limit", "step_limit", "output_limit", "budget"], 0]);
   assertEquals(
-    (await collect(run({ ...options, maxSteps: 4, maxOutputTokens: 61 }))).result.reason,
+    (await collect(run({ ...options, limits: { maxSteps: 4, maxOutputTokens: 61 } }))).result.reason,
     "completed",
   );
 });

@@ -169,7 +169,7 @@ export interface AskedCall {
   readonly name: string;
   readonly arguments: string;
   /** What the tool is. Absent: nobody knows, and a yes is one to no call. */
-  readonly pin?: ReturnType<typeof pinOf>;
+  readonly pin?: ToolPin;
   /** What it would touch, where that is known. */
   readonly effects?: Effects;
   /** What it would change, where that can be shown: a yes is one to this change. */
@@ -184,15 +184,17 @@ export interface AskedCall {
   readonly beganAtMs?: number;
 }
 
-/** What a tool is, in parts, as SHA-256 in hex: a yes is one to this, and to nothing that only has its name. */
-export function pinOf({ definition: { function: told }, stance, hints }: Tool): {
-  /** What the model is told of it. */
+/** A tool's identity, as SHA-256 in hex of its parts: an approval holds for this tool, not for another of its name. */
+export interface ToolPin {
   readonly description: string;
-  /** The schema of its arguments. */
+  /** Of the schema of its arguments. */
   readonly parameters: string;
-  /** What is claimed of it, and what that is taken for. */
+  /** Of its stance and its hints. */
   readonly hints: string;
-} {
+}
+
+/** Returns the identity of a tool. */
+export function pinOf({ definition: { function: told }, stance, hints }: Tool): ToolPin {
   return {
     description: sha256(told.description ?? null),
     parameters: sha256([told.parameters ?? null, told.strict ?? null]),
@@ -285,7 +287,14 @@ function sumKnown(unit: keyof Cost, a: TurnLedger, b: TurnLedger): Partial<Cost>
   return sum === undefined ? {} : { [unit]: sum };
 }
 
-/** A failed model request, told apart by {@linkcode ModelError.code}. */
+/** Details of a {@linkcode ModelError}. */
+export interface ModelErrorOptions {
+  readonly retryAfterMs?: number;
+  readonly param?: string;
+  readonly cause?: unknown;
+}
+
+/** A failed model request, classified by {@linkcode ModelError.code}. */
 export class ModelError extends Error {
   /** Always `ModelError`. */
   override readonly name = "ModelError";
@@ -305,11 +314,7 @@ export class ModelError extends Error {
   readonly param?: string;
 
   /** Makes an error whose message is one sentence for people. */
-  constructor(
-    code: ModelError["code"],
-    message: string,
-    options: { readonly retryAfterMs?: number; readonly param?: string; readonly cause?: unknown } = {},
-  ) {
+  constructor(code: ModelError["code"], message: string, options: ModelErrorOptions = {}) {
     super(message, "cause" in options ? { cause: options.cause } : undefined);
     this.code = code;
     if (options.retryAfterMs !== undefined) this.retryAfterMs = options.retryAfterMs;

@@ -5,8 +5,4 @@
  */
 export { pinOf } from "./event.ts";
 export { SentRequests } from "./run.ts";
-export { openAt, pathAfterLinks } from "./tools/files/resolve_in_workspace.ts";
-export { isProtected } from "./tools/sandbox/protected_paths.ts";
-export { endLeftCommands } from "./tools/shell/shell_tool.ts";
 export { systemClock } from "./watchdog.ts";
-export { clearWorkspaces } from "./tools/sandbox/guard.ts";

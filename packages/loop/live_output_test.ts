@@ -22,7 +22,9 @@ Deno.test("run() shows what long calls give while they run, now and then, and on
     output!("at once");
     return "done";
   });
-  const { events } = await collect(run({ model, tools: [long, quick], history: [], input: "Go", clock }));
+  const { events } = await collect(
+    run({ model, tools: [long, quick], history: [], input: "Go", time: { clock } }),
+  );
   const shown = events.flatMap((event) =>
     event.type === "tool_output"
       ? [[event.step, event.id, event.text.slice(0, 12), event.text.indexOf("\n["), event.text.slice(65_529)]]

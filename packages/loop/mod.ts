@@ -1,7 +1,35 @@
 /**
  * The agent loop over two ports (model, tool) and one hook (context).
  *
- * README.md shows it in use.
+ * @example Run a turn with a scripted model and one tool
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { run } from "@tare/loop";
+ * import type { Model, Tool } from "@tare/messages";
+ *
+ * const clock: Tool = {
+ *   definition: { type: "function", function: { name: "clock", description: "Returns the time." } },
+ *   run: () => "12:00",
+ * };
+ *
+ * // Calls the tool first, and answers once it has the result.
+ * const model: Model = async function* ({ messages }) {
+ *   const last = messages.at(-1);
+ *   if (last?.role === "tool") {
+ *     const content = `It is ${last.content}.`;
+ *     yield { type: "completed", message: { role: "assistant", content }, finishReason: "stop" };
+ *     return;
+ *   }
+ *   const call = { id: "1", type: "function", function: { name: "clock", arguments: "{}" } } as const;
+ *   yield { type: "completed", message: { role: "assistant", tool_calls: [call] }, finishReason: "tool_calls" };
+ * };
+ *
+ * let answer = "";
+ * for await (const event of run({ model, tools: [clock], history: [], input: "What time is it?" })) {
+ *   if (event.type === "turn_end") answer = event.text;
+ * }
+ * assertEquals(answer, "It is 12:00.");
+ * ```
  *
  * @module
  */
@@ -16,9 +44,20 @@ export {
   type Judgement,
   type LoopEvent,
   ModelError,
+  type ModelErrorOptions,
+  type ToolPin,
   type TurnEnd,
   type TurnLedger,
 } from "./event.ts";
 export type { ProviderOptions } from "./provider.ts";
-export { run, type RunOptions, type TurnResult } from "./run.ts";
+export {
+  type ResumedTurn,
+  run,
+  type RunOptions,
+  type TurnApprovals,
+  type TurnCosts,
+  type TurnLimits,
+  type TurnResult,
+  type TurnTime,
+} from "./run.ts";
 export { type Clock } from "./watchdog.ts";

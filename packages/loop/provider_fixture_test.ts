@@ -1,7 +1,7 @@
 // What the tests of the adapters share: a provider on the loopback interface that says what a test tells it to.
 import type { ModelError } from "@tare/loop";
 import type { Model, ModelEvent, ModelRequest } from "@tare/messages";
-import { openaiModel } from "@tare/loop/openai";
+import { openaiModel, type OpenaiModelOptions } from "@tare/loop/openai";
 import { assert } from "@std/assert";
 import { refusedBy } from "../../tests/refused.ts";
 
@@ -57,7 +57,7 @@ export function reply(...chunks: readonly unknown[]): Response {
 /** Asks a model once behind a provider that answers its requests one after the other. */
 export async function ask(
   answers: Response | readonly Response[],
-  options: Partial<Parameters<typeof openaiModel>[0]> & { readonly request?: Partial<ModelRequest> } = {},
+  options: Partial<OpenaiModelOptions> & { readonly request?: Partial<ModelRequest> } = {},
 ): Promise<Asked> {
   const { request, ...modelOptions } = options;
   const make = (url: string) =>

@@ -27,6 +27,7 @@ import {
   describeCall,
   freeCallId,
   MESSAGE_OVERHEAD_TOKENS,
+  type NeededOptions,
 } from "@tare/messages/internal";
 import { argumentsParser } from "./arguments/arguments.ts";
 import {
@@ -51,7 +52,93 @@ import {
 } from "./event.ts";
 import { type Clock, systemClock, Watchdog } from "./watchdog.ts";
 
-/** What a turn needs. */
+/** Limits of one turn. */
+export interface TurnLimits {
+  /** Most model calls in the turn. Default: 50. */
+  readonly maxSteps?: number;
+  /**
+   * Output tokens in the turn, reasoning included, after which the model isn't called again: a guard against runaways
+   * rather than a budget. Default: 500,000.
+   */
+  readonly maxOutputTokens?: number;
+  /** Most calls of one reply that run at the same time. Default: 8. */
+  readonly maxParallelTools?: number;
+  /** Longest time of one tool call in milliseconds, unless the tool has a limit of its own. Default: 120,000. */
+  readonly toolTimeoutMs?: number;
+  /**
+   * Longest time without any sign from the model, the running tools or the context hook, in milliseconds; then the
+   * turn ends as `stalled`. There is no limit on the turn as a whole. Default: 300,000.
+   */
+  readonly idleTimeoutMs?: number;
+}
+
+/** How the cost of a turn is calculated and limited. */
+export interface TurnCosts {
+  /** Returns the cost of a model call. Default: unknown, and the ledger counts tokens only. */
+  readonly costOf?: (usage: Usage) => Cost;
+  /**
+   * Called with the cost of the turn's own calls whenever it changes. Returns the turn's total cost, including what others
+   * spent for it, which budgets and the turn's end count. Default: the own cost.
+   */
+  readonly totalOf?: (own: TurnLedger) => TurnLedger;
+  /**
+   * Called before each model call with the total cost. A returned sentence ends the turn by reason `budget`. Default: no
+   * budget.
+   */
+  readonly overBudget?: (ledger: TurnLedger) => string | undefined;
+  /** Counts usage that the provider doesn't report. Default: `estimateTokens`. */
+  readonly countTokens?: CountTokens;
+}
+
+/** Which calls may run, and which need an approval first. */
+export interface TurnApprovals {
+  /**
+   * Decides before each call whether it may run. Calls that need an approval stay open, and once the others of the step
+   * have run the turn ends by reason `approval`: the next turn gets them as `answered`. Default: all may run.
+   */
+  readonly judge?: Judge;
+  /**
+   * Why no approval is possible, in a sentence for the model, which gets it as the error of a call that needs one. Default:
+   * approvals are possible.
+   */
+  readonly cannotAsk?: string;
+  /**
+   * The calls at the history's end that the last turn left open for an approval, with the answers: those that may run do
+   * so before the model is called. Default: none.
+   */
+  readonly answered?: readonly AnsweredCall[];
+  /**
+   * Returns the nested calls that an answered call, or a call of a resumed turn, has made, if its tool
+   * {@linkcode Tool.replays}. Default: none.
+   */
+  readonly journal?: (call: ToolCall) => Promise<Journal | undefined>;
+}
+
+/** What a turn did in a process that ended in the middle of it. */
+export interface ResumedTurn {
+  /** What it has added to the history, with the answers to the calls of its newest reply as far as there are any. */
+  readonly messages: readonly Message[];
+  /** The next model call, from 1. */
+  readonly step: number;
+  /** Its cost so far. */
+  readonly ledger: TurnLedger;
+  /** Calls of the newest reply that have no answer, and are made before the model is called. */
+  readonly calls: readonly ToolCall[];
+  /** Decides whether these, and nested calls that have no result, may run. Default: that of all calls. */
+  readonly judge?: Judge;
+  /** Answers to approvals of nested calls that have not begun since. Default: none. */
+  readonly answered?: readonly AnsweredCall[];
+}
+
+/** The sources of time. */
+export interface TurnTime {
+  /** Measures time and runs timers. Default: the real time. */
+  readonly clock?: Clock;
+  /** Returns the time in milliseconds since the epoch. Default: `Date.now`. */
+  readonly now?: () => number;
+}
+
+/** Options of {@linkcode run}. */
 export interface RunOptions {
   readonly model: Model;
   /** The conversation so far; instructions are system messages at its start. Not changed. */
@@ -61,113 +148,91 @@ export interface RunOptions {
    */
   readonly input?: Content;
   /**
-   * What the user has said since it was last called. Called before each model call, and once the model has answered:
-   * then the turn goes on if there is something. Default: nothing.
+   * Returns what the user has said since it was last called. Called before each model call, and once the model has
+   * answered: then the turn continues if there is something. Default: nothing.
    */
   readonly steering?: () => readonly Content[];
-  /**
-   * Called before each model call with what the turn cost so far: a sentence ends the turn by reason `budget`.
-   * Default: no budget.
-   */
-  readonly overBudget?: (ledger: TurnLedger) => string | undefined;
-  /** What a call cost, by its usage. Default: nobody knows, and the ledger counts tokens alone. */
-  readonly costOf?: (usage: Usage) => Cost;
-  /**
-   * Told what the turn's own calls cost so far whenever that changes; gives what the turn cost with what others spent for
-   * it: that is what budgets and the turn's end count. Default: nobody did.
-   */
-  readonly spent?: (own: TurnLedger) => TurnLedger;
   /** The tools that the model may call. Default: none. */
   readonly tools?: readonly Tool[];
   /**
-   * Tools that the model may call too, though its requests don't hold their definitions: it knows them from elsewhere.
-   * Whether their parameters are a JSON Schema is seen when they are called. Default: none.
+   * Tools that the model may call, too, though its requests don't contain their definitions. Whether their parameters are
+   * a JSON Schema is checked when they are called. Default: none.
    */
   readonly unlisted?: readonly Tool[];
   /**
    * Tools that the caller runs. A step that calls some of them runs its other calls and ends the turn by reason
-   * `tool_calls`: the caller adds their results to the history and lets it go on. Default: none.
+   * `tool_calls`: the caller adds their results to the history and continues. Default: none.
    */
   readonly clientTools?: readonly ToolDefinition[];
-  /**
-   * Says before each call whether it may run. Calls that have to be asked for are left open, and once the others of the
-   * step have run the turn ends by reason `approval`: the next turn gets them as `answered`. Default: all may.
-   */
-  readonly judge?: Judge;
-  /**
-   * Why nobody can be asked, in a sentence for the model: what would have to be asked for gets it as an error. Default:
-   * somebody can.
-   */
-  readonly cannotAsk?: string;
-  /**
-   * The calls at the history's end that the last turn left open to ask for them, with the answers: those that may run do
-   * so before the model is called. Default: none.
-   */
-  readonly answered?: readonly AnsweredCall[];
-  /**
-   * Gives the calls that such a call has made, if its tool {@linkcode Tool.replays}, and so of one that a turn goes on
-   * with. Default: none were made.
-   */
-  readonly journal?: (call: ToolCall) => Promise<Journal | undefined>;
-  /**
-   * What the turn came to in a process that ended in the middle of it: it goes on from there, without another `turn_start`.
-   * What opened it is among its messages. Default: the turn begins.
-   */
-  readonly resumed?: {
-    /** What it has added to the history, with the answers to the calls of its newest reply as far as there are any. */
-    readonly messages: readonly Message[];
-    /** The next model call, from 1. */
-    readonly step: number;
-    /** What it cost so far. */
-    readonly ledger: TurnLedger;
-    /** Calls of the newest reply that have no answer, and are made before the model is called. */
-    readonly calls: readonly ToolCall[];
-    /** Says of these whether they may run, and of those that they have made which have no result. Default: as of all others. */
-    readonly judge?: Judge;
-    /** What somebody has said of calls that these have made and that didn't begin since. Default: nothing. */
-    readonly answered?: readonly AnsweredCall[];
-  };
-  /** How the model shall write. Default: as the provider likes. */
+  /** Approval of calls. Default: all calls may run. */
+  readonly approvals?: TurnApprovals;
+  /** What the turn did in an earlier process: it continues without another `turn_start`. Default: the turn begins. */
+  readonly resumed?: ResumedTurn;
+  /** Sampling and reasoning. Default: the provider's own. */
   readonly settings?: ModelSettings;
   /** Decides before each model call what the model sees. Default: everything. */
   readonly context?: ContextHook;
   /** Aborting it ends the turn: the model's request and running tools are stopped. */
   readonly signal?: AbortSignal;
-  /** Most model calls in the turn. Default: 50. */
-  readonly maxSteps?: number;
-  /**
-   * Once the model has written that many tokens in the turn, reasoning included, it isn't called again. A guard
-   * against runaways rather than a budget. Default: 500,000.
-   */
-  readonly maxOutputTokens?: number;
-  /** Most calls of one reply that run at the same time. Default: 8. */
-  readonly maxParallelTools?: number;
-  /** Longest time that one tool call may take, in milliseconds, where the tool doesn't say. Default: 120,000. */
-  readonly toolTimeoutMs?: number;
-  /**
-   * Longest time without any sign from the model, the running tools or the context hook, in milliseconds; then the
-   * turn ends as `stalled`. There is no limit on the turn as a whole. Default: 300,000.
-   */
-  readonly idleTimeoutMs?: number;
-  /** Counts usage that the provider doesn't report. Default: `estimateTokens`. */
-  readonly countTokens?: CountTokens;
-  /**
-   * Whether a reply that breaks off is asked for again though something of it was shown, which doesn't count then:
-   * `step_start` comes again. Default: true.
-   */
-  readonly restarts?: boolean;
-  /** Tells the time. Default: the real time. */
-  readonly clock?: Clock;
-  /** The time in milliseconds since the epoch. Default: `Date.now`. */
-  readonly now?: () => number;
+  /** Limits of the turn. */
+  readonly limits?: TurnLimits;
+  /** Cost and budget of the turn. */
+  readonly costs?: TurnCosts;
+  /** Sources of time. */
+  readonly time?: TurnTime;
 }
 
-/** What has no default. */
-type Optional = "resumed" | "input" | "settings" | "costOf" | "signal" | "cannotAsk" | "journal";
+const OPTIONS: NeededOptions<RunOptions> = {
+  model: "function",
+  history: "messages",
+  "input?": ["string", "array"],
+  "steering?": "function",
+  "tools?": "array",
+  "unlisted?": "array",
+  "clientTools?": "array",
+  "approvals?": {
+    "judge?": "function",
+    "cannotAsk?": "string",
+    "answered?": "array",
+    "journal?": "function",
+  } satisfies NeededOptions<TurnApprovals>,
+  "resumed?": {
+    messages: "array",
+    step: "number",
+    ledger: "object",
+    calls: "array",
+    "judge?": "function",
+    "answered?": "array",
+  } satisfies NeededOptions<ResumedTurn>,
+  "settings?": "object",
+  "context?": "function",
+  "signal?": "object",
+  "limits?": {
+    "maxSteps?": "value",
+    "maxOutputTokens?": "value",
+    "maxParallelTools?": "value",
+    "toolTimeoutMs?": "value",
+    "idleTimeoutMs?": "value",
+  } satisfies NeededOptions<TurnLimits>,
+  "costs?": {
+    "costOf?": "function",
+    "totalOf?": "function",
+    "overBudget?": "function",
+    "countTokens?": "function",
+  } satisfies NeededOptions<TurnCosts>,
+  "time?": { "clock?": "object", "now?": "function" } satisfies NeededOptions<TurnTime>,
+};
 
-/** {@linkcode RunOptions} checked and with their defaults. */
+/** {@linkcode RunOptions} checked, without groups and with their defaults. */
 interface ResolvedOptions
-  extends Omit<Required<RunOptions>, "tools" | "unlisted" | Optional>, Pick<RunOptions, Optional> {
+  extends
+    Pick<RunOptions, "model" | "history" | "input" | "resumed" | "settings" | "signal">,
+    Required<Pick<RunOptions, "steering" | "clientTools" | "context">>,
+    Required<TurnLimits & TurnTime>,
+    Pick<TurnCosts, "costOf">,
+    Required<Omit<TurnCosts, "costOf">>,
+    Pick<TurnApprovals, "cannotAsk" | "journal">,
+    Required<Pick<TurnApprovals, "judge" | "answered">> {
   /** The tools by name. */
   readonly tools: ReadonlyMap<string, PreparedTool>;
 }
@@ -213,6 +278,20 @@ interface Turn {
  *
  * @throws {TypeError} if two tools have one name, or a tool's parameters are no JSON Schema.
  * @throws {RangeError} if a limit is out of its range.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { run } from "@tare/loop";
+ * import type { Model } from "@tare/messages";
+ *
+ * const model: Model = async function* () {
+ *   yield { type: "completed", message: { role: "assistant", content: "Hello!" }, finishReason: "stop" };
+ * };
+ * const types: string[] = [];
+ * for await (const { type } of run({ model, history: [], input: "Hi" })) types.push(type);
+ * assertEquals(types, ["turn_start", "step_start", "assistant_message", "step_end", "turn_end"]);
+ * ```
  */
 export function run(options: RunOptions): AsyncGenerator<LoopEvent, TurnResult> {
   const resolved = resolveOptions(options);
@@ -246,7 +325,7 @@ async function* playTurn(
     await watchdog.close();
   }
   const { error, ...told } = ending;
-  const end: TurnEnd = { ...told, text: turn.text, ledger: options.spent(turn.ledger) };
+  const end: TurnEnd = { ...told, text: turn.text, ledger: options.totalOf(turn.ledger) };
   yield { type: "turn_end", ...end };
   return { ...end, messages: turn.messages, ...(error !== undefined && { error }) };
 }
@@ -260,7 +339,7 @@ async function* playSteps(
   const { costOf } = options;
   const book = (more: TurnLedger) => {
     turn.ledger = addLedgers(turn.ledger, more);
-    options.spent(turn.ledger);
+    options.totalOf(turn.ledger);
   };
   const unfinished = (usage: Usage) => {
     const cost = costOf?.(usage);
@@ -283,7 +362,7 @@ async function* playSteps(
     if (asked.length > 0) return { reason: "approval" };
   }
   // Before its first call a turn can be at any of its limits only if it continues, and over its budget in any case.
-  const reached = endingByLimit(options.spent(turn.ledger), { ...options, step: first - 1 });
+  const reached = endingByLimit(options.totalOf(turn.ledger), { ...options, step: first - 1 });
   if (reached) return reached;
   for (let step = first;; step++) {
     yield { type: "step_start", step };
@@ -337,7 +416,7 @@ async function* playSteps(
     // What was taken belongs to the turn, also to one that is aborted and no longer answers it.
     yield* steer(steering, turn, step);
     watchdog.signal.throwIfAborted();
-    const limit = endingByLimit(options.spent(turn.ledger), { ...options, step });
+    const limit = endingByLimit(options.totalOf(turn.ledger), { ...options, step });
     if (limit) return limit;
   }
 }
@@ -442,7 +521,7 @@ function upToOpening(messages: readonly Message[]): readonly Message[] {
 async function* callModel(
   view: ContextView,
   turn: Turn,
-  { model, settings, countTokens, step, watchdog, clock, restarts, unfinished }: StepOptions,
+  { model, settings, countTokens, step, watchdog, clock, unfinished }: StepOptions,
 ): AsyncGenerator<LoopEvent, Reply> {
   const { messages, tools, stable, cacheKey } = view;
   const { signal, progress } = watchdog;
@@ -464,7 +543,7 @@ async function* callModel(
     signal,
     progress,
     refused: (why) => refusal = why,
-    ...(restarts && { restarted: (why: string) => brokeOff = why }),
+    restarted: (why) => brokeOff = why,
   }))
     [Symbol.asyncIterator]();
   try {
@@ -731,6 +810,8 @@ function endingByError(
   return { reason: "internal_error", message: error instanceof Error ? error.message : String(error), error };
 }
 
+const allowAll: Judge = () => ({ decision: "allow" });
+
 /** Longest delay of a timer, in milliseconds: more fires at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
@@ -741,26 +822,28 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
  * @throws {RangeError} if a limit is out of its range, or there is neither input nor history.
  */
 function resolveOptions(options: RunOptions): ResolvedOptions {
-  checkGiven("run()", { options }, { options: { model: "function", history: "messages" } });
+  checkGiven("run()", { options }, { options: OPTIONS });
   const {
     tools = [],
     unlisted = [],
     clientTools = [],
-    judge = () => ({ decision: "allow" }),
-    answered = [],
-    context = ({ messages, tools }) => ({ messages, tools }),
     steering = () => [],
-    overBudget = () => undefined,
-    spent = (own) => own,
-    maxSteps = 50,
-    maxOutputTokens = 500_000,
-    maxParallelTools = 8,
-    toolTimeoutMs = 120_000,
-    idleTimeoutMs = 300_000,
-    restarts = true,
-    countTokens = estimateTokens,
-    clock = systemClock,
-    now = Date.now,
+    context = ({ messages, tools }) => ({ messages, tools }),
+    approvals: { judge = allowAll, answered = [], ...approvals } = {},
+    limits: {
+      maxSteps = 50,
+      maxOutputTokens = 500_000,
+      maxParallelTools = 8,
+      toolTimeoutMs = 120_000,
+      idleTimeoutMs = 300_000,
+    } = {},
+    costs: {
+      totalOf = (own: TurnLedger) => own,
+      overBudget = () => undefined,
+      countTokens = estimateTokens,
+      ...costs
+    } = {},
+    time: { clock = systemClock, now = Date.now } = {},
     ...given
   } = options;
   if (given.input === undefined && given.history.length === 0 && !given.resumed) {
@@ -773,9 +856,11 @@ function resolveOptions(options: RunOptions): ResolvedOptions {
   checkLimit("idleTimeoutMs", idleTimeoutMs, MAX_TIMER_MS);
   return {
     ...given,
+    ...approvals,
+    ...costs,
     tools: prepareTools({ tools, unlisted, clientTools }),
-    ...{ clientTools, judge, answered, context, steering, overBudget, spent, countTokens, clock, now },
-    ...{ maxSteps, maxOutputTokens, maxParallelTools, toolTimeoutMs, idleTimeoutMs, restarts },
+    ...{ clientTools, steering, context, judge, answered, totalOf, overBudget, countTokens, clock, now },
+    ...{ maxSteps, maxOutputTokens, maxParallelTools, toolTimeoutMs, idleTimeoutMs },
   };
 }
 

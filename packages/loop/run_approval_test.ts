@@ -1,5 +1,12 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { type AnsweredCall, EMPTY_LEDGER, type Judge, run, type RunOptions } from "@tare/loop";
+import {
+  type AnsweredCall,
+  EMPTY_LEDGER,
+  type Judge,
+  run,
+  type RunOptions,
+  type TurnApprovals,
+} from "@tare/loop";
 import { pinOf } from "@tare/loop/internal";
 import type { FileChange, FunctionToolCall, Message, Tool } from "@tare/messages";
 import { assertWhole, call, callTools, collect, outline, say, scripted, tool } from "./fixture_test.ts";
@@ -26,14 +33,19 @@ function noted(...names: string[]) {
 /** A turn that answers these calls of an earlier one. */
 async function goOn(
   calls: readonly FunctionToolCall[],
-  { answered, ...options }: { readonly answered: readonly AnsweredCall[] } & Partial<RunOptions>,
+  { answered, judge: own = judge, ...options }:
+    & Partial<RunOptions>
+    & Pick<TurnApprovals, "judge">
+    & { readonly answered: readonly AnsweredCall[] },
 ) {
   const history: Message[] = [
     { role: "user", content: "Go" },
     { role: "assistant", content: null, tool_calls: calls },
   ];
   const { model, requests } = scripted(say("Done."));
-  const { events, result } = await collect(run({ model, history, judge, answered, ...options }));
+  const { events, result } = await collect(
+    run({ model, history, approvals: { judge: own, answered }, ...options }),
+  );
   return { events, result, requests };
 }
 
@@ -41,7 +53,9 @@ Deno.test("run() leaves a call open that has to be asked for, and runs the other
   const { ran, tools } = noted("read", "write", "drop");
   const calls = [call("a", "write", { n: 1 }), call("b", "read"), call("c", "drop"), call("d", "write")];
   const { model } = scripted(callTools(...calls));
-  const { events, result } = await collect(run({ model, tools, history: [], input: "Go", judge }));
+  const { events, result } = await collect(
+    run({ model, tools, history: [], input: "Go", approvals: { judge } }),
+  );
   assertEquals(outline(events).filter((line) => !line.startsWith("tool_result")), [
     "turn_start",
     "step_start",
@@ -74,7 +88,7 @@ Deno.test("run() goes on in the middle of a turn: what has no answer is called a
   const starts: number[] = [];
   const { model, requests } = scripted(say("Done."));
   const { events, result } = await collect(run({
-    ...{ model, tools, judge, history: before },
+    ...{ model, tools, approvals: { judge }, history: before },
     resumed: {
       ...{ messages: [...opening, reply, answer("b", "known"), answer("c", "told")], step: 2, ledger },
       calls: calls.slice(0, 1),
@@ -180,7 +194,9 @@ Deno.test("run() hands a tool what it may touch, and takes no yes for other file
   };
   const given = call("a", "write");
   const { model } = scripted(callTools(given));
-  const { events } = await collect(run({ model, tools: [write], history: [], input: "Go", judge: judging }));
+  const { events } = await collect(
+    run({ model, tools: [write], history: [], input: "Go", approvals: { judge: judging } }),
+  );
   const question = events.find((event) => event.type === "approval_asked")!;
   assertEquals(question.effects, { root: "/w", writes: ["/w/a"] });
   const options = { tools: [write], answered: [{ call: given, asked: question }], judge: judging };
@@ -198,7 +214,9 @@ Deno.test("run() judges the tool that a call is really for, and asks for that", 
   });
   const given = call("a", "call_tool", { args: { n: 3 } });
   const { model } = scripted(callTools(given));
-  const { events } = await collect(run({ model, tools: [general], history: [], input: "Go", judge }));
+  const { events } = await collect(
+    run({ model, tools: [general], history: [], input: "Go", approvals: { judge } }),
+  );
   const asked = { id: "a", name: "write", arguments: '{"n":3}', pin: pinOf(write!) };
   assertEquals(events.find(({ type }) => type === "approval_asked"), {
     type: "approval_asked",
@@ -213,7 +231,9 @@ Deno.test("run() tells the model where nobody can be asked, and goes on", async 
   const { ran, tools } = noted("write");
   const { model } = scripted(callTools(call("a", "write")), say("Then not."));
   const cannotAsk = "nobody is there.";
-  const { result } = await collect(run({ model, tools, history: [], input: "Go", judge, cannotAsk }));
+  const { result } = await collect(
+    run({ model, tools, history: [], input: "Go", approvals: { judge, cannotAsk } }),
+  );
   assertWhole(result);
   assertEquals([result.reason, result.messages[2]?.content, ran], [
     "completed",
@@ -226,7 +246,9 @@ Deno.test("run() gives distinct ids to calls whose id is empty, repeated or that
   const { ran, tools } = noted("write");
   const calls = [call("", "write"), call("x", "write"), call("x", "write"), call("x/1", "write")];
   const { model } = scripted(callTools(...calls));
-  const { events, result } = await collect(run({ model, tools, history: [], input: "Go", judge }));
+  const { events, result } = await collect(
+    run({ model, tools, history: [], input: "Go", approvals: { judge } }),
+  );
   const ids = events.flatMap((event) => event.type === "approval_asked" ? [event.id] : []);
   assertEquals([result.reason, ids.length, new Set(ids).size, ids[1]], ["approval", 4, 4, "x"]);
   assertEquals([ids.includes(""), ids.includes("x/1"), ran], [false, false, []]);
@@ -243,7 +265,14 @@ Deno.test("run() leaves nothing to be asked for when it is stopped, answered cal
   });
   const { model } = scripted(callTools(call("a", "write"), call("b", "stop")));
   const { signal } = stopped;
-  const turn = run({ model, tools: [...tools, stopping], history: [], input: "Go", judge, signal });
+  const turn = run({
+    model,
+    tools: [...tools, stopping],
+    history: [],
+    input: "Go",
+    approvals: { judge },
+    signal,
+  });
   const { events, result } = await collect(turn);
   assertWhole(result);
   assertEquals([result.reason, events.some(({ type }) => type === "approval_asked")], ["cancelled", false]);
@@ -274,7 +303,7 @@ Deno.test("run() begins calls in their order, however long each takes to be judg
   };
   const calls = [call("a", "read", { n: 1 }), call("b", "note", { n: 2 }), call("c", "read", { n: 3 })];
   const { model } = scripted(callTools(...calls), say("Done."));
-  await collect(run({ model, tools, history: [], input: "Go", judge: judging }));
+  await collect(run({ model, tools, history: [], input: "Go", approvals: { judge: judging } }));
   assertEquals(ran, [["read", { n: 1 }], ["note", { n: 2 }], ["read", { n: 3 }]]);
 });
 
@@ -300,7 +329,13 @@ Deno.test("run() asks with what would change, and for nothing that would fail", 
   const { edit, ran } = telling([CHANGE, { problem }, new Error("The disk is gone."), undefined]);
   const calls = ["a", "b", "c", "d"].map((id) => call(id, "write"));
   const { model } = scripted(callTools(...calls));
-  const options = { model, tools: [edit], history: [], judge, maxParallelTools: 1 };
+  const options = {
+    model,
+    tools: [edit],
+    history: [],
+    approvals: { judge },
+    limits: { maxParallelTools: 1 },
+  };
   const { events, result } = await collect(run({ ...options, input: "Go" }));
   assertEquals(
     events.filter((event) => event.type === "approval_asked").map(({ id, change }) => [id, change]),
@@ -317,7 +352,9 @@ Deno.test("run() asks before it makes a call again that may have taken effect, t
   const { edit } = telling([{ problem: "Cannot edit a: old_text is not in it." }]);
   const { model } = scripted(callTools(call("a", "write")));
   const begun: Judge = () => ({ decision: "ask", begun: true });
-  const { events } = await collect(run({ model, tools: [edit], history: [], input: "Go", judge: begun }));
+  const { events } = await collect(
+    run({ model, tools: [edit], history: [], input: "Go", approvals: { judge: begun } }),
+  );
   assertEquals(outline(events).at(-2), "approval_asked");
 });
 

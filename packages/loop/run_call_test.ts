@@ -129,12 +129,15 @@ Deno.test("runCall() stops a tool at its own limit, or else at the loop's, and s
   const told = (seconds: number) =>
     `Cannot finish f: it ran into its limit of ${seconds} s and was stopped. Ask for less in one call.`;
   assertEquals(
-    await resultOf(call("1", "f"), [tool("f", slow)], { clock, toolTimeoutMs: 1_500 }),
+    await resultOf(call("1", "f"), [tool("f", slow)], { time: { clock }, limits: { toolTimeoutMs: 1_500 } }),
     { content: told(1.5), error: true },
   );
   clock = new FakeClock();
   assertEquals(
-    await resultOf(call("1", "f"), [tool("f", slow, { timeoutMs: 1_000 })], { clock, toolTimeoutMs: 1_500 }),
+    await resultOf(call("1", "f"), [tool("f", slow, { timeoutMs: 1_000 })], {
+      time: { clock },
+      limits: { toolTimeoutMs: 1_500 },
+    }),
     { content: told(1), error: true },
   );
   assertEquals(reasons, ["TimeoutError", "TimeoutError"]);

@@ -26,13 +26,34 @@ Deno.test("run() refuses what is the caller's mistake, before anything runs", ()
         RangeError,
         "timeoutMs of tool f is 0, but must be from 1 to 2147483647.",
       ],
-      [{ maxSteps: 0 }, RangeError, "Cannot start a turn: maxSteps is 0, but must be at least 1."],
-      [{ maxParallelTools: NaN }, RangeError, "maxParallelTools is NaN"],
-      [{ maxOutputTokens: -1 }, RangeError, "maxOutputTokens is -1"],
-      [{ toolTimeoutMs: Infinity }, RangeError, "toolTimeoutMs is Infinity"],
-      [{ idleTimeoutMs: 2 ** 31 }, RangeError, "idleTimeoutMs is 2147483648"],
+      [
+        { limits: { maxSteps: 0 } },
+        RangeError,
+        "Cannot start a turn: maxSteps is 0, but must be at least 1.",
+      ],
+      [{ limits: { maxParallelTools: NaN } }, RangeError, "maxParallelTools is NaN"],
+      [{ limits: { maxOutputTokens: -1 } }, RangeError, "maxOutputTokens is -1"],
+      [{ limits: { toolTimeoutMs: Infinity } }, RangeError, "toolTimeoutMs is Infinity"],
+      [{ limits: { idleTimeoutMs: 2 ** 31 } }, RangeError, "idleTimeoutMs is 2147483648"],
     ] as const satisfies readonly (readonly [Partial<RunOptions>, ErrorConstructor, string])[]
   ) {
     assertThrows(() => run({ model, history: [], input: "Go", ...options }), error, message);
+  }
+});
+
+Deno.test("run() refuses an unknown option, in groups too, with the nearest known one", () => {
+  for (
+    const [options, unknown, nearest] of [
+      [{ maxSteps: 3 }, "maxSteps", "costs"],
+      [{ limit: { maxSteps: 3 } }, "limit", "limits"],
+      [{ limits: { maxStep: 3 } }, "limits.maxStep", "maxSteps"],
+      [{ approvals: { jugde: () => {} } }, "approvals.jugde", "judge"],
+    ] as const
+  ) {
+    assertThrows(
+      () => run({ model, history: [], input: "Go", ...options as object }),
+      TypeError,
+      `Cannot run run(): options.${unknown} is unknown; the nearest known name is ${nearest}`,
+    );
   }
 });

@@ -68,9 +68,11 @@ Deno.test("run() ends a turn that is over budget with the sentence it was told",
     tools: [clock],
     history: [],
     input: "What time is it?",
-    overBudget: ({ promptTokens }) => {
-      seen.push(promptTokens);
-      return promptTokens > 5 ? "The turn may cost 5 tokens." : undefined;
+    costs: {
+      overBudget({ promptTokens }) {
+        seen.push(promptTokens);
+        return promptTokens > 5 ? "The turn may cost 5 tokens." : undefined;
+      },
     },
   });
   assertEquals([result.reason, result.message, result.messages.length, seen], [
@@ -90,12 +92,14 @@ Deno.test("run() counts what others spent for the turn in its budget and its end
     tools: [clock],
     history: [],
     input: "What time is it?",
-    maxSteps: 2,
-    spent(ledger) {
-      if (own.at(-1) !== ledger.calls) own.push(ledger.calls);
-      return addLedgers(ledger, { ...EMPTY_LEDGER, calls: 7, promptTokens: 100 });
+    limits: { maxSteps: 2 },
+    costs: {
+      totalOf(ledger) {
+        if (own.at(-1) !== ledger.calls) own.push(ledger.calls);
+        return addLedgers(ledger, { ...EMPTY_LEDGER, calls: 7, promptTokens: 100 });
+      },
+      overBudget: ({ promptTokens }) => void checked.push(promptTokens),
     },
-    overBudget: ({ promptTokens }) => void checked.push(promptTokens),
   });
   assertEquals([result.reason, result.ledger.calls, result.ledger.promptTokens], ["completed", 9, 120]);
   assertEquals([own, checked], [[0, 1, 2], [100, 110]]);

@@ -74,7 +74,7 @@ Deno.test("run() cancels in the middle of tools and answers what is open", async
       history: [],
       input: "Go",
       signal: controller.signal,
-      maxParallelTools: 2,
+      limits: { maxParallelTools: 2 },
     }),
     (event) => {
       if (event.type === "tool_result" && event.id === "2") breathe().then(() => controller.abort());
@@ -174,7 +174,7 @@ Deno.test("run() stops running tools when its consumer leaves", async () => {
 Deno.test("run() ends a turn in which nothing moves, and says so", async () => {
   const hung = hanging();
   const { events, result } = await collect(
-    run({ model: hung.model, history: [], input: "Go", idleTimeoutMs: 1 }),
+    run({ model: hung.model, history: [], input: "Go", limits: { idleTimeoutMs: 1 } }),
   );
   assertEquals(outline(events).at(-1), "turn_end stalled");
   assertEquals([hung.stopped, result.message], [1, "Nothing moved for 0.001 s."]);

@@ -22,7 +22,7 @@ Deno.test("run() plays a turn of two steps and tells all of it in order", async 
   const { model, requests } = scripted([{ type: "reasoning_delta", text: "Hm" }, ...reply], say("Done."));
   const history: Message[] = [{ role: "system", content: "Be brief." }];
   const { events, result } = await collect(
-    run({ model, tools: [echo], history, input: "Go", clock: new FakeClock() }),
+    run({ model, tools: [echo], history, input: "Go", time: { clock: new FakeClock() } }),
   );
 
   const assistant = reply[0]?.type === "completed" ? reply[0].message : undefined;
@@ -131,7 +131,7 @@ Deno.test("run() counts the usage that a provider doesn't send", async () => {
     yield { type: "completed", message: { role: "assistant", content: "four" }, finishReason: "stop" };
   };
   const countTokens = (text: string) => text.length;
-  const { events, result } = await collect(run({ model, history: [], input: "Go", countTokens }));
+  const { events, result } = await collect(run({ model, history: [], input: "Go", costs: { countTokens } }));
   const usage = {
     promptTokens: MESSAGE_OVERHEAD_TOKENS + 2,
     cachedTokens: 0,
@@ -353,6 +353,7 @@ Deno.test("run() begins a step again whose reply broke off and was asked for aga
     ...["assistant_message", "step_end", "turn_end completed"],
   ]);
   assertEquals([result.text, result.ledger.calls], ["Hello.", 2]);
-  const plain = await collect(run({ model, tools: [], history: [], input: "Go", restarts: false }));
+  const final: Model = ({ restarted: _, ...request }) => model(request);
+  const plain = await collect(run({ model: final, tools: [], history: [], input: "Go" }));
   assertEquals([plain.result.reason, plain.result.message], ["model_error", "Cut."]);
 });

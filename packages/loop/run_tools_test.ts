@@ -14,7 +14,7 @@ Deno.test("runTools() runs calls in parallel up to the limit and answers in thei
   });
   const calls = ["1", "2", "3", "4", "5"].map((id) => call(id, "gated", { id }));
   const { model } = scripted(callTools(...calls), say("Done."));
-  const turn = run({ model, tools: [gated], history: [], input: "Go", maxParallelTools: 2 });
+  const turn = run({ model, tools: [gated], history: [], input: "Go", limits: { maxParallelTools: 2 } });
 
   // The second of the two that run ends first, each time one may end.
   const ended = collect(turn);
@@ -49,7 +49,7 @@ Deno.test("runTools() tells each result's size in bytes and its time", async () 
     return "größer";
   });
   const { model } = scripted(callTools(call("1", "slow")), say("Done."));
-  const { events } = await collect(run({ model, tools: [slow], history: [], input: "Go", clock }));
+  const { events } = await collect(run({ model, tools: [slow], history: [], input: "Go", time: { clock } }));
   assertEquals(events.find((event) => event.type === "tool_result"), {
     type: "tool_result",
     step: 1,

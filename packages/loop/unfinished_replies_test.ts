@@ -53,7 +53,7 @@ async function play(requests: readonly { readonly deltas: number; readonly endin
     history: [],
     input: "Go",
     signal: controller.signal,
-    costOf,
+    costs: { costOf },
   }));
   return { events, result, expected };
 }

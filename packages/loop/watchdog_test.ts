@@ -13,7 +13,7 @@ import {
   tool,
 } from "./fixture_test.ts";
 
-const idle = { history: [], input: "Go", idleTimeoutMs: 100 };
+const idle = { history: [], input: "Go", limits: { idleTimeoutMs: 100 } };
 
 /** Moves the clock in steps, each a sign of life apart. */
 async function work(clock: FakeClock, progress: () => void): Promise<void> {
@@ -43,7 +43,7 @@ Deno.test("Watchdog never stops what shows signs of life, however long it takes"
     await work(clock, progress);
     return { messages, tools };
   };
-  const { result } = await collect(run({ ...idle, model, tools: [slowTool], context, clock }));
+  const { result } = await collect(run({ ...idle, model, tools: [slowTool], context, time: { clock } }));
   assertEquals([result.reason, result.messages[2]?.content, clock.now()], ["completed", "ready", 2240]);
   assertEquals(clock.pending, 0);
 });
@@ -55,13 +55,17 @@ Deno.test("Watchdog ends a turn whose model, tool or hook shows none", async () 
       [{ model: () => ({ [Symbol.asyncIterator]: () => ({ next: never }) }) }, ["step_start"]],
       [{ model: scripted(say("Hi")).model, context: never }, ["step_start"]],
       [
-        { model: scripted(callTools(call("1", "f"))).model, tools: [tool("f", never)], toolTimeoutMs: 1_000 },
+        {
+          model: scripted(callTools(call("1", "f"))).model,
+          tools: [tool("f", never)],
+          limits: { ...idle.limits, toolTimeoutMs: 1_000 },
+        },
         ["tool_result 1 error", "step_end"],
       ],
     ] as const
   ) {
     const clock = new FakeClock();
-    const turn = collect(run({ ...idle, ...options, clock }));
+    const turn = collect(run({ ...idle, ...options, time: { clock } }));
     await breathe();
     clock.advance(99);
     await breathe();
@@ -80,7 +84,7 @@ Deno.test("Watchdog gives consumers of the events all the time they take", async
   const clock = new FakeClock();
   const { model } = scripted(callTools(call("1", "f")), say("Done."));
   const { result } = await collect(
-    run({ ...idle, model, tools: [tool("f", () => "ready")], clock }),
+    run({ ...idle, model, tools: [tool("f", () => "ready")], time: { clock } }),
     () => clock.advance(1_000),
   );
   assertEquals(result.reason, "completed");
@@ -114,7 +118,9 @@ Deno.test("run() tells once in a turn that nothing has come from the model, and 
     yield* answers(request);
   };
   const tools = [tool("f", () => "ready")];
-  for await (const event of run({ ...idle, idleTimeoutMs: 60_000, model, tools, clock })) {
+  for await (
+    const event of run({ ...idle, limits: { idleTimeoutMs: 60_000 }, model, tools, time: { clock } })
+  ) {
     if (event.type === "step_start" || event.type === "assistant_message") told.push(event.type);
     if (event.type !== "warning") continue;
     told.push(event.message);
@@ -141,7 +147,7 @@ async function toldOf(...answered: readonly (string | undefined)[]): Promise<rea
     yield* answers(request);
   };
   const told: string[] = [];
-  for await (const event of run({ ...idle, idleTimeoutMs: 60_000, model, clock })) {
+  for await (const event of run({ ...idle, limits: { idleTimeoutMs: 60_000 }, model, time: { clock } })) {
     if (event.type !== "warning") continue;
     told.push(event.message);
     late.resolve();

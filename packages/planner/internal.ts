@@ -21,4 +21,5 @@ export {
   readModelList,
   searchesTools,
 } from "./providers.ts";
+export { isPrice, readProfileFile } from "./profile_file.ts";
 export { WINDOW_SHARE } from "./rule/decide.ts";

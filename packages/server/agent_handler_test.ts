@@ -1,4 +1,4 @@
-import { assertEquals, assertMatch } from "@std/assert";
+import { assertEquals, assertMatch, assertThrows } from "@std/assert";
 import { sumsOf } from "@tare/conversation/report";
 import {
   agent,
@@ -265,6 +265,18 @@ Deno.test("agentHandler() hides what a bug says from clients and tells it to onE
   assertEquals(JSON.stringify(seen).includes("secret"), false);
 });
 
+Deno.test("agentHandler() refuses an unknown option with the nearest known name, in groups too", () => {
+  const refuse = (options: object, unknown: string, nearest: string) =>
+    assertThrows(
+      () => agent(scriptedModel([]), options),
+      TypeError,
+      `options.${unknown} is unknown; the nearest known name is ${nearest}`,
+    );
+  refuse({ tool: [] }, "tool", "tools");
+  refuse({ turn: { maxStep: 3 } }, "limits.turn.maxStep", "maxSteps");
+  refuse({ webhooks: { hosts: [], host: "a" } }, "webhooks.host", "hosts");
+});
+
 Deno.test("agentHandler() says that the server is up and describes every route, that of the description included", async () => {
   const handler = agent(scriptedModel([]));
   assertEquals((await call(handler, "GET", "/health")).body, { status: "ok" });
@@ -278,7 +290,7 @@ Deno.test("agentHandler() says where the agent works, if it is told, what it ask
   const ask = async (workspace: object) =>
     (await call(agent(scriptedModel([]), workspace), "GET", "/tare/v1/agent")).body;
   assertEquals(await ask({}), { model: "scripted", windowTokens: 100_000 });
-  assertEquals(await ask({ workspace: "/w" }), { workspace: "/w", model: "scripted", windowTokens: 100_000 });
+  assertEquals(await ask({ folder: "/w" }), { workspace: "/w", model: "scripted", windowTokens: 100_000 });
   const seesPictures = (model: string) => model === "scripted";
   assertEquals(await ask({ seesPictures }), {
     model: "scripted",

@@ -1,80 +1,192 @@
 import type { Keys } from "@tare/conversation";
 import type { Figures } from "@tare/conversation/telemetry";
 import type { HttpGateway } from "@tare/gateway";
+import { checkGiven, type NeededOptions } from "@tare/messages/internal";
+import type { TurnLimits } from "@tare/loop";
+import type { PolicyOptions } from "@tare/planner/policies";
 import type { Heartbeat } from "./http/sse_response.ts";
-import type { SessionOptions } from "./sessions/session_types.ts";
+import type {
+  AdvancedOptions,
+  ApprovalOptions,
+  ModelOptions,
+  ServerLimits,
+  SessionOptions,
+  WorkspaceOptions,
+} from "./sessions/session_options.ts";
 
 /** What an agent server is made of. */
 export interface AgentOptions extends SessionOptions {
-  /** Who may use it. Default: whoever reaches it under a name of loopback. */
-  readonly guard?: {
-    /** Whether requests may come without a key, as a guest's. Default: no. */
-    readonly guests?: boolean;
-    /**
-     * Host names that requests may name, as URLs write them; `*` stands for every IP address. Default: those of loopback.
-     */
-    readonly hosts?: readonly string[];
-    /** Origins whose pages may use the server, such as `https://chat.example`. Default: none but its own. */
-    readonly origins?: readonly string[];
-    /** Most bytes that a request's headers may have together. Default: 16 KiB. */
-    readonly maxHeaderBytes?: number;
-  };
-  /** Who asks, what they may, and what they have spent. Default: whoever asks is the owner. */
-  readonly keys?: Keys;
-  /** Where webhooks may go, and how time goes by for them. Default: there are none. */
-  readonly webhooks?: {
-    /**
-     * Hosts that may be told, as `host` or `host:port`: what leads there may be plain HTTP, and the address any. `*` stands
-     * for all others, by HTTPS and at a public address.
-     */
-    readonly hosts: readonly string[];
-    /** Looks up the addresses of a host that isn't listed by name. Default: as the system does. */
-    readonly lookup?: (host: string) => Promise<readonly string[]>;
-    /**
-     * Connects by TLS with such a host at this address, and no other: else its name could lead elsewhere by then. Default:
-     * none of these hosts can be reached.
-     */
-    readonly connect?: (
-      to: { readonly host: string; readonly address: string; readonly port: number },
-    ) => Promise<{
-      readonly readable: ReadableStream<Uint8Array<ArrayBuffer>>;
-      readonly writable: WritableStream<Uint8Array<ArrayBuffer>>;
-      readonly close: () => void;
-    }>;
-    /** Calls back after so many milliseconds, until the function that it returns is called. Default: the real time. */
-    readonly after?: (ms: number, work: () => void) => () => void;
-    /** A number from 0 to 1, for the time until a next attempt. Default: `Math.random`. */
-    readonly random?: () => number;
-  };
-  /** The figures that `GET /metrics` gives: to the owner and keys for that, or if `isOpen` to all. Default: none. */
-  readonly metrics?: { readonly figures: Figures; readonly isOpen: boolean };
-  /** How event streams show that they are alive. Default: a comment after each 15 s of silence. */
-  readonly heartbeat?: Heartbeat;
+  /** Keys of the requests, what they may do, and what they have spent. Default: every request is the owner's. */
+  readonly keys?: Keys | undefined;
+  /** Who may use it over HTTP, and what is served in addition to the sessions. */
+  readonly http?: HttpOptions | undefined;
+  /** Where webhooks may go. Default: there are none. */
+  readonly webhooks?: WebhookOptions | undefined;
+  /**
+   * Answers for models other than the agent, and has sessions of its own kind, which it stores in this `store` or nowhere.
+   * Default: the agent is the only model.
+   */
+  readonly gateway?: HttpGateway | undefined;
+}
+
+/** How an agent server is served over HTTP. */
+export interface HttpOptions {
+  /** Whether requests may come without a key, as a guest's. Default: no. */
+  readonly guests?: boolean;
+  /** Host names that requests may name, as URLs write them; `*` is every IP address. Default: those of loopback. */
+  readonly hosts?: readonly string[];
+  /** Origins whose pages may use the server, such as `https://chat.example`. Default: only its own. */
+  readonly origins?: readonly string[];
+  /** Most bytes that a request's headers may have together. Default: 16 KiB. */
+  readonly maxHeaderBytes?: number;
   /** Largest request body in bytes. Default: 10 MiB. */
   readonly maxBodyBytes?: number;
-  /**
-   * What is served beside the routes, such as a page, by path: whoever comes with `GET` or `HEAD` gets it, without a key.
-   * Default: nothing.
-   */
+  /** How event streams show that they are alive. Default: a comment after each 15 s of silence. */
+  readonly heartbeat?: Heartbeat;
+  /** What is served next to the routes, such as a page, by path, for `GET` and `HEAD`, without a key. Default: nothing. */
   readonly files?: ReadonlyMap<string, (request: Request) => Response>;
-  /** The folder that its tools work in, as clients are told it. Default: they aren't. */
-  readonly workspace?: string;
-  /** Which start this is, so that whoever has noted it knows it again. Default: nobody is told. */
+  /** Metrics that `GET /metrics` returns. Default: none. */
+  readonly metrics?: MetricsOptions;
+  /** Identifies this start of the server for clients. Default: nothing does. */
   readonly instance?: string;
-  /** What its commands are kept in, as clients are told it. Default: they aren't. */
-  readonly sandbox?: {
-    /** What makes it; absent where there is none. */
-    readonly by?: string;
-    /** Why there is none. */
-    readonly why?: string;
-    /** The hosts that commands reach unasked. */
-    readonly domains: readonly string[];
-  };
+  /** Addresses of the gateway's providers, as clients see them. Default: they don't. */
+  readonly passesOn?: ProviderAddresses;
+}
+
+/** Metrics, and who may read them. */
+export interface MetricsOptions {
+  readonly figures: Figures;
+  /** Whether everybody may read them; else the owner and keys for that. */
+  readonly isOpen: boolean;
+}
+
+/** Addresses of providers, by protocol. */
+export interface ProviderAddresses {
+  /** Provider of chat completions and responses. */
+  readonly chat?: string;
+  /** Provider of Messages. */
+  readonly messages?: string;
+}
+
+/** Where webhooks may go, and how they get there. */
+export interface WebhookOptions {
   /**
-   * Answers for other models than the agent, and has sessions of its own kind, which it keeps in this `store` or
-   * nowhere. Default: the agent is the only model.
+   * Hosts that may be notified, as `host` or `host:port`: by plain HTTP too, and at any address. `*` is all others, by HTTPS
+   * and at a public address.
    */
-  readonly gateway?: HttpGateway;
-  /** Where that passes requests on to, by protocol, as clients are told it. Default: they aren't. */
-  readonly passesOn?: { readonly chat?: string; readonly messages?: string };
+  readonly hosts: readonly string[];
+  /** Looks up the addresses of a host that isn't listed by name. Default: as the system does. */
+  readonly lookup?: (host: string) => Promise<readonly string[]>;
+  /**
+   * Connects by TLS with such a host at this address, and no other: else its name could lead elsewhere by then. Default:
+   * none of these hosts can be reached.
+   */
+  readonly connect?: (to: TlsAddress) => Promise<TlsConnection>;
+  /** Calls back after so many milliseconds, until the function that it returns is called. Default: the real time. */
+  readonly after?: (ms: number, work: () => void) => () => void;
+  /** Returns a number from 0 to 1, for the time until a next attempt. Default: `Math.random`. */
+  readonly random?: () => number;
+}
+
+/** A host to connect with, at one of its addresses. */
+export interface TlsAddress {
+  readonly host: string;
+  readonly address: string;
+  readonly port: number;
+}
+
+/** A connection by TLS. */
+export interface TlsConnection {
+  readonly readable: ReadableStream<Uint8Array<ArrayBuffer>>;
+  readonly writable: WritableStream<Uint8Array<ArrayBuffer>>;
+  readonly close: () => void;
+}
+
+const NEEDED: NeededOptions<AgentOptions> = {
+  store: "object",
+  tools: "array",
+  models: {
+    model: "function",
+    "defaultModel?": "string",
+    profile: ["object", "function"],
+    "price?": "function",
+    windowTokens: ["positive", "function"],
+    "assumesWindow?": "function",
+    countTokens: "function",
+    "efforts?": "function",
+    "effort?": "string",
+    "seesPictures?": "function",
+    "address?": "function",
+    "notice?": "string",
+  } satisfies NeededOptions<ModelOptions>,
+  "instructions?": "string",
+  "prompt?": {
+    "policy?": "string",
+    "mechanisms?": "object",
+    "forget?": "string",
+    "truncateTokens?": "count",
+    "alwaysFull?": "array",
+    "triggers?": "object",
+  } satisfies NeededOptions<PolicyOptions>,
+  "approvals?": {
+    "rules?": "array",
+    "workspace?": "string",
+    "unattended?": "string",
+    "answerWithinMs?": "count",
+    "unknownOutcome?": "string",
+  } satisfies NeededOptions<ApprovalOptions>,
+  "limits?": {
+    "maxSessions?": "count",
+    "maxRunningTurns?": "count",
+    "maxQueuedTurns?": "count",
+    "turn?": {
+      "maxSteps?": "positive",
+      "maxOutputTokens?": "positive",
+      "maxParallelTools?": "positive",
+      "toolTimeoutMs?": "count",
+      "idleTimeoutMs?": "count",
+    } satisfies NeededOptions<TurnLimits>,
+  } satisfies NeededOptions<ServerLimits>,
+  "workspace?": {
+    "folder?": "string",
+    "sandbox?": "object",
+    "place?": "object",
+    "checkpoints?": "object",
+    "background?": "object",
+  } satisfies NeededOptions<WorkspaceOptions>,
+  "advanced?": {
+    "toolSource?": "object",
+    "delegates?": "boolean",
+    "keepWarm?": ["object", "string"],
+    "clock?": "object",
+    "after?": "function",
+  } satisfies NeededOptions<AdvancedOptions>,
+  "http?": {
+    "guests?": "boolean",
+    "hosts?": "array",
+    "origins?": "array",
+    "maxHeaderBytes?": "positive",
+    "maxBodyBytes?": "positive",
+    "heartbeat?": "object",
+    "files?": "object",
+    "metrics?": "object",
+    "instance?": "string",
+    "passesOn?": "object",
+  } satisfies NeededOptions<HttpOptions>,
+  "webhooks?": {
+    hosts: "array",
+    "lookup?": "function",
+    "connect?": "function",
+    "after?": "function",
+    "random?": "function",
+  } satisfies NeededOptions<WebhookOptions>,
+  "gateway?": "object",
+  "keys?": "object",
+  "telemetry?": "object",
+  "onError?": "function",
+};
+
+/** Checks the options, for callers without TypeScript. @throws {TypeError} at what is unknown, missing or of a wrong kind. */
+export function checkAgentOptions(options: AgentOptions): void {
+  checkGiven("agentHandler()", { options }, { options: NEEDED });
 }

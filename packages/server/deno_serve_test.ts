@@ -11,7 +11,7 @@ Deno.test("agentHandler() served by Deno.serve answers without a warning of the 
   const store = memoryStore();
   const keys = new Keys({ store, owners: ["secret"] });
   const model = scriptedModel([{ content: "a" }, { content: "b" }]);
-  const { fetch } = agent(model, { store, keys, guard: { hosts: ["127.0.0.1"] } });
+  const { fetch } = agent(model, { store, keys, hosts: ["127.0.0.1"] });
   const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, (request) => fetch(request));
   const send = async (method: string, path: string, body?: object) => {
     const response = await globalThis.fetch(`http://127.0.0.1:${server.addr.port}${path}`, {

@@ -19,6 +19,7 @@ import {
 import { profileNamed } from "@tare/planner";
 import { agentHandler, type AgentOptions, ALLOW_EVERYTHING, type HttpAgent } from "@tare/server";
 import { checkedFetch, type OpenapiDocument } from "./http/openapi_fixture_test.ts";
+import { type FlatOptions, grouped } from "./options_fixture_test.ts";
 import { EventLog } from "./sessions/event_log.ts";
 
 /** A tool that gives back its text. */
@@ -146,7 +147,7 @@ export async function newLog(): Promise<EventLog> {
 }
 
 /** What an agent server of a test is made of. */
-export interface TestOptions extends Partial<AgentOptions> {
+export interface TestOptions extends FlatOptions {
   /** Whether sessions that name no model have one. Default: yes. */
   readonly hasModel?: boolean;
   /** The time of its store. Default: it stands at 0. */
@@ -158,7 +159,7 @@ export function agent(
   model: Model,
   { hasModel = true, now = () => 0, store = memoryStore(), ...options }: TestOptions = {},
 ): HttpAgent {
-  const all: AgentOptions = {
+  const all = grouped({
     model: () => model,
     ...(hasModel && { defaultModel: "scripted" }),
     instructions: "Be brief.",
@@ -170,9 +171,9 @@ export function agent(
     profile: profileNamed("none"),
     windowTokens: 100_000,
     ...options,
-  };
+  }) as AgentOptions;
   const handler = agentHandler(all);
-  const { hosts = ["localhost"] } = all.guard ?? {};
+  const { hosts = ["localhost"] } = all.http ?? {};
   let document: Promise<OpenapiDocument> | undefined;
   const readDocument = async () => {
     const request = new Request(`http://${hosts[0]}/openapi.json`);
@@ -182,7 +183,7 @@ export function agent(
     passesOn: all.gateway !== undefined,
   });
   // The document tells of routes alone.
-  const isFile = ({ url }: Request) => all.files?.has(new URL(url).pathname) ?? false;
+  const isFile = ({ url }: Request) => all.http?.files?.has(new URL(url).pathname) ?? false;
   return {
     ...handler,
     fetch: (request, client) => isFile(request) ? handler.fetch(request) : checked(request, client),

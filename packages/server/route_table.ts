@@ -18,8 +18,8 @@ import config from "./deno.json" with { type: "json" };
 import { API_PATH } from "./http/api_path.ts";
 import { LINES } from "./http/dispatcher.ts";
 import { ERROR } from "./http/http_error.ts";
-import { type Route, route, type RouteResponse } from "./http/route.ts";
-import { closed } from "./http/schema.ts";
+import { json, type Route, route, type RouteResponse } from "./http/route.ts";
+import { closed, optionalText } from "./http/schema.ts";
 import type { Heartbeat } from "./http/sse_response.ts";
 import type { Sessions } from "./sessions/sessions.ts";
 import type { Deliverer } from "./webhooks/deliverer.ts";
@@ -42,10 +42,10 @@ export interface TableOptions extends Omit<AgentOptions, "webhooks"> {
  * answers, and those that watch or describe the server: `/health`, `/metrics` and `/openapi.json`.
  */
 export function routeTable(options: TableOptions): readonly Route[] {
-  const { healthRoutes, metrics } = options;
+  const { healthRoutes, http: { metrics } = {} } = options;
   const all: readonly Route[] = [
     ...ownRoutes(options).map((route) => ({ ...route, path: API_PATH + route.path })),
-    ...asModelRoutes(options),
+    ...asModelRoutes({ ...options, defaultModel: options.models.defaultModel }),
     ...healthRoutes,
     ...(metrics ? metricsRoutes(metrics) : []),
     documentRoute(() => all),
@@ -60,7 +60,7 @@ export function ownRoutes(options: TableOptions) {
     ...agentSessionRoutes(sessions),
     ...turnRoutes(options),
     ...approvalRoutes(sessions),
-    ...undoRoutes(sessions, options.checkpoints),
+    ...undoRoutes(sessions, options.workspace?.checkpoints),
     ...transferRoutes(sessions, store),
   ].map((route) => kinds.agentOnly(route));
   return [
@@ -76,42 +76,37 @@ export function ownRoutes(options: TableOptions) {
 }
 
 /** Returns the route that describes the agent. */
-function agentRoute({ workspace, sandbox, defaultModel, passesOn, sessions }: TableOptions) {
+function agentRoute(
+  { workspace: { folder: workspace, sandbox } = {}, models, http, sessions }: TableOptions,
+) {
+  const { defaultModel } = models;
+  const { passesOn } = http ?? {};
   return route({
     method: "GET",
     path: "/agent",
     operationId: "getAgent",
     summary: "Says where the agent works, which model it asks, and how much a prompt may hold.",
     responses: {
-      200: {
-        description: "The agent.",
-        content: {
-          "application/json": closed({
-            workspace: Type.Optional(
-              Type.String({ description: "The folder that its tools work in, on the server's machine." }),
-            ),
-            sandbox: Type.Optional(closed({
-              by: Type.Optional(Type.String({ description: "What makes it; absent where there is none." })),
-              why: Type.Optional(Type.String({ description: "Why there is none." })),
-              domains: Type.Array(Type.String(), { description: "The hosts that commands reach unasked." }),
-            }, "AgentSandbox")),
-            model: Type.Optional(Type.String({
-              description:
-                "The model of sessions that name no other; absent where there is no agent, only a gateway.",
-            })),
-            passesOn: Type.Optional(closed({
-              chat: Type.Optional(
-                Type.String({
-                  description: "The provider of chat completions and responses, if there is one.",
-                }),
-              ),
-              messages: Type.Optional(Type.String({ description: "The provider of Messages." })),
-            }, "PassesOn")),
-            windowTokens: Type.Number({ description: "How much a prompt may hold at most." }),
-            seesPictures: SEES_PICTURES,
-          }, "Agent"),
-        },
-      },
+      200: json(
+        "The agent.",
+        closed({
+          workspace: optionalText("The folder that its tools work in, on the server's machine."),
+          sandbox: Type.Optional(closed({
+            by: optionalText("What makes it; absent where there is none."),
+            why: optionalText("Why there is none."),
+            domains: Type.Array(Type.String(), { description: "The hosts that commands reach unasked." }),
+          }, "AgentSandbox")),
+          model: optionalText(
+            "The model of sessions that name no other; absent where there is no agent, only a gateway.",
+          ),
+          passesOn: Type.Optional(closed({
+            chat: optionalText("The provider of chat completions and responses, if there is one."),
+            messages: optionalText("The provider of Messages."),
+          }, "PassesOn")),
+          windowTokens: Type.Number({ description: "How much a prompt may hold at most." }),
+          seesPictures: SEES_PICTURES,
+        }, "Agent"),
+      ),
     },
     answer: () => {
       const seesPictures = defaultModel === undefined ? undefined : sessions.seesPictures(defaultModel);
@@ -137,7 +132,7 @@ function documentRoute(routes: () => readonly Route[]): Route {
     operationId: "getOpenapiDocument",
     summary: "Describes all routes: this document.",
     responses: {
-      200: { description: "An OpenAPI 3.1 document.", content: { "application/json": Type.Object({}) } },
+      200: json("An OpenAPI 3.1 document.", Type.Object({})),
     },
     answer: () => ({ json: openapiDocument(routes()) }),
   });
@@ -259,13 +254,14 @@ function responsesOf(route: Route): Readonly<Record<string, RouteResponse>> {
   };
   // The guard doesn't know the route yet, so it tells its errors in the common shape.
   const schema = errors ? Type.Union([errors.schema, ERROR]) : ERROR;
-  const told = ([status, description]: [string, string]): [string, RouteResponse] => [
-    status,
-    { description, content: { "application/json": schema } },
-  ];
   // The provider has words of its own for the statuses that the agent answers with.
   const theirs = isShared && { default: { description: "What the provider gives." } };
-  return { ...theirs, ...Object.fromEntries(Object.entries(common).map(told)), ...responses };
+  return Object.fromEntries(
+    Object.entries({ ...theirs, ...common, ...responses }).map(([status, response]) => {
+      if (typeof response !== "string") return [status, response];
+      return [status, Number(status) < 400 ? { description: response } : json(response, schema)];
+    }),
+  );
 }
 
 /** Copies JSON, and puts a reference in place of each schema with a title, which goes to `schemas`. */

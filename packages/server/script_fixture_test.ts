@@ -8,8 +8,10 @@ import { ModelError } from "@tare/loop";
 import { estimateTokens, type FunctionToolCall, type Message, type Model, type Tool } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import fc from "../../tests/cases.ts";
+import { type FlatOptions, grouped } from "./options_fixture_test.ts";
 import type { Session } from "./sessions/session.ts";
-import type { RunningTurn, SessionOptions } from "./sessions/session_types.ts";
+import type { SessionOptions } from "./sessions/session_options.ts";
+import type { RunningTurn } from "./sessions/session_types.ts";
 import type { CreateSession } from "./sessions/session_settings.ts";
 import { ALLOW_EVERYTHING } from "./approvals/rules.ts";
 import { Sessions } from "./sessions/sessions.ts";
@@ -166,14 +168,15 @@ const playersModel: Model = (request) => {
   return playing.model(request);
 };
 
+/** What scripted sessions are made of. */
+export interface ScriptedOptions extends Omit<FlatOptions, "store">, Pick<SessionOptions, "store"> {
+  /** The time of the store. Default: it stands at 0. */
+  readonly now?: Store["now"];
+}
+
 /** Sessions over a store, in a window so small that prompts are rewritten. */
-export function scriptedSessions(
-  { store, now = () => 0, ...options }: Pick<SessionOptions, "store"> & Partial<SessionOptions> & {
-    /** The time of the store. Default: it stands at 0. */
-    readonly now?: Store["now"];
-  },
-): Sessions {
-  return new Sessions({
+export function scriptedSessions({ store, now = () => 0, ...options }: ScriptedOptions): Sessions {
+  const all = grouped({
     model: () => playersModel,
     tools: new Player().tools,
     approvals: { rules: ALLOW_EVERYTHING },
@@ -183,9 +186,10 @@ export function scriptedSessions(
     countTokens: () => Promise.resolve(estimateTokens),
     profile: profileNamed("anthropic-5m"),
     windowTokens: 12_000,
-    onError: (error) => playing?.onError(error),
+    onError: (error: unknown) => playing?.onError(error),
     ...options,
   });
+  return new Sessions(all as SessionOptions);
 }
 
 /** A new session. */

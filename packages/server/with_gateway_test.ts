@@ -34,7 +34,7 @@ function both(
     countTokens,
     store,
     forward,
-    maxBodyBytes: 20 * MIB,
+    limits: { bodyBytes: 20 * MIB },
     fetch: (url) => {
       seen.push(String(url));
       return Promise.resolve(answer(String(url)));

@@ -78,6 +78,8 @@ function checkText(value: unknown): void {
 
 const NAME = /^[a-zA-Z0-9_-]{1,64}$/;
 
+const ROLES: readonly unknown[] = ["system", "developer", "user", "assistant", "tool", "function"];
+
 /** Parts that a message may hold, by its role. */
 const PARTS: Readonly<Record<string, readonly string[] | undefined>> = {
   system: ["text"],
@@ -86,10 +88,19 @@ const PARTS: Readonly<Record<string, readonly string[] | undefined>> = {
   assistant: ["text", "refusal"],
 };
 
+/** Where the text is that a part must have, by its type. */
+const TEXT_OF: Readonly<Record<string, readonly string[] | undefined>> = {
+  text: ["text"],
+  refusal: ["refusal"],
+  image_url: ["image_url", "url"],
+  input_audio: ["input_audio", "data"],
+};
+
 function checkChat(body: Fields, dialect: Dialect): void {
   const messages = listOf(body.messages);
   if (messages.length === 0) refuse("[] is too short - 'messages'");
-  const tools = body.tools === undefined || body.tools === null ? [] : listOf(body.tools);
+  const tools = body.tools ?? [];
+  if (!Array.isArray(tools)) refuse("Invalid type for 'tools': expected an array");
   if (Array.isArray(body.tools) && tools.length === 0) refuse("[] is too short - 'tools'");
   let open = new Map<string, string>();
   messages.forEach((value, at) => {
@@ -105,18 +116,22 @@ function checkChat(body: Fields, dialect: Dialect): void {
         refuse("function_response.name: Name cannot be empty.");
       }
     } else if (open.size > 0) refuse(`tool_call_ids did not have response messages: ${[...open.keys()]}`);
+    if (!ROLES.includes(role)) refuse(`Invalid value: '${role}'. Supported values are: ${ROLES}.`);
+    for (const name of ["name", "reasoning_content", "refusal"]) {
+      if (typeof (message[name] ?? "") !== "string") refuse(`messages[${at}].${name} must be a string`);
+    }
     if (Array.isArray(content) && content.length === 0) refuse(`[] is too short - 'messages.${at}.content'`);
     if (isFields(content) || typeof content === "number" || typeof content === "boolean") {
       refuse(`Invalid type for 'messages[${at}].content'`);
     }
     for (const part of listOf(content)) {
-      const { type, text } = fieldsOf(part, `messages[${at}].content`);
-      if (!(PARTS[String(role)]?.includes(String(type)) ?? true)) {
+      const fields = fieldsOf(part, `messages[${at}].content`);
+      const type = textOf(fields.type, `messages[${at}].content.type`);
+      if (!(PARTS[String(role)]?.includes(type) ?? true)) {
         refuse(`Invalid 'messages[${at}]': a '${role}' message may not hold a part of type '${type}'`);
       }
-      if (type === "text" && typeof text !== "string") {
-        refuse(`messages[${at}]: a text part must have a text`);
-      }
+      if (type === "file") textOf(fieldsOf(fields.file, "file").file_data ?? "", "file.file_data");
+      checkPart(part, `messages[${at}].content`, TEXT_OF[type]);
     }
     if (role !== "assistant") {
       if (typeof content !== "string" && !Array.isArray(content)) {
@@ -144,7 +159,8 @@ function checkChat(body: Fields, dialect: Dialect): void {
     const { type, function: shown } = fieldsOf(value, `tools[${at}]`);
     // OpenAI's custom tools have no schema.
     if (type === "custom") return String((value as { custom?: Fields }).custom?.name);
-    const { name, parameters } = fieldsOf(shown, `tools[${at}].function`);
+    const { name, description = "", parameters } = fieldsOf(shown, `tools[${at}].function`);
+    textOf(description, `tools[${at}].function.description`);
     checkName(name, `tools[${at}].function.name`, dialect);
     if (parameters !== undefined && parameters !== null) {
       checkSchema(parameters, `tools[${at}].function.parameters`, dialect);
@@ -152,6 +168,12 @@ function checkChat(body: Fields, dialect: Dialect): void {
     return String(name);
   });
   if (new Set(names).size < names.length) refuse("tools: names must be unique");
+}
+
+function checkPart(part: unknown, at: string, path: readonly string[] = []): void {
+  let value = part;
+  for (const name of path) value = fieldsOf(value, at)[name];
+  if (path.length > 0) textOf(value, `${at}.${path.join(".")}`);
 }
 
 function hasMedia(content: unknown): boolean {
@@ -176,7 +198,8 @@ function readCall(value: unknown, at: string, dialect: Dialect): readonly [strin
     );
   }
   if (call.type === "custom") {
-    const { name } = fieldsOf(call.custom, at);
+    const { name, input } = fieldsOf(call.custom, at);
+    textOf(input, `${at}.custom.input`);
     checkName(name, `${at}.custom.name`, "openai");
     return [id, String(name)];
   }

@@ -6,6 +6,7 @@
  */
 // deno-lint-ignore-file no-console
 import { parseArgs } from "node:util";
+import { publicApiFaults, readPublicApi } from "../public_api.ts";
 import { entryPoints, members, programs, published, root, sourceFiles } from "../repository.ts";
 import {
   assignedFields,
@@ -54,10 +55,18 @@ say("Type circles; files and lines of the largest", [
 ]);
 detail(circles.map((circle) => `${circle.length} files, ${linesOf(circle)} lines: ${circle.join(", ")}`));
 
-for (const [what, isInternal] of [["Public", false], ["Internal", true]] as const) {
-  const ofPackages = await exportedNames((entry) => /\/internal\b/.test(entry) === isInternal);
-  say(`${what} names of published packages`, [ofPackages.flatMap(([, own]) => own).length]);
-  detail(ofPackages.map(([name, own]) => `${name} ${own.length}: ${own.join(", ")}`));
+for (const [what, internal] of [["Public", false], ["Internal", true]] as const) {
+  const apis = await readPublicApi({ internal });
+  say(`${what} names of published packages`, [apis.flatMap(({ symbols }) => symbols).length]);
+  detail(
+    apis.map(({ name, symbols }) =>
+      `${name} ${symbols.length}: ${symbols.map(({ name }) => name).join(", ")}`
+    ),
+  );
+  if (internal) continue;
+  const faults = apis.flatMap(publicApiFaults);
+  say("Public functions without an example, types without a name", [faults.length]);
+  detail(faults);
 }
 
 say("Names exported with several meanings", [names.size]);
@@ -92,23 +101,6 @@ function row(...figures: readonly number[]): string {
 
 function detail(what: readonly string[]): void {
   if (list) { for (const one of what) console.log(`    ${one}`); }
-}
-
-/** The names that each published package exports from such entry points, each once, whichever of them have it. */
-async function exportedNames(isMeant: (entry: string) => boolean): Promise<[string, string[]][]> {
-  const paths = (member: typeof published[number]) =>
-    [...entryPoints(member)].flatMap(([entry, path]) => isMeant(entry) ? [path] : []);
-  const { stdout } = await new Deno.Command(Deno.execPath(), {
-    args: ["doc", "--json", ...published.flatMap(paths)],
-    cwd: root,
-  }).output();
-  const { nodes }: {
-    readonly nodes: Readonly<Record<string, { readonly symbols: readonly { readonly name: string }[] }>>;
-  } = JSON.parse(new TextDecoder().decode(stdout));
-  return published.map((member) => {
-    const own = paths(member).flatMap((path) => nodes[new URL(path, root).href]?.symbols ?? []);
-    return [member.name, [...new Set(own.map(({ name }) => name))].sort()];
-  });
 }
 
 /** Source files that one other imports, and that are neither an entry point nor a program. */

@@ -125,7 +125,7 @@ export interface CacheLine extends Warmth {
 /** What all samples say, and the profile that follows from them. */
 export interface CacheSummary {
   readonly lines: readonly CacheLine[];
-  /** What `--profile-file` takes. Absent: nothing was ever found in a cache. */
+  /** What `--profile` takes. Absent: nothing was ever found in a cache. */
   readonly profileFile?: Partial<Profile> & { readonly profile: string };
 }
 
@@ -168,7 +168,7 @@ export function summarise(
       name: `${base.name}, measured`,
       ttlMs: warmth.findLast(({ probability }) => probability >= 0.5)?.idleMs ?? 0,
       warmth,
-      source: `deno task probe:cache, ${modelName}`,
+      source: `deno task bench cache, ${modelName}`,
       notes: `${repeats} prefixes of ${settings.prefixTokens} tokens for each idle time.`,
     },
   };

@@ -92,7 +92,7 @@ export async function openBench<R>(
   const { environment, folder, log } = surroundings;
   const variables = inMessages ? MESSAGES_VARIABLES : VARIABLES;
   const named = Object.fromEntries(variables.map((name) => [name, environment[name]]));
-  const { model, profile: profileName, ...told } = readSettings([], named);
+  const { model, profile: chosen, ...told } = readSettings([], named);
   const apiKey = inMessages ? told.messagesKey : told.apiKey;
   const baseUrl = inMessages ? named.ANTHROPIC_BASE_URL || undefined : told.baseUrl;
   const isSimulated = model === undefined;
@@ -105,9 +105,8 @@ export async function openBench<R>(
   const prices = readPrices(values, isSimulated ? SIMULATED_PRICES : undefined);
   const provider = inMessages ? MESSAGES_PROVIDER : DEFAULT_PROVIDER;
   const baseURL = baseUrl ?? provider.baseURL;
-  const profile = isSimulated
-    ? profileNamed(profileName ?? provider.profile)
-    : chooseProfile({ model, baseUrl: baseURL, ...(profileName !== undefined && { name: profileName }) });
+  const profile = chosen?.profile ??
+    (isSimulated ? profileNamed(provider.profile) : chooseProfile({ model, baseUrl: baseURL }));
   const name = readName(values.name ?? `${task}-${modelName}`.replaceAll(/[^\w.-]+/g, "-"));
   const results = new Results<R>(join(folder, `${name}.json`), {
     circumstances: {

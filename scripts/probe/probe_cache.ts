@@ -1,9 +1,9 @@
 /**
  * Measures how long a provider's prefix cache keeps what it was sent: prefixes that nobody has sent before are sent
  * twice, some time apart, and the cached tokens that it reports are read back. Writes a profile's file for
- * `deno task start --profile-file`.
+ * `deno task start --profile`.
  *
- *     OPENAI_API_KEY=… TARE_MODEL=… deno task probe:cache --price-in USD --price-out USD --budget USD
+ *     OPENAI_API_KEY=… TARE_MODEL=… deno task bench cache --price-in USD --price-out USD --budget USD
  *                             [--idle 1m,5m,10m,30m,1h,2h] [--repeats 3] [--tokens 18000] [--name NAME] [--upgrade]
  *
  * With `--upgrade`, and a key in `ANTHROPIC_API_KEY`, it measures instead in four requests and 70 minutes what the planner's
@@ -49,7 +49,7 @@ export async function probeCache(args: readonly string[], surroundings: Surround
     prefixTokens: readCount("--tokens", values.tokens),
   };
   const bench = await openBench<CacheSample>({
-    task: "probe:cache",
+    task: "bench cache",
     values,
     // Idle times and prefixes may be added later on.
     settings: { prefixTokens: settings.prefixTokens },
@@ -63,7 +63,7 @@ export async function probeCache(args: readonly string[], surroundings: Surround
     text: [
       cacheTable(lines),
       "",
-      file ? `deno task start --profile-file ${file}` : NOTHING_CACHED,
+      file ? `deno task start --profile ${file}` : NOTHING_CACHED,
     ].join("\n"),
     stopped,
   };

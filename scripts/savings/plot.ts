@@ -1,28 +1,57 @@
-import { chart } from "../../packages/cli/history/history_page.ts";
 import type { EconomyRow } from "./measure_economy.ts";
+
+const WIDTH = 720;
+const HEIGHT = 440;
+const LEFT = 60;
+const BOTTOM = 50;
+const MARGIN = 24;
 
 /**
  * The frontier as an SVG: one point a policy, edits with lost text to the right, cost at κ = 3 upwards. The nearer
  * to the lower left corner the better. Rows of several sources are drawn as they are: pass those of one.
  */
 export function plot(rows: readonly EconomyRow[]): string {
-  return chart({
-    title: [...new Set(rows.map(({ data, profile }) => `${data}, ${profile}`))].join("; "),
-    x: {
-      label: "edits whose old text was shown nowhere",
-      most: Math.max(0.01, ...rows.map(({ editsLostText }) => editsLostText)) * 1.15,
-      format: (value) => `${Math.round(100 * value)}%`,
-    },
-    y: {
-      label: "cost, κ = 3",
-      most: Math.max(1, ...rows.map(({ cost3 }) => cost3)) * 1.05,
-      format: (value) => value.toFixed(1),
-    },
-    points: rows.map(({ policy, editsLostText, cost3 }) => ({
-      x: editsLostText,
-      y: cost3,
-      label: policy,
-      ours: policy.startsWith("planner"),
-    })),
-  });
+  const mostLost = Math.max(0.01, ...rows.map(({ editsLostText }) => editsLostText)) * 1.15;
+  const mostCost = Math.max(1, ...rows.map(({ cost3 }) => cost3)) * 1.05;
+  const x = (lost: number) => LEFT + (WIDTH - LEFT - 5 * MARGIN) * lost / mostLost;
+  const y = (cost: number) => HEIGHT - BOTTOM - (HEIGHT - BOTTOM - MARGIN) * cost / mostCost;
+  return [
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${HEIGHT}" font-family="sans-serif" font-size="12">`,
+    `<rect width="${WIDTH}" height="${HEIGHT}" fill="white"/>`,
+    text(LEFT, 16, [...new Set(rows.map(({ data, profile }) => `${data}, ${profile}`))].join("; ")),
+    ...ticksTo(mostLost).map((lost) =>
+      text(x(lost), HEIGHT - BOTTOM + 16, `${Math.round(100 * lost)}%`, "middle")
+    ),
+    ...ticksTo(mostCost).flatMap((cost) => [
+      `<path d="M${LEFT} ${round(y(cost))}H${WIDTH - MARGIN}" stroke="#ddd"/>`,
+      text(LEFT - 6, y(cost) + 4, cost.toFixed(1), "end"),
+    ]),
+    text((WIDTH + LEFT) / 2, HEIGHT - 12, "edits whose old text was shown nowhere", "middle"),
+    text(LEFT - 44, MARGIN + 8, "cost, κ = 3"),
+    ...rows.flatMap(({ policy, editsLostText, cost3 }) => [
+      `<circle cx="${round(x(editsLostText))}" cy="${round(y(cost3))}" r="4" fill="${
+        policy.startsWith("planner") ? "#c2410c" : "#334155"
+      }"/>`,
+      text(x(editsLostText) + 7, y(cost3) + 4, policy),
+    ]),
+    "</svg>",
+    "",
+  ].join("\n");
+}
+
+/** Round values from 0 up, about five of them. */
+function ticksTo(most: number): readonly number[] {
+  const power = 10 ** Math.floor(Math.log10(most / 6));
+  const step = [1, 2, 5].map((digit) => digit * power).find((step) => most / step <= 6) ?? 10 * power;
+  return Array.from({ length: Math.floor(most / step) + 1 }, (_, at) => at * step);
+}
+
+function text(x: number, y: number, content: string, anchor = "start"): string {
+  return `<text x="${round(x)}" y="${round(y)}" text-anchor="${anchor}">${
+    content.replaceAll("&", "&amp;").replaceAll("<", "&lt;")
+  }</text>`;
+}
+
+function round(value: number): number {
+  return Math.round(10 * value) / 10;
 }

@@ -83,7 +83,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
   },
   page: { commands: () => [testsBy("packages/page/client", "packages/page/client")], covers: true },
   acp: { commands: () => [testsBy("packages/cli/acp", "packages/cli/acp")], covers: true },
-  peers: { commands: () => [testsBy("scripts/apart", "scripts/apart/peers")] },
+  peers: { commands: () => [testsBy("tests/apart", "tests/apart/peers")] },
   runtimes: {
     commands: () => [installFromNpm("tests/runtimes/programs"), tests("-P", "tests/runtimes")],
     needs: [NEEDS.LINUX, NPM],
@@ -116,7 +116,7 @@ function installFromNpm(folder: string): SuiteCommand {
 
 /** Returns files of the workspace, without those of other suites, whose text matches. */
 async function filesWith(pattern: RegExp): Promise<readonly string[]> {
-  const isOther = /^(tests\/\w+\/|scripts\/apart\/peers\/|packages\/(page\/client|cli\/acp|app\/mcp)\/)/;
+  const isOther = /^(tests\/\w+\/|packages\/(page\/client|cli\/acp|app\/mcp)\/)/;
   return (await sourceFiles())
     .filter(({ path, text }) => !isOther.test(path) && pattern.test(text))
     .map(({ path }) => path);

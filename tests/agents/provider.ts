@@ -48,7 +48,8 @@ export interface ProviderOptions {
 export const PROTOCOLS: readonly SpokenProtocol[] = [CHAT, RESPONSES, MESSAGES];
 
 /**
- * Starts a provider that speaks three protocols, each with its own prefix cache and prices, all with one model. It is as
+ * Starts a provider that speaks three protocols, each with its own prefix cache and prices, all with one model. It shares
+ * neither readers nor caches with the simulator: what agents save is measured here by a second, independent bill. It is as
  * strict as the real ones: each call has one result behind it and each result a call before it, sealed reasoning
  * comes back as it was given, and at most four marks for the cache are in a request.
  */

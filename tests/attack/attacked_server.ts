@@ -1,4 +1,5 @@
 import { fromFileUrl } from "@std/path";
+import type { Parts } from "../../packages/app/compose.ts";
 import { serverPermissions, V8_FLAGS } from "../../packages/app/handed_over.ts";
 import { readSettings } from "../../packages/app/settings/settings.ts";
 
@@ -21,13 +22,21 @@ const APP = new URL("../../packages/app/", import.meta.url);
  */
 export async function startAttacked(
   flags: readonly string[],
-  { descriptors, by = "main" }: { readonly descriptors?: number; readonly by?: "main" | "start" } = {},
+  { descriptors, parts, by = "main" }: {
+    readonly descriptors?: number;
+    /** Parts of a server that `main.ts` can't be given. Default: none. */
+    readonly parts?: Pick<Parts, "maxConnections"> | undefined;
+    readonly by?: "main" | "start";
+  } = {},
 ): Promise<AttackedServer> {
   const args = ["--port", "0", ...flags];
   const permissions = by === "main"
     ? [V8_FLAGS, ...serverPermissions(readSettings(args, {}))]
     : ["--no-prompt", "--allow-read", "--allow-run", "--allow-env"];
-  const command = [Deno.execPath(), "run", "--frozen", ...permissions, fromFileUrl(new URL(`${by}.ts`, APP))];
+  const program = parts
+    ? [fromFileUrl(new URL("../server_with_parts.ts", import.meta.url)), JSON.stringify(parts)]
+    : [fromFileUrl(new URL(`${by}.ts`, APP))];
+  const command = [Deno.execPath(), "run", "--frozen", ...permissions, ...program];
   const limit = descriptors === undefined ? "" : `ulimit -n ${descriptors}; `;
   const inherited = ["PATH", "HOME", "DENO_DIR", "TMPDIR"].flatMap((name) => {
     const value = Deno.env.get(name);

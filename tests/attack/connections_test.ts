@@ -8,15 +8,18 @@ import { cases } from "../cases.ts";
 
 /** A server with a workspace and a data folder of its own, while `use` runs. */
 async function attacked(
-  { flags = [], descriptors }: { readonly flags?: readonly string[]; readonly descriptors?: number },
+  { maxConnections, descriptors }: { readonly maxConnections?: number; readonly descriptors?: number },
   use: (server: AttackedServer) => Promise<void>,
 ): Promise<void> {
   const folder = await Deno.makeTempDir();
   await Deno.mkdir(`${folder}/workspace`);
   try {
     await using server = await startAttacked(
-      ["--workspace", `${folder}/workspace`, "--data", `${folder}/data`, ...flags],
-      descriptors === undefined ? {} : { descriptors },
+      ["--workspace", `${folder}/workspace`, "--data", `${folder}/data`],
+      {
+        ...(descriptors !== undefined && { descriptors }),
+        ...(maxConnections !== undefined && { parts: { maxConnections } }),
+      },
     );
     await use(server);
   } finally {
@@ -41,7 +44,7 @@ async function playTurn({ url }: AttackedServer): Promise<void> {
 }
 
 Deno.test("a server without descriptors for 1,100 idle connections serves on, and says once what it lacks", () =>
-  attacked({ flags: ["--max-connections", "100000"], descriptors: 256 }, async (server) => {
+  attacked({ maxConnections: 100_000, descriptors: 256 }, async (server) => {
     await playTurn(server);
     {
       using _idle = await flood(server.url, 1100);

@@ -25,13 +25,15 @@ const endless: Model = async function* ({ signal }) {
 /** A server whose turns never end by themselves. A request for one waits for `letIn`. */
 function serve(letIn: () => Promise<void> = () => Promise.resolve()) {
   const agent = agentHandler({
-    defaultModel: "endless",
-    model: () => endless,
-    profile: profileNamed("openai"),
-    windowTokens: 100_000,
+    models: {
+      defaultModel: "endless",
+      model: () => endless,
+      profile: profileNamed("openai"),
+      windowTokens: 100_000,
+      countTokens: () => Promise.resolve((text) => text.length),
+    },
     tools: [],
     store: memoryStore(),
-    countTokens: () => Promise.resolve((text) => text.length),
   });
   const asked: string[] = [];
   const server = Deno.serve({ port: 0, hostname: "127.0.0.1", onListen() {} }, async (request) => {

@@ -1,6 +1,6 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
-import { recordingProvider } from "../crash/recording_provider.ts";
+import { recordingProvider } from "../recording_provider.ts";
 import { type ServerProcess, startServerProcess } from "../crash/server_process.ts";
 import { readEvents } from "../crash/read_events.ts";
 import { jsonPost } from "../crash/json_post.ts";

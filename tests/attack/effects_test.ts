@@ -5,7 +5,7 @@
 import { assert, assertEquals } from "@std/assert";
 import type { AskedCall } from "@tare/loop";
 import { pinOf } from "@tare/loop/internal";
-import { workspaceTools } from "@tare/loop/tools";
+import { workspaceTools } from "@tare/tools";
 import type { Tool } from "@tare/messages";
 import type { ApprovalRule } from "@tare/server";
 import fc, { cases } from "../cases.ts";

@@ -6,7 +6,8 @@
  */
 import { join } from "@std/path";
 import type { Tool } from "@tare/messages";
-import { openCheckpoints, workspaceTools } from "@tare/loop/tools";
+import { workspaceTools } from "@tare/tools";
+import { openCheckpoints } from "@tare/tools/undo";
 
 /** What the victim did. */
 export interface Outcome {

@@ -1,7 +1,7 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
-import { workspaceTools } from "@tare/loop/tools";
-import { carry } from "../../packages/app/network/domain_proxy.ts";
+import { workspaceTools } from "@tare/tools";
+import { carry } from "../../packages/tools/sandbox/network/domain_proxy.ts";
 import { resultsOf, withServer } from "./robbed_server.ts";
 import { BUBBLEWRAP, needs } from "../needs.ts";
 

@@ -1,7 +1,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import process from "node:process";
-import { openCheckpoints, workspaceTools } from "@tare/loop/tools";
+import { workspaceTools } from "@tare/tools";
+import { openCheckpoints } from "@tare/tools/undo";
 import { LINUX, needs } from "../needs.ts";
 
 const FILES = 60_000;

@@ -1,6 +1,6 @@
 // Runs programs one after the other, and prints what each took of the process: processor time and memory.
 import process from "node:process";
-import { playProgram } from "../../packages/loop/tools/programs/play_program.ts";
+import { playProgram } from "../../packages/tools/programs/play_program.ts";
 
 const signal = new AbortController().signal;
 /** Calls that never end, so that a program computes while one runs. */

@@ -1,10 +1,10 @@
 // Commands in the sandbox that leave something for the user's own tools to run.
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { dirname, join } from "@std/path";
-import { workspaceTools } from "@tare/loop/tools";
-import { clearWorkspaces, isProtected } from "@tare/loop/internal";
-import { BackgroundCommands } from "@tare/loop/tools";
-import { sandboxOf } from "../../packages/loop/tools/sandbox/sandbox_fixture_test.ts";
+import { workspaceTools } from "@tare/tools";
+import { clearWorkspaces, isProtected } from "@tare/tools/internal";
+import { BackgroundCommands } from "@tare/tools/shell";
+import { sandboxOf } from "../../packages/tools/sandbox/sandbox_fixture_test.ts";
 import fc, { cases } from "../cases.ts";
 import { BUBBLEWRAP, GIT, needs } from "../needs.ts";
 

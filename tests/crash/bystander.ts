@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { ownerOf } from "./owner.ts";
 import { jsonPost } from "./json_post.ts";
-import type { RecordingProvider } from "./recording_provider.ts";
+import type { RecordingProvider } from "../recording_provider.ts";
 
 /** Sessions of one import. */
 const BATCH = 4;

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { scripted, toolCall } from "@tare/simulator";
 import OpenAI from "openai";
-import { recordingProvider } from "./recording_provider.ts";
+import { recordingProvider } from "../recording_provider.ts";
 import { type ServerProcess, startServerProcess } from "./server_process.ts";
 
 const APPEND = "echo once >> log.txt; sleep 0.2";

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertMatch } from "@std/assert";
 import { join } from "@std/path";
 import { seeded } from "../seeded.ts";
 import { Bystander } from "./bystander.ts";
-import { recordingProvider } from "./recording_provider.ts";
+import { recordingProvider } from "../recording_provider.ts";
 import { startServerProcess } from "./server_process.ts";
 import { isRewrite, type Testimony, Witness, type WitnessOptions } from "./witness.ts";
 import { LOG, NOTES, OUT, type WorkingModel, workingModel } from "./working_model.ts";
@@ -19,13 +19,13 @@ const SESSIONS = 2;
 /** Rounds after which new sessions take over, so that each stays short enough to be checked as a whole. */
 const ROUNDS_OF_SESSION = 10;
 
-/** Settings of each policy with which it has something to do. */
+/** Settings and triggers with which each policy has something to do. */
 const POLICIES = {
-  planner: ["--window", "64000"],
-  classic: [
-    ...["--window", "8000", "--truncate-at", "1000", "--history-budget", "500", "--protected-tail", "500"],
-    ...["--prune-at", "0.4", "--summarise-at", "0.5"],
-  ],
+  planner: { flags: ["--window", "64000"], triggers: {} },
+  classic: {
+    flags: ["--window", "8000", "--truncate-at", "1000"],
+    triggers: { historyBudgetTokens: 500, protectTokens: 500, pruneAt: 0.4, summariseAt: 0.5 },
+  },
 } as const;
 
 for (const policy of ["planner", "classic"] as const) {
@@ -45,7 +45,7 @@ async function killAndCheck(policy: keyof typeof POLICIES): Promise<void> {
   const args = [
     ...["--port", "0", "--workspace", workspace, "--data", join(folder, "data"), "--approvals", "allow"],
     ...["--base-url", provider.url, "--model", "simulated", "--profile", "openai"],
-    ...["--policy", policy, ...POLICIES[policy]],
+    ...["--policy", policy, ...POLICIES[policy].flags],
   ];
   const turnsBeginAnew = policy === "classic";
   const all: Witness[] = [];
@@ -55,7 +55,7 @@ async function killAndCheck(policy: keyof typeof POLICIES): Promise<void> {
   let reached = policy === "planner";
   try {
     for (let round = 0; round < ROUNDS || !reached && round < 5 * ROUNDS; round++) {
-      await withServer(args, async ({ url, kill }) => {
+      await withServer({ args, policy }, async ({ url, kill }) => {
         if (round % ROUNDS_OF_SESSION === 0) {
           all.push(...await newWitnesses(url, { provider, random, turnsBeginAnew, name: `round ${round}` }));
         }
@@ -70,7 +70,7 @@ async function killAndCheck(policy: keyof typeof POLICIES): Promise<void> {
         await assertNotWritten(join(workspace, OUT), known);
       });
     }
-    await withServer(args, async ({ url }) => {
+    await withServer({ args, policy }, async ({ url }) => {
       const found = await checkAll(all, { url, workspace, work });
       reached ||= found.some(({ events }) => events.some(isRewrite));
       resumed = found.reduce((sum, one) => sum + one.resumed, 0);
@@ -92,10 +92,11 @@ async function killAndCheck(policy: keyof typeof POLICIES): Promise<void> {
 
 /** Starts a server, and kills it if it still runs afterwards. It must have had nothing to complain of. */
 async function withServer(
-  args: readonly string[],
+  { args, policy }: { readonly args: readonly string[]; readonly policy: keyof typeof POLICIES },
   use: (server: { readonly url: string; readonly kill: () => Promise<void> }) => Promise<void>,
 ): Promise<void> {
-  const server = await startServerProcess(args);
+  const { triggers } = POLICIES[policy];
+  const server = await startServerProcess(args, {}, { triggers });
   let said = "";
   const kill = async () => void (said = await server.kill());
   try {

@@ -6,7 +6,7 @@ import { closed } from "./closed.ts";
 import { jsonPost } from "./json_post.ts";
 import { startProgram } from "./program.ts";
 import { readEvents } from "./read_events.ts";
-import { recordingProvider } from "./recording_provider.ts";
+import { recordingProvider } from "../recording_provider.ts";
 import { serverCommand } from "./server_process.ts";
 
 /** A command that runs until it is let go, or nobody is there any more. */

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { jsonPost } from "./json_post.ts";
 import { readEvents, type ReceivedEvent } from "./read_events.ts";
-import { recordingProvider } from "./recording_provider.ts";
+import { recordingProvider } from "../recording_provider.ts";
 
 /** Sends a request to the server at hand. */
 export type Send = (path: string, init?: RequestInit) => Promise<Response>;

@@ -22,20 +22,24 @@ Deno.test("a server whose store has reached its size says so, loses nothing, and
   const provider = talkativeProvider();
   const store = await openStore(join(folder, "tare.db"), { maxBytes: 4_000_000 });
   const agent = agentHandler({
-    model: (model) => openaiModel({ model, baseURL: provider.url, apiKey: "any" }),
-    defaultModel: "simulated",
+    models: {
+      model: (model) => openaiModel({ model, baseURL: provider.url, apiKey: "any" }),
+      defaultModel: "simulated",
+      countTokens: () => Promise.resolve(estimateTokens),
+      profile: profileNamed("none"),
+      windowTokens: 1_000_000,
+    },
     tools: [],
     store,
-    countTokens: () => Promise.resolve(estimateTokens),
-    profile: profileNamed("none"),
-    windowTokens: 1_000_000,
-    mechanisms: {
-      context: false,
-      prune: false,
-      schemas: false,
-      truncate: false,
-      references: false,
-      notation: false,
+    prompt: {
+      mechanisms: {
+        context: false,
+        prune: false,
+        schemas: false,
+        truncate: false,
+        references: false,
+        notation: false,
+      },
     },
   });
   const send: Send = async (path, init) => await agent.fetch(new Request(`http://localhost${path}`, init));

@@ -6,7 +6,7 @@ import { seeded } from "../seeded.ts";
 import { jsonPost } from "./json_post.ts";
 import { ownerOf } from "./owner.ts";
 import { readEvents } from "./read_events.ts";
-import { recordingProvider } from "./recording_provider.ts";
+import { recordingProvider } from "../recording_provider.ts";
 import { startServerProcess } from "./server_process.ts";
 import { cases, SEED } from "../cases.ts";
 

@@ -1,4 +1,5 @@
 import { fromFileUrl } from "@std/path";
+import type { Parts } from "../../packages/app/compose.ts";
 import { serverPermissions, V8_FLAGS } from "../../packages/app/handed_over.ts";
 import { readSettings } from "../../packages/app/settings/settings.ts";
 import { startProgram } from "./program.ts";
@@ -13,18 +14,24 @@ export interface ServerProcess {
 }
 
 const MAIN = fromFileUrl(new URL("../../packages/app/main.ts", import.meta.url));
+const WITH_PARTS = fromFileUrl(new URL("../server_with_parts.ts", import.meta.url));
 
-/** The server's own process, with the flags that the start command gives it. It gets no environment but Deno's and `env`. */
+/**
+ * Returns the command of the server's own process, with the flags that the start command gives it, and with parts that no
+ * setting chooses. Its environment is Deno's and `env`.
+ */
 export function serverCommand(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
+  parts?: Pick<Parts, "triggers">,
 ): Deno.Command {
+  const program = parts ? [WITH_PARTS, JSON.stringify(parts)] : [MAIN];
   const inherited = ["PATH", "HOME", "DENO_DIR", "TMPDIR"].flatMap((name) => {
     const value = Deno.env.get(name);
     return value === undefined ? [] : [[name, value]];
   });
   return new Deno.Command(Deno.execPath(), {
-    args: ["run", "--frozen", V8_FLAGS, ...serverPermissions(readSettings(args, env)), MAIN, ...args],
+    args: ["run", "--frozen", V8_FLAGS, ...serverPermissions(readSettings(args, env)), ...program, ...args],
     env: { ...Object.fromEntries(inherited), NO_COLOR: "1", ...env },
     clearEnv: true,
     stdin: "null",
@@ -37,7 +44,8 @@ export function serverCommand(
 export async function startServerProcess(
   args: readonly string[],
   env?: Readonly<Record<string, string>>,
+  parts?: Pick<Parts, "triggers">,
 ): Promise<ServerProcess> {
-  const { url, pid, end } = await startProgram(serverCommand(args, env));
+  const { url, pid, end } = await startProgram(serverCommand(args, env, parts));
   return { url, pid, kill: () => end("SIGKILL") };
 }

@@ -5,7 +5,7 @@ import type { PinReport } from "@tare/conversation/report";
 import type { SessionEvent } from "@tare/server";
 import { jsonPost } from "./json_post.ts";
 import { readEvents, type ReceivedEvent } from "./read_events.ts";
-import type { RecordedRequest, RecordingProvider } from "./recording_provider.ts";
+import type { RecordedRequest, RecordingProvider } from "../recording_provider.ts";
 import { asksForSummary } from "./working_model.ts";
 
 /** A request that starts a turn, as it was sent. */

@@ -383,11 +383,14 @@ const SEEN_AS_THEY_CAME: Readonly<
   ],
   "schemas are never shortened": [
     {},
-    (upstream) => ({ ...SEARCHING(upstream), mechanisms: { schemas: false } }),
+    (upstream) => ({ ...SEARCHING(upstream), planning: { mechanisms: { schemas: false } } }),
   ],
   "all are to be shown in full": [
     {},
-    (upstream) => ({ ...SEARCHING(upstream), alwaysFull: TOOLS.map(({ name }) => String(name)) }),
+    (upstream) => ({
+      ...SEARCHING(upstream),
+      planning: { alwaysFull: TOOLS.map(({ name }) => String(name)) },
+    }),
   ],
   "a session is only observed": [{ headers: { "x-tare": "observe" } }, SEARCHING],
   "a request is not to be touched": [{ headers: { "x-tare": "off" } }, SEARCHING],

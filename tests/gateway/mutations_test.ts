@@ -32,35 +32,37 @@ interface Tally extends FoundEdits {
 function maltreatedGateway() {
   const upstream = oddUpstream();
   const errors: unknown[] = [];
-  const settings = {
-    countTokens: () => Promise.resolve(estimateTokens),
-    onError: (error: unknown) => void errors.push(error),
-  };
+  const countTokens = () => Promise.resolve(estimateTokens);
+  const onError = (error: unknown) => void errors.push(error);
   // Without a cache every edit pays at once; no window is full, or answers would leave as well.
   const rules = { profile: profileNamed("none"), windowTokens: 400_000 };
   const provider = { ...rules, baseURL: "http://upstream.test/v1" };
   const { unguarded: ask } = agentHandler({
-    ...settings,
-    ...rules,
-    model: () => {
-      throw new Error("the model agent isn't asked here");
+    models: {
+      model: () => {
+        throw new Error("the model agent isn't asked here");
+      },
+      defaultModel: "none",
+      ...{ ...rules, countTokens },
     },
-    defaultModel: "none",
+    onError,
     tools: [],
     store: memoryStore(),
-    mechanisms: {
-      context: true,
-      prune: true,
-      schemas: true,
-      truncate: false,
-      references: false,
-      notation: false,
-    },
     gateway: gateway({
-      ...settings,
+      ...{ countTokens, onError },
       upstreams: { chat: provider, responses: provider, messages: provider },
       fetch: upstream.fetch,
     }),
+    prompt: {
+      mechanisms: {
+        context: true,
+        prune: true,
+        schemas: true,
+        truncate: false,
+        references: false,
+        notation: false,
+      },
+    },
   });
   return { ask, upstream, errors };
 }

@@ -7,7 +7,7 @@ import type { SimulatedCall } from "@tare/simulator";
 /** The window that gateway and benchmark go by. */
 export const WINDOW_TOKENS = 272_000;
 
-/** The session of one client as `bench:savings` replays it, from the requests that reached the provider directly. */
+/** The session of one client as `bench savings` replays it, from the requests that reached the provider directly. */
 export function recordingOf(requests: readonly SimulatedCall[]): Recording {
   const last = requests.at(-1);
   if (!last) throw new Error("no request reached the provider");
@@ -30,7 +30,7 @@ export interface PredictedCall {
 }
 
 /**
- * What `bench:savings` says of a session under the planner as it ships, call by call: with the tools that the gateway
+ * What `bench savings` says of a session under the planner as it ships, call by call: with the tools that the gateway
  * sends.
  */
 export async function predict(

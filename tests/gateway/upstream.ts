@@ -18,7 +18,7 @@ export interface Upstream extends AsyncDisposable {
 /** The provider's rules where a test names no others. */
 export const OPENAI: Profile = profileNamed("openai");
 
-/** Time between two requests, as `bench:savings` takes it where a recording has no times. */
+/** Time between two requests, as `bench savings` takes it where a recording has no times. */
 const GAP_MS = 20_000;
 
 /** Starts a simulated provider for chat completions and responses. */

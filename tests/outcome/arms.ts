@@ -9,7 +9,7 @@ export const CROWDED: Arm = { flags: ["--window", "24000"] };
 
 /** Tare with nothing pruned: each call resends all of its session. */
 export const UNPRUNED: Arm = {
-  flags: ["--forget", "nothing", "--no-prune", "--no-truncate", "--no-references", "--no-notation"],
+  flags: ["--policy", "lossless", "--without", "prune,truncate,references,notation"],
 };
 
 /** All that is done is done by programs that call the tools. */
@@ -17,13 +17,6 @@ export const PROGRAMMED: Arm = { flags: [], hands: PROGRAMS };
 
 /** Triggers so low that nearly all leaves as soon as it may, and people's words of old turns with it. */
 export const FORGETFUL: Arm = {
-  flags: Object.entries({
-    policy: "classic",
-    window: 100_000,
-    "truncate-at": 1_000,
-    "history-budget": 500,
-    "protected-tail": 500,
-    "prune-at": 0.03,
-    "summarise-at": 1,
-  }).flatMap(([name, value]) => [`--${name}`, `${value}`]),
+  flags: ["--policy", "classic", "--window", "100000", "--truncate-at", "1000"],
+  triggers: { historyBudgetTokens: 500, protectTokens: 500, pruneAt: 0.03, summariseAt: 1 },
 };

@@ -2,7 +2,7 @@
  * What solved tasks cost: the twenty tasks of this folder, done by Tare, by Tare with nothing pruned, by pi and by opencode,
  * all with the same model. What a run took is what the provider says.
  *
- *     OPENAI_API_KEY=… TARE_MODEL=… deno task bench:tasks --price-in USD --price-out USD --budget USD
+ *     OPENAI_API_KEY=… TARE_MODEL=… deno task bench tasks --price-in USD --price-out USD --budget USD
  *                             [--arm tare]… [--task PART]… [--repeats 3] [--scripted] [--name NAME]
  *
  * Prices are for a million tokens. The agents run what the model says without asking: let them do so in a container. pi and
@@ -99,7 +99,7 @@ export async function benchTasks(args: readonly string[], surroundings: Surround
   const name = values.name ?? `tasks-${upstream.model}`;
   const results = new Results<Run>(join(surroundings.folder, `${name}.json`), {
     circumstances: {
-      task: "bench:tasks",
+      task: "bench tasks",
       model: upstream.model,
       provider: upstream.target ?? "scripted",
       profile: upstream.profile.name,

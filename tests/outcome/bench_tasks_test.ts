@@ -22,7 +22,7 @@ async function bench(
   }
 }
 
-Deno.test("bench:tasks says that it needs a provider and prices, and what there is without", async () => {
+Deno.test("bench tasks says that it needs a provider and prices, and what there is without", async () => {
   await assertRejects(
     () => bench([]),
     RangeError,
@@ -33,7 +33,7 @@ Deno.test("bench:tasks says that it needs a provider and prices, and what there 
   await assertRejects(() => bench(["--scripted", "--arm", "tara"]), RangeError, 'must be one of "tare"');
 });
 
-Deno.test("bench:tasks asks a provider for one model with its key, and stops when the budget is used up", async () => {
+Deno.test("bench tasks asks a provider for one model with its key, and stops when the budget is used up", async () => {
   const task = TASKS.find(({ name }) => name === "change one setting of one section")!;
   const { asked } = task.make(seeded(1));
   const model = workerModel(asked.map((asked, at) => ({ asked, turn: task.turns[at]! })), TARE);

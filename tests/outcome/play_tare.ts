@@ -2,9 +2,9 @@ import type { SessionEvent } from "@tare/server";
 import { seeded } from "../seeded.ts";
 import { agentClient } from "../../packages/cli/agent_client.ts";
 import { ownerKeyIn } from "../../packages/cli/server/find_owner_key.ts";
-import { findPlaces } from "../../packages/app/prompt/workplace.ts";
+import { findPlaces } from "@tare/tools/internal/instructions";
 import { readSettings } from "../../packages/app/settings/settings.ts";
-import { startServer } from "../../packages/app/compose.ts";
+import { type Parts, startServer } from "../../packages/app/compose.ts";
 import type { Said } from "../agents/model.ts";
 import { type ProviderCall, startProvider } from "../agents/provider.ts";
 import { startServerProcess } from "../crash/server_process.ts";
@@ -16,6 +16,8 @@ import { type Hands, TARE, workerModel } from "./worker.ts";
 export interface Arm {
   /** Flags of the server beside those that it needs. */
   readonly flags: readonly string[];
+  /** Triggers of the classic policy. Default: its own. */
+  readonly triggers?: NonNullable<Parts["triggers"]>;
   /** How the worker uses the tools. Default: one call for each thing that it does. */
   readonly hands?: Hands;
   /** Whether a person is asked, who allows everything. Default: all runs unasked. */
@@ -65,7 +67,7 @@ const EVENTS = 12;
 /** Has Tare do what is asked, turn by turn. */
 export async function tareAnswers(
   made: Made,
-  { workspace, data, upstream, random, flags, asks = false, kills = 0 }: Arm & {
+  { workspace, data, upstream, random, flags, triggers = {}, asks = false, kills = 0 }: Arm & {
     readonly workspace: string;
     /** Where the server keeps everything. */
     readonly data: string;
@@ -82,7 +84,7 @@ export async function tareAnswers(
   ];
   const start = async (): Promise<Server> => {
     if (kills > 0) {
-      const { url, kill } = await startServerProcess(args);
+      const { url, kill } = await startServerProcess(args, {}, { triggers });
       return {
         url,
         end: async () => void complaints.push(...(await kill()).split("\n").filter(isComplaint)),
@@ -91,6 +93,7 @@ export async function tareAnswers(
     const settings = readSettings(args, { PATH: Deno.env.get("PATH") });
     const { url, close } = await startServer(settings, (line) => complaints.push(line), {
       places: findPlaces(workspace),
+      triggers,
     });
     return { url, end: close };
   };

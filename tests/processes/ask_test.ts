@@ -104,8 +104,8 @@ Deno.test("ask.ts prints what happens, goes on with a session, and gives events 
 });
 
 Deno.test("ask.ts without a question says how it is used", async () => {
-  const { code, out } = await ask([]);
+  const { code, err } = await ask([]);
   assertEquals(code, 2);
-  assertStringIncludes(out, 'deno task ask [--session ID] [--effort LEVEL] [--json] "question"');
+  assertStringIncludes(err, 'deno task ask [--session ID] [--effort LEVEL] [--json] "question"');
   assertEquals((await ask(["--help"])).code, 0);
 });

@@ -50,7 +50,7 @@ Deno.test("backup.ts writes all that a running server keeps, from which another 
 
 Deno.test("backup.ts without a file says how it is used, and without a server or key what is missing", async () => {
   assertEquals((await runEntry("backup", [])).code, 2);
-  assertStringIncludes((await runEntry("backup", ["--help"])).err, "deno task backup [--url URL] FILE");
+  assertStringIncludes((await runEntry("backup", ["--help"])).out, "deno task backup [--url URL] FILE");
   await withTransferServer(async ({ folder, env }) => {
     const refused = await runEntry("backup", ["backup.db"], { ...env, TARE_TOKEN: "wrong" });
     assertEquals([refused.code, refused.out], [1, ""]);

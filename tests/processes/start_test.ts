@@ -29,7 +29,7 @@ Deno.test("start.ts starts a server with a profile of one's own, wherever its fi
   await Deno.writeTextFile(file, '{"profile": "openai", "name": "openai, measured"}');
   const server = await startProcess([
     ...["--port", "0", "--workspace", folder, "--data", join(folder, "data")],
-    ...["--profile-file", file],
+    ...["--profile", file],
   ]);
   const { code, stdout, stderr } = await server.end("SIGTERM");
   assertEquals([code, stderr], [0, ""]);

@@ -49,7 +49,7 @@ Deno.test("tare, once it is installed, works in the folder where it is called", 
   ) {
     const { code, out, err } = await run([...tare, command, "--help"], workspace);
     assertEquals(code, 0, err);
-    assertStringIncludes(out + err, `deno task ${command}`);
+    assertMatch(out + err, new RegExp(`(deno task|tare) ${command}\\b`));
   }
   assertMatch(
     (await run([...tare, "ask", "Hello?"], workspace)).err,
@@ -57,7 +57,7 @@ Deno.test("tare, once it is installed, works in the folder where it is called", 
   );
   assertMatch(
     (await run(tare, workspace)).out,
-    /\n {2}tare COMMAND \[--help\]\n[^]*\n {2}chat {4}Talk with/,
+    /\n {2}tare COMMAND \[--help\]\n[^]*\n {2}chat {4}Chat with/,
   );
   const unknown = await run([...tare, "fly"], workspace);
   assertEquals([unknown.code, unknown.out.split("\n")[0]], [2, "Cannot do fly: there is no such command."]);

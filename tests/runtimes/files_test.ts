@@ -5,7 +5,7 @@ import { bundleFileSuite, runSuite } from "./suite.ts";
 
 /** Tests that want no more of Deno than files. Those of processes and locks start Deno itself. */
 const SUITES: Readonly<Record<string, readonly string[]>> = {
-  loop: ["loop/tools/files", "loop/tools/search"],
+  tools: ["tools/files", "tools/search"],
   conversation: [
     "conversation/store/memory_store_test.ts",
     "conversation/store/file_archive_test.ts",

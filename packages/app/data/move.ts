@@ -9,7 +9,7 @@ import { commandLine, HOME_VARIABLES, isFile, shownText, STORE_FILE } from "@tar
 import { copyContents, type StoreContents, StoreError } from "@tare/conversation";
 import { openFileContents } from "@tare/conversation/sqlite";
 import { readSettings } from "../settings/settings.ts";
-import { openBucket } from "./open_store.ts";
+import { openBucket } from "./open_data.ts";
 
 const HELP = `Moves all sessions from the data folder into the PostgreSQL database that TARE_DATABASE names:
 
@@ -23,7 +23,7 @@ it is cut off, nothing is lost: do it again. Texts that are in the bucket of TAR
 
 const VARIABLES = [
   ...["INIT_CWD", ...HOME_VARIABLES, "TARE_WORKSPACE", "TARE_DATA", "TARE_DATABASE", "TARE_ARCHIVE"],
-  ...["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION"],
+  ...["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"],
 ];
 
 try {

@@ -1,11 +1,15 @@
-import { resolve } from "@std/path";
+import { join, resolve } from "@std/path";
+import { freePlace, isFile, onlyPlace, ownerKey, STORE_FILE } from "@tare/cli/parts";
 import { Keys, type Store } from "@tare/conversation";
+import { expiryClock } from "@tare/conversation/internal";
+import type { ObjectStore } from "@tare/conversation/s3";
+import { openStore } from "@tare/conversation/sqlite";
 import type { Settings } from "../settings/settings.ts";
-import { expiryClock } from "./expiry_clock.ts";
-import { openSettingsStore } from "./open_store.ts";
-import { ownerKey } from "./owner_key.ts";
 
-/** What a server keeps, once it is open. */
+/** Room that is reserved so that sessions can be deleted on a full disk. */
+const RESERVE_BYTES = 8 * 2 ** 20;
+
+/** The stored data of a server. */
 export interface OpenData {
   readonly store: Store;
   /** Owner of the processes that commands start. */
@@ -18,23 +22,27 @@ export interface OpenData {
   readonly close: () => Promise<void>;
 }
 
-/** Opens the store that the settings name, and its keys. @throws {StoreError} if the sessions can't be opened. */
-export async function openData(
-  settings: Settings,
-  { log, onError }: {
-    readonly log: (line: string) => void;
-    readonly onError: (error: unknown) => void;
-  },
-): Promise<OpenData> {
+/** Functions that a server calls about its data. */
+interface Reports {
+  readonly log: (line: string) => void;
+  readonly onError: (error: unknown) => void;
+}
+
+/**
+ * Opens the store that the settings name, and its keys, and ends processes that commands of earlier servers left running.
+ *
+ * @throws {StoreError} if the sessions can't be opened.
+ */
+export async function openData(settings: Settings, { log, onError }: Reports): Promise<OpenData> {
   const data = resolve(settings.data);
-  const { store, place } = await openSettingsStore(settings, log);
-  const { owner, ended } = place;
+  const store = await openSettingsStore(settings, log);
+  const { owner, ended, close: leave } = await (settings.database ? freePlace : onlyPlace)(data);
   if (ended > 0) {
     log(`Ended ${ended} process${ended > 1 ? "es" : ""} that commands of an earlier server left running.`);
   }
   const close = async () => {
     await store.close();
-    place.close();
+    leave();
   };
   const [newest] = await store.listSessions({ limit: 1 });
   const lagMs = expiryClock(data, { newestMs: newest?.createdAtMs, now: store.now, log });
@@ -43,7 +51,7 @@ export async function openData(
     throw error;
   });
   const keys = new Keys({ store, owners: [ownKey], onError });
-  // Turns that continue after a restart are paid for by keys that nobody has shown yet.
+  // Turns that continue after a restart are paid for by keys that no request has carried yet.
   await keys.list();
   return {
     ...{ store, owner, ownKey, keys, lagMs },
@@ -52,4 +60,33 @@ export async function openData(
       await close();
     },
   };
+}
+
+/** Opens a database, or the file in the data folder. */
+async function openSettingsStore(settings: Settings, log: Reports["log"]): Promise<Store> {
+  const { database, maxDataMiB } = settings;
+  const path = join(resolve(settings.data), STORE_FILE);
+  if (database === undefined) {
+    const limits = { ...(maxDataMiB !== undefined && { maxBytes: maxDataMiB * 2 ** 20 }) };
+    return await openStore(path, { reserveBytes: RESERVE_BYTES, onWarning: log, ...limits });
+  }
+  // Loaded only with a database.
+  const { openPostgresStore } = await import("@tare/conversation/postgres");
+  if (isFile(path)) {
+    log(`The sessions in ${resolve(settings.data)} aren't in the database: tare move moves them there.`);
+  }
+  return await openPostgresStore(database.url, { objects: await openBucket(settings), onWarning: log });
+}
+
+/**
+ * Opens the bucket for large texts, if the settings name one.
+ *
+ * @throws {StoreError} if it can't be used.
+ */
+export async function openBucket(
+  { archive, bucketKeyId = "", bucketKey = "" }: Pick<Settings, "archive" | "bucketKeyId" | "bucketKey">,
+): Promise<ObjectStore | undefined> {
+  if (archive === undefined) return undefined;
+  const { openS3Objects } = await import("@tare/conversation/s3");
+  return await openS3Objects({ ...archive, accessKeyId: bucketKeyId, secretAccessKey: bucketKey });
 }

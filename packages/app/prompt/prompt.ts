@@ -4,17 +4,24 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { inDigits, realPath, shownText, table } from "@tare/cli/parts";
+import { shownText, table } from "@tare/cli/parts";
 import { contentText, countMessageTokens, countToolTokens } from "@tare/messages";
 import { memoryArchive } from "@tare/prune";
 import { loadTokenizer } from "@tare/tiktoken";
-import { programTool } from "@tare/loop/programs";
-import { BackgroundCommands, workspaceTools } from "@tare/loop/tools";
+import { programTool } from "@tare/tools/programs";
+import { workspaceTools } from "@tare/tools";
+import { BackgroundCommands } from "@tare/tools/shell";
+import {
+  findPlaces,
+  lookAround,
+  realPath,
+  skillsOutside,
+  skillTool,
+  workplaceText,
+} from "@tare/tools/internal/instructions";
 import { serverSandbox } from "../server_sandbox.ts";
 import { readSettings, VARIABLES } from "../settings/settings.ts";
 import INSTRUCTIONS from "./instructions.md" with { type: "text" };
-import { skillTool } from "./skill_tool.ts";
-import { findPlaces, lookAround, skillsOutside, workplaceText } from "./workplace.ts";
 
 const HELP = `Shows what the agent is told first in this folder, and how many tokens each part takes:
 
@@ -50,7 +57,7 @@ try {
       ...(sandbox && allowDomains.length > 0 && { web: { domains: allowDomains, socket: "" } }),
     }),
     ...(skills ? [skills] : []),
-    ...(settings.programs ? [programTool()] : []),
+    ...(settings.off.includes("programs") ? [] : [programTool()]),
   ];
   const shell = tools.find(({ definition }) => sandbox && definition.function.name === "shell");
   const told = await lookAround({ places, hidden: realPath(hidden), shell });
@@ -73,7 +80,9 @@ try {
   ];
   console.log(shownText(contentText(system.content)));
   console.log(
-    `\n${shownText(table(["part", "tokens"], rows.map(([part, tokens]) => [part, inDigits(tokens)])))}`,
+    `\n${
+      shownText(table(["part", "tokens"], rows.map(([part, tokens]) => [part, tokens.toLocaleString("en")])))
+    }`,
   );
 } catch (error) {
   if (!(error instanceof RangeError)) throw error;

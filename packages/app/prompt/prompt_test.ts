@@ -105,7 +105,7 @@ Deno.test("tare prompt says in a sentence what is wrong with the settings", asyn
   assertStringIncludes(missing.err, "but it must be a file that exists.");
   const long = await prompt(["--instructions", file], env);
   assertEquals(long.code, 1);
-  assertStringIncludes(long.err, "they have 65537 characters, and at most 65536 may be. It stands in ");
+  assertStringIncludes(long.err, "they have 65537 characters, and at most 65536 may be. File: ");
   assertEquals((await prompt(["--help"], env)).code, 0);
   await Deno.remove(file);
 });

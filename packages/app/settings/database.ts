@@ -1,132 +1,25 @@
 import { isAbsolute } from "@std/path";
-import { wholeNumber } from "@tare/cli/parts";
-import type { openPostgresStore } from "@tare/conversation/postgres";
-import { fromFolder, type Option } from "./option.ts";
-
-/** The settings of a database that several servers share. */
-export const DATABASE_OPTIONS = {
-  database: {
-    variable: "TARE_DATABASE",
-    isSecret: true,
-    help:
-      "A PostgreSQL database that keeps the sessions in place of a file, so that several servers can share them: its address, or a file that holds it",
-    read: readDatabase,
-    right: "an address such as postgres://user:password@host:5432/name, or a file that holds one",
-  },
-  poolSize: {
-    variable: "TARE_DATABASE_POOL",
-    flag: "database-pool",
-    fallback: "4",
-    help:
-      "Connections to the database for reading and writing; there is one more to listen, and two more for a moment at the start",
-    ...wholeNumber(1, 100),
-  },
-  databaseSeconds: {
-    variable: "TARE_DATABASE_TIMEOUT",
-    flag: "database-timeout",
-    fallback: "10",
-    help:
-      "Seconds for which a statement is tried, on new connections where one is lost, before its request fails",
-    ...wholeNumber(1, 600),
-  },
-  statementSeconds: {
-    variable: "TARE_STATEMENT_TIMEOUT",
-    flag: "statement-timeout",
-    help: "Seconds after which the database ends a statement. Default: half of TARE_DATABASE_TIMEOUT",
-    ...wholeNumber(1, 600),
-  },
-  lockSeconds: {
-    variable: "TARE_LOCK_TIMEOUT",
-    flag: "lock-timeout",
-    help:
-      "Seconds that a statement waits for a lock before it is tried again. Default: as long as it may take at all",
-    ...wholeNumber(1, 600),
-  },
-  connectSeconds: {
-    variable: "TARE_CONNECT_TIMEOUT",
-    flag: "connect-timeout",
-    help:
-      "Seconds that a connection to the database may take to be made. Default: half of TARE_DATABASE_TIMEOUT or of TARE_LEASE, whichever is less",
-    ...wholeNumber(1, 600),
-  },
-  leaseSeconds: {
-    variable: "TARE_LEASE",
-    flag: "lease",
-    fallback: "10",
-    help:
-      "Seconds for which others leave a server its sessions when nothing is heard of it; it is heard of three times as often",
-    // A renewal has a second at least, and there is time for another one behind one that failed.
-    ...wholeNumber(3, 600),
-  },
-} satisfies Record<string, Option<unknown>>;
-
-/** The limits that those settings say, in seconds. */
-export interface DatabaseLimits {
-  readonly poolSize: number;
-  readonly databaseSeconds: number;
-  readonly statementSeconds?: number;
-  readonly lockSeconds?: number;
-  readonly connectSeconds?: number;
-  readonly leaseSeconds: number;
-}
-
-/** @throws {RangeError} naming the first of them that is too long beside another one, and what would be right. */
-export function checkDatabaseLimits(limits: DatabaseLimits): void {
-  const { databaseSeconds, leaseSeconds, statementSeconds = databaseSeconds / 2 } = limits;
-  const most = [
-    ["statementSeconds", databaseSeconds, "TARE_DATABASE_TIMEOUT is how long it is tried in all"],
-    [
-      "lockSeconds",
-      statementSeconds,
-      "then the statement that waits is ended itself (TARE_STATEMENT_TIMEOUT)",
-    ],
-    ["connectSeconds", databaseSeconds, "TARE_DATABASE_TIMEOUT is how long it is tried in all"],
-    [
-      "connectSeconds",
-      leaseSeconds / 2,
-      `a lease of ${leaseSeconds} (TARE_LEASE) would be over before it is renewed`,
-    ],
-  ] as const;
-  for (const [name, seconds, why] of most) {
-    const given = limits[name];
-    if (given === undefined || given <= seconds) continue;
-    const { variable } = DATABASE_OPTIONS[name];
-    throw new RangeError(`Cannot start: ${variable} is ${given}, but it must be at most ${seconds}: ${why}.`);
-  }
-}
-
-/** The same as a store takes them. */
-export function databaseLimits(
-  { poolSize, databaseSeconds, statementSeconds, lockSeconds, connectSeconds, leaseSeconds }: DatabaseLimits,
-): Parameters<typeof openPostgresStore>[1] {
-  return {
-    maxConnections: poolSize,
-    timeoutMs: databaseSeconds * 1000,
-    ...(statementSeconds !== undefined && { statementMs: statementSeconds * 1000 }),
-    ...(lockSeconds !== undefined && { lockMs: lockSeconds * 1000 }),
-    ...(connectSeconds !== undefined && { connectMs: connectSeconds * 1000 }),
-    leaseMs: leaseSeconds * 1000,
-  };
-}
+import type { openS3Objects } from "@tare/conversation/s3";
+import { fromFolder, isAddress } from "./option.ts";
 
 /** A PostgreSQL database, and how it is reached. */
 interface Database {
-  /** Its address. It may hold a password: it goes to the database's client and is never shown. */
+  /** Its address, which may hold a password: only the database's client receives it, and it is never shown. */
   readonly url: string;
   /** Host and name, which may be shown. */
   readonly shown: string;
   /** Host and port, or the path of a socket. */
   readonly at: { readonly host: string } | { readonly socket: string };
-  /** Files that are read for it: the one that held the address, and those with certificates. */
+  /** Files that are read for it: the one that holds the address, and those with certificates. */
   readonly files: readonly string[];
 }
 
-/** How a database's address begins. */
+/** Start of a database's address. */
 const SCHEME = /^postgres(ql)?:\/\//;
 
 const PORT = "5432";
 
-/** How safe the connection has to be, as the client takes it: all but the first and the last check who answers. */
+/** The client's modes of a connection's security. */
 const SSL_MODES = ["disable", "prefer", "require", "verify-ca", "verify-full", "no-verify"];
 
 /** Parameters that name files with certificates and keys. */
@@ -135,9 +28,9 @@ const SSL_FILES = ["sslrootcert", "sslcert", "sslkey"];
 /**
  * Reads the address of a database, or of the file that holds it.
  *
- * @throws {RangeError} saying what is wrong in it. It shows no part of it: where the password stands isn't sure then.
+ * @throws {RangeError} saying what is wrong in it. No part of it is shown: its password may be anywhere.
  */
-function readDatabase(text: string, from?: string): Database | undefined {
+export function readDatabase(text: string, from?: string): Database | undefined {
   if (SCHEME.test(text)) return readAddress(text);
   const path = fromFolder(text, from);
   let held: string;
@@ -166,12 +59,12 @@ function readAddress(text: string): Database {
   if (host === "" || host.includes(",")) {
     throw wrong("must name one host, or as %2Fvar%2Frun%2Fpostgresql the folder of a socket");
   }
-  if (url.username === "") throw wrong("must name a user in front of the host");
-  if (name === "") throw wrong("must name a database behind the host");
+  if (url.username === "") throw wrong("must name a user before the host");
+  if (name === "") throw wrong("must name a database after the host");
   for (const part of [url.username, url.password]) decoded(part);
   const mode = url.searchParams.get("sslmode");
   if (mode !== null && !SSL_MODES.includes(mode)) {
-    throw wrong(`has another sslmode than ${SSL_MODES.join(", ")}`);
+    throw wrong(`has an sslmode other than ${SSL_MODES.join(", ")}`);
   }
   const files = SSL_FILES.flatMap((name) => url.searchParams.get(name) ?? []);
   if (!files.every(isAbsolute)) {
@@ -197,4 +90,27 @@ function decoded(part: string): string {
 
 function wrong(state: string, options?: ErrorOptions): RangeError {
   return new RangeError(`Cannot start: TARE_DATABASE ${state}.`, options);
+}
+
+/** A bucket for large texts. */
+type Bucket = Pick<Parameters<typeof openS3Objects>[0], "bucket" | "endpoint" | "region"> & {
+  readonly prefix: string;
+};
+
+/** Reads the address of a bucket. */
+export function readBucket(text: string): Bucket | undefined {
+  const url = URL.parse(text);
+  if (url?.protocol !== "s3:" || !/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/.test(url.host)) return undefined;
+  const { region = "", endpoint, ...others } = Object.fromEntries(url.searchParams);
+  const path = url.pathname.replace(/^\//, "");
+  const isRight = /^([\w.-]+\/)*[\w.-]*$/.test(path) && Object.keys(others).length === 0 &&
+    url.hash === "" && url.username === "" && /^[a-z0-9-]+$/.test(region) &&
+    (endpoint === undefined || isAddress(endpoint));
+  if (!isRight) return undefined;
+  return {
+    bucket: url.host,
+    prefix: path === "" || path.endsWith("/") ? path : `${path}/`,
+    region,
+    ...(endpoint !== undefined && { endpoint }),
+  };
 }

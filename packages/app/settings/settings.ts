@@ -1,18 +1,18 @@
-import { LIMIT_OPTIONS } from "../listener/listen_http.ts";
 import { dataFolder, HOME_VARIABLES, isDirectory, USUAL_PORT, wholeNumber } from "@tare/cli/parts";
 import { PROFILES } from "@tare/planner";
 import { DEFAULT_PROVIDER, howToAsk, MESSAGES_PROVIDER, MODELS_DATE } from "@tare/planner/internal";
-import { POLICIES, type PolicyOptions } from "@tare/planner/policies";
+import { POLICIES } from "@tare/planner/policies";
 import { distance } from "fastest-levenshtein";
 import { parseArgs } from "node:util";
-import { checkDatabaseLimits, DATABASE_OPTIONS } from "./database.ts";
+import { readBucket, readDatabase } from "./database.ts";
 import {
   address,
-  bucket,
   fraction,
   fromFolder,
   keepWarm,
+  KEY,
   list,
+  oneOf,
   onOrOff,
   type Option,
   price,
@@ -24,499 +24,366 @@ import {
   text,
 } from "./option.ts";
 
-/** Each mechanism has a flag that switches it off. */
-const MECHANISMS = {
-  context: "Send all old turns with every call of a tool loop",
-  prune: "Never replace old tool results by placeholders",
-  schemas: "Send every tool's full schema with every call",
-  truncate: "Send huge tool results whole",
-  references: "Never send a reference to a block that the prompt shows already",
-  notation: "Send each line's number, terminal codes and paths that repeat",
-} as const;
+/** Parts that can be switched off by name. */
+const PARTS = [
+  ...["context", "prune", "schemas", "truncate", "references", "notation"] as const,
+  ...["recall", "programs"] as const,
+];
 
-const FORGET = ["costly", "nothing"] as const;
+const POLICY_NAMES = ["planner", "lossless", "classic"] as const;
 
-const METRICS = ["off", "key", "open"] as const;
+/** The settings by group, in the order in which `--help all` lists them. */
+const GROUPS = {
+  "Models and providers": {
+    apiKey: {
+      variable: "OPENAI_API_KEY",
+      isCommon: true,
+      isSecret: true,
+      help: "Key of the provider; without a key and a base URL an offline demo model answers",
+      ...KEY,
+    },
+    baseUrl: {
+      variable: "OPENAI_BASE_URL",
+      flag: "base-url",
+      isCommon: true,
+      help: `Base URL of an OpenAI-compatible provider. Default with a key: ${DEFAULT_PROVIDER.baseURL}`,
+      ...address("https://host/v1"),
+    },
+    messagesKey: {
+      variable: "ANTHROPIC_API_KEY",
+      isCommon: true,
+      isSecret: true,
+      help: "Key for /v1/messages and for the agent on Claude. Default: each client's own",
+      ...KEY,
+    },
+    messagesUrl: {
+      variable: "ANTHROPIC_BASE_URL",
+      flag: "messages-url",
+      fallback: MESSAGES_PROVIDER.baseURL,
+      help: "Base URL of the provider of /v1/messages, and of the agent on Claude",
+      ...address(MESSAGES_PROVIDER.baseURL),
+    },
+    model: {
+      variable: "TARE_MODEL",
+      isCommon: true,
+      help:
+        "The provider's name for the agent's model; without it there is only the gateway. claude-… goes to " +
+        "ANTHROPIC_BASE_URL if a key for it is set, every name if no other provider is",
+      ...providersModel,
+    },
+    effort: {
+      variable: "TARE_EFFORT",
+      help:
+        "Reasoning effort of the agent's model, such as low, medium or high; sessions and turns may set their own. " +
+        "Default: the model's own",
+      read: (word) => /^[a-z]{1,20}$/.test(word) ? word : undefined,
+      right: "a word such as low, medium or high",
+    },
+    protocol: {
+      variable: "TARE_PROTOCOL",
+      help: "Protocol of the agent's models: responses or chat, at OPENAI_BASE_URL; messages, all at " +
+        "ANTHROPIC_BASE_URL. Default: responses at OpenAI's own address, else chat; messages for claude-… with a key",
+      ...oneOf("responses", "chat", "messages"),
+    },
+    profile: {
+      variable: "TARE_PROFILE",
+      help: `Cache rules and prices: ${Object.keys(PROFILES).join(", ")}, or a file of one's own such as ` +
+        "bench cache writes. Default: by base URL and model",
+      read: readProfile,
+      right: `one of ${Object.keys(PROFILES).join(", ")}, or a file that exists`,
+    },
+    price: {
+      variable: "TARE_PRICE",
+      help:
+        "Price of the model, as input=3,output=15. Default: the profile file's price, else the list price of " +
+        MODELS_DATE,
+      ...price(),
+    },
+    windowTokens: {
+      variable: "TARE_WINDOW",
+      help: "The models' context window in tokens. Default: the provider's value, else the published one",
+      ...wholeNumber(1000, 100_000_000),
+    },
+  },
+  "Agent and tools": {
+    workspace: {
+      variable: "TARE_WORKSPACE",
+      isCommon: true,
+      fallback: ".",
+      help: "The folder that the tools may access",
+      read: (path, from) => isDirectory(fromFolder(path, from)) ? fromFolder(path, from) : undefined,
+      right: "a folder that exists",
+    },
+    approvals: {
+      variable: "TARE_APPROVALS",
+      isCommon: true,
+      help:
+        "A JSON file of rules for which calls run, need approval or are denied; allow runs all. Default: calls that " +
+        "only read run, all others need approval",
+      read: readApprovals,
+      right: "a file that exists, or allow",
+    },
+    sandbox: {
+      variable: "TARE_SANDBOX",
+      isCommon: true,
+      fallback: "on",
+      help:
+        "Sandbox for commands and the programs of MCP servers (docs/security.md): on, where available; strict, " +
+        "refuses to start without one; off",
+      ...oneOf("on", "off", "strict"),
+    },
+    mcp: {
+      variable: "TARE_MCP",
+      isCommon: true,
+      help: "A JSON file whose mcpServers name the MCP servers of the agent",
+      read: readMcpFile,
+      right: "a file such as mcp.json",
+    },
+    instructions: {
+      variable: "TARE_INSTRUCTIONS",
+      help: "A Markdown file that replaces the built-in instructions (docs/prompt.md)",
+      read: readInstructions,
+      right: "a file that exists",
+    },
+    allowDomains: {
+      variable: "TARE_ALLOW_DOMAINS",
+      fallback: "",
+      help:
+        "Comma-separated hosts that sandboxed commands may reach without approval; *.example.com matches subdomains",
+      read: list((host) => /^(\*\.)?([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z][a-z0-9-]*$/i.test(host)),
+      right: "names of hosts such as registry.npmjs.org,*.example.com, with commas between them",
+    },
+    unattended: {
+      variable: "TARE_UNATTENDED",
+      fallback: "deny",
+      help:
+        "Decision on calls that need approval where no user can answer, as for the agent as a model: deny, allow",
+      ...oneOf("deny", "allow"),
+    },
+    unknownOutcome: {
+      variable: "TARE_UNKNOWN_OUTCOME",
+      fallback: "tell",
+      help:
+        "Handling of a call that was running when the server ended: tell the model that its outcome is unknown; ask " +
+        "whether to repeat it; or repeat it if its tool only reads or declares that this is safe",
+      ...oneOf("tell", "ask", "repeat"),
+    },
+    delegate: {
+      variable: "TARE_DELEGATE",
+      fallback: "off",
+      help: "Whether the agent may delegate tasks to subagents: on, off",
+      ...onOrOff(),
+    },
+    maxSteps: {
+      variable: "TARE_MAX_STEPS",
+      fallback: "500",
+      help: "Most model calls of a turn: a guard against runaways. The next message continues from there",
+      ...wholeNumber(1, 100_000),
+    },
+    maxRunningTurns: {
+      variable: "TARE_MAX_TURNS",
+      fallback: "100",
+      help: "Most turns that run at the same time, those of subagents included",
+      ...wholeNumber(1, 1_000_000),
+    },
+  },
+  "Server and access": {
+    port: {
+      variable: "TARE_PORT",
+      isCommon: true,
+      help:
+        `Port to listen on; 0 takes a free one. Default: ${USUAL_PORT}, or a free one where that is taken`,
+      ...wholeNumber(0, 65535),
+    },
+    host: {
+      variable: "TARE_HOST",
+      fallback: "127.0.0.1",
+      help: "Address to listen on",
+      read: text,
+    },
+    token: {
+      variable: "TARE_TOKEN",
+      isCommon: true,
+      isSecret: true,
+      help:
+        "The owner's key, in place of the one in the data folder; every request must then carry a key (Authorization: " +
+        "Bearer …). Required if other machines can reach TARE_HOST",
+      ...KEY,
+    },
+    allowedHosts: {
+      variable: "TARE_ALLOWED_HOSTS",
+      fallback: "",
+      help: "Comma-separated names under which requests may reach the server, in addition to its own",
+      read: list((host) => URL.parse(`http://${host}`)?.host === host.toLowerCase()),
+      right: "host names such as agent.example, with commas between them",
+    },
+    corsOrigins: {
+      variable: "TARE_CORS_ORIGINS",
+      fallback: "",
+      help: "Comma-separated origins whose web pages may use the server",
+      read: list((origin) => /^https?:/.test(origin) && URL.parse(origin)?.origin === origin),
+      right: "origins such as https://chat.example, with commas between them",
+    },
+    webhookHosts: {
+      variable: "TARE_WEBHOOK_HOSTS",
+      fallback: "",
+      help:
+        "Comma-separated hosts, with or without a port, to which webhooks may be sent (docs/webhooks.md); * for " +
+        "all public ones by HTTPS",
+      read: list((host) => /^(\*|([a-z0-9_.-]+|\[[0-9a-f:]+\])(:\d{1,5})?)$/.test(host)),
+      right: "host names in lower case such as hooks.example,127.0.0.1:9000, with commas between them, or *",
+    },
+    endWithinSeconds: {
+      variable: "TARE_END_WITHIN",
+      fallback: "20",
+      help:
+        "Seconds that steps have to end on SIGTERM; the next server with the sessions continues longer turns",
+      ...wholeNumber(0, 3_600),
+    },
+    metrics: {
+      variable: "TARE_METRICS",
+      fallback: "off",
+      help:
+        "Access to GET /metrics for Prometheus (docs/telemetry.md): key, the owner and keys added with --routes " +
+        "metrics; open, every client; off",
+      ...oneOf("off", "key", "open"),
+    },
+    captureContent: {
+      variable: "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT",
+      help: "Whether telemetry holds message contents (docs/telemetry.md): true or false. Default: false",
+      // Every other value means no, as in other instrumentations.
+      read: (value: string) => /^(true|span_only|span_and_event)$/i.test(value),
+    },
+  },
+  "Storage": {
+    data: {
+      variable: "TARE_DATA",
+      help: "The folder that stores the sessions. Default: one for each workspace in your data directory",
+      read: fromFolder,
+    },
+    database: {
+      variable: "TARE_DATABASE",
+      isSecret: true,
+      help:
+        "A PostgreSQL database in place of the data folder's file, so that several servers share the sessions " +
+        "(docs/many_servers.md): its address, or a file that holds it",
+      read: readDatabase,
+      right: "an address such as postgres://user:password@host:5432/name, or a file that holds one",
+    },
+    archive: {
+      variable: "TARE_ARCHIVE",
+      isSecret: true,
+      help:
+        "A bucket for large texts of the sessions in the database, as s3://bucket/prefix?region=eu-central-1, " +
+        "with &endpoint=https://… if it isn't Amazon's. Default: the database stores them",
+      read: readBucket,
+      right:
+        "an address such as s3://bucket/prefix?region=eu-central-1, with &endpoint=https://host if it isn't Amazon's",
+    },
+    bucketKeyId: {
+      variable: "AWS_ACCESS_KEY_ID",
+      isSecret: true,
+      help: "Access key of the bucket of TARE_ARCHIVE",
+      read: text,
+    },
+    bucketKey: {
+      variable: "AWS_SECRET_ACCESS_KEY",
+      isSecret: true,
+      help: "Secret of that access key",
+      read: text,
+    },
+    maxDataMiB: {
+      variable: "TARE_MAX_DATA",
+      help:
+        "Largest size of the sessions' file in MiB; beyond it nothing is accepted. Not with TARE_DATABASE. " +
+        "Default: the disk's",
+      ...wholeNumber(1, 100_000_000),
+    },
+    expireAfterDays: {
+      variable: "TARE_EXPIRE_AFTER",
+      help: "Days after which an idle session is deleted. Default: never; other agents' conversations: 30",
+      ...wholeNumber(1, 100_000),
+    },
+    gatewayStoreMiB: {
+      variable: "TARE_GATEWAY_STORE",
+      fallback: "1024",
+      help:
+        "Most MiB that are stored of other agents' conversations, so that a restart sends the same bytes; off " +
+        "stores no content, only metrics",
+      read: (word) => word === "off" ? 0 : wholeNumber(1, 100_000_000).read(word),
+      right: "off, or a whole number from 1 to 100000000",
+    },
+  },
+  "Prompts and the gateway": {
+    policy: {
+      variable: "TARE_POLICY",
+      fallback: "planner",
+      help:
+        `When a prompt is rewritten: planner, ${POLICIES.planner}; lossless, only if the window is full; ` +
+        `classic, ${POLICIES.classic}`,
+      ...oneOf(...POLICY_NAMES),
+    },
+    off: {
+      variable: "TARE_WITHOUT",
+      fallback: "",
+      help:
+        `Comma-separated parts to switch off: ${PARTS.join(", ")} (docs/how_it_works.md, docs/agents.md, ` +
+        "docs/programs.md)",
+      read(names) {
+        const parts = list((name) => PARTS.some((part) => part === name))(names);
+        return parts && PARTS.filter((part) => parts.includes(part));
+      },
+      right: `some of ${PARTS.join(",")}, with commas between them`,
+    },
+    keepWarm: {
+      variable: "TARE_KEEP_WARM",
+      fallback: "turns",
+      help:
+        "Cache keep-alive: turns, while a turn of the agent waits for tools, subagents or an answer; $0.50/day, also for " +
+        "idle conversations, up to that budget; off",
+      ...keepWarm(),
+    },
+    truncateTokens: {
+      variable: "TARE_TRUNCATE_AT",
+      fallback: "16000",
+      help: "Tokens of the longest tool result that enters a prompt whole",
+      ...wholeNumber(100, 100_000_000),
+    },
+    control: {
+      variable: "TARE_CONTROL",
+      fallback: "0",
+      help:
+        "Share of the sessions with the provider's models that are forwarded unchanged as a holdout; 1 is a dry run, in " +
+        "which the ledger shows what would have been saved",
+      ...fraction(),
+    },
+    deferTools: {
+      variable: "TARE_DEFER_TOOLS",
+      fallback: "auto",
+      help:
+        "Deferral of other agents' MCP tools to Anthropic's own tool search where that pays: auto, at Anthropic's " +
+        "address; on, wherever ANTHROPIC_BASE_URL points; off",
+      ...oneOf("auto", "on", "off"),
+    },
+    forward: {
+      variable: "TARE_FORWARD",
+      fallback: "",
+      help:
+        "Comma-separated paths, subpaths included, that are forwarded to the provider with the server's key, in " +
+        "addition to those of models",
+      read: list((path) => /^\/v1(\/[\w.-]*\w[\w.-]*)+$/.test(path)),
+      right: "paths such as /v1/vector_stores, with commas between them",
+    },
+  },
+} satisfies Record<string, Record<string, Option<unknown>>>;
 
-const PROTOCOLS = ["responses", "chat", "messages"] as const;
-
-const DEFER_TOOLS = ["auto", "on", "off"] as const;
-
-const POLICY_NAMES = Object.keys(POLICIES) as NonNullable<PolicyOptions["policy"]>[];
-
-/** Name of a mechanism. */
-type Mechanism = keyof typeof MECHANISMS;
-
-/** What can stand in a header. */
-const KEY = {
-  read: (key: string) => /^[\x21-\x7e]+$/.test(key) ? key : undefined,
-  right: "printable ASCII without spaces and line breaks",
-};
-
-/** What can be configured, but for the mechanisms. */
 const OPTIONS = {
-  host: {
-    variable: "TARE_HOST",
-    flag: "host",
-    fallback: "127.0.0.1",
-    help: "Address to listen on",
-    read: text,
-  },
-  port: {
-    variable: "TARE_PORT",
-    flag: "port",
-    help: `Port to listen on; 0 takes a free one. Default: ${USUAL_PORT}, or a free one where that is taken`,
-    ...wholeNumber(0, 65535),
-  },
-  workspace: {
-    variable: "TARE_WORKSPACE",
-    flag: "workspace",
-    fallback: ".",
-    help: "The folder that the tools may touch",
-    read: (path, from) => isDirectory(fromFolder(path, from)) ? fromFolder(path, from) : undefined,
-    right: "a folder that exists",
-  },
-  data: {
-    variable: "TARE_DATA",
-    flag: "data",
-    help: "The folder where sessions are kept. Default: one for each workspace in your data directory",
-    read: fromFolder,
-  },
-  ...DATABASE_OPTIONS,
-  archive: {
-    variable: "TARE_ARCHIVE",
-    isSecret: true,
-    help:
-      "A bucket for large texts of the sessions in the database (docs/many_servers.md), as s3://bucket/prefix?region=eu-central-1, with &endpoint=https://… for one that isn't Amazon's. Default: they are in the database",
-    ...bucket(),
-  },
-  bucketKeyId: {
-    variable: "AWS_ACCESS_KEY_ID",
-    isSecret: true,
-    help: "Who uses the bucket of TARE_ARCHIVE",
-    read: text,
-  },
-  bucketKey: {
-    variable: "AWS_SECRET_ACCESS_KEY",
-    isSecret: true,
-    help: "The secret that goes with it",
-    read: text,
-  },
-  bucketToken: {
-    variable: "AWS_SESSION_TOKEN",
-    isSecret: true,
-    help: "The token that goes with credentials that hold for a while",
-    read: text,
-  },
-  bucketRegion: {
-    variable: "AWS_REGION",
-    help: "The bucket's region, where TARE_ARCHIVE doesn't name it",
-    read: text,
-  },
-  instructions: {
-    variable: "TARE_INSTRUCTIONS",
-    flag: "instructions",
-    help:
-      "A Markdown file in place of what the agent is told first (docs/prompt.md); tare prompt shows what that is. Default: packages/app/prompt/instructions.md",
-    read: readInstructions,
-    right: "a file that exists",
-  },
-  mcp: {
-    variable: "TARE_MCP",
-    flag: "mcp",
-    help: "A JSON file whose mcpServers name the MCP servers that the agent may use",
-    read: readMcpFile,
-    right: "a file such as mcp.json",
-  },
-  approvals: {
-    variable: "TARE_APPROVALS",
-    flag: "approvals",
-    help:
-      "A file of rules, a list in JSON, of what tools may do, have to be asked for, or may not do; allow lets all run. Default: what only reads may run, all else is asked for",
-    read: readApprovals,
-    right: "a file that exists, or allow",
-  },
-  sandbox: {
-    variable: "TARE_SANDBOX",
-    flag: "sandbox",
-    fallback: "on",
-    help:
-      "Whether commands and the programs of MCP servers run in a sandbox (docs/security.md): on, where one can be made; strict, or there is no start; off",
-    read: (word) => word === "on" || word === "off" || word === "strict" ? word : undefined,
-    right: "on, off or strict",
-  },
-  allowDomains: {
-    variable: "TARE_ALLOW_DOMAINS",
-    flag: "allow-domains",
-    fallback: "",
-    help:
-      "Hosts that commands reach from the sandbox unasked, with commas between them; *.example.com for those below. Default: none",
-    read: list((host) => /^(\*\.)?([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z][a-z0-9-]*$/i.test(host)),
-    right: "names of hosts such as registry.npmjs.org,*.example.com, with commas between them",
-  },
-  unattended: {
-    variable: "TARE_UNATTENDED",
-    flag: "unattended",
-    fallback: "deny",
-    help:
-      "What happens to calls that have to be asked for where nobody can be, as for the agent as a model: deny, allow",
-    read: (word) => word === "deny" || word === "allow" ? word : undefined,
-    right: "deny or allow",
-  },
-  answerWithinMinutes: {
-    variable: "TARE_ANSWER_WITHIN",
-    flag: "answer-within",
-    fallback: "1440",
-    help: "Minutes after which it is no where nobody answers whether a call may run",
-    ...wholeNumber(1, 30_000),
-  },
-  unknownOutcome: {
-    variable: "TARE_UNKNOWN_OUTCOME",
-    flag: "unknown-outcome",
-    fallback: "tell",
-    help:
-      "What becomes of a call that ran when the server ended, as its turn goes on: tell the model that nobody knows what came of it; ask whether to make it once more; or repeat it if its tool only reads or declares that this does no harm",
-    read: (word) => word === "tell" || word === "ask" || word === "repeat" ? word : undefined,
-    right: "tell, ask or repeat",
-  },
-  endWithinSeconds: {
-    variable: "TARE_END_WITHIN",
-    flag: "end-within",
-    fallback: "20",
-    help:
-      "Seconds that steps have to end on SIGTERM; a turn that takes longer is left in its middle, and whoever has the sessions next goes on with it",
-    ...wholeNumber(0, 3_600),
-  },
-  maxSessions: {
-    variable: "TARE_MAX_SESSIONS",
-    flag: "max-sessions",
-    fallback: "10000",
-    help: "Most sessions kept, those of chats with the agent included; no more are made then",
-    ...wholeNumber(1, 100_000_000),
-  },
-  maxRunningTurns: {
-    variable: "TARE_MAX_TURNS",
-    flag: "max-turns",
-    fallback: "100",
-    help:
-      "Most turns that run at the same time, helpers' included; one more waits half a minute, or as long as it takes in the background",
-    ...wholeNumber(1, 1_000_000),
-  },
-  maxSteps: {
-    variable: "TARE_MAX_STEPS",
-    flag: "max-steps",
-    fallback: "500",
-    help: "Most model calls of a turn: a guard against runaways. What is said next goes on from there",
-    ...wholeNumber(1, 100_000),
-  },
-  maxQueuedTurns: {
-    variable: "TARE_MAX_QUEUED",
-    flag: "max-queued",
-    fallback: "1000",
-    help:
-      "Most turns that wait in the background, over all servers of a database; one more is refused with 429",
-    ...wholeNumber(1, 100_000),
-  },
-  maxDataMiB: {
-    variable: "TARE_MAX_DATA",
-    flag: "max-data",
-    help:
-      "MiB that the sessions' file may take; nothing more is taken then. Default: what the disk has. Not with TARE_DATABASE",
-    ...wholeNumber(1, 100_000_000),
-  },
-  expireAfterDays: {
-    variable: "TARE_EXPIRE_AFTER",
-    flag: "expire-after",
-    help:
-      "Days after which a session in which nothing happens is deleted. Default: never; what is kept of other agents' conversations: 30",
-    ...wholeNumber(1, 100_000),
-  },
-  gatewayStoreMiB: {
-    variable: "TARE_GATEWAY_STORE",
-    flag: "gateway-store",
-    fallback: "1024",
-    help:
-      "MiB that may be kept of other agents' conversations, so that a restart sends the same bytes; off: nothing of what was said is kept, only figures",
-    read: (word) => word === "off" ? 0 : wholeNumber(1, 100_000_000).read(word),
-    right: "off, or a whole number from 1 to 100000000",
-  },
-  token: {
-    variable: "TARE_TOKEN",
-    isSecret: true,
-    help:
-      "The owner's key, in place of the one in the data folder; with it each request must carry a key (Authorization: Bearer …). Needed if other machines can reach TARE_HOST",
-    ...KEY,
-  },
-  allowedHosts: {
-    variable: "TARE_ALLOWED_HOSTS",
-    flag: "allowed-hosts",
-    fallback: "",
-    help: "Names under which requests may reach the server beside its own, with commas between them",
-    read: list((host) => URL.parse(`http://${host}`)?.host === host.toLowerCase()),
-    right: "host names such as agent.example, with commas between them",
-  },
-  corsOrigins: {
-    variable: "TARE_CORS_ORIGINS",
-    flag: "cors-origins",
-    fallback: "",
-    help: "Origins whose web pages may use the server, with commas between them",
-    read: list((origin) => /^https?:/.test(origin) && URL.parse(origin)?.origin === origin),
-    right: "origins such as https://chat.example, with commas between them",
-  },
-  webhookHosts: {
-    variable: "TARE_WEBHOOK_HOSTS",
-    flag: "webhook-hosts",
-    fallback: "",
-    help:
-      "Hosts that webhooks may tell of turns (docs/webhooks.md), with a port or without, with commas between them; * for all public ones by HTTPS. Default: none, and no webhooks",
-    read: list((host) => /^(\*|([a-z0-9_.-]+|\[[0-9a-f:]+\])(:\d{1,5})?)$/.test(host)),
-    right: "host names in lower case such as hooks.example,127.0.0.1:9000, with commas between them, or *",
-  },
-  metrics: {
-    variable: "TARE_METRICS",
-    flag: "metrics",
-    fallback: "off",
-    help:
-      "Whether GET /metrics gives figures for Prometheus (docs/telemetry.md): key, to the owner and to keys that were added with --routes metrics; open, to whoever reaches the server; off",
-    read: (who) => METRICS.find((one) => one === who),
-    right: `one of ${METRICS.join(", ")}`,
-  },
-  ...LIMIT_OPTIONS,
-  forward: {
-    variable: "TARE_FORWARD",
-    flag: "forward",
-    fallback: "",
-    help:
-      "Paths that go to the provider with the server's key beside those that models are used with, and what is below them, with commas between them",
-    read: list((path) => /^\/v1(\/[\w.-]*\w[\w.-]*)+$/.test(path)),
-    right: "paths such as /v1/vector_stores, with commas between them",
-  },
-  apiKey: {
-    variable: "OPENAI_API_KEY",
-    isSecret: true,
-    help: "Key of the provider; without any key and base URL a rehearsal model answers",
-    ...KEY,
-  },
-  baseUrl: {
-    variable: "OPENAI_BASE_URL",
-    flag: "base-url",
-    help: `Address of an OpenAI-compatible provider. Default with a key: ${DEFAULT_PROVIDER.baseURL}`,
-    read: address,
-    right: "an address such as https://host/v1",
-  },
-  messagesKey: {
-    variable: "ANTHROPIC_API_KEY",
-    isSecret: true,
-    help: "Key for requests to /v1/messages (default: each client's own), and for the agent on Claude",
-    ...KEY,
-  },
-  messagesUrl: {
-    variable: "ANTHROPIC_BASE_URL",
-    flag: "messages-url",
-    fallback: MESSAGES_PROVIDER.baseURL,
-    help: "Address of the provider that requests to /v1/messages go to, and the agent's for Claude",
-    read: address,
-    right: `an address such as ${MESSAGES_PROVIDER.baseURL}`,
-  },
-  model: {
-    variable: "TARE_MODEL",
-    flag: "model",
-    help:
-      "The provider's name for the agent's model; without it a provider is the gateway's alone. Names such as claude-… go to ANTHROPIC_BASE_URL if there is a key for it, all names if there is no other provider",
-    ...providersModel,
-  },
-  effort: {
-    variable: "TARE_EFFORT",
-    flag: "effort",
-    help:
-      "How much the agent's model shall reason, such as low, medium or high; sessions and turns may say otherwise, and models that don't know it go by their own. Default: as the model likes",
-    read: (word) => /^[a-z]{1,20}$/.test(word) ? word : undefined,
-    right: "a word such as low, medium or high",
-  },
-  protocol: {
-    variable: "TARE_PROTOCOL",
-    flag: "protocol",
-    help:
-      "How the agent's models are asked: responses or chat, at OPENAI_BASE_URL; messages, all at ANTHROPIC_BASE_URL. Default: responses at OpenAI's own address, else chat; claude-… by messages where there is a key for that",
-    read: (name) => PROTOCOLS.find((one) => one === name),
-    right: "one of responses, chat, messages",
-  },
-  profile: {
-    variable: "TARE_PROFILE",
-    flag: "profile",
-    help: `Cache rules and prices: ${Object.keys(PROFILES).join(", ")}. Default: by base URL and model`,
-    read: (name) => Object.hasOwn(PROFILES, name) ? name : undefined,
-    right: `one of ${Object.keys(PROFILES).join(", ")}`,
-  },
-  profileFile: {
-    variable: "TARE_PROFILE_FILE",
-    flag: "profile-file",
-    help: "A file of cache rules and prices in place of TARE_PROFILE, such as deno task probe:cache writes",
-    read: readProfile,
-    right: "a file that exists",
-  },
-  price: {
-    variable: "TARE_PRICE",
-    flag: "price",
-    help:
-      `What the model costs, as input=3,output=15. Default: the file's price, else the list price of ${MODELS_DATE}`,
-    ...price(),
-  },
-  policy: {
-    variable: "TARE_POLICY",
-    flag: "policy",
-    fallback: "planner",
-    help: `When a prompt is rewritten: ${
-      Object.entries(POLICIES).map(([name, when]) => `${name}, ${when}`).join("; ")
-    }`,
-    read: (name) => POLICY_NAMES.find((policy) => policy === name),
-    right: `one of ${POLICY_NAMES.join(", ")}`,
-  },
-  historyBudgetTokens: {
-    variable: "TARE_HISTORY_BUDGET",
-    flag: "history-budget",
-    fallback: "16000",
-    help: "Tokens that old turns may take from the second call of a turn on",
-    policy: "classic",
-    ...wholeNumber(0, 100_000_000),
-  },
-  protectTokens: {
-    variable: "TARE_PROTECTED_TAIL",
-    flag: "protected-tail",
-    fallback: "16384",
-    help: "Tokens at the end, at most half the window, in which no tool result is pruned",
-    policy: "classic",
-    ...wholeNumber(0, 100_000_000),
-  },
-  minBytes: {
-    variable: "TARE_MIN_RESULT",
-    flag: "min-result",
-    fallback: "1024",
-    help: "Bytes of the smallest tool result that is pruned",
-    policy: "classic",
-    ...wholeNumber(0, 100_000_000),
-  },
-  pruneAt: {
-    variable: "TARE_PRUNE_AT",
-    flag: "prune-at",
-    fallback: "0.8",
-    help: "Share of the window from which on old tool results are pruned",
-    policy: "classic",
-    ...fraction(),
-  },
-  summariseAt: {
-    variable: "TARE_SUMMARISE_AT",
-    flag: "summarise-at",
-    fallback: "0.9",
-    help: "Share of the window from which on old turns give way to a summary, whatever pruning gave",
-    policy: "classic",
-    ...fraction(),
-  },
-  coldAfterMinutes: {
-    variable: "TARE_COLD_AFTER",
-    flag: "cold-after",
-    help:
-      "Minutes without a call after which the provider's cache is taken for gone. Default: by the provider's profile",
-    policy: "classic",
-    ...wholeNumber(0, 100_000_000),
-  },
-  forget: {
-    variable: "TARE_FORGET",
-    flag: "forget",
-    fallback: "costly",
-    help:
-      "What leaves a prompt: costly, what costs more than it is worth; nothing, as long as the window isn't full",
-    policy: "planner",
-    read: (name) => FORGET.find((one) => one === name),
-    right: `one of ${FORGET.join(", ")}`,
-  },
-  keepWarm: {
-    variable: "TARE_KEEP_WARM",
-    flag: "keep-warm",
-    fallback: "turns",
-    help:
-      "When the provider's cache is kept warm: turns, while one of the agent waits for tools, helpers or an answer; " +
-      "$0.50/day, for idle conversations too, for that at most; or off",
-    policy: "planner",
-    ...keepWarm(),
-  },
-  truncateTokens: {
-    variable: "TARE_TRUNCATE_AT",
-    flag: "truncate-at",
-    fallback: "16000",
-    help: "Tokens of the longest tool result that enters a prompt whole",
-    ...wholeNumber(100, 100_000_000),
-  },
-  alwaysFull: {
-    variable: "TARE_ALWAYS_FULL",
-    flag: "always-full",
-    fallback: "",
-    help: "Names of tools whose schema is always shown in full, with commas between them",
-    read: list((name) => /^[\w.-]{1,64}$/.test(name)),
-    right: "names of tools such as read_file, with commas between them",
-  },
-  windowTokens: {
-    variable: "TARE_WINDOW",
-    flag: "window",
-    help:
-      "The models' context window in tokens. Default: what the provider says, else what is published of the model",
-    ...wholeNumber(1000, 100_000_000),
-  },
-  captureContent: {
-    variable: "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT",
-    help: "Whether telemetry holds what was said (docs/telemetry.md): true or false. Default: false",
-    // As every value is, that isn't one of those by which others capture it in spans.
-    read: (value: string) => /^(true|span_only|span_and_event)$/i.test(value),
-  },
-  recall: {
-    variable: "TARE_RECALL",
-    flag: "recall",
-    fallback: "on",
-    help:
-      "Whether requests for the provider's models get a tool to read back what left their prompts: on, off",
-    ...onOrOff(),
-  },
-  deferTools: {
-    variable: "TARE_DEFER_TOOLS",
-    flag: "defer-tools",
-    fallback: "auto",
-    help:
-      "Whether servers' tools of other agents are deferred where that pays, for Claude to find them by Anthropic's own " +
-      "search: auto, at Anthropic's address; on, wherever ANTHROPIC_BASE_URL points; off",
-    read: (name) => DEFER_TOOLS.find((one) => one === name),
-    right: `one of ${DEFER_TOOLS.join(", ")}`,
-  },
-  delegate: {
-    variable: "TARE_DELEGATE",
-    flag: "delegate",
-    fallback: "off",
-    help: "Whether the agent may give tasks to helpers in sessions that don't name their tools: on, off",
-    ...onOrOff(),
-  },
-  programs: {
-    variable: "TARE_PROGRAMS",
-    flag: "programs",
-    fallback: "on",
-    help:
-      "Whether the agent may write programs that call its tools (docs/programs.md), in sessions that don't name their tools: on, off",
-    ...onOrOff(),
-  },
-  observe: {
-    variable: "TARE_OBSERVE",
-    flag: "observe",
-    fallback: "off",
-    help:
-      "Whether sessions with the provider's models are sent on as they are, and the ledger tells what would have been saved: on, off",
-    ...onOrOff(),
-  },
-  control: {
-    variable: "TARE_CONTROL",
-    flag: "control",
-    fallback: "0",
-    help: "Share of the sessions with the provider's models that are sent on as they are, to compare with",
-    ...fraction(),
-  },
-} satisfies Record<string, Option<unknown>>;
+  ...GROUPS["Models and providers"],
+  ...GROUPS["Agent and tools"],
+  ...GROUPS["Server and access"],
+  ...GROUPS["Storage"],
+  ...GROUPS["Prompts and the gateway"],
+};
 
 type Options = typeof OPTIONS;
 type Value<Name extends keyof Options> = NonNullable<ReturnType<Options[Name]["read"]>>;
@@ -526,18 +393,16 @@ type Defaulted =
     keyof Options
   ];
 
-/** Everything that can be configured, defaults filled in; each option's help says what it is. */
+/** Everything that can be configured, defaults filled in; each option's help describes it. */
 export type Settings =
   & { readonly [Name in Defaulted]: Value<Name> }
   & { readonly [Name in Exclude<keyof Options, Defaulted>]?: Value<Name> }
   & {
     /** Where the shell tool finds programs, from the environment's `PATH`. Default: the system's usual folders. */
     readonly path?: string;
-    /** Mechanisms that are switched off. */
-    readonly off: readonly Mechanism[];
   };
 
-/** Where a task was started from: it runs in the project's folder, and paths that people give count from theirs. */
+/** The folder in which a task was started: it runs in the project's folder, but relative paths start here. */
 const CALLER_FOLDER = "INIT_CWD";
 
 /** The environment variables that the settings are read from. */
@@ -548,23 +413,26 @@ export const VARIABLES: readonly string[] = [
   ...Object.values(OPTIONS).map(({ variable }) => variable),
 ];
 
-/**
- * What people are told of variables that look like settings and are none, a sentence each: with the setting that was
- * probably meant, whose name differs in two letters or a third of them at most.
- */
-export function strangeVariables(names: readonly string[]): readonly string[] {
-  const settings = VARIABLES.filter((name) => name.startsWith(PREFIX));
-  return names.filter((name) => name.startsWith(PREFIX) && !settings.includes(name)).map((name) => {
-    const [word, ...words] = [name, ...settings].map((one) => one.slice(PREFIX.length));
-    const near = words.map((other) => ({ other, edits: distance(word!, other) }))
-      .filter(({ other, edits }) => edits < other.length && edits <= Math.max(2, other.length / 3))
-      .sort((a, b) => a.edits - b.edits)[0];
-    return `${name} is set, but there is no such setting. ` +
-      (near ? `Did you mean ${PREFIX}${near.other}?` : "tare start --help lists them.");
-  });
+const PREFIX = "TARE_";
+
+/** Returns the name among these that was probably meant: it differs in two letters or a third of them at most. */
+function nearest(given: string, names: readonly string[]): string | undefined {
+  return names.map((name) => ({ name, edits: distance(given, name) }))
+    .filter(({ name, edits }) => edits < name.length && edits <= Math.max(2, name.length / 3))
+    .sort((a, b) => a.edits - b.edits)[0]?.name;
 }
 
-const PREFIX = "TARE_";
+/** Returns a sentence for each variable that looks like a setting and isn't one, with the setting probably meant. */
+export function strangeVariables(names: readonly string[]): readonly string[] {
+  const own = (names: readonly string[]) =>
+    names.filter((name) => name.startsWith(PREFIX)).map((name) => name.slice(PREFIX.length));
+  const settings = own(VARIABLES);
+  return own(names).filter((name) => !settings.includes(name)).map((name) => {
+    const meant = nearest(name, settings);
+    return `${PREFIX}${name} is set, but there is no such setting. ` +
+      (meant === undefined ? "tare start --help all lists them." : `Did you mean ${PREFIX}${meant}?`);
+  });
+}
 
 /**
  * Reads the settings from flags and environment; a flag outranks its variable, and an empty variable counts as unset.
@@ -576,116 +444,76 @@ export function readSettings(
   environment: Readonly<Record<string, string | undefined>>,
 ): Settings {
   const flags = parseFlags(args);
-  /** Where each setting that isn't a default was told. */
+  /** The variable or flag of each setting that isn't a default. */
   const sources = new Map<string, string>();
   const read = ([name, option]: [string, Option<unknown>]): [string, unknown][] => {
-    const byFlag = option.flag === undefined ? undefined : flags[option.flag];
-    const told = typeof byFlag === "string" ? byFlag : environment[option.variable] || undefined;
-    const given = told ?? option.fallback;
+    const flag = flagOf(option);
+    const byFlag = flag === undefined ? undefined : flags[flag];
+    const set = byFlag ?? (environment[option.variable] || undefined);
+    const given = set ?? option.fallback;
     if (given === undefined) return [];
     const value = option.read(given, environment[CALLER_FOLDER]);
-    const source = typeof byFlag === "string" ? `--${option.flag}` : option.variable;
-    if (told !== undefined) sources.set(name, source);
+    const source = byFlag === undefined ? option.variable : `--${flag}`;
+    if (set !== undefined) sources.set(name, source);
     if (value !== undefined) return [[name, value]];
     const state = option.isSecret ? "is set to something else" : `is ${JSON.stringify(given)}`;
     throw new RangeError(`Cannot start: ${source} ${state}, but it must be ${option.right}.`);
   };
   const options = Object.fromEntries(Object.entries(OPTIONS).flatMap(read)) as unknown as
-    & Omit<Settings, "data" | "off" | "path">
+    & Omit<Settings, "data" | "path">
     & Partial<Pick<Settings, "data">>;
-  const data = dataFolder(options, environment);
   const settings: Settings = {
     ...options,
-    data,
+    data: dataFolder(options, environment),
     ...(environment.PATH && { path: environment.PATH }),
-    off: mechanismNames().filter((name) => flags[`no-${name}`] === true),
   };
-  const { apiKey, baseUrl, messagesKey, messagesUrl, model, policy, pruneAt, summariseAt } = settings;
-  if (settings.profile !== undefined && settings.profileFile !== undefined) {
-    throw new RangeError(
-      "Cannot start: TARE_PROFILE and TARE_PROFILE_FILE are both set, but the file names its profile itself.",
-    );
+  const fault = faultOf(settings, sources);
+  if (fault !== undefined) throw new RangeError(`Cannot start: ${fault}`);
+  return settings;
+}
+
+/** Returns the first contradiction between settings, with what to do about it. */
+function faultOf(settings: Settings, sources: ReadonlyMap<string, string>): string | undefined {
+  const { apiKey, baseUrl, messagesKey, messagesUrl, model, effort, protocol, policy } = settings;
+  const { database, archive, bucketKeyId, bucketKey } = settings;
+  if (policy === "classic" && sources.has("keepWarm")) {
+    const source = sources.get("keepWarm");
+    return `${source} is set, but the policy classic has no keep-alive. Set another TARE_POLICY, or omit ${source}.`;
   }
-  for (const [name, option] of Object.entries(OPTIONS) as [string, Option<unknown>][]) {
-    const source = sources.get(name);
-    if (source === undefined || (option.policy ?? policy) === policy) continue;
-    throw new RangeError(
-      `Cannot start: ${source} is set, but the policy is ${policy}, and only ${option.policy} goes by it. ` +
-        `Set TARE_POLICY to ${option.policy}, or leave ${source} out.`,
-    );
+  if (database !== undefined && settings.maxDataMiB !== undefined) {
+    return "TARE_DATABASE and TARE_MAX_DATA are both set, but the database's own server limits its size. " +
+      "Omit TARE_MAX_DATA.";
   }
-  for (const name of Object.keys(DATABASE_OPTIONS)) {
-    const source = sources.get(name);
-    if (source === undefined || settings.database !== undefined) continue;
-    throw new RangeError(
-      `Cannot start: ${source} is set, but no database is. Set TARE_DATABASE, or leave ${source} out.`,
-    );
+  if (archive !== undefined && database === undefined) {
+    return "TARE_ARCHIVE is set, but only sessions in a database have texts in a bucket. " +
+      "Set TARE_DATABASE too, or omit TARE_ARCHIVE.";
   }
-  checkDatabaseLimits(settings);
-  if (settings.database !== undefined && settings.maxDataMiB !== undefined) {
-    throw new RangeError(
-      "Cannot start: TARE_DATABASE and TARE_MAX_DATA are both set, but how large a database may become is decided " +
-        "where it runs. Leave TARE_MAX_DATA out.",
-    );
+  if (archive !== undefined && (bucketKeyId === undefined || bucketKey === undefined)) {
+    return "TARE_ARCHIVE is set without AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. Set them too.";
   }
-  if (settings.archive !== undefined) checkArchive(settings);
-  if (pruneAt > summariseAt) {
-    throw new RangeError(
-      `Cannot start: TARE_PRUNE_AT is ${pruneAt} and TARE_SUMMARISE_AT is ${summariseAt}, but results must be pruned ` +
-        "before turns are summarised: the first must not be larger than the second.",
-    );
-  }
-  const { effort, protocol } = settings;
   const { efforts } = model === undefined
     ? {}
     : howToAsk({ model, baseURL: baseUrl ?? DEFAULT_PROVIDER.baseURL });
   if (effort !== undefined && efforts?.includes(effort) === false) {
     const right = efforts.length > 0 ? `the efforts ${efforts.join(", ")}` : "no effort to choose";
-    const state = `is ${JSON.stringify(effort)}, but ${model} has ${right}.`;
-    throw new RangeError(`Cannot start: ${sources.get("effort")} ${state}`);
+    return `${sources.get("effort")} is ${JSON.stringify(effort)}, but ${model} has ${right}.`;
   }
-  if (protocol !== undefined && protocol !== "messages" && apiKey === undefined && baseUrl === undefined) {
-    throw new RangeError(
-      `Cannot start: ${sources.get("protocol")} is ${protocol}, but no provider is set that speaks it. Set ` +
-        "OPENAI_API_KEY or OPENAI_BASE_URL too.",
-    );
+  const hasChat = apiKey !== undefined || baseUrl !== undefined;
+  if (protocol !== undefined && protocol !== "messages" && !hasChat) {
+    return `${sources.get("protocol")} is ${protocol}, but no provider is set that speaks it. Set ` +
+      "OPENAI_API_KEY or OPENAI_BASE_URL too.";
   }
-  const isElsewhere = messagesKey !== undefined || messagesUrl !== MESSAGES_PROVIDER.baseURL;
-  if (apiKey === undefined && baseUrl === undefined && !isElsewhere && model !== undefined) {
-    throw new RangeError(
-      `Cannot start: TARE_MODEL is ${JSON.stringify(model)}, but then OPENAI_API_KEY, OPENAI_BASE_URL, ` +
-        "ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL must be set too; without all of them a rehearsal model answers.",
-    );
+  const hasMessages = messagesKey !== undefined || messagesUrl !== MESSAGES_PROVIDER.baseURL;
+  if (!hasChat && !hasMessages && model !== undefined) {
+    return `TARE_MODEL is ${JSON.stringify(model)}, but then OPENAI_API_KEY, OPENAI_BASE_URL, ` +
+      "ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL must be set too; without all of them an offline demo model answers.";
   }
   for (const name of ["baseUrl", "messagesUrl"] as const) {
     if (!isOwn(settings, settings[name])) continue;
-    throw new RangeError(
-      `Cannot start: ${OPTIONS[name].variable} is ${
-        JSON.stringify(settings[name])
-      }, which is this server itself; ` +
-        "it must be the provider's address. Clients alone are told this server's.",
-    );
+    return `${OPTIONS[name].variable} is ${JSON.stringify(settings[name])}, which is this server itself; ` +
+      "it must be the provider's address. Only clients are given this server's.";
   }
-  return settings;
-}
-
-/** @throws {RangeError} if a bucket is named that can't be used. */
-function checkArchive(
-  { archive, database, bucketKeyId, bucketKey, bucketRegion }: Omit<Settings, "data" | "off" | "path">,
-): void {
-  if (database === undefined) {
-    throw new RangeError(
-      "Cannot start: TARE_ARCHIVE is set, but only sessions in a database have texts in a bucket; a file holds all of " +
-        "its own. Set TARE_DATABASE too, or leave TARE_ARCHIVE out.",
-    );
-  }
-  const lacking = [
-    ...bucketKeyId === undefined ? ["AWS_ACCESS_KEY_ID"] : [],
-    ...bucketKey === undefined ? ["AWS_SECRET_ACCESS_KEY"] : [],
-    ...(archive?.region ?? bucketRegion) === undefined ? ["AWS_REGION (or region in TARE_ARCHIVE)"] : [],
-  ];
-  if (lacking.length === 0) return;
-  throw new RangeError(`Cannot start: TARE_ARCHIVE is set, and without ${lacking.join(", ")}. Set them too.`);
+  return undefined;
 }
 
 /** Whether requests to an address would come back to the server. */
@@ -698,43 +526,48 @@ function isOwn(
   return hostname !== undefined && hosts.includes(hostname) && theirs === String(port);
 }
 
-/** What `--help` prints. */
-export function settingsHelp(): string {
-  const rows = Object.values(OPTIONS).map((option: Option<unknown>) => [
-    option.variable,
-    option.flag === undefined ? "" : `--${option.flag}`,
-    (option.policy ? `With ${option.policy}: ${lowerFirst(option.help)}` : option.help) +
-    (!option.fallback ? "" : `. Default: ${option.fallback}`),
-  ]);
-  for (const name of mechanismNames()) rows.push(["", `--no-${name}`, MECHANISMS[name]]);
-  const width = (column: number) => Math.max(...rows.map((row) => row[column]?.length ?? 0)) + 2;
-  return [
-    "Starts the agent server. Each setting is an environment variable or a flag:",
-    "",
-    ...rows.map(([variable = "", flag = "", help = ""]) =>
-      `  ${variable.padEnd(width(0))}${flag.padEnd(width(1))}${help}`.trimEnd()
+/** Returns the text of `--help`: the settings that most servers need, or `all` of them in groups. */
+export function settingsHelp({ all = false }: { readonly all?: boolean } = {}): string {
+  const groups = Object.entries(GROUPS).map(([group, options]) => {
+    const shown = Object.values(options).filter((option: Option<unknown>) => all || option.isCommon);
+    const rows = shown.map((option: Option<unknown>) => ({
+      variable: option.variable,
+      flag: `--${flagOf(option) ?? ""}`.replace(/^--$/, ""),
+      help: option.help + (option.fallback ? `. Default: ${option.fallback}` : ""),
+    }));
+    return { group, rows };
+  }).filter(({ rows }) => rows.length > 0);
+  const every = groups.flatMap(({ rows }) => rows);
+  const width = (name: "variable" | "flag") => Math.max(...every.map((row) => row[name].length)) + 2;
+  const lines = groups.flatMap(({ group, rows }) => [
+    `\n${group}:`,
+    ...rows.map(({ variable, flag, help }) =>
+      `  ${variable.padEnd(width("variable"))}${flag.padEnd(width("flag"))}${help}`
     ),
-    "",
+  ]);
+  return [
+    "Starts the agent server. Each setting is an environment variable or a flag.",
+    ...lines,
+    ...(all ? [""] : ["", "--help all lists every setting.", ""]),
   ].join("\n");
 }
 
-function parseFlags(args: readonly string[]): Readonly<Record<string, string | boolean | undefined>> {
-  const options: Record<string, { type: "string" | "boolean" }> = {};
-  for (const { flag } of Object.values(OPTIONS) as Option<unknown>[]) {
-    if (flag) options[flag] = { type: "string" };
-  }
-  for (const name of mechanismNames()) options[`no-${name}`] = { type: "boolean" };
+/** Returns the flag of a setting. Secrets have none: other users of the machine can read a command line. */
+function flagOf({ variable, flag, isSecret }: Option<unknown>): string | undefined {
+  if (flag !== undefined) return flag;
+  if (isSecret || !variable.startsWith(PREFIX)) return undefined;
+  return variable.slice(PREFIX.length).toLowerCase().replaceAll("_", "-");
+}
+
+function parseFlags(args: readonly string[]): Readonly<Record<string, string | undefined>> {
+  const flags = Object.values(OPTIONS).map(flagOf).filter((flag) => flag !== undefined);
+  const options = Object.fromEntries(flags.map((flag) => [flag, { type: "string" as const }]));
   try {
     return parseArgs({ args: [...args], options, strict: true }).values;
   } catch (error) {
-    throw new RangeError(`Cannot start: ${(error as Error).message}. See --help.`, { cause: error });
+    const [, unknown] = /^Unknown option '--([\w-]+)/.exec((error as Error).message) ?? [];
+    const meant = unknown === undefined ? undefined : nearest(unknown, flags);
+    const hint = meant === undefined ? "See --help all." : `Did you mean --${meant}?`;
+    throw new RangeError(`Cannot start: ${(error as Error).message}. ${hint}`, { cause: error });
   }
-}
-
-function mechanismNames(): Mechanism[] {
-  return Object.keys(MECHANISMS) as Mechanism[];
-}
-
-function lowerFirst(sentence: string): string {
-  return sentence.charAt(0).toLowerCase() + sentence.slice(1);
 }

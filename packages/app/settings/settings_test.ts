@@ -1,58 +1,40 @@
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { resolve } from "@std/path";
+import { HOME_VARIABLES } from "@tare/cli/parts";
 import { profileNamed } from "@tare/planner";
-import { readSettings, type Settings, settingsHelp, strangeVariables } from "./settings.ts";
+import { readSettings, type Settings, settingsHelp, strangeVariables, VARIABLES } from "./settings.ts";
 
 Deno.test("readSettings() fills defaults in, and a flag outranks its variable", () => {
   const defaults: Settings = {
-    host: "127.0.0.1",
+    messagesUrl: "https://api.anthropic.com",
     workspace: ".",
-    data: ".tare",
     sandbox: "on",
     allowDomains: [],
     unattended: "deny",
-    answerWithinMinutes: 1_440,
-    maxSteps: 500,
-    maxQueuedTurns: 1_000,
     unknownOutcome: "tell",
-    endWithinSeconds: 20,
-    maxSessions: 10_000,
+    delegate: false,
+    maxSteps: 500,
     maxRunningTurns: 100,
-    gatewayStoreMiB: 1024,
+    host: "127.0.0.1",
     allowedHosts: [],
     corsOrigins: [],
     webhookHosts: [],
-    poolSize: 4,
-    databaseSeconds: 10,
-    leaseSeconds: 10,
+    endWithinSeconds: 20,
     metrics: "off",
-    forward: [],
-    idleSeconds: 60,
-    requestSeconds: 300,
-    maxInFlight: 67_108_864,
-    messagesUrl: "https://api.anthropic.com",
-    recall: true,
-    deferTools: "auto",
-    delegate: false,
-    programs: true,
-    observe: false,
-    control: 0,
+    data: ".tare",
+    gatewayStoreMiB: 1024,
     policy: "planner",
-    forget: "costly",
-    keepWarm: 0,
-    historyBudgetTokens: 16_000,
-    protectTokens: 16_384,
-    minBytes: 1_024,
-    pruneAt: 0.8,
-    summariseAt: 0.9,
-    truncateTokens: 16_000,
-    alwaysFull: [],
     off: [],
+    keepWarm: 0,
+    truncateTokens: 16_000,
+    control: 0,
+    deferTools: "auto",
+    forward: [],
   };
   assertEquals(readSettings([], {}), defaults);
   assertEquals(readSettings([], { TARE_PORT: "", OPENAI_API_KEY: "" }), defaults);
   assertEquals(
-    readSettings(["--port", "0", "--no-prune", "--no-schemas"], { TARE_PORT: "9000", TARE_HOST: "::1" }),
+    readSettings(["--port", "0", "--without", "schemas, prune"], { TARE_PORT: "9000", TARE_HOST: "::1" }),
     { ...defaults, port: 0, host: "::1", off: ["prune", "schemas"] },
   );
   assertEquals(
@@ -62,9 +44,8 @@ Deno.test("readSettings() fills defaults in, and a flag outranks its variable", 
       ANTHROPIC_API_KEY: "secret",
       TARE_MODEL: "m",
       TARE_PROFILE: "local",
-      TARE_RECALL: "off",
       TARE_DELEGATE: "on",
-      TARE_PROGRAMS: "off",
+      TARE_WITHOUT: "recall,programs",
       TARE_CONTROL: "0.1",
       TARE_GATEWAY_STORE: "off",
     }),
@@ -74,10 +55,9 @@ Deno.test("readSettings() fills defaults in, and a flag outranks its variable", 
       messagesUrl: "http://localhost:4000",
       messagesKey: "secret",
       model: "m",
-      profile: "local",
-      recall: false,
+      profile: { profile: profileNamed("local") },
       delegate: true,
-      programs: false,
+      off: ["recall", "programs"],
       control: 0.1,
       gatewayStoreMiB: 0,
     },
@@ -122,39 +102,6 @@ Deno.test("readSettings() takes a model of whoever has a key or an address of it
   }
 });
 
-Deno.test("readSettings() reads each trigger of the classic policy", () => {
-  assertEquals(
-    readSettings([
-      "--policy",
-      "classic",
-      "--prune-at",
-      "0.5",
-      "--cold-after",
-      "90",
-      "--always-full",
-      "shell, recall",
-    ], {
-      TARE_HISTORY_BUDGET: "0",
-      TARE_PROTECTED_TAIL: "4000",
-      TARE_MIN_RESULT: "200",
-      TARE_SUMMARISE_AT: "1",
-      TARE_TRUNCATE_AT: "2000",
-    }),
-    {
-      ...readSettings([], {}),
-      policy: "classic",
-      historyBudgetTokens: 0,
-      protectTokens: 4_000,
-      minBytes: 200,
-      pruneAt: 0.5,
-      summariseAt: 1,
-      coldAfterMinutes: 90,
-      truncateTokens: 2_000,
-      alwaysFull: ["shell", "recall"],
-    },
-  );
-});
-
 Deno.test("readSettings() names the variable, the value and what would be right", () => {
   const cases: [string[], Record<string, string>, string][] = [
     [[], { TARE_PORT: "70000" }, 'TARE_PORT is "70000", but it must be a whole number from 0 to 65535.'],
@@ -181,25 +128,19 @@ Deno.test("readSettings() names the variable, the value and what would be right"
       { TARE_GATEWAY_STORE: "0" },
       'TARE_GATEWAY_STORE is "0", but it must be off, or a whole number from 1 to 100000000.',
     ],
-    [[], { TARE_RECALL: "no" }, 'TARE_RECALL is "no", but it must be on or off.'],
+    [[], { TARE_DELEGATE: "no" }, 'TARE_DELEGATE is "no", but it must be on or off.'],
     [
       [],
       { TARE_CONTROL: "10%" },
       'TARE_CONTROL is "10%", but it must be a number from 0 to 1, such as 0.1.',
     ],
     [
-      ["--prune-at", "0.5"],
+      ["--keep-warm", "off", "--policy", "classic"],
       {},
-      "--prune-at is set, but the policy is planner, and only classic goes by it. Set TARE_POLICY to classic, or leave --prune-at out.",
+      "--keep-warm is set, but the policy classic has no keep-alive. Set another TARE_POLICY, or omit --keep-warm.",
     ],
-    [[], { TARE_COLD_AFTER: "5" }, "TARE_COLD_AFTER is set, but the policy is planner"],
-    [
-      ["--policy", "classic"],
-      { TARE_PRUNE_AT: "0.95" },
-      "TARE_PRUNE_AT is 0.95 and TARE_SUMMARISE_AT is 0.9, but results must be pruned before turns are summarised",
-    ],
-    [["--cold-after", "1h"], {}, '--cold-after is "1h", but it must be a whole number from 0 to 100000000.'],
-    [["--always-full", "a b"], {}, '--always-full is "a b", but it must be names of tools such as read_file'],
+    [[], { TARE_POLICY: "none" }, 'TARE_POLICY is "none", but it must be one of planner, lossless, classic.'],
+    [["--without", "prune,x"], {}, '--without is "prune,x", but it must be some of context,prune,schemas,'],
     [
       ["--truncate-at", "0"],
       {},
@@ -284,6 +225,8 @@ Deno.test("readSettings() names the variable, the value and what would be right"
       "--protocol is responses, but no provider is set that speaks it. Set OPENAI_API_KEY or OPENAI_BASE_URL too.",
     ],
     [["--prot", "1"], {}, "Unknown option '--prot'"],
+    [["--aprovals", "allow"], {}, "Did you mean --approvals?"],
+    [["--history-budget", "5"], {}, "See --help all."],
     [["extra"], {}, "extra"],
   ];
   for (const [args, environment, message] of cases) {
@@ -292,39 +235,21 @@ Deno.test("readSettings() names the variable, the value and what would be right"
   }
 });
 
-Deno.test("settingsHelp() lists every variable and flag", () => {
+Deno.test("settingsHelp() lists the ten settings that most servers need, or all in groups", () => {
+  const variables = (text: string) => text.match(/^ {2}[A-Z][A-Z_]+/gm)!.map((variable) => variable.trim());
   const help = settingsHelp();
-  for (
-    const name of [
-      "OPENAI_API_KEY",
-      "OPENAI_BASE_URL",
-      "TARE_MODEL",
-      "TARE_PORT",
-      "TARE_HOST",
-      "TARE_WORKSPACE",
-      "TARE_DATA",
-      "TARE_TOKEN",
-      "TARE_ALLOWED_HOSTS",
-      "TARE_CORS_ORIGINS",
-      "--forward",
-      "TARE_PROFILE",
-      "--profile-file",
-      "--no-context",
-      "--no-truncate",
-      "--no-references",
-      "--no-notation",
-      "TARE_HISTORY_BUDGET",
-      "--protected-tail",
-      "--min-result",
-      "--prune-at",
-      "--summarise-at",
-      "--cold-after",
-      "--truncate-at",
-      "--always-full",
-      "With classic: share of the window from which on old tool results are pruned. Default: 0.8",
-      "Default: 8787, or a free one where that is taken",
-    ]
-  ) assertStringIncludes(help, name);
+  assertEquals(variables(help), [
+    ...["OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "TARE_MODEL"],
+    ...["TARE_WORKSPACE", "TARE_APPROVALS", "TARE_SANDBOX", "TARE_MCP", "TARE_PORT", "TARE_TOKEN"],
+  ]);
+  assertStringIncludes(help, "\n--help all lists every setting.\n");
+  const all = settingsHelp({ all: true });
+  const read = VARIABLES.filter((name) => !["PATH", "INIT_CWD", ...HOME_VARIABLES].includes(name));
+  assertEquals(variables(all).toSorted(), read.toSorted());
+  assertEquals(read.length <= 45, true, `${read.length} settings`);
+  for (const part of ["\nStorage:\n", "--base-url", "--without", "--end-within", ". Default: 500"]) {
+    assertStringIncludes(all, part);
+  }
 });
 
 Deno.test("readSettings() reads what the model costs, and says what is wrong with it", () => {
@@ -384,14 +309,14 @@ Deno.test("readSettings() reads the file of the MCP servers, and says what is wr
       () => readSettings(["--mcp", path], {}),
       RangeError,
       'Cannot use MCP server "a": env.KEY holds ${…}, which is not replaced here: write the value itself. ' +
-        `It stands in ${path}.`,
+        `File: ${path}.`,
     );
     await Deno.writeTextFile(path, '{"mcpServers": {}} // secret');
     const error = assertThrows(
       () => readSettings(["--mcp", path], {}),
       RangeError,
       "Cannot read the MCP servers: the file is not valid JSON. That has no comments, and no comma behind the last " +
-        `entry. It stands in ${path}.`,
+        `entry. File: ${path}.`,
     );
     assertEquals(error.message.includes("secret"), false);
   } finally {
@@ -405,25 +330,20 @@ Deno.test("readSettings() reads a profile's file, and says what is wrong with it
     const path = `${folder}/profile.json`;
     await Deno.writeTextFile(path, '{"profile": "deepseek", "read": 0.02}');
     const profile = { ...profileNamed("deepseek"), read: 0.02 };
-    assertEquals(readSettings(["--profile-file", path], {}).profileFile, { path, profile });
-    assertEquals(readSettings([], { TARE_PROFILE_FILE: path }).profileFile, { path, profile });
-    assertThrows(
-      () => readSettings(["--profile-file", path, "--profile", "none"], {}),
-      RangeError,
-      "Cannot start: TARE_PROFILE and TARE_PROFILE_FILE are both set",
-    );
+    assertEquals(readSettings(["--profile", path], {}).profile, { path, profile });
+    assertEquals(readSettings([], { TARE_PROFILE: path }).profile, { path, profile });
     for (const missing of [folder, `${path}x`]) {
       assertThrows(
-        () => readSettings(["--profile-file", missing], {}),
+        () => readSettings(["--profile", missing], {}),
         RangeError,
-        `Cannot start: --profile-file is ${JSON.stringify(missing)}, but it must be a file that exists.`,
+        `Cannot start: --profile is ${JSON.stringify(missing)}, but it must be one of anthropic-5m, `,
       );
     }
     await Deno.writeTextFile(path, '{"profile": "deepseek", "read": -1}');
     assertThrows(
-      () => readSettings(["--profile-file", path], {}),
+      () => readSettings(["--profile", path], {}),
       RangeError,
-      `Cannot use the profile: read is -1, but it must be a number from 0. It stands in ${path}.`,
+      `Cannot use the profile: read is -1, but it must be a number from 0. File: ${path}.`,
     );
   } finally {
     await Deno.remove(folder, { recursive: true });
@@ -451,8 +371,8 @@ Deno.test("readSettings() reads a file of rules, takes a word for letting all ru
     ) {
       await Deno.writeTextFile(path, text);
       const { message } = assertThrows(() => readSettings(["--approvals", path], {}), RangeError);
-      assertStringIncludes(message, text === "[" ? "Cannot read rules of what tools may do: " : fault);
-      assertStringIncludes(message, `It stands in ${path}.`);
+      assertStringIncludes(message, text === "[" ? "Cannot read approval rules: " : fault);
+      assertStringIncludes(message, `File: ${path}.`);
     }
     for (const missing of [folder, `${path}x`]) {
       assertThrows(
@@ -463,7 +383,7 @@ Deno.test("readSettings() reads a file of rules, takes a word for letting all ru
         }, but it must be a file that exists, or allow.`,
       );
     }
-    assertThrows(() => readSettings(["--unattended=ask"], {}), RangeError, "it must be deny or allow");
+    assertThrows(() => readSettings(["--unattended=ask"], {}), RangeError, "it must be one of deny, allow");
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
@@ -491,7 +411,7 @@ Deno.test("strangeVariables() tells of what looks like a setting, with the one t
     [
       "TARE_MODLE is set, but there is no such setting. Did you mean TARE_MODEL?",
       "TARE_WORKSAPCE is set, but there is no such setting. Did you mean TARE_WORKSPACE?",
-      "TARE_FAVOURITE_COLOUR is set, but there is no such setting. tare start --help lists them.",
+      "TARE_FAVOURITE_COLOUR is set, but there is no such setting. tare start --help all lists them.",
     ],
   );
 });

@@ -12,7 +12,7 @@ import {
 import { assertEquals, assertRejects } from "@std/assert";
 import { join, toFileUrl } from "@std/path";
 import { scripted, type SimulatedModel, toolCall } from "@tare/simulator";
-import { recordingProvider } from "../../../tests/crash/recording_provider.ts";
+import { recordingProvider } from "../../../tests/recording_provider.ts";
 import { type ServerProcess, startServerProcess } from "../../../tests/crash/server_process.ts";
 import { ownerOf } from "../../../tests/crash/owner.ts";
 import { denoArgs } from "../tasks.ts";

@@ -30,11 +30,8 @@ import { joinPieces, SessionUpdates } from "./session_updates.ts";
 import { shownText } from "../terminal/shown_text.ts";
 import { describeToolCall, toolText } from "./tool_calls.ts";
 
-/** What {@linkcode editorAgent} works with. */
 interface EditorAgentOptions {
-  /** The server's. */
   readonly client: AgentClient;
-  /** Where the server is. */
   readonly url: string;
   /** Where a folder really is, or the folder as it stands where that can't be told. */
   readonly realPath: (folder: string) => Promise<string>;
@@ -248,7 +245,6 @@ interface Editor {
   readonly ask: QuestionsOptions["ask"];
 }
 
-/** A turn that is followed. */
 interface Followed {
   /** Settles once the server has begun it, or has refused. */
   readonly started: Promise<unknown>;
@@ -259,7 +255,6 @@ interface Followed {
   isOver: boolean;
 }
 
-/** How a turn ended. */
 type Ending = Pick<TurnEnd, "reason" | "message">;
 
 /** Whose events are read, and when it is another turn that ends. */
@@ -288,7 +283,6 @@ class EditorSession {
   /** Whether the last turn ended to ask, and no other has begun. */
   #isAsking = false;
 
-  /** The session of this id. */
   constructor(
     id: string,
     { client, editor, agent, tryAgainMs }: {
@@ -518,9 +512,7 @@ async function firstNumber(events: AsyncIterable<NumberedEvent>): Promise<number
   throw new Error("The server closed the stream before the turn's end.");
 }
 
-/** What {@linkcode Questions} work with. */
 interface QuestionsOptions {
-  /** The session's. */
   readonly id: string;
   readonly client: Pick<AgentClient, "answer">;
   /** Puts a question to the person; rejects if the editor can't, or once `signal` says that it needs no answer any more. */
@@ -528,7 +520,6 @@ interface QuestionsOptions {
     request: RequestPermissionRequest,
     signal: AbortSignal,
   ) => Promise<RequestPermissionResponse>;
-  /** Cancels the turn. */
   readonly cancel: () => Promise<void>;
   /** Tells the person what went wrong. */
   readonly warn: (message: string) => Promise<void>;
@@ -546,12 +537,10 @@ class Questions {
   readonly #options: QuestionsOptions;
   readonly #open = new Map<string, { readonly asked: Approval; readonly answered: AbortController }>();
 
-  /** Nothing is asked yet. */
   constructor(options: QuestionsOptions) {
     this.#options = options;
   }
 
-  /** Whether anything waits for an answer. */
   get areOpen(): boolean {
     return this.#open.size > 0;
   }

@@ -1,7 +1,7 @@
 import type { ContentBlock, EmbeddedResource, ResourceLink } from "@agentclientprotocol/sdk";
 import { fromFileUrl, isAbsolute, relative } from "@std/path";
 import type { Content, ContentPart } from "@tare/messages";
-import { fenced } from "./tool_calls.ts";
+import { fenced } from "@tare/server/internal/format";
 
 /**
  * What a person said in the editor, as the server takes it: text alone, or parts where there are pictures or files.

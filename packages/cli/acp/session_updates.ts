@@ -18,7 +18,6 @@ export class SessionUpdates {
   readonly #open = new Map<number, { readonly toolCallId: string; readonly isEdit: boolean }>();
   #messageId = "";
 
-  /** For a session of this agent. */
   constructor(agent: AgentInfo) {
     this.#agent = agent;
   }

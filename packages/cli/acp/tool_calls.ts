@@ -1,8 +1,8 @@
 import type { ToolCallContent, ToolCallLocation, ToolKind } from "@agentclientprotocol/sdk";
 import { isAbsolute, join } from "@std/path";
+import { fenced, oneLine } from "@tare/server/internal/format";
 import { shownText } from "../terminal/shown_text.ts";
 
-/** A tool call as editors show it. */
 interface ShownCall {
   readonly title: string;
   readonly kind: ToolKind;
@@ -50,7 +50,7 @@ export function describeToolCall(
   const at = (line?: unknown): ToolCallLocation[] =>
     absolute === undefined ? [] : [{ path: absolute, ...(typeof line === "number" && { line }) }];
   const shown = (kind: ToolKind, title: string, more: Partial<ShownCall> = {}): ShownCall => ({
-    title: oneLine(title, TITLE_CHARS),
+    title: oneLine(shownText(title), TITLE_CHARS),
     kind,
     locations: at(),
     content: [],
@@ -88,13 +88,6 @@ export function toolText(text: string): ToolCallContent[] {
   return text === "" ? [] : [{ type: "content", content: { type: "text", text: fenced(shownText(text)) } }];
 }
 
-/** Text as a block of code in Markdown. */
-export function fenced(text: string): string {
-  const ticks = [...text.matchAll(/^ {0,3}(`{3,})/gm)].map(([, found = ""]) => found.length);
-  const fence = "`".repeat(Math.max(3, ...ticks.map((length) => length + 1)));
-  return `${fence}\n${text}${text.endsWith("\n") ? "" : "\n"}${fence}`;
-}
-
 function diff(
   path: string | undefined,
   { oldText, newText }: { readonly oldText?: unknown; readonly newText: unknown },
@@ -104,13 +97,8 @@ function diff(
 }
 
 function code(text: string): string {
-  const flat = oneLine(text, TITLE_CHARS - 20);
+  const flat = oneLine(shownText(text), TITLE_CHARS - 20);
   return flat.includes("`") ? flat : `\`${flat}\``;
-}
-
-function oneLine(text: string, chars: number): string {
-  const flat = shownText(text.replaceAll(/\s+/g, " ").trim());
-  return flat.length <= chars ? flat : `${flat.slice(0, chars - 1)}…`;
 }
 
 function parse(text: string): unknown {

@@ -2,25 +2,19 @@ import { DELIMITER, join } from "@std/path";
 import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import type { AgentInfo } from "../agent_client.ts";
 import { isFile } from "../option.ts";
-import type { AgentEntry, Behind, Environment } from "./agents.ts";
-import { isSameAddress, type OwnAddress } from "./own_addresses.ts";
+import { type AgentEntry, AGENTS, type Behind, type Environment } from "./agents.ts";
+import { isSameAddress, type OwnProviders } from "./own_providers.ts";
 
-/** An agent that is to be run, and what it is told. */
-export interface ChosenAgent {
-  /** Its name; nothing of a program that isn't known. */
-  readonly name?: string;
-  readonly entry: Pick<
-    AgentEntry,
-    "title" | "program" | "needs" | "told" | "file" | "takes" | "own" | "loginProvider"
-  >;
-  readonly args: readonly string[];
+/** Returns a known agent; undefined for another name. */
+export function knownAgent(name: string): AgentEntry | undefined {
+  return Object.hasOwn(AGENTS, name) ? AGENTS[name] : undefined;
 }
 
 /** Endings of programs, where the system goes by them. */
 const ENDINGS = Deno.build.os === "windows" ? [".exe", ".cmd", ".bat"] : [""];
 
 /**
- * The path of an agent's program.
+ * Returns the path of an agent's program.
  *
  * @throws {Error} if it isn't installed.
  */
@@ -36,38 +30,39 @@ export function programOf(
   throw new Error(`Cannot start ${title}: PATH has no program ${program}. Install it, and try again.`);
 }
 
-/** By which variable a server learns where it passes on to. */
+/** Variables of a server that name where it forwards to. */
 export const PASSES_TO = { chat: "OPENAI_BASE_URL", messages: "ANTHROPIC_BASE_URL" } as const;
 
 /**
- * What an agent behind this server goes by.
+ * Returns the addresses of an agent behind this server. Only providers that its own settings name get its credentials.
  *
- * @throws {Error} if the server doesn't pass on what the agent needs, or not to where its own settings say.
+ * @throws {Error} if the server doesn't forward what the agent needs, or elsewhere than its own settings name.
  */
 export function behind(
   { title, needs }: Pick<AgentEntry, "title" | "needs">,
-  { url, passesOn = {}, login, own = [] }: {
+  { url, passesOn = {}, own: { addresses, login } }: {
     readonly url: string;
     readonly passesOn: AgentInfo["passesOn"];
-    /** The provider that the agent's login is for. */
-    readonly login?: string | undefined;
-    /** Addresses that its own settings name: nobody else gets its credentials. */
-    readonly own?: readonly OwnAddress[];
+    readonly own: OwnProviders;
   },
 ): Behind {
   const { chat, messages = "" } = passesOn;
-  for (const { protocol, address, place, isFixed } of own) {
+  const refuse = (why: string) => {
+    throw new Error(`Cannot put ${title} behind the server at ${url}: ${why}`);
+  };
+  const remedy = (protocol: keyof typeof PASSES_TO, address: string) =>
+    `Start it with ${PASSES_TO[protocol]}=${address}, or end it: then tare run starts one that does.`;
+  for (const { protocol, address, place, isFixed } of addresses) {
     const to = passesOn[protocol];
     if (isSameAddress(address, url)) {
       if (to === undefined || !isSameAddress(to, url)) continue;
-      throw new Error(
-        `Cannot put ${title} behind the server at ${url}: ${place} names that server, which would pass on to itself. ` +
-          "Have it name the provider, or nothing.",
+      refuse(
+        `${place} names that server, which would pass on to itself. Have it name the provider, or nothing.`,
       );
     }
     if (isFixed) {
-      throw new Error(
-        `Cannot put ${title} behind the server at ${url}: ${place} names ${address}, which outranks whatever it is told. ` +
+      refuse(
+        `${place} names ${address}, which outranks whatever it is told. ` +
           `Have that file name ${url}, and start the server with ${PASSES_TO[protocol]}=${address}.`,
       );
     }
@@ -75,10 +70,11 @@ export function behind(
       continue;
     }
     const what = protocol === "chat" ? "chat completions and responses" : "Messages";
-    throw new Error(
-      `Cannot put ${title} behind the server at ${url}: ${place} names ${address}, and the server ` +
-        `${to === undefined ? `passes no ${what} on` : `passes ${what} on to ${to}`}. Start it with ` +
-        `${PASSES_TO[protocol]}=${address}, or end it: then tare run starts one that does.`,
+    refuse(
+      `${place} names ${address}, and the server ` +
+        `${to === undefined ? `passes no ${what} on` : `passes ${what} on to ${to}`}. ${
+          remedy(protocol, address)
+        }`,
     );
   }
   const wanted = login ?? (chat === undefined ? DEFAULT_PROVIDER.baseURL : chat);
@@ -86,10 +82,7 @@ export function behind(
     const state = chat === undefined
       ? "it passes no chat completions and responses on"
       : `it passes responses on to ${chat}, and the login is for ${wanted}`;
-    throw new Error(
-      `Cannot put ${title} behind the server at ${url}: ${state}. Start it with OPENAI_BASE_URL=${wanted}, or end it: ` +
-        "then tare run starts one that does.",
-    );
+    refuse(`${state}. ${remedy("chat", wanted)}`);
   }
   return { url, ...(chat !== undefined && { chat }), messages };
 }

@@ -2,26 +2,35 @@ import { applyEdits, findNodeAtLocation, getNodeValue, modify, parse, parseTree 
 import type { ParseError } from "jsonc-parser";
 import JSON5 from "json5";
 import { isMap, isNode, isScalar, isSeq, type Pair, parseDocument, type YAMLMap } from "yaml";
-import type { FileEntry, FileFormat as Format } from "./agents.ts";
+
+/** An entry of a file. */
+export interface FileEntry {
+  /** Names of the objects around it, and its own; an object of a list goes by its `name`. */
+  readonly path: readonly string[];
+  readonly value: string;
+}
+
+/** Formats of agents' files. */
+export type FileFormat = "json" | "json5" | "toml" | "yaml";
 
 /**
- * The text of a configuration file with these entries in it, and everything else as it is, comments included.
+ * Returns the text of a file with these entries, and everything else unchanged, comments included.
  *
- * @throws {Error} if it can't be read as what it should be.
+ * @throws {Error} if it isn't of this format.
  */
-export function withEntries(text: string, format: Format, entries: readonly FileEntry[]): string {
+export function withEntries(text: string, format: FileFormat, entries: readonly FileEntry[]): string {
   const { mark, rest } = apart(text);
   return mark + entries.reduce((text, { path, value }) => FORMATS[format].set(text, path, value), rest);
 }
 
 /**
- * The text without them: where it still says what they say it says again what it said before, and else stays.
+ * Returns the text without these entries: those that still have their values get those from `before`, others stay.
  *
- * @throws {Error} if it can't be read as what it should be.
+ * @throws {Error} if it isn't of this format.
  */
 export function withoutEntries(
   text: string,
-  format: Format,
+  format: FileFormat,
   { entries, before: whole }: { readonly entries: readonly FileEntry[]; readonly before: string },
 ): string {
   const { get, set } = FORMATS[format];
@@ -30,7 +39,7 @@ export function withoutEntries(
   return mark + entries.reduce((text, { path, value }) => {
     if (get(text, path) !== value) return text;
     const cleared = set(text, path, get(before, path));
-    // Objects that were made for it go with it, as long as nothing else has come to stand in them.
+    // Objects that were added for it are removed with it if they are empty.
     return path.map((_, at) => path.slice(0, at)).filter(({ length }) => length > 0).reverse()
       .reduce(
         (text, above) =>
@@ -40,7 +49,7 @@ export function withoutEntries(
   }, rest);
 }
 
-/** The mark of an encoding stays in front of everything. */
+/** Returns a text without its byte order mark, and the mark. */
 function apart(text: string): { readonly mark: string; readonly rest: string } {
   const mark = text.startsWith(MARK) ? MARK : "";
   return { mark, rest: text.slice(mark.length) };
@@ -48,8 +57,8 @@ function apart(text: string): { readonly mark: string; readonly rest: string } {
 
 const MARK = "\ufeff";
 
-/** What a file says there; nothing where it says nothing. */
-export function entryIn(text: string, format: Format, path: readonly string[]): unknown {
+/** Returns the value of an entry; undefined if there is none. */
+export function entryIn(text: string, format: FileFormat, path: readonly string[]): unknown {
   return FORMATS[format].get(apart(text).rest, path);
 }
 
@@ -57,14 +66,14 @@ function isEmpty(value: unknown): boolean {
   return typeof value === "object" && value !== null && Object.keys(value).length === 0;
 }
 
-/** How a format's entries are read, written and, without a value, removed. */
+/** Reads, writes and, without a value, removes an entry. */
 const FORMATS: Readonly<
-  Record<Format, {
+  Record<FileFormat, {
     readonly get: (text: string, path: readonly string[]) => unknown;
     readonly set: (text: string, path: readonly string[], value: unknown) => string;
   }>
 > = {
-  // What isn't JSON with comments too is written anew.
+  // What isn't JSON with comments too is written as JSON.
   json5: {
     get: (text, path) => FORMATS.json.get(plainJson(text), path),
     set: (text, path, value) => FORMATS.json.set(plainJson(text), path, value),
@@ -109,7 +118,7 @@ const FORMATS: Readonly<
   },
 };
 
-/** A document in YAML, and its object there. */
+/** Returns the node of a document at a path. */
 function yamlIn(text: string, path: readonly string[]) {
   const document = parseDocument(text, { keepSourceTokens: true });
   const [error] = document.errors;
@@ -127,13 +136,13 @@ function pairIn(map: unknown, name: string): Pair | undefined {
   return isMap(map) ? map.items.find(({ key }) => isScalar(key) && key.value === name) : undefined;
 }
 
-/** Where a node of a document begins and ends. */
+/** Returns where a node begins and ends. */
 function rangeOf(node: unknown): readonly [number, number] {
-  if (!isNode(node) || !node.range) throw new Error("it is YAML that nobody has written");
+  if (!isNode(node) || !node.range) throw new Error("it is YAML without positions");
   return [node.range[0], node.range[1]];
 }
 
-/** YAML in which an object's entry says this; as little as can be is changed of how it is written. */
+/** Returns YAML with another value of an entry, in which only that is changed. */
 function withYaml(text: string, path: readonly string[], value: unknown): string {
   const [map, name = ""] = [yamlIn(text, path.slice(0, -1)), path.at(-1)];
   if (!isMap(map)) throw new Error(`it says nothing of ${path.slice(0, -1).join(".")}`);
@@ -141,14 +150,14 @@ function withYaml(text: string, path: readonly string[], value: unknown): string
   const cut = (from: number, to: number, by = "") => text.slice(0, from) + by + text.slice(to);
   if (value === undefined) return pair ? cut(...pieceOf(map, pair)) : text;
   if (pair) return cut(...rangeOf(pair.value), JSON.stringify(value));
-  // In front of the last one: a list's dash stands in front of the first.
+  // Before the last one: a list's dash is before the first.
   const [at] = rangeOf(map.items.at(-1)?.key);
   const column = at - (text.lastIndexOf("\n", at - 1) + 1);
   const end = map.flow ? ", " : eolOf(text) + " ".repeat(column);
   return cut(at, at, `${name}: ${JSON.stringify(value)}${end}`);
 }
 
-/** Where an entry stands with what separates it from the next one, or from the one before. */
+/** Returns the range of an entry and of what separates it from its neighbor. */
 function pieceOf({ items }: YAMLMap, pair: Pair): [number, number] {
   const at = items.indexOf(pair);
   const next = items[at + 1];
@@ -156,7 +165,7 @@ function pieceOf({ items }: YAMLMap, pair: Pair): [number, number] {
   return [rangeOf(items[at - 1]?.value)[1], rangeOf(pair.value)[1]];
 }
 
-/** JSON, with comments or without. A file without anything in it is taken for an empty object. */
+/** Checks JSON with or without comments. An empty file is an empty object. */
 function readable(text: string): string {
   if (text.trim() === "") return "{}\n";
   const errors: ParseError[] = [];
@@ -169,7 +178,7 @@ function readable(text: string): string {
   throw new Error(`it is no object in JSON${error === undefined ? "" : ` (line ${line})`}`);
 }
 
-/** JSON5 as JSON, unless it is JSON with comments already. */
+/** Returns JSON5 as JSON, unless it is JSON with comments. */
 function plainJson(text: string): string {
   const errors: ParseError[] = [];
   parse(text, errors, { allowTrailingComma: true });
@@ -181,13 +190,13 @@ function plainJson(text: string): string {
   }
 }
 
-/** What stands in a file of TOML in front of its tables. */
+/** Returns the part of TOML before its tables. */
 function topOf(text: string): string {
   const at = /^[ \t]*\[/m.exec(text)?.index;
   return at === undefined ? text : text.slice(0, at);
 }
 
-/** The line of a key whose value is a text. */
+/** Matches the line of a key whose value is a text. */
 function lineOf(name: string): RegExp {
   return new RegExp(`^[ \\t]*${name}[ \\t]*=[ \\t]*["']([^"'\\n]*)["'][^\\n]*(?:\\n|$)`, "m");
 }

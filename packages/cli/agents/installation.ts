@@ -1,26 +1,25 @@
 import { agentClient, type AgentInfo } from "../agent_client.ts";
-import { inDigitsOf } from "../in_digits.ts";
+import { counted } from "@tare/server/internal/format";
 import type { AgentEntry, Behind, Environment } from "./agents.ts";
 import { behind, programOf } from "./chosen_agent.ts";
 import { entryIn } from "./file_entries.ts";
 import type { UsedServer } from "./own_server.ts";
-import { resolve } from "@std/path";
-import { ownAddresses } from "./own_addresses.ts";
+import { ownProviders } from "./own_providers.ts";
 import { fileText, textBeforeWrap } from "./wrapping.ts";
 
-/** What was looked at, and what came of it. */
+/** Outcome of one check. */
 export interface Finding {
   readonly state: "right" | "wrong" | "not known";
   readonly text: string;
 }
 
-/** Where an installation is looked at. */
+/** An installation to check. */
 export interface Installation {
   readonly name: string;
   readonly entry: AgentEntry;
   readonly server: UsedServer;
   readonly environment: Environment;
-  /** A model that is asked for a word. Default: none is, and nothing is paid. */
+  /** Model to request one word from. Default: none, at no cost. */
   readonly model?: string | undefined;
 }
 
@@ -28,7 +27,7 @@ const right = (text: string): Finding => ({ state: "right", text });
 const wrong = (text: string): Finding => ({ state: "wrong", text });
 const unknown = (text: string): Finding => ({ state: "not known", text });
 
-/** Looks whether an agent that is installed here comes through a server, with all that it should. */
+/** Checks whether an installed agent uses a server, with all of its settings. */
 export async function checkInstallation(installation: Installation): Promise<readonly Finding[]> {
   const { server: { url, token }, entry } = installation;
   const client = agentClient(url, token);
@@ -54,19 +53,15 @@ async function versionOf({ entry, environment }: Installation): Promise<Finding>
   }
 }
 
-/** What the server passes on, what the agent's own configuration says, and whether its key is taken. */
+/** Checks what the server forwards, the agent's configuration, and its key. */
 async function passes(
   { entry, name, server: { url }, environment, model }: Installation,
   passesOn: AgentInfo["passesOn"],
 ): Promise<Finding[]> {
   let at: Behind;
   try {
-    const own = ownAddresses(entry, {
-      environment,
-      folder: resolve(environment.INIT_CWD || ".", environment.TARE_WORKSPACE || "."),
-      read: textBeforeWrap(name, environment),
-    });
-    at = behind(entry, { url, passesOn, login: entry.loginProvider?.(environment), own });
+    const own = ownProviders(entry, { environment, read: textBeforeWrap(name, environment) });
+    at = behind(entry, { url, passesOn, own });
   } catch (error) {
     return [wrong((error as Error).message)];
   }
@@ -105,7 +100,7 @@ function configured(
   );
 }
 
-/** Headers with which a provider lets somebody in, where a key stands in the environment. */
+/** Returns headers with the key in the environment, if there is one. */
 function access(isChat: boolean, { OPENAI_API_KEY, ANTHROPIC_API_KEY }: Environment) {
   if (isChat) return OPENAI_API_KEY ? { authorization: `Bearer ${OPENAI_API_KEY}` } : undefined;
   return ANTHROPIC_API_KEY
@@ -158,7 +153,6 @@ async function asked(url: string, init: RequestInit) {
   return { ok, status, type: headers.get("content-type") ?? "", text: await response.text() };
 }
 
-/** What has come of the agent's newest calls. */
 async function called(
   { title, userAgents }: AgentEntry,
   client: ReturnType<typeof agentClient>,
@@ -170,16 +164,16 @@ async function called(
   const sum = (name: "calls" | "errors" | "promptTokens" | "cachedTokens") =>
     own.reduce((sum, row) => sum + row[name], 0);
   const share = (100 * sum("cachedTokens") / Math.max(1, sum("promptTokens"))).toFixed(0);
-  const calls = inDigitsOf(sum("calls"), "call");
+  const calls = counted(sum("calls"), "call");
   const { misses } = await client.misses({ session: dearest.key });
   const unmarked = misses.find(({ cause }) => cause === "not_marked");
   return [
     sum("errors") === 0
       ? right(`${calls} came through, ${share} % of their prompts from the cache.`)
-      : wrong(`${calls} came through, and ${inDigitsOf(sum("errors"), "other")} failed.`),
+      : wrong(`${calls} came through, and ${counted(sum("errors"), "other")} failed.`),
     unmarked
       ? wrong(
-        `It marks too little for the cache: ${inDigitsOf(unmarked.tokens, "token")}. ${unmarked.remedy}`,
+        `It marks too little for the cache: ${counted(unmarked.tokens, "token")}. ${unmarked.remedy}`,
       )
       : right("What it sends is marked for the cache, or needs no marks."),
   ];

@@ -3,26 +3,25 @@ import { type FoundServer, runningServer } from "../server/noted_server.ts";
 import { denoArgs } from "../tasks.ts";
 import type { Environment } from "./agents.ts";
 
-/** A server that an agent is behind. */
+/** A server that an agent uses. */
 export interface UsedServer {
   readonly url: string;
-  /** The key that lets in whoever asks what calls have cost. */
   readonly token?: string;
 }
 
-/** One that was started for it. */
+/** A server that was started for an agent. */
 export interface OwnServer extends UsedServer {
-  /** Ends it; gives what it said of its troubles. */
+  /** Ends it. Resolves to its warnings and errors. */
   readonly end: () => Promise<string>;
 }
 
 /**
- * Variables that a server started for an agent doesn't get: it passes the agent's own key or login on, is a gateway and
- * nothing else, and lets in whoever reaches it on this machine.
+ * Variables that such a server doesn't get: it forwards the agent's own key or login, is only a gateway, and requires no
+ * key on this machine.
  */
 const LEFT_OUT = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "TARE_MODEL", "TARE_TOKEN"];
 
-/** Characters that are kept of what it says. */
+/** Characters of its output that are kept. */
 const MOST_SAID = 4_000;
 
 /**
@@ -81,7 +80,7 @@ export async function startOwnServer(
         // It has ended already.
       }
       await ended;
-      // What a first start installs is no trouble.
+      // Installation at a first start is no trouble.
       return said.replaceAll(/^(Download|Initialize) .*\n/gm, "");
     },
   };

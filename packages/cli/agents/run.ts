@@ -4,17 +4,18 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { resolve } from "@std/path";
 import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import { constants } from "node:os";
 import type { MissesReport, SpendReport } from "../../server/client.ts";
 import { agentClient, serverAddress, statedAddress } from "../agent_client.ts";
-import { inDigitsOf } from "../in_digits.ts";
-import { runningServer } from "../server/noted_server.ts";
+import { exitAfter } from "../command_line.ts";
+import { counted } from "@tare/server/internal/format";
+import { inDollars } from "../dollars.ts";
+import { callersFolder, runningServer } from "../server/noted_server.ts";
 import { shownText } from "../terminal/shown_text.ts";
-import { AGENTS, ANY_PROGRAM } from "./agents.ts";
-import { behind, type ChosenAgent, programOf } from "./chosen_agent.ts";
-import { ownAddresses } from "./own_addresses.ts";
+import { type AgentEntry, AGENTS, ANY_PROGRAM } from "./agents.ts";
+import { behind, knownAgent, programOf } from "./chosen_agent.ts";
+import { ownProviders } from "./own_providers.ts";
 import { type OwnServer, startOwnServer, type UsedServer } from "./own_server.ts";
 import { copyFile, textBeforeWrap } from "./wrapping.ts";
 
@@ -31,17 +32,20 @@ ends with it, which passes the agent's own key or login on: to the address that 
 completions and responses to OPENAI_BASE_URL, Messages to ANTHROPIC_BASE_URL, or to the providers themselves.
 At the end it says what that cost, what was saved, and what would mend the rest.`;
 
-/** How often is looked whether the server is there, in milliseconds. */
-const LOOK_MS = 1_000;
+/** Time between two checks whether the server is there, in milliseconds. */
+const CHECK_MS = 1_000;
 
-/** So many times is tried to start one where another one's has ended. */
+/** Attempts to start a server where another command's has ended. */
 const MOST_TRIES = 5;
 
 const environment = Deno.env.toObject();
-const folder = resolve(environment.INIT_CWD || ".", environment.TARE_WORKSPACE || ".");
 
-/** The agent that the command line names. */
-function chosen(): ChosenAgent {
+/** Returns the agent that the command line names, and its arguments. */
+function chosen(): {
+  readonly name?: string;
+  readonly entry: Omit<AgentEntry, "tested" | "userAgents">;
+  readonly args: readonly string[];
+} {
   const [name, ...args] = Deno.args;
   if (name === undefined || name === "--help" || name === "-h") {
     console.log(HELP);
@@ -52,14 +56,14 @@ function chosen(): ChosenAgent {
     if (program === undefined) throw new Error("Cannot run nothing: behind -- stands a program.");
     return { entry: { ...ANY_PROGRAM, title: program, program }, args: rest };
   }
-  const entry = Object.hasOwn(AGENTS, name) ? AGENTS[name] : undefined;
+  const entry = knownAgent(name);
   if (entry) return { name, entry, args };
   throw new Error(
     `Cannot run ${name}: there are ${Object.keys(AGENTS).join(", ")}. Any other program: tare run -- ${name}`,
   );
 }
 
-/** The server that runs, if one does. */
+/** Returns the running server, if there is one. */
 async function running(): Promise<UsedServer | undefined> {
   const stated = statedAddress(environment.TARE_HOST, environment.TARE_PORT);
   if (stated === undefined && await runningServer(environment) === undefined) return undefined;
@@ -69,7 +73,7 @@ async function running(): Promise<UsedServer | undefined> {
 
 async function isThere(url: string): Promise<boolean> {
   try {
-    const response = await fetch(`${url}/health`, { signal: AbortSignal.timeout(5 * LOOK_MS) });
+    const response = await fetch(`${url}/health`, { signal: AbortSignal.timeout(5 * CHECK_MS) });
     await response.body?.cancel();
     return response.ok;
   } catch {
@@ -78,18 +82,18 @@ async function isThere(url: string): Promise<boolean> {
 }
 
 /**
- * Sees to it that somebody listens where the agent asks, as long as it runs: another command's server ends with that, and
- * one that is started there goes on with its conversations. Gives the one that was.
+ * Starts a server at this address when the one of another command ends, as long as the agent runs: it continues the same
+ * conversations. Resolves to the server if one was started.
  */
 async function takeOver(url: string, start: (port: string) => Promise<OwnServer>, signal: AbortSignal) {
   for (let tries = 0; !signal.aborted && tries < MOST_TRIES;) {
-    await pause(LOOK_MS, signal);
+    await pause(CHECK_MS, signal);
     if (signal.aborted || await isThere(url)) continue;
     tries++;
     try {
       return await start(new URL(url).port);
     } catch {
-      // Somebody else has, or does so now.
+      // Another command has started one.
     }
   }
   return undefined;
@@ -105,9 +109,9 @@ function pause(ms: number, signal: AbortSignal): Promise<void> {
   });
 }
 
-/** Runs a program in this terminal, with what this process is sent, to its end. */
+/** Runs a program in this terminal. Resolves to its exit code. */
 async function runHere(program: string, args: readonly string[], env: Readonly<Record<string, string>>) {
-  const child = new Deno.Command(program, { args: [...args], env, cwd: folder }).spawn();
+  const child = new Deno.Command(program, { args: [...args], env, cwd: callersFolder(environment) }).spawn();
   // The terminal's Ctrl-C reaches the agent itself; what this process alone is sent it passes on.
   Deno.addSignalListener("SIGINT", () => {});
   for (const signal of Deno.build.os === "windows" ? [] : ["SIGTERM", "SIGHUP"] as const) {
@@ -123,7 +127,6 @@ async function runHere(program: string, args: readonly string[], env: Readonly<R
   return signal === null ? code : 128 + constants.signals[signal as keyof typeof constants.signals];
 }
 
-/** What a server's ledger says at some moment. */
 interface LedgerState {
   readonly all: Pick<
     SpendReport["all"],
@@ -132,24 +135,23 @@ interface LedgerState {
   readonly misses: MissesReport["misses"];
 }
 
-/** Reads it. */
 async function readLedger({ url, token }: UsedServer): Promise<LedgerState> {
   const client = agentClient(url, token);
   const [{ all }, { misses }] = await Promise.all([client.spend({ by: "agent" }), client.misses({})]);
   return { all, misses };
 }
 
-/** In two lines: what came between two moments cost and saved, and what would mend the rest. */
+/** Returns two lines: cost and saving between two states, and what would avoid the rest. */
 function runReport(before: LedgerState, after: LedgerState): readonly string[] {
   const less = (name: keyof LedgerState["all"]) => after.all[name] - before.all[name];
   const calls = less("calls");
   if (calls === 0) return [];
-  // What nobody knows the price of is told in token units.
+  // Without prices the unit is token units.
   const isPriced = less("unpricedCalls") < calls;
   const [paid, without] = isPriced
     ? [less("usd"), less("withoutUsd")]
     : [less("tokenUnits"), less("withoutTokenUnits")];
-  const amount = (value: number) => isPriced ? dollars(value) : inDigitsOf(value, "token unit");
+  const amount = (value: number) => isPriced ? `$${inDollars(value)}` : counted(value, "token unit");
   const saved = without - paid;
   const share = without > 0 ? ` (${(100 * Math.abs(saved) / without).toFixed(0)} %)` : "";
   const outcome = Math.abs(saved) < 0.005 * without
@@ -158,12 +160,11 @@ function runReport(before: LedgerState, after: LedgerState): readonly string[] {
     ? `${amount(saved)}${share} less than without Tare`
     : `${amount(-saved)}${share} more than without Tare, which a longer session makes good`;
   return [
-    `Tare: ${inDigitsOf(calls, "call")} cost ${amount(paid)}, ${outcome}.`,
+    `Tare: ${counted(calls, "call")} cost ${amount(paid)}, ${outcome}.`,
     remedy(before, after, amount, isPriced ? "usd" : "tokenUnits"),
   ];
 }
 
-/** The dearest part of what need not have been paid. */
 function remedy(
   before: LedgerState,
   after: LedgerState,
@@ -182,34 +183,24 @@ function remedy(
     : "Of the rest nothing could be mended: what wasn't in the cache had to be sent.";
 }
 
-function dollars(usd: number): string {
-  return `$${usd < 0.01 ? usd.toFixed(4) : usd.toFixed(2)}`;
-}
-
 async function run(): Promise<number> {
   const { name, entry, args } = chosen();
   const program = programOf(entry, environment);
-  const login = entry.loginProvider?.(environment);
-  const settings = ownAddresses(entry, { environment, folder, read: textBeforeWrap(name, environment) });
-  const addressOf = (wanted: string) => settings.find(({ protocol }) => protocol === wanted)?.address;
+  const own = ownProviders(entry, { environment, read: textBeforeWrap(name, environment) });
   const upstream = {
-    baseUrl: login ?? addressOf("chat") ?? (environment.OPENAI_BASE_URL || DEFAULT_PROVIDER.baseURL),
-    messagesUrl: addressOf("messages")?.replace(/(\/v1)?\/*$/, ""),
+    baseUrl: own.chat ?? (environment.OPENAI_BASE_URL || DEFAULT_PROVIDER.baseURL),
+    messagesUrl: own.messages,
   };
   const found = await running();
-  let own = found ? undefined : await startOwnServer(environment, upstream);
-  const server = (found ?? own)!;
+  let started = found ? undefined : await startOwnServer(environment, upstream);
+  const server = (found ?? started)!;
   const ending = new AbortController();
   try {
     const client = agentClient(server.url, server.token);
-    const at = behind(entry, {
-      url: server.url,
-      passesOn: (await client.agent()).passesOn,
-      login,
-      own: settings,
-    });
+    const { passesOn } = await client.agent();
+    const at = behind(entry, { url: server.url, passesOn, own });
     const before = await readLedger(server);
-    const watched = own
+    const watched = started
       ? undefined
       : takeOver(server.url, (port) => startOwnServer(environment, { ...upstream, port }), ending.signal);
     using copy = entry.takes && entry.file && copyFile(entry.file(environment), at);
@@ -218,8 +209,8 @@ async function run(): Promise<number> {
     const env = Object.assign({}, environment, ...told.map((part) => part?.environment));
     const code = await runHere(program, [...ownArgs, ...args], env);
     ending.abort();
-    own ??= await watched;
-    const lines = runReport(before, await readLedger({ ...server, ...own }));
+    started ??= await watched;
+    const lines = runReport(before, await readLedger({ ...server, ...started }));
     for (const line of lines) console.error(shownText(line));
     if (lines.length === 0) {
       const then = name ? `tare doctor ${name} says why` : "It may have asked by other variables";
@@ -228,14 +219,9 @@ async function run(): Promise<number> {
     return code;
   } finally {
     ending.abort();
-    const said = await own?.end();
+    const said = await started?.end();
     if (said) console.error(shownText(said.trimEnd()));
   }
 }
 
-try {
-  Deno.exit(await run());
-} catch (error) {
-  console.error(shownText((error as Error).message));
-  Deno.exit(1);
-}
+await exitAfter(run);

@@ -5,27 +5,16 @@
  */
 // deno-lint-ignore-file no-console
 import { dirname, join } from "@std/path";
-import { commandLine } from "../command_line.ts";
+import { flag, runCommand } from "../command_line.ts";
 import { dataFolders, runningIn } from "../server/noted_server.ts";
 import { shownText } from "../terminal/shown_text.ts";
 import type { Environment } from "./agents.ts";
 import { removeEmpty, unwrap, wrappedAgents } from "./wrapping.ts";
 import { confirmed, writeChange } from "./write_change.ts";
 
-const HELP = `Makes agents' own configuration what it was before tare wrap, byte for byte:
-
-  deno task unwrap [AGENT] [--yes]
-  deno task unwrap --data [--yes]
-
-  AGENT   Default: all that are wrapped
-  --data  Removes besides what servers of this machine have kept: sessions, what they cost, and what left their prompts
-  --yes   Write without asking. What changes is shown in any case
-
-Of a file that was changed since, only what Tare has written goes.`;
-
 /**
- * Tells what servers have kept, and removes it if that is wanted. It stays otherwise: it says what was paid, and a
- * conversation that goes on behind Tare later needs what has left its prompt.
+ * Prints what servers have stored, and removes it if requested. By default it stays: it states what was paid, and a
+ * conversation that continues behind Tare later needs what was evicted from its prompt.
  */
 async function treatData(environment: Environment, { remove, yes }: Record<"remove" | "yes", boolean>) {
   const folders = dataFolders(environment);
@@ -55,15 +44,20 @@ function bytesIn(folder: string): number {
   }, 0);
 }
 
-try {
-  const { values: { yes = false, data = false, help }, positionals } = commandLine({
-    allowPositionals: true,
-    options: { yes: { type: "boolean" }, data: { type: "boolean" }, help: { type: "boolean", short: "h" } },
-  });
-  if (help) {
-    console.log(HELP);
-    Deno.exit(0);
-  }
+await runCommand({
+  call: "tare unwrap",
+  summary: "Makes agents' own configuration what it was before tare wrap, byte for byte",
+  usage: ["[AGENT] [--yes]", "--data [--yes]"],
+  details: "AGENT: default: all that are wrapped",
+  options: {
+    data: flag(
+      "Removes besides what servers of this machine have kept: sessions, what they cost, and what left their prompts",
+    ),
+    yes: flag("Write without asking. What changes is shown in any case"),
+  },
+  notes: "Of a file that was changed since, only what Tare has written goes.",
+  hasWords: true,
+}, async ({ values: { yes = false, data = false }, positionals }) => {
   if (data && positionals.length > 0) {
     throw new Error("Cannot remove the data of one agent: --data takes all of it, and no AGENT.");
   }
@@ -75,8 +69,4 @@ try {
     console.log(isDone ? `${name} doesn't ask Tare any more.` : "Nothing was written.");
   }
   if (wrappedAgents(environment).length === 0) await treatData(environment, { remove: data, yes });
-  Deno.exit(0);
-} catch (error) {
-  console.error(shownText((error as Error).message));
-  Deno.exit(1);
-}
+});

@@ -5,33 +5,21 @@
  */
 // deno-lint-ignore-file no-console
 import { DEFAULT_PROVIDER, MESSAGES_PROVIDER } from "@tare/planner/internal";
-import { resolve } from "@std/path";
 import { agentClient, serverAddress, statedAddress } from "../agent_client.ts";
-import { commandLine } from "../command_line.ts";
+import { flag, option, runCommand } from "../command_line.ts";
 import { runningServer, USUAL_PORT } from "../server/noted_server.ts";
 import { shownText } from "../terminal/shown_text.ts";
 import { AGENTS } from "./agents.ts";
-import { behind, PASSES_TO } from "./chosen_agent.ts";
-import { ownAddresses } from "./own_addresses.ts";
+import { behind, knownAgent, PASSES_TO } from "./chosen_agent.ts";
+import { ownProviders } from "./own_providers.ts";
 import { assertUnwrapped, fileText, wrap } from "./wrapping.ts";
 import { writeChange } from "./write_change.ts";
 
 const WRITABLE = Object.entries(AGENTS).filter(([, { file }]) => file);
 
-const HELP = `Writes into an agent's own configuration that it asks Tare, for each start of it from now on:
-
-  deno task wrap AGENT [--yes] [--url URL]
-
-${WRITABLE.map(([name, { title }]) => `  ${name.padEnd(10)}${title}`).join("\n")}
-
-  --yes      Write without asking. What changes is shown in any case
-  --url URL  The server. Default: by TARE_HOST and TARE_PORT, the one of this folder, or http://127.0.0.1:${USUAL_PORT}
-
-tare unwrap AGENT makes it what it was, byte for byte. tare run AGENT needs no such thing.`;
-
 const environment = Deno.env.toObject();
 
-/** The server that is to be asked, and what it passes on, as far as one runs. */
+/** Returns the server to use, and its agent if it runs. */
 async function server(given: string | undefined) {
   const stated = given ?? statedAddress(environment.TARE_HOST, environment.TARE_PORT);
   const isKnown = stated !== undefined || await runningServer(environment) !== undefined;
@@ -42,16 +30,23 @@ async function server(given: string | undefined) {
   return { url: address.url.replace(/\/+$/, ""), runs };
 }
 
-async function main(): Promise<void> {
-  const { values: { yes = false, url: given, help }, positionals: [name, ...more] } = commandLine({
-    allowPositionals: true,
-    options: { yes: { type: "boolean" }, url: { type: "string" }, help: { type: "boolean", short: "h" } },
-  });
-  if (help || name === undefined || more.length > 0) {
-    console.log(HELP);
-    Deno.exit(help ? 0 : 2);
-  }
-  const entry = Object.hasOwn(AGENTS, name) ? AGENTS[name] : undefined;
+await runCommand({
+  call: "deno task wrap",
+  summary: "Writes into an agent's own configuration that it asks Tare, for each start of it from now on",
+  usage: ["AGENT [--yes] [--url URL]"],
+  details: WRITABLE.map(([name, { title }]) => `  ${name.padEnd(10)}${title}`).join("\n"),
+  options: {
+    yes: flag("Write without asking. What changes is shown in any case"),
+    url: option(
+      "URL",
+      `The server. Default: by TARE_HOST and TARE_PORT, the one of this folder, or http://127.0.0.1:${USUAL_PORT}`,
+    ),
+  },
+  notes: "tare unwrap AGENT makes it what it was, byte for byte. tare run AGENT needs no such thing.",
+  hasWords: true,
+}, async ({ values: { yes = false, url: given }, positionals: [name, ...more] }) => {
+  if (name === undefined || more.length > 0) return "usage";
+  const entry = knownAgent(name);
   const file = entry?.file?.(environment);
   if (!entry || !file) {
     const why = entry
@@ -61,19 +56,12 @@ async function main(): Promise<void> {
   }
   assertUnwrapped(name, environment);
   const { url, runs } = await server(given);
-  const login = entry.loginProvider?.(environment);
-  const folder = resolve(environment.INIT_CWD || ".", environment.TARE_WORKSPACE || ".");
-  const own = ownAddresses(entry, { environment, folder, read: fileText });
-  const addressOf = (wanted: string) => own.find(({ protocol }) => protocol === wanted)?.address;
-  // As a server is that is started as is said below.
-  const usual = {
-    chat: login ?? addressOf("chat") ?? DEFAULT_PROVIDER.baseURL,
-    messages: addressOf("messages")?.replace(/(\/v1)?\/*$/, "") ?? MESSAGES_PROVIDER.baseURL,
-  };
-  const at = behind(entry, { url, login, passesOn: runs?.passesOn ?? usual, own });
+  const own = ownProviders(entry, { environment, read: fileText });
+  // What a server forwards to that is started as printed below.
+  const { chat = DEFAULT_PROVIDER.baseURL, messages = MESSAGES_PROVIDER.baseURL } = own;
+  const at = behind(entry, { url, own, passesOn: runs?.passesOn ?? { chat, messages } });
   if (!writeChange(wrap(name, { file, behind: at, environment }), { yes })) {
-    console.log("Nothing was written.");
-    return;
+    return console.log("Nothing was written.");
   }
   const { port } = new URL(url);
   const start = [
@@ -88,12 +76,4 @@ async function main(): Promise<void> {
     `${entry.title} asks ${url} from now on; tare unwrap ${name} undoes it.`,
     runs ? `It has to run whenever ${entry.title} does: ${start}` : `Nothing listens there yet: ${start}`,
   ].join("\n")));
-}
-
-try {
-  await main();
-  Deno.exit(0);
-} catch (error) {
-  console.error(shownText((error as Error).message));
-  Deno.exit(1);
-}
+});

@@ -1,33 +1,32 @@
 import { dirname, extname, join, parse } from "@std/path";
+import { structuredPatch } from "diff";
 import { dataDirectory } from "../server/data_directory.ts";
 import { WRAPPED_FOLDER } from "../server/noted_server.ts";
 import { isFile } from "../option.ts";
-import type { AgentFile, Behind, Environment, FileEntry } from "./agents.ts";
-import { withEntries, withoutEntries } from "./file_entries.ts";
+import type { AgentFile, Behind, Environment } from "./agents.ts";
+import { type FileEntry, withEntries, withoutEntries } from "./file_entries.ts";
 
-/** What is remembered of a file that was written to. */
 interface Wrapped {
   readonly path: string;
   readonly format: AgentFile["format"];
   readonly entries: readonly FileEntry[];
-  /** What it said before, and says since. Before there may have been none. */
+  /** Its text before and after; `null` if there was no file. */
   readonly before: string | null;
   readonly after: string;
-  /** Folders that were made for it, the outermost first. */
+  /** Folders that were created for it, the outermost first. */
   readonly folders: readonly string[];
-  /** Those that were made to remember it, or another file. */
+  /** Folders that were created for records. */
   readonly memory: readonly string[];
 }
 
-/** A file that is to be written to. */
+/** A change of a file. */
 export interface Change {
   readonly path: string;
   readonly before: string | null;
-  /** Without a text there shall be no file. */
+  /** `null` removes the file. */
   readonly after: string | null;
-  /** What is to be known of it, in a sentence. Default: nothing. */
   readonly remark?: string;
-  /** Writes it, and remembers that or forgets it. */
+  /** Writes it, and stores or removes its record. */
   readonly write: () => void;
 }
 
@@ -60,10 +59,10 @@ export function wrap(
         memory: [...memory, ...missingFolders(dirname(record))],
       };
       Deno.mkdirSync(dirname(record), { recursive: true, mode: 0o700 });
-      // It may hold keys. First of all, so that nothing is written that isn't known.
+      // It may hold keys. Written first, so that every change has a record.
       Deno.writeTextFileSync(record, JSON.stringify(wrapped), { mode: 0o600, createNew: true });
       Deno.mkdirSync(dirname(path), { recursive: true });
-      // In place: what it links to, and who may read it, stay.
+      // In place, which keeps links and permissions.
       Deno.writeTextFileSync(path, after);
     },
   };
@@ -77,8 +76,8 @@ export function assertUnwrapped(agent: string, environment: Environment): void {
 }
 
 /**
- * A copy of an agent's file for one process of it, which puts that behind a server. It stands beside the file, since that
- * may name others by their place from it.
+ * Makes a copy of an agent's file for one process, which puts that behind a server. It is next to the file, whose relative
+ * paths stay valid.
  *
  * @throws {Error} if the file can't be read, or names nothing that could be asked behind a server.
  */
@@ -92,7 +91,7 @@ export function copyFile(file: AgentFile, behind: Behind): { readonly path: stri
   return { path, [Symbol.dispose]: () => removeFile(path, folders) };
 }
 
-/** What an agent's file says, and what it says of an agent behind a server. */
+/** Returns an agent's file, and its text behind a server. */
 function fileBehind({ paths, format, entries: entriesIn }: AgentFile, behind: Behind) {
   const path = paths.find(isFile) ?? paths[0]!;
   const before = fileText(path);
@@ -106,7 +105,7 @@ function fileBehind({ paths, format, entries: entriesIn }: AgentFile, behind: Be
   return { path, before, entries, after: changed(path, () => withEntries(before ?? "", format, entries)) };
 }
 
-/** Returns what reads files, that of a wrapped agent as it was before. */
+/** Returns a function that reads files, that of a wrapped agent as it was before. */
 export function textBeforeWrap(
   agent: string | undefined,
   environment: Environment,
@@ -116,7 +115,7 @@ export function textBeforeWrap(
   return (path) => path === known?.path ? known.before : fileText(path);
 }
 
-/** The agents whose configuration was written to. */
+/** Returns the names of the agents whose configuration was changed. */
 export function wrappedAgents(environment: Environment): readonly string[] {
   try {
     return [...Deno.readDirSync(folderOf(environment))].flatMap(({ name }) =>
@@ -129,8 +128,7 @@ export function wrappedAgents(environment: Environment): readonly string[] {
 }
 
 /**
- * Takes out of an agent's configuration what was written there: the file becomes what it was, byte for byte; if somebody
- * has changed it since, only our own entries go.
+ * Restores an agent's configuration byte for byte; of a file that was changed since, only Tare's entries are removed.
  *
  * @throws {Error} if nothing was written there, or the file can't be read any more.
  */
@@ -159,18 +157,11 @@ export function unwrap(agent: string, environment: Environment): Change {
   };
 }
 
-/** What a change makes of a file, line by line: those that go, and those that come. */
+/** Returns the lines that a change removes (`-`) and adds (`+`). */
 export function differences({ before, after }: Pick<Change, "before" | "after">): readonly string[] {
-  const [old, young] = [before, after].map((text) => text === null || text === "" ? [] : text.split("\n"));
-  let front = 0;
-  while (front < old!.length && front < young!.length && old![front] === young![front]) front++;
-  let back = 0;
-  const most = Math.min(old!.length, young!.length) - front;
-  while (back < most && old!.at(-1 - back) === young!.at(-1 - back)) back++;
-  return [
-    ...old!.slice(front, old!.length - back).map((line) => `- ${line}`),
-    ...young!.slice(front, young!.length - back).map((line) => `+ ${line}`),
-  ];
+  const { hunks } = structuredPatch("", "", before ?? "", after ?? "", "", "", { context: 0 });
+  return hunks.flatMap(({ lines }) => lines).filter((line) => /^[+-]/.test(line))
+    .map((line) => `${line.charAt(0)} ${line.slice(1)}`);
 }
 
 function folderOf(environment: Environment): string {
@@ -188,7 +179,7 @@ function readRecord(path: string): Wrapped | undefined {
   return text === null ? undefined : JSON.parse(text);
 }
 
-/** A file's text, whose bytes are what writing it gives again; nothing if there is none. */
+/** Returns a file's text, lossless; `null` if there is none. */
 export function fileText(path: string): string | null {
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(Deno.readFileSync(path));
@@ -219,7 +210,7 @@ function missingFolders(folder: string): readonly string[] {
   }
 }
 
-/** Removes a file, and the folders that were made for it if nothing else is in them. */
+/** Removes a file, and the folders that were created for it if they are empty. */
 function removeFile(path: string, folders: readonly string[]): void {
   try {
     Deno.removeSync(path);
@@ -229,12 +220,12 @@ function removeFile(path: string, folders: readonly string[]): void {
   removeEmpty(folders);
 }
 
-/** Removes folders, the innermost first, as far as nothing is in them. */
+/** Removes folders, the innermost first, as far as they are empty. */
 export function removeEmpty(folders: readonly string[]): void {
   try {
     for (const folder of folders.toReversed()) Deno.removeSync(folder);
   } catch (error) {
-    // It is gone already, or somebody has put something else there.
+    // It is gone, or something else is in it.
     if (!(error instanceof Deno.errors.NotFound || isNotEmpty(error))) throw error;
   }
 }

@@ -3,7 +3,7 @@ import { join } from "@std/path";
 import type { LoopEvent } from "@tare/loop";
 import { loadTokenizer } from "@tare/tiktoken";
 import { listPrice, profileNamed } from "@tare/planner";
-import { demoQuestions, demoTable, demoVerdict, playDemo, progressBars, WAYS } from "./play_demo.ts";
+import { demoQuestions, demoTable, demoVerdict, playDemo, WAYS } from "./play_demo.ts";
 
 const tokenizer = await loadTokenizer();
 
@@ -175,30 +175,4 @@ Deno.test("demoQuestions() says where there is nothing to ask about", async () =
     "holds no source code that the model could read",
   );
   await Deno.remove(folder);
-});
-
-Deno.test("progressBars() draw how far each session is, in place", () => {
-  let nowMs = 0;
-  const written: string[] = [];
-  const bars = progressBars(["one", "three"], {
-    total: 2,
-    write: (text) => void written.push(text),
-    now: () => nowMs,
-  });
-  const ledger = { calls: 1, promptTokens: 1, cachedTokens: 0, outputTokens: 1, saved: {}, estimated: false };
-  bars.follow(0, { type: "step_start", step: 6 });
-  bars.follow(0, { type: "warning", message: "" });
-  const usage = { promptTokens: 12_345, cachedTokens: 0, outputTokens: 1 };
-  bars.follow(0, { type: "step_end", step: 6, usage, finishReason: "stop" });
-  nowMs = 100;
-  bars.follow(0, { type: "turn_end", reason: "completed", text: "", ledger });
-  bars.close();
-  const bar = (done: number) => "█".repeat(done) + "░".repeat(40 - done);
-  const three = `\x1b[Kthree  ${bar(0)}  0 calls, 0 tokens\n`;
-  assertEquals(written, [
-    `\x1b[Kone    ${bar(10)}  0 calls, 0 tokens\n${three}`,
-    `\x1b[2A\x1b[Kone    ${bar(20)}  1 calls, 12,345 tokens\n${three}`,
-    `\x1b[2A\x1b[Kone    ${bar(20)}  1 calls, 12,345 tokens\n${three}`,
-    "\n",
-  ]);
 });

@@ -4,12 +4,11 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { resolve } from "@std/path";
 import { memoryStore } from "@tare/conversation/sqlite";
 import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnLedger } from "@tare/loop";
 import { anthropicModel } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";
-import { workspaceTools } from "@tare/loop/tools";
+import { workspaceTools } from "@tare/tools";
 import { listPrice, type Price, type Profile, profileNamed, PROFILES } from "@tare/planner";
 import { DEFAULT_PROVIDER, EXAMPLE_MODELS, MODELS_DATE } from "@tare/planner/internal";
 import type { PolicyOptions } from "@tare/planner/policies";
@@ -18,21 +17,13 @@ import { rehearsal, simulator } from "@tare/simulator";
 import { loadTokenizer, type Tokenizer } from "@tare/tiktoken";
 import { bodyPieces, SseSplitter } from "@tare/wire/internal/sse";
 import { API_PATH } from "../../server/client.ts";
-import { commandLine } from "../command_line.ts";
-import { usdText } from "../event_printer.ts";
+import { callersPath, option, optionOr, runCommand } from "../command_line.ts";
+import { usdText } from "../dollars.ts";
+import { count, counted } from "@tare/server/internal/format";
 import { isDirectory } from "../option.ts";
+import { table } from "../terminal/table.ts";
+import { ProgressBar } from "../terminal/waiting.ts";
 
-const HELP =
-  `Plays one long session three times side by side, to see what Tare saves; it needs no key and costs nothing:
-
-  deno task demo [--workspace FOLDER] [--profile NAME] [--model NAME]
-
-  --workspace FOLDER  The folder that the session is about. Default: this one
-  --profile NAME      Whose cache rules and prices: ${Object.keys(PROFILES).join(", ")}.
-                      Default: ${DEFAULT_PROVIDER.profile}
-  --model NAME        Whose list price. Default: by profile`;
-
-/** A way to go about a session's prompts. */
 interface Way {
   readonly name: string;
   readonly policy: NonNullable<PolicyOptions["policy"]>;
@@ -47,15 +38,11 @@ export const WAYS: readonly Way[] = [
   { name: "planner", policy: "planner", saves: true },
 ];
 
-/** What came of a session. */
 interface Played {
-  /** The ledger of all its turns. */
   readonly ledger: TurnLedger;
-  /** How often its prompt was rewritten. */
   readonly rewrites: number;
   /** Model calls that came after its last rewrite, that one's own included; all if it never was. */
   readonly callsSince: number;
-  /** Calls of the recall tool. */
   readonly recalls: number;
   /** What the model answered, turn by turn. */
   readonly answers: readonly string[];
@@ -63,11 +50,9 @@ interface Played {
   readonly stopped?: string;
 }
 
-/** What a session is played with. */
 interface PlayOptions {
   readonly workspace: string;
   readonly questions: readonly string[];
-  /** The cache rules of the simulated provider. */
   readonly profile: Profile;
   /** What its tokens cost in money. Default: nobody knows. */
   readonly price?: Price | undefined;
@@ -76,7 +61,6 @@ interface PlayOptions {
   readonly onEvent?: (event: LoopEvent) => void;
 }
 
-/** The model's window, in tokens. */
 const WINDOW_TOKENS = 250_000;
 /** How long the model takes for a reply, and the person for the next question, in milliseconds of the session's own clock. */
 const REPLY_MS = 5_000;
@@ -104,29 +88,33 @@ export async function playDemo(
   };
   let failure: unknown;
   const agent = agentHandler({
-    defaultModel: "rehearsal",
-    model: () =>
-      profile.writes // Only Messages are asked how long to cache.
-        ? anthropicModel({ ...access, baseURL: "http://provider", cacheTtlMs: profile.ttlMs })
-        : openaiModel({ ...access, baseURL: "http://provider/v1" }),
-    profile,
-    price: () => price,
-    windowTokens: WINDOW_TOKENS,
-    policy,
-    mechanisms: {
-      context: saves,
-      prune: saves,
-      schemas: saves,
-      truncate: saves,
-      ...(!saves && { references: false }),
-      notation: saves,
+    models: {
+      defaultModel: "rehearsal",
+      model: () =>
+        profile.writes // Only Messages are asked how long to cache.
+          ? anthropicModel({ ...access, baseURL: "http://provider", cacheTtlMs: profile.ttlMs })
+          : openaiModel({ ...access, baseURL: "http://provider/v1" }),
+      profile,
+      price: () => price,
+      windowTokens: WINDOW_TOKENS,
+      countTokens: () => Promise.resolve(tokenizer.count),
     },
     approvals: { rules: ALLOW_EVERYTHING },
     tools: workspaceTools({ workspace }),
     store: memoryStore({ now }),
-    countTokens: () => Promise.resolve(tokenizer.count),
-    limits: { maxSteps: 200 },
     onError: (error) => failure = error,
+    prompt: {
+      policy,
+      mechanisms: {
+        context: saves,
+        prune: saves,
+        schemas: saves,
+        truncate: saves,
+        ...(!saves && { references: false }),
+        notation: saves,
+      },
+    },
+    limits: { turn: { maxSteps: 200 } },
   });
   const post = async (path: string, body: unknown) =>
     await agent.fetch(
@@ -174,7 +162,6 @@ export async function playDemo(
   return { ledger, rewrites, callsSince, recalls, answers, ...(stopped !== undefined && { stopped }) };
 }
 
-/** Most folders that are reviewed. */
 const MAX_FOLDERS = 10;
 const SOURCES = "*.{c,cc,cpp,cs,go,h,hpp,java,js,jsx,kt,mjs,php,py,rb,rs,scala,sh,swift,ts,tsx,vue,zig}";
 
@@ -241,17 +228,15 @@ export function demoTable(
   );
   const rows = [
     ["", ...played.map(({ name }) => name)],
-    row("model calls", ({ ledger }) => number(ledger.calls)),
-    row("prompt tokens", ({ ledger }) => number(ledger.promptTokens)),
-    row("  read from the cache", ({ ledger }) => number(ledger.cachedTokens)),
-    ...left.map(([name, what]) =>
-      row(`  left out: ${what}`, ({ ledger }) => number(ledger.saved[name] ?? 0))
-    ),
-    row("rewrites of the prompt", ({ rewrites }) => number(rewrites)),
-    row("recalls", ({ recalls }) => number(recalls)),
+    row("model calls", ({ ledger }) => count(ledger.calls)),
+    row("prompt tokens", ({ ledger }) => count(ledger.promptTokens)),
+    row("  read from the cache", ({ ledger }) => count(ledger.cachedTokens)),
+    ...left.map(([name, what]) => row(`  left out: ${what}`, ({ ledger }) => count(ledger.saved[name] ?? 0))),
+    row("rewrites of the prompt", ({ rewrites }) => count(rewrites)),
+    row("recalls", ({ recalls }) => count(recalls)),
     row(
       "prompts, in token units",
-      ({ ledger: { tokenUnits } }) => tokenUnits === undefined ? "–" : number(tokenUnits),
+      ({ ledger: { tokenUnits } }) => tokenUnits === undefined ? "–" : count(tokenUnits),
     ),
     ...(model === undefined
       ? []
@@ -259,19 +244,14 @@ export function demoTable(
     row(
       "questions answered",
       ({ answers, stopped }) =>
-        stopped === undefined ? number(answers.length) : `${answers.length}: window full`,
+        stopped === undefined ? count(answers.length) : `${answers.length}: window full`,
     ),
     row(
       "  in the same words",
-      ({ answers }) => number(answers.filter((text, at) => text === reference?.[at]).length),
+      ({ answers }) => count(answers.filter((text, at) => text === reference?.[at]).length),
     ),
   ];
-  const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => [...row[column]!].length)));
-  return rows.map((row) =>
-    row.map((cell, column) => column === 0 ? cell.padEnd(widths[0]!) : cell.padStart(widths[column]!)).join(
-      "   ",
-    )
-  ).join("\n");
+  return table(rows[0]!, rows.slice(1));
 }
 
 /**
@@ -307,11 +287,11 @@ export function demoVerdict(
       `saved nothing here, and cost ${share} more than resending everything.`,
       ...breaks.length > 0 || rewrites === 0 ? breaks : [
         `What is rewritten is read anew, and pays for that over the calls behind it: here ${
-          number(callsSince)
+          count(callsSince)
         }.`,
       ],
       ...recalls > 0 && calls > 0
-        ? [`What left and was asked for again took ${number(calls)} more call${calls === 1 ? "" : "s"}.`]
+        ? [`What left and was asked for again took ${counted(calls, "more call")}.`]
         : [],
       ...breaks.length > 0 ? [] : ["The longer a session goes on, the more of it comes back."],
     ]);
@@ -328,85 +308,25 @@ function costOf({ ledger: { usd, tokenUnits = 0 } }: Played): number {
   return usd ?? tokenUnits;
 }
 
-function number(value: number): string {
-  return Math.round(value).toLocaleString("en");
-}
-
-/** Progress bars, one a line. */
-interface ProgressBars {
-  /** Moves a bar by what happens in its session. */
-  readonly follow: (bar: number, event: LoopEvent) => void;
-  /** Draws them a last time. */
-  readonly close: () => void;
-}
-
-const WIDTH = 40;
-/** Steps that a turn may take, roughly: its bar never quite reaches the next turn before it ends. */
+/** Steps of a turn, roughly: the progress bar never reaches the next turn before it ends. */
 const STEPS = 12;
-const EVERY_MS = 80;
 
-/**
- * Shows how far sessions are and what their prompts came to, one bar a session.
- *
- * @param options.total Turns of each session.
- * @param options.write Writes to the terminal. Default: nothing is shown.
- */
-export function progressBars(
-  names: readonly string[],
-  { total, write = () => {}, now = Date.now }: {
-    readonly total: number;
-    readonly write?: (text: string) => void;
-    readonly now?: () => number;
-  },
-): ProgressBars {
-  const bars = names.map((name) => ({ name, turns: 0, step: 0, calls: 0, promptTokens: 0 }));
-  const longest = Math.max(...names.map(({ length }) => length));
-  let drawnAt: number | undefined;
-  const draw = () => {
-    const lines = bars.map(({ name, turns, step, calls, promptTokens }) => {
-      const done = Math.floor(WIDTH * Math.min(1, (turns + Math.min(step / STEPS, 0.9)) / total));
-      const bar = "█".repeat(done) + "░".repeat(WIDTH - done);
-      const told = `${calls} calls, ${promptTokens.toLocaleString("en")} tokens`;
-      return `\x1b[K${name.padEnd(longest)}  ${bar}  ${told}\n`;
-    });
-    write((drawnAt === undefined ? "" : `\x1b[${bars.length}A`) + lines.join(""));
-    drawnAt = now();
-  };
-  return {
-    follow(at, event) {
-      const bar = bars[at]!;
-      if (event.type === "step_start") bar.step = event.step;
-      else if (event.type === "step_end") {
-        bar.calls += 1;
-        bar.promptTokens += event.usage.promptTokens;
-      } else if (event.type === "turn_end") {
-        bar.turns += 1;
-        bar.step = 0;
-      } else return;
-      if (drawnAt === undefined || now() - drawnAt >= EVERY_MS) draw();
+/** Runs the command. */
+export const main = () =>
+  runCommand({
+    call: "deno task demo",
+    summary:
+      "Plays one long session three times side by side, to see what Tare saves; it needs no key and costs nothing",
+    options: {
+      workspace: option("FOLDER", "The folder that the session is about. Default: this one"),
+      profile: optionOr(
+        DEFAULT_PROVIDER.profile,
+        "NAME",
+        `Whose cache rules and prices: ${Object.keys(PROFILES).join(", ")}.`,
+      ),
+      model: option("NAME", "Whose list price. Default: by profile"),
     },
-    close() {
-      draw();
-      write("\n");
-    },
-  };
-}
-
-/** Plays the sessions that the command line asks for, and prints what they come to. */
-export async function main(): Promise<void> {
-  try {
-    const { values } = commandLine({
-      options: {
-        workspace: { type: "string" },
-        profile: { type: "string", default: DEFAULT_PROVIDER.profile },
-        model: { type: "string" },
-        help: { type: "boolean", short: "h" },
-      },
-    });
-    if (values.help) {
-      console.log(HELP);
-      Deno.exit(0);
-    }
+  }, async ({ values }) => {
     const profile = profileNamed(values.profile);
     const model = values.model ?? EXAMPLE_MODELS[profile.name];
     const price = model === undefined ? undefined : listPrice(model);
@@ -415,10 +335,7 @@ export async function main(): Promise<void> {
         `Cannot play the demonstration: no list price of ${values.model} is known; leave --model out.`,
       );
     }
-    // A task runs in the project's folder, wherever it was started.
-    const workspace = values.workspace === undefined
-      ? Deno.cwd()
-      : resolve(Deno.env.get("INIT_CWD") ?? ".", values.workspace);
+    const workspace = values.workspace === undefined ? Deno.cwd() : callersPath(values.workspace);
     if (!isDirectory(workspace)) {
       throw new RangeError(
         `Cannot play the demonstration: ${workspace} is no folder; --workspace names one that exists.`,
@@ -432,36 +349,28 @@ cache and prices of ${profile.name}${model ? `, in money as ${model} cost on ${M
 `,
     );
     const tokenizer = await loadTokenizer();
-    const isTerminal = Deno.stdout.isTerminal();
     const total = questions.length;
-    const bars = progressBars(WAYS.map(({ name }) => name), {
-      total,
-      ...(isTerminal && {
-        write: (text: string) => void Deno.stdout.writeSync(new TextEncoder().encode(text)),
-      }),
-    });
-    const turns = WAYS.map(() => 0);
-    const played = await Promise.all(WAYS.map(async (way, at) => ({
-      ...way,
-      ...await playDemo(way, {
-        ...{ workspace, questions, profile, price, tokenizer },
-        onEvent(event) {
-          bars.follow(at, event);
-          if (event.type !== "turn_end") return;
-          turns[at]! += 1;
-          if (!isTerminal) console.error(`${way.name}: ${turns[at]} of ${total} questions`);
-        },
-      }),
-    })));
-    bars.close();
+    const bar = new ProgressBar(WAYS.length * total);
+    const played = await Promise.all(WAYS.map(async (way) => {
+      let [turns, steps] = [0, 0];
+      return {
+        ...way,
+        ...await playDemo(way, {
+          ...{ workspace, questions, profile, price, tokenizer },
+          onEvent({ type }) {
+            if (type === "step_end" && ++steps < STEPS) bar.step(1 / STEPS);
+            if (type !== "turn_end") return;
+            bar.step(1 - Math.min(steps, STEPS - 1) / STEPS);
+            steps = 0;
+            if (!Deno.stderr.isTerminal()) console.error(`${way.name}: ${++turns} of ${total} questions`);
+          },
+        }),
+      };
+    }));
+    bar.clear();
     console.log(demoTable(played, { model }));
     console.log(`
 ${demoVerdict(played, { profile })}
 
 Next: tare start, or deno task start, and http://127.0.0.1:8787/ shows where the tokens of your own sessions went.`);
-  } catch (error) {
-    if (!(error instanceof RangeError || error instanceof TypeError)) throw error;
-    console.error((error as Error).message);
-    Deno.exit(1);
-  }
-}
+  });

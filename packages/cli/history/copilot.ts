@@ -1,88 +1,50 @@
-import type { Message, Usage } from "@tare/messages";
+import type { Message } from "@tare/messages";
 import type { JsonRecord } from "@tare/wire";
 import { asRecord } from "@tare/wire/internal";
-import {
-  conversationOfEntries,
-  filesIn,
-  type LogEntry,
-  type LogFormat,
-  type LoggedCall,
-  loggedCall,
-  loggedText,
-  objectsIn,
-  readLines,
-  timeOf,
-  tokensOf,
-} from "./log.ts";
-import { cacheWrites } from "./spent.ts";
+import { filesIn, lineReader, type LogFormat, loggedCall, loggedText, objectsIn, timeOf } from "./log.ts";
+import { loggedUsage, tokensOf } from "./spent.ts";
 
-/** Copilot CLI: a folder a session, whose events are a line each; those of helpers name them. */
+/** Copilot CLI: a folder per session, an event per line; events of subagents name them. */
 export const COPILOT: LogFormat = {
   agent: "copilot",
-  *find({ home, env }) {
-    yield* filesIn(`${env("COPILOT_HOME") ?? `${home}/.copilot`}/session-state`, "events.jsonl");
-  },
-  read(path, options) {
-    const prompts = new Map<string, Prompt>();
+  find: ({ home, env }) =>
+    filesIn(`${env("COPILOT_HOME") ?? `${home}/.copilot`}/session-state`, "events.jsonl"),
+  read: lineReader((logOf) => {
     let [session, project] = ["", ""];
-    readLines(path, options, (event) => {
-      const { type, agentId } = event;
-      const data = asRecord(event.data);
+    return ({ type, agentId, data: value, timestamp }) => {
+      const data = asRecord(value);
       if (typeof type !== "string" || !data) return false;
       if (type === "session.start") {
         session = loggedText(data.sessionId);
         project = loggedText(asRecord(data.context)?.cwd);
       }
-      const id = typeof agentId === "string" ? `${session}/${agentId}` : session;
-      const prompt = prompts.get(id) ?? new Prompt(options.messages);
-      prompts.set(id, prompt);
-      prompt.take(type, data, timeOf(event.timestamp));
+      const helper = loggedText(agentId);
+      const log = logOf(helper);
+      Object.assign(log, { id: helper === "" ? session : `${session}/${helper}`, group: session, project });
+      const ts = timeOf(timestamp);
+      if (type === "session.usage_record") {
+        // It precedes its reply.
+        const took = asRecord(data.usage) ?? {};
+        const model = loggedText(took.model);
+        const usage = loggedUsage({
+          ...{ prompt: tokensOf(took.inputTokens), read: took.cacheReadTokens, write: took.cacheWriteTokens },
+          ...{ output: tokensOf(took.outputTokens), model },
+        });
+        const id = loggedText(took.apiCallId, `${ts} ${usage.promptTokens} ${usage.outputTokens}`);
+        log.call({ id, model, usage, ts });
+        return true;
+      }
+      const isCompacted = type === "session.compaction_complete" && data.success === true;
+      const message = readMessage(type, data);
+      if (message) {
+        log.say(message, { ts, ...(typeof data.apiCallId === "string" && { reply: data.apiCallId }) });
+      }
+      if (isCompacted) log.compact();
+      if (message || isCompacted) log.lastMs = ts ?? log.lastMs;
       return true;
-    });
-    return [...prompts].filter(([, { calls }]) => calls.length > 0).map(([id, { calls, entries }]) => ({
-      ...{ id, group: session, project, calls },
-      ...conversationOfEntries(entries),
-    }));
-  },
-};
-
-/** What is said between one agent and its model. */
-class Prompt {
-  readonly calls: LoggedCall[] = [];
-  readonly entries: LogEntry[] = [];
-  readonly #keeps: boolean;
-  readonly #usages = new Map<string, Usage>();
-  #lastMs: number | undefined;
-
-  constructor(keeps: boolean) {
-    this.#keeps = keeps;
-  }
-
-  take(type: string, data: JsonRecord, ts: number | undefined): void {
-    if (type === "session.usage_record") return this.#book(asRecord(data.usage) ?? {}, ts);
-    const isCompacted = type === "session.compaction_complete" && data.success === true;
-    const message = readMessage(type, data);
-    if (!message && !isCompacted) return;
-    const usage = this.#usages.get(loggedText(data.apiCallId));
-    if (this.#keeps) this.entries.push({ ts, ...(message && { message }), usage });
-    this.#lastMs = ts ?? this.#lastMs;
-  }
-
-  /** It stands in front of the reply that it is of. */
-  #book(record: JsonRecord, ts: number | undefined): void {
-    const model = loggedText(record.model);
-    const usage = {
-      promptTokens: tokensOf(record.inputTokens),
-      cachedTokens: tokensOf(record.cacheReadTokens),
-      ...cacheWrites(model, tokensOf(record.cacheWriteTokens)),
-      outputTokens: tokensOf(record.outputTokens),
     };
-    if (usage.promptTokens === 0) return;
-    const id = loggedText(record.apiCallId, `${ts} ${usage.promptTokens} ${usage.outputTokens}`);
-    this.#usages.set(id, usage);
-    this.calls.push({ id, model, usage, atMs: this.#lastMs ?? ts ?? 0 });
-  }
-}
+  }),
+};
 
 function readMessage(type: string, data: JsonRecord): Message | undefined {
   const content = loggedText(data.content);

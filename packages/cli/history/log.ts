@@ -3,69 +3,67 @@ import type { RecordedUsage } from "@tare/simulator/economy";
 import type { JsonRecord } from "@tare/wire";
 import { asRecord } from "@tare/wire/internal";
 
-/** A model call that an agent wrote down, and what its provider reported of it. */
+/** A logged model call with the usage that its provider reported. */
 export interface LoggedCall {
-  /** When it was asked for, as far as the log tells. */
+  /** Time of the request, as far as the log states it. */
   readonly atMs: number;
   readonly model: string;
   readonly usage: Usage;
-  /** Tells it from all others of this agent: logs of sessions that go on from another one repeat its calls. */
+  /** Unique for this agent: logs of sessions that continue another one repeat its calls. */
   readonly id: string;
 }
 
-/** A message of a log, with what recordings note of one. */
+/** A message of a log, with the fields that recordings add. */
 export type LoggedMessage = Message & {
   readonly ts?: number;
   readonly usage?: RecordedUsage;
   readonly error?: true;
 };
 
-/** A session as its agent wrote it down: one growing prompt. Helpers of a session are sessions of their own. */
+/** A logged session: one growing prompt. Subagents of a session are sessions of their own. */
 export interface LoggedSession {
   readonly id: string;
-  /** The session that it belongs to, itself or its parent. */
+  /** Id of the session that it belongs to: its own or its parent's. */
   readonly group: string;
-  /** The folder that it worked in. */
   readonly project: string;
-  /** All of its calls that took tokens, those in what was taken back included, in their order. */
+  /** All calls that took tokens, in order, those of abandoned branches included. */
   readonly calls: readonly LoggedCall[];
-  /** What was said, as its newest prompt holds it, and before where it was compacted. Empty unless it was asked for. */
+  /** Messages of the newest branch, those before a compaction included. Empty unless requested. */
   readonly messages: readonly LoggedMessage[];
-  /** Positions in front of which the agent replaced what came before by a summary. */
+  /** Positions before which the agent replaced the preceding messages by a summary. */
   readonly compacted: readonly number[];
 }
 
-/** What is told to a reader of logs, and what it tells. */
+/** Options of reading one file. */
 export interface ReadOptions {
-  /** Whether messages are wanted: without, nothing but numbers is held in memory. */
+  /** Whether messages are read too. Without them only numbers are held in memory. */
   readonly messages: boolean;
-  /** The session that is wanted, where a file holds many. Default: all are. */
+  /** Id of the only session to read from a file that holds many. Default: all. */
   readonly only?: string;
-  /** Told of each line, and whether its shape is one that can be read. */
+  /** Called for each line, with whether its shape is known. */
   readonly line: (isKnown: boolean) => void;
 }
 
-/** Where programs keep what is theirs. */
+/** Where programs store their files. */
 export interface Places {
   readonly home: string;
-  /** What an environment variable holds. */
   readonly env: (name: string) => string | undefined;
 }
 
-/** What is known of one agent's logs. */
+/** Format of one agent's logs. */
 export interface LogFormat {
   readonly agent: string;
-  /** Files of this agent that hold sessions. */
+  /** Finds the files that hold sessions. */
   readonly find: (places: Places) => Iterable<string>;
-  /** The sessions of a file. */
+  /** Reads the sessions of a file. */
   readonly read: (path: string, options: ReadOptions) => Iterable<LoggedSession>;
 }
 
 /** Longest line that is read, in UTF-16 code units. */
 const MAX_LINE = 64 * 1024 * 1024;
 
-/** The lines of a file, a piece of it in memory at a time. One that is too long is given as an empty text. */
-export function* linesOf(path: string): Generator<string> {
+/** Yields the lines of a file, with one piece of it in memory at a time. A line that is too long is empty. */
+function* linesOf(path: string): Generator<string> {
   using file = Deno.openSync(path);
   const decoder = new TextDecoder();
   const piece = new Uint8Array(256 * 1024);
@@ -83,26 +81,39 @@ export function* linesOf(path: string): Generator<string> {
   if (rest !== "" || isTooLong) yield isTooLong ? "" : rest;
 }
 
-/** The lines of a file that are JSON objects. Told of are those that `take` can't read, too. */
-export function readLines(
-  path: string,
-  { line: told }: ReadOptions,
-  take: (value: JsonRecord) => boolean,
-): void {
-  for (const line of linesOf(path)) told(takeLine(line, take));
+/**
+ * Reads a file whose lines are JSON objects. `begin` is called once per file and returns what takes a line and returns
+ * whether its shape is known; `logOf` returns the log of the file's session, or of a subagent by its name.
+ */
+export function lineReader(
+  begin: (logOf: (thread?: string) => SessionLog) => (line: JsonRecord) => boolean,
+): LogFormat["read"] {
+  return (path, { messages, line: report }) => {
+    const name = path.slice(path.lastIndexOf("/") + 1).replace(/\.jsonl$/, "");
+    const logs = new Map<string, SessionLog>();
+    const take = begin((thread = "") => {
+      const log = logs.get(thread) ?? new SessionLog(thread || name, messages);
+      logs.set(thread, log);
+      return log;
+    });
+    for (const line of linesOf(path)) {
+      const value = asRecord(parsedJson(line));
+      report(value !== undefined && take(value));
+    }
+    return [...logs.values()].flatMap((log) => log.sessions());
+  };
 }
 
-function takeLine(line: string, take: (value: JsonRecord) => boolean): boolean {
+/** Parses JSON. Returns undefined for anything else: it is counted as a line of unknown shape. */
+export function parsedJson(text: unknown): unknown {
   try {
-    const value = asRecord(JSON.parse(line));
-    return value !== undefined && take(value);
+    return JSON.parse(String(text));
   } catch {
-    // Cut off, damaged, or of a shape that nobody here knows: it is counted.
-    return false;
+    return undefined;
   }
 }
 
-/** Files of a folder and of those in it whose path ends so, in their order; none if it isn't there or may not be read. */
+/** Yields the files below a folder whose paths end so, in order; none if it doesn't exist. */
 export function* filesIn(folder: string, ending: string): Generator<string> {
   let entries: Deno.DirEntry[];
   try {
@@ -118,25 +129,160 @@ export function* filesIn(folder: string, ending: string): Generator<string> {
   }
 }
 
-/** A time as a log writes it, in milliseconds: a date, or a number of them. */
+/** Parses a time of a log, a date or a number of milliseconds. Returns milliseconds. */
 export function timeOf(value: unknown): number | undefined {
   const time = typeof value === "string" ? Date.parse(value) : Number(value ?? NaN);
   return Number.isFinite(time) ? time : undefined;
 }
 
-/** A text of a log; another one where it has none. */
+/** Returns a text of a log, or `other` if it is none. */
 export function loggedText(value: unknown, other = ""): string {
   return typeof value === "string" ? value : other;
 }
 
-/** A number of tokens. */
-export function tokensOf(value: unknown): number {
-  return typeof value === "number" && value > 0 ? value : 0;
+/** Returns the objects of a list. */
+export function objectsIn(value: unknown): JsonRecord[] {
+  return Array.isArray(value) ? value.map((one) => asRecord(one) ?? {}) : [];
 }
 
-/** A usage as recordings hold it. */
-function recordedUsage(usage: Usage): RecordedUsage {
-  const { promptTokens, cachedTokens, cacheWriteTokens, outputTokens } = usage;
+/** Returns a tool call of a log in a list; an empty list if it lacks an id or a name. */
+export function loggedCall(id: unknown, name: unknown, args: unknown) {
+  if (typeof id !== "string" || typeof name !== "string") return [];
+  return [{ id, type: "function" as const, function: { name, arguments: JSON.stringify(args ?? {}) } }];
+}
+
+type ToolCalls = NonNullable<Extract<Message, { role: "assistant" }>["tool_calls"]>;
+
+interface Reply {
+  readonly name: string;
+  readonly ts: number | undefined;
+  readonly texts: string[];
+  readonly calls: ToolCalls[number][];
+}
+
+/** An entry of a log that is part of the conversation. */
+type Entry =
+  & { readonly id: string | undefined }
+  & ({ readonly message: LoggedMessage } | { readonly reply: Reply } | { readonly isCompacted: true });
+
+/** Where in a log a message is. */
+interface Position {
+  readonly ts?: number | undefined;
+  /** Id of its entry, in logs whose entries are a tree. */
+  readonly id?: string;
+  /** Name of the reply that it is a part of. Default: a reply of its own. */
+  readonly reply?: string;
+}
+
+/** Collects the log of one growing prompt. */
+export class SessionLog {
+  id: string;
+  /** Default: the session's own id. */
+  group = "";
+  project = "";
+  /** Time of the newest message, in milliseconds: the next call is later. */
+  lastMs: number | undefined;
+  readonly #hasMessages: boolean;
+  readonly #calls = new Map<string, LoggedCall>();
+  readonly #usages = new Map<string, Usage>();
+  readonly #entries: Entry[] = [];
+  readonly #results = new Map<string, LoggedMessage>();
+  readonly #parents = new Map<string, string | undefined>();
+  #newest: Reply | undefined;
+
+  constructor(id: string, hasMessages: boolean) {
+    this.id = id;
+    this.#hasMessages = hasMessages;
+  }
+
+  /** Adds a call, made after the newest message unless `atMs` is given. Of one that is logged again the longer output counts. */
+  call(
+    { id, model, usage, ts, atMs = this.lastMs ?? ts ?? 0, reply = id }: Omit<LoggedCall, "atMs"> & {
+      readonly atMs?: number | undefined;
+      readonly ts?: number | undefined;
+      /** Name of its reply. Default: the call's id. */
+      readonly reply?: string;
+    },
+  ): void {
+    const known = this.#calls.get(id);
+    if (known && known.usage.outputTokens >= usage.outputTokens) return;
+    if (usage.promptTokens > 0) this.#calls.set(id, { id, model, usage, atMs: known?.atMs ?? atMs });
+    if (this.#hasMessages) this.#usages.set(reply, usage);
+  }
+
+  /** Links an entry to the entry before it, in logs whose entries are a tree. */
+  link(id: string, parent: unknown): void {
+    if (this.#hasMessages) this.#parents.set(id, typeof parent === "string" ? parent : undefined);
+  }
+
+  say(message: Message, { ts, id, reply = id ?? `${this.#entries.length}` }: Position): void {
+    if (!this.#hasMessages) return;
+    if (message.role === "tool") this.#results.set(message.tool_call_id, recorded(message, ts));
+    else if (message.role !== "assistant") this.#entries.push({ id, message: recorded(message, ts) });
+    else {
+      if (this.#newest?.name !== reply) this.#newest = { name: reply, ts, texts: [], calls: [] };
+      const text = plainText(message.content ?? "");
+      if (text !== "") this.#newest.texts.push(text);
+      this.#newest.calls.push(...message.tool_calls ?? []);
+      this.#entries.push({ id, reply: this.#newest });
+    }
+  }
+
+  /** Marks where the agent replaced all that came before by a summary. */
+  compact(id?: string): void {
+    if (this.#hasMessages) this.#entries.push({ id, isCompacted: true });
+  }
+
+  /** Returns the session; none if it has no calls. */
+  sessions(): LoggedSession[] {
+    const calls = [...this.#calls.values()];
+    if (calls.length === 0) return [];
+    const { id, project } = this;
+    return [{ id, group: this.group || id, project, calls, ...this.#conversation() }];
+  }
+
+  /** Returns the newest branch. Replies in it are whole, and have the results of their calls wherever these are. */
+  #conversation(): Pick<LoggedSession, "messages" | "compacted"> {
+    const leaf = this.#entries.findLast((entry) => !("isCompacted" in entry))?.id;
+    const path = new Set<string>();
+    for (let id = leaf; id !== undefined && !path.has(id); id = this.#parents.get(id)) path.add(id);
+    const isOnPath = ({ id }: Entry) => id === undefined || path.has(id);
+    const replies = new Set(
+      this.#entries.flatMap((entry) => "reply" in entry && isOnPath(entry) ? [entry.reply] : []),
+    );
+    const messages: LoggedMessage[] = [];
+    const compacted: number[] = [];
+    for (const entry of this.#entries) {
+      // In its first place.
+      if ("reply" in entry) {
+        messages.push(...replies.delete(entry.reply) ? this.#replyWithResults(entry.reply) : []);
+      } else if (!isOnPath(entry)) continue;
+      else if ("message" in entry) messages.push(entry.message);
+      else compacted.push(messages.length);
+    }
+    return { messages, compacted };
+  }
+
+  /** Returns a reply and its results. Calls without a result are omitted. */
+  #replyWithResults({ name, ts, texts, calls: all }: Reply): LoggedMessage[] {
+    const calls = all.filter(({ id }, at) =>
+      this.#results.has(id) && all.findIndex((call) => call.id === id) === at
+    );
+    if (calls.length === 0 && texts.length === 0) return [];
+    const usage = this.#usages.get(name);
+    const reply: LoggedMessage = {
+      role: "assistant",
+      content: texts.length === 0 ? null : texts.join("\n"),
+      ...(calls.length > 0 && { tool_calls: calls }),
+      ...(ts !== undefined && { ts }),
+      ...(usage && { usage: recordedUsage(usage) }),
+    };
+    return [reply, ...calls.flatMap(({ id }) => this.#results.get(id) ?? [])];
+  }
+}
+
+/** Returns a usage as recordings hold it. */
+function recordedUsage({ promptTokens, cachedTokens, cacheWriteTokens, outputTokens }: Usage): RecordedUsage {
   return {
     input: promptTokens - cachedTokens - (cacheWriteTokens ?? 0),
     cache_read: cachedTokens,
@@ -145,130 +291,20 @@ function recordedUsage(usage: Usage): RecordedUsage {
   };
 }
 
-/** A message as recordings hold it: as text, and that a call failed is a note. */
-export function noted(message: Message, atMs: number | undefined): LoggedMessage {
-  const notes = atMs === undefined ? {} : { ts: atMs };
-  if (message.role === "function") return { ...message, ...notes };
-  const content = writtenText(message.content ?? "");
-  if (message.role !== "tool") return { ...message, content, ...notes };
+/** Returns a message as recordings hold it: text only, with a field for a failed call. */
+function recorded(message: Message, ts: number | undefined): LoggedMessage {
+  const time = ts === undefined ? {} : { ts };
+  if (message.role === "function") return { ...message, ...time };
+  const content = plainText(message.content ?? "");
+  if (message.role !== "tool") return { ...message, content, ...time };
   const { role, tool_call_id, failed } = message;
-  return { role, tool_call_id, content, ...notes, ...(failed === true && { error: true }) };
+  return { role, tool_call_id, content, ...time, ...(failed === true && { error: true }) };
 }
 
-/** What a content says, and that it shows something else. */
-function writtenText(content: Content): string {
+/** Returns the text of a content, with a note for each part that is none. */
+function plainText(content: Content): string {
   if (typeof content === "string") return content;
   return content.map((part) =>
     part.type === "text" ? part.text : part.type === "refusal" ? part.refusal : `[${part.type} omitted]`
   ).join("\n");
-}
-
-/** An answer that is put together from several lines, and what its calls were answered. */
-export class LoggedAnswer {
-  readonly #texts: string[] = [];
-  readonly #calls: NonNullable<Extract<Message, { role: "assistant" }>["tool_calls"]>[number][] = [];
-  readonly #ts: number | undefined;
-  #usage: RecordedUsage | undefined;
-
-  constructor(ts: number | undefined) {
-    this.#ts = ts;
-  }
-
-  /** Adds what another line holds of it. */
-  add(message: Message): void {
-    if (message.role !== "assistant") return;
-    const { content, tool_calls: calls = [] } = message;
-    const text = writtenText(content ?? "");
-    if (text !== "") this.#texts.push(text);
-    this.#calls.push(...calls);
-  }
-
-  /** What the provider reported of it. */
-  took(usage: Usage): void {
-    this.#usage = recordedUsage(usage);
-  }
-
-  /** Ids of its calls. */
-  get callIds(): readonly string[] {
-    return this.#calls.map(({ id }) => id);
-  }
-
-  /** It, and behind it the results: calls without one were never answered, and are left out. */
-  messages(results: ReadonlyMap<string, LoggedMessage>): LoggedMessage[] {
-    const calls = this.#calls.filter(({ id }, at) => results.has(id) && this.callIds.indexOf(id) === at);
-    if (calls.length === 0 && this.#texts.length === 0) return [];
-    const answer: LoggedMessage = {
-      role: "assistant",
-      content: this.#texts.length === 0 ? null : this.#texts.join("\n"),
-      ...(calls.length > 0 && { tool_calls: calls }),
-      ...(this.#ts !== undefined && { ts: this.#ts }),
-      ...(this.#usage && { usage: this.#usage }),
-    };
-    return [answer, ...calls.flatMap(({ id }) => results.get(id) ?? [])];
-  }
-}
-
-/** Ids of the entries from the first one to this one, each the parent of the next. */
-export function pathTo(
-  leaf: string | undefined,
-  parents: ReadonlyMap<string, string | undefined>,
-): Set<string> {
-  const path = new Set<string>();
-  for (let id = leaf; id !== undefined && !path.has(id); id = parents.get(id)) path.add(id);
-  return path;
-}
-
-/** What a log holds in its order: answers take what their calls were answered, wherever that stands. */
-export type LogPiece = LoggedMessage | LoggedAnswer | "compacted";
-
-/** The conversation that a log's pieces make. */
-export function conversationOf(
-  pieces: readonly LogPiece[],
-  results: ReadonlyMap<string, LoggedMessage>,
-): Pick<LoggedSession, "messages" | "compacted"> {
-  const messages: LoggedMessage[] = [];
-  const compacted: number[] = [];
-  for (const piece of pieces) {
-    if (piece === "compacted") compacted.push(messages.length);
-    else messages.push(...piece instanceof LoggedAnswer ? piece.messages(results) : [piece]);
-  }
-  return { messages, compacted };
-}
-
-/** What a log says of a conversation in its order, where each entry is a message. */
-export interface LogEntry {
-  readonly ts: number | undefined;
-  /** Absent where it was compacted. */
-  readonly message?: Message;
-  /** What the provider reported of it. */
-  readonly usage?: Usage | undefined;
-}
-
-/** The conversation that such entries make. */
-export function conversationOfEntries(
-  entries: readonly LogEntry[],
-): Pick<LoggedSession, "messages" | "compacted"> {
-  const results = new Map<string, LoggedMessage>();
-  const pieces = entries.flatMap(({ ts, message, usage }): LogPiece[] => {
-    if (!message) return ["compacted"];
-    if (message.role === "tool") results.set(message.tool_call_id, noted(message, ts));
-    if (message.role === "tool") return [];
-    if (message.role !== "assistant") return [noted(message, ts)];
-    const answer = new LoggedAnswer(ts);
-    answer.add(message);
-    if (usage) answer.took(usage);
-    return [answer];
-  });
-  return conversationOf(pieces, results);
-}
-
-/** A call for a tool, as a log writes it; none if it lacks what names it. */
-export function loggedCall(id: unknown, name: unknown, args: unknown) {
-  if (typeof id !== "string" || typeof name !== "string") return [];
-  return [{ id, type: "function" as const, function: { name, arguments: JSON.stringify(args ?? {}) } }];
-}
-
-/** The objects of a list. */
-export function objectsIn(value: unknown): JsonRecord[] {
-  return Array.isArray(value) ? value.map((one) => asRecord(one) ?? {}) : [];
 }

@@ -3,23 +3,19 @@ import type { JsonRecord } from "@tare/wire";
 import { asRecord } from "@tare/wire/internal";
 import { DatabaseSync } from "node:sqlite";
 import {
-  conversationOf,
   filesIn,
   type LogFormat,
-  LoggedAnswer,
-  type LoggedCall,
-  type LoggedMessage,
+  loggedCall,
   type LoggedSession,
   loggedText,
-  type LogPiece,
-  noted,
+  parsedJson,
   type ReadOptions,
+  SessionLog,
   timeOf,
-  tokensOf,
 } from "./log.ts";
-import { cacheWrites } from "./spent.ts";
+import { loggedUsage, tokensOf } from "./spent.ts";
 
-/** opencode: one database of sessions, their messages and the parts of these; older ones are files of the same JSON. */
+/** opencode: one database of sessions, messages and parts; older versions have files of the same JSON. */
 export const OPENCODE: LogFormat = {
   agent: "opencode",
   *find({ home, env }) {
@@ -27,13 +23,10 @@ export const OPENCODE: LogFormat = {
     yield* filesIn(folder, ".db");
     yield* filesIn(`${folder}/storage/session`, ".json");
   },
-  *read(path, options) {
-    if (path.endsWith(".json")) yield* readStorage(path, options);
-    else yield* readDatabase(path, options);
-  },
+  read: (path, options) => path.endsWith(".json") ? readStorage(path, options) : readDatabase(path, options),
 };
 
-/** Nothing but what is read is known of the database: a column that isn't there is an error of its own. */
+/** Reads only the columns that it needs: a missing one is an error. */
 function* readDatabase(path: string, options: ReadOptions): Generator<LoggedSession> {
   using database = new DatabaseSync(path, { readOnly: true });
   const messagesOf = database.prepare(
@@ -43,149 +36,92 @@ function* readDatabase(path: string, options: ReadOptions): Generator<LoggedSess
   const sessions = database.prepare("SELECT id, parent_id, directory FROM session ORDER BY time_created, id");
   for (const { id, parent_id: parent, directory } of sessions.iterate()) {
     if (options.only !== undefined && options.only !== id) continue;
-    const parts = new Map<string, unknown[]>();
-    if (options.messages) {
-      for (const { message_id: message, data } of partsOf.iterate(id ?? "")) {
-        const its = parts.get(String(message)) ?? [];
-        its.push(parse(data));
-        parts.set(String(message), its);
-      }
-    }
-    const session = new StoredSession({
-      id: String(id),
-      parent: loggedText(parent),
-      project: loggedText(directory),
-    });
+    const parts = Map.groupBy(
+      options.messages ? partsOf.iterate(id ?? "") : [],
+      ({ message_id: message }) => String(message),
+    );
+    const log = logOf({ id: String(id), parent, directory }, options);
     for (const { id: message, data } of messagesOf.iterate(id ?? "")) {
-      const info = asRecord(parse(data));
-      options.line(
-        info !== undefined && session.take(String(message), info, parts.get(String(message)) ?? []),
-      );
+      const its = parts.get(String(message))?.map((part) => parsedJson(part.data)) ?? [];
+      options.line(takeMessage(log, String(message), { data: parsedJson(data), parts: its }));
     }
-    yield* session.sessions();
+    yield* log.sessions();
   }
 }
 
-/** `storage/session/PROJECT/ID.json`, with `storage/message/ID/` and `storage/part/MESSAGE/` beside it. */
+/** Reads `storage/session/PROJECT/ID.json`, with `storage/message/ID/` and `storage/part/MESSAGE/`. */
 function* readStorage(path: string, options: ReadOptions): Generator<LoggedSession> {
+  const read = (file: string) => asRecord(parsedJson(Deno.readTextFileSync(file)));
   const storage = path.slice(0, path.lastIndexOf("/session/"));
-  const told = asRecord(parse(Deno.readTextFileSync(path)));
-  const id = loggedText(told?.id);
-  if (!told || id === "") return options.line(false);
-  const session = new StoredSession({
-    id,
-    parent: loggedText(told.parentID),
-    project: loggedText(told.directory),
-  });
+  const { id, parentID: parent, directory } = read(path) ?? {};
+  if (typeof id !== "string" || id === "") return options.line(false);
+  const log = logOf({ id, parent, directory }, options);
   for (const file of filesIn(`${storage}/message/${id}`, ".json")) {
-    const info = asRecord(parse(Deno.readTextFileSync(file)));
-    const message = loggedText(info?.id);
-    const parts = options.messages
-      ? [...filesIn(`${storage}/part/${message}`, ".json")].map((part) => parse(Deno.readTextFileSync(part)))
-      : [];
-    options.line(info !== undefined && session.take(message, info, parts));
+    const data = read(file);
+    const message = loggedText(data?.id);
+    const parts = options.messages ? [...filesIn(`${storage}/part/${message}`, ".json")].map(read) : [];
+    options.line(takeMessage(log, message, { data, parts }));
   }
-  yield* session.sessions();
+  yield* log.sessions();
 }
 
-function parse(text: unknown): unknown {
-  try {
-    return JSON.parse(String(text));
-  } catch {
-    // It is counted as a line of no known shape.
-    return undefined;
-  }
+function logOf(
+  { id, parent, directory }: { readonly id: string; readonly parent: unknown; readonly directory: unknown },
+  { messages }: ReadOptions,
+): SessionLog {
+  return Object.assign(new SessionLog(id, messages), {
+    group: loggedText(parent),
+    project: loggedText(directory),
+  });
 }
 
-class StoredSession {
-  readonly #names: Pick<LoggedSession, "id" | "group" | "project">;
-  readonly #calls: LoggedCall[] = [];
-  readonly #pieces: LogPiece[] = [];
-  readonly #results = new Map<string, LoggedMessage>();
-  #lastMs: number | undefined;
-
-  constructor(
-    { id, parent, project }: { readonly id: string; readonly parent: string; readonly project: string },
-  ) {
-    this.#names = { id, group: parent || id, project };
-  }
-
-  /** Takes a message, if its shape is known. */
-  take(id: string, info: JsonRecord, parts: readonly unknown[]): boolean {
-    const { created, completed } = asRecord(info.time) ?? {};
-    const [atMs, endMs] = [timeOf(created), timeOf(completed)];
-    const records = parts.map((part) => asRecord(part) ?? {});
-    if (info.role === "user") {
-      if (records.some(({ type }) => type === "compaction")) this.#pieces.push("compacted");
-      const text = textIn(records);
-      if (text !== "") this.#pieces.push(noted({ role: "user", content: text }, atMs));
-      this.#lastMs = atMs ?? this.#lastMs;
-      return true;
-    }
-    if (info.role !== "assistant") return false;
-    const model = loggedText(info.modelID);
-    const usage = readUsage(info.tokens, model);
-    if (!usage) return false;
-    if (usage.promptTokens > 0) {
-      this.#calls.push({ id, model, usage, atMs: atMs ?? this.#lastMs ?? 0 });
-    }
-    // A summary stands in place of what recordings keep.
-    if (info.summary !== true) this.#answer(records, { usage, atMs });
-    this.#lastMs = endMs ?? atMs ?? this.#lastMs;
+/** Adds a message to a log. Returns whether its shape is known. */
+function takeMessage(
+  log: SessionLog,
+  id: string,
+  { data, parts: given }: { readonly data: unknown; readonly parts: readonly unknown[] },
+): boolean {
+  const info = asRecord(data) ?? {};
+  const { created, completed } = asRecord(info.time) ?? {};
+  const ts = timeOf(created);
+  const parts = given.map((part) => asRecord(part) ?? {});
+  const content = parts.flatMap(({ type, text }) => type === "text" ? [loggedText(text)] : []).join("\n");
+  if (info.role === "user") {
+    if (parts.some(({ type }) => type === "compaction")) log.compact();
+    if (content !== "") log.say({ role: "user", content }, { ts });
+    log.lastMs = ts ?? log.lastMs;
     return true;
   }
-
-  #answer(
-    parts: readonly JsonRecord[],
-    { usage, atMs }: { readonly usage: Usage; readonly atMs: number | undefined },
-  ): void {
-    const answer = new LoggedAnswer(atMs);
-    answer.add({ role: "assistant", content: textIn(parts), tool_calls: parts.flatMap(callIn) });
-    answer.took(usage);
-    this.#pieces.push(answer);
-    for (const part of parts) {
-      const result = resultIn(part);
-      if (result) this.#results.set(loggedText(part.callID), result);
-    }
+  const model = loggedText(info.modelID);
+  const usage = info.role === "assistant" ? readUsage(info.tokens, model) : undefined;
+  if (!usage) return false;
+  log.call({ id, model, usage, atMs: ts });
+  // A summary stands for what recordings hold.
+  if (info.summary !== true) {
+    const tools = parts.filter(({ type }) => type === "tool");
+    const tool_calls = tools.flatMap(({ callID, tool, state }) =>
+      loggedCall(callID, tool, asRecord(state)?.input)
+    );
+    log.say({ role: "assistant", content, tool_calls }, { ts, reply: id });
+    for (const { callID, state } of tools) sayResult(log, callID, asRecord(state) ?? {});
   }
-
-  sessions(): LoggedSession[] {
-    if (this.#calls.length === 0) return [];
-    return [{ ...this.#names, calls: this.#calls, ...conversationOf(this.#pieces, this.#results) }];
-  }
+  log.lastMs = timeOf(completed) ?? ts ?? log.lastMs;
+  return true;
 }
 
-function textIn(parts: readonly JsonRecord[]): string {
-  return parts.flatMap(({ type, text }) => type === "text" ? [loggedText(text)] : []).join("\n");
-}
-
-function callIn({ type, tool, callID, state }: JsonRecord) {
-  if (type !== "tool" || typeof callID !== "string" || typeof tool !== "string") return [];
-  const input = JSON.stringify(asRecord(state)?.input ?? {});
-  return [{ id: callID, type: "function" as const, function: { name: tool, arguments: input } }];
-}
-
-function resultIn({ type, callID, state }: JsonRecord): LoggedMessage | undefined {
-  const { status, output, error, time } = asRecord(state) ?? {};
-  if (type !== "tool" || typeof callID !== "string" || (status !== "completed" && status !== "error")) {
-    return undefined;
-  }
+function sayResult(log: SessionLog, id: unknown, { status, output, error, time }: JsonRecord): void {
+  if (typeof id !== "string" || (status !== "completed" && status !== "error")) return;
   const failed = status === "error";
-  const content = failed ? loggedText(error) : loggedText(output);
-  const message: Message = { role: "tool", tool_call_id: callID, content, ...(failed && { failed }) };
-  return noted(message, timeOf(asRecord(time)?.end));
+  const content = loggedText(failed ? error : output);
+  const message: Message = { role: "tool", tool_call_id: id, content, ...(failed && { failed }) };
+  log.say(message, { ts: timeOf(asRecord(time)?.end) });
 }
 
 function readUsage(value: unknown, model: string): Usage | undefined {
   const tokens = asRecord(value);
   if (!tokens || typeof tokens.input !== "number") return undefined;
   const { read, write } = asRecord(tokens.cache) ?? {};
-  const [cachedTokens, written] = [tokensOf(read), tokensOf(write)];
-  return {
-    promptTokens: tokens.input + cachedTokens + written,
-    cachedTokens,
-    ...cacheWrites(model, written),
-    // What was thought is told beside what was said.
-    outputTokens: tokensOf(tokens.output) + tokensOf(tokens.reasoning),
-  };
+  // Reasoning is counted separately from the reply.
+  const output = tokensOf(tokens.output) + tokensOf(tokens.reasoning);
+  return loggedUsage({ uncached: tokens.input, read, write, output, model });
 }

@@ -1,22 +1,10 @@
-import type { Message, Usage } from "@tare/messages";
+import type { Message } from "@tare/messages";
 import type { JsonRecord } from "@tare/wire";
 import { asRecord } from "@tare/wire/internal";
-import {
-  conversationOfEntries,
-  filesIn,
-  type LogEntry,
-  type LogFormat,
-  type LoggedCall,
-  loggedCall,
-  loggedText,
-  objectsIn,
-  pathTo,
-  readLines,
-  timeOf,
-  tokensOf,
-} from "./log.ts";
+import { filesIn, lineReader, type LogFormat, loggedCall, loggedText, objectsIn, timeOf } from "./log.ts";
+import { loggedUsage, tokensOf } from "./spent.ts";
 
-/** Qwen Code: a file a session, an entry a line, each with the one before it. */
+/** Qwen Code: a file per session, an entry per line, each with its parent. */
 export const QWEN_CODE: LogFormat = {
   agent: "qwen-code",
   *find({ home, env }) {
@@ -24,36 +12,34 @@ export const QWEN_CODE: LogFormat = {
       if (path.includes("/chats/")) yield path;
     }
   },
-  read(path, options) {
-    const entries: (LogEntry & { readonly id: string })[] = [];
-    const parents = new Map<string, string | undefined>();
-    const calls: LoggedCall[] = [];
-    let [session, project] = ["", ""];
-    let lastMs: number | undefined;
-    readLines(path, options, (entry) => {
+  read: lineReader((logOf) => {
+    const log = logOf();
+    return (entry) => {
       const { type, subtype, uuid: id, timestamp } = entry;
       if (typeof type !== "string" || typeof id !== "string") return false;
       const ts = timeOf(timestamp);
-      parents.set(id, typeof entry.parentUuid === "string" ? entry.parentUuid : undefined);
-      session = loggedText(entry.sessionId, session);
-      project = loggedText(entry.cwd, project);
+      log.link(id, entry.parentUuid);
+      log.id = loggedText(entry.sessionId, log.id);
+      log.project = loggedText(entry.cwd, log.project);
       if (type === "system") {
-        if (subtype === "chat_compression" && options.messages) entries.push({ id, ts });
+        if (subtype === "chat_compression") log.compact(id);
         return true;
       }
-      const usage = type === "assistant" ? readUsage(entry.usageMetadata) : undefined;
-      const model = loggedText(entry.model);
-      if (usage && usage.promptTokens > 0) calls.push({ id, model, usage, atMs: lastMs ?? ts ?? 0 });
-      lastMs = ts ?? lastMs;
+      const took = type === "assistant" ? asRecord(entry.usageMetadata) : undefined;
+      if (took) {
+        const usage = loggedUsage({
+          prompt: tokensOf(took.promptTokenCount),
+          read: took.cachedContentTokenCount,
+          output: tokensOf(took.candidatesTokenCount) + tokensOf(took.thoughtsTokenCount),
+        });
+        log.call({ id, model: loggedText(entry.model), usage, ts });
+      }
+      log.lastMs = ts ?? log.lastMs;
       const messages = readMessages(entry);
-      if (options.messages) { for (const message of messages) entries.push({ id, ts, message, usage }); }
+      for (const message of messages) log.say(message, { id, ts });
       return messages.length > 0;
-    });
-    if (calls.length === 0) return [];
-    const newest = pathTo(entries.at(-1)?.id, parents);
-    const said = conversationOfEntries(entries.filter(({ id }) => newest.has(id)));
-    return [{ id: session, group: session, project, calls, ...said }];
-  },
+    };
+  }),
 };
 
 function readMessages({ type, message, toolCallResult }: JsonRecord): Message[] {
@@ -83,14 +69,4 @@ function readMessages({ type, message, toolCallResult }: JsonRecord): Message[] 
     default:
       return [];
   }
-}
-
-function readUsage(value: unknown): Usage | undefined {
-  const usage = asRecord(value);
-  if (!usage) return undefined;
-  return {
-    promptTokens: tokensOf(usage.promptTokenCount),
-    cachedTokens: tokensOf(usage.cachedContentTokenCount),
-    outputTokens: tokensOf(usage.candidatesTokenCount) + tokensOf(usage.thoughtsTokenCount),
-  };
 }

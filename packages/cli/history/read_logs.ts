@@ -22,7 +22,6 @@ export const LOG_FORMATS: readonly LogFormat[] = [
 /** What is read. */
 export interface HistoryOptions {
   readonly places: Places;
-  /** The agent's name. Default: all. */
   readonly agent?: string | undefined;
   /** A part of the folder's path. Default: any. */
   readonly project?: string | undefined;
@@ -37,12 +36,10 @@ export interface HistorySession {
   readonly agent: string;
   readonly id: string;
   readonly project: string;
-  /** The model that most of its calls asked. */
   readonly model: string;
   readonly startMs: number;
   readonly endMs: number;
   readonly sums: HistorySums;
-  /** The file that holds it. */
   readonly path: string;
 }
 
@@ -97,7 +94,6 @@ function filesOf(format: LogFormat, places: Places): LogFile[] {
   });
 }
 
-/** What has been read so far. */
 class Books {
   readonly #all = noSums();
   readonly #by = { day: new Map(), model: new Map(), project: new Map(), agent: new Map() } satisfies Record<

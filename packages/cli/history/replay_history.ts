@@ -27,7 +27,7 @@ import { lastsAnHour, modelRates } from "./spent.ts";
 /** What a session comes to if nothing that was forgotten is needed, if it is fetched back once, and three times. */
 type AtKappa = Readonly<Record<"k0" | "k1" | "k3", number>>;
 
-/** A recorded session as the engine of `bench:savings` plays it, in the price of one input token. */
+/** A recorded session as the engine of `bench savings` plays it, in the price of one input token. */
 interface Replay {
   /** The cache rules that it was played with. */
   readonly profile: string;
@@ -63,7 +63,6 @@ export interface Saved {
   readonly warm: number;
   /** The same where it refuses that. */
   readonly warmRefused: number;
-  /** By both at once. */
   readonly both: AtKappa;
 }
 
@@ -143,7 +142,7 @@ async function replay(
     session,
     replay: played,
     shares,
-    saved: unpricedCalls === calls ? undefined : eachOf(shares, (share) => share * usd),
+    saved: unpricedCalls === calls ? undefined : eachSaved((of) => of(shares) * usd),
   };
 }
 
@@ -162,27 +161,22 @@ function sharesOf({ alone, planner, warmth }: Replay): Saved {
   };
 }
 
-function eachOf(
-  { pruned, warm, warmRefused, both }: Saved,
-  make: (value: number) => number,
-): Saved {
-  const at = ({ k0, k1, k3 }: AtKappa) => ({ k0: make(k0), k1: make(k1), k3: make(k3) });
-  return { pruned: at(pruned), warm: make(warm), warmRefused: make(warmRefused), both: at(both) };
+/** Returns the sums of what sessions would have saved. */
+export function sumSaved(played: readonly ReplayedSession[]): Saved {
+  return eachSaved((of) => played.reduce((sum, { saved }) => sum + (saved ? of(saved) : 0), 0));
 }
 
-/** The sums of what sessions would have saved. */
-export function sumSaved(played: readonly ReplayedSession[]): Saved {
-  const sum = (of: (saved: Saved) => number) =>
-    played.reduce((all, { saved }) => all + (saved ? of(saved) : 0), 0);
+/** Makes each number of a {@linkcode Saved} by a function that reads it from another one. */
+function eachSaved(make: (of: (saved: Saved) => number) => number): Saved {
   const at = (of: (saved: Saved) => AtKappa) => ({
-    k0: sum((saved) => of(saved).k0),
-    k1: sum((saved) => of(saved).k1),
-    k3: sum((saved) => of(saved).k3),
+    k0: make((saved) => of(saved).k0),
+    k1: make((saved) => of(saved).k1),
+    k3: make((saved) => of(saved).k3),
   });
   return {
     pruned: at(({ pruned }) => pruned),
-    warm: sum(({ warm }) => warm),
-    warmRefused: sum(({ warmRefused }) => warmRefused),
+    warm: make(({ warm }) => warm),
+    warmRefused: make(({ warmRefused }) => warmRefused),
     both: at(({ both }) => both),
   };
 }
@@ -198,7 +192,6 @@ class Replays {
     this.#countTokens = countTokens;
   }
 
-  /** Plays one session. */
   async play(recording: Recording, calls: readonly LoggedCall[]): Promise<Replay> {
     const { profile, windowTokens } = conditionsOf(recording, calls);
     const countTokens = this.#countTokens;
@@ -273,7 +266,7 @@ function conditionsOf({ model = "" }: Recording, calls: readonly LoggedCall[]) {
   return { profile, windowTokens };
 }
 
-/** A session as a line of a recording file, which `bench:savings --data` reads. */
+/** A session as a line of a recording file, which `bench savings --data` reads. */
 function recordingLine(
   agent: string,
   { id, group, calls, messages, compacted }: LoggedSession,

@@ -124,7 +124,26 @@ export function modelRates(model: string): { readonly profile: Profile; readonly
   return known;
 }
 
-/** What an agent says was written to a cache: none is a word only of a provider that has a price for it. */
-export function cacheWrites(model: string, tokens: number): Pick<Usage, "cacheWriteTokens"> {
-  return tokens > 0 || modelRates(model).profile.writes ? { cacheWriteTokens: tokens } : {};
+/**
+ * Returns a usage of a log. `prompt` is the whole prompt, `uncached` only what the cache neither served nor stored. No
+ * cache writes mean something only for `model`s of providers that charge for them.
+ */
+export function loggedUsage(
+  { prompt, uncached, read, write, output, model }:
+    & { readonly [N in "prompt" | "uncached" | "read" | "write"]?: unknown }
+    & { readonly output: number; readonly model?: string },
+): Usage {
+  const tokens = { cached: tokensOf(read), written: tokensOf(write) };
+  const hasWrites = tokens.written > 0 || model !== undefined && modelRates(model).profile.writes;
+  return {
+    promptTokens: prompt === undefined ? Number(uncached) + tokens.cached + tokens.written : tokensOf(prompt),
+    cachedTokens: tokens.cached,
+    ...(hasWrites && { cacheWriteTokens: tokens.written }),
+    outputTokens: output,
+  };
+}
+
+/** Returns a number of tokens; 0 if it is none. */
+export function tokensOf(value: unknown): number {
+  return typeof value === "number" && value > 0 ? value : 0;
 }

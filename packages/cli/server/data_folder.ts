@@ -1,6 +1,6 @@
 import { basename, join } from "@std/path";
 import { createHash } from "node:crypto";
-import { realPath } from "./real_path.ts";
+import { realPath } from "@tare/tools/internal/instructions";
 import { dataDirectory } from "./data_directory.ts";
 
 /** The file of a data folder that holds the sessions. */

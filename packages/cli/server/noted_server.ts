@@ -1,5 +1,5 @@
 import { dirname, isAbsolute, join, resolve } from "@std/path";
-import { realPath } from "./real_path.ts";
+import { realPath } from "@tare/tools/internal/instructions";
 import { dataDirectory, HOME_VARIABLES } from "./data_directory.ts";
 import { dataFolder } from "./data_folder.ts";
 
@@ -20,13 +20,11 @@ export interface NotedServer {
   readonly url: string;
   /** Which start this is: by it a server is told from another one that listens there after a crash. */
   readonly instance: string;
-  /** Its process. */
   readonly pid: number;
 }
 
 /** A server that runs. */
 export interface FoundServer extends NotedServer {
-  /** Its data folder. */
   readonly data: string;
 }
 
@@ -38,7 +36,6 @@ export const FOLDER_VARIABLES: readonly string[] = [
   ...HOME_VARIABLES,
 ];
 
-/** What those say. */
 type FolderEnvironment = Readonly<Record<string, string | undefined>>;
 
 /** Notes that a server listens. Of several with one data folder the newest is noted. */

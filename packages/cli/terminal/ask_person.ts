@@ -8,9 +8,7 @@ import { QUESTION_MARK, shownText } from "./shown_text.ts";
 /** Longest text of a call that is shown, in UTF-16 code units. */
 const MAX_SHOWN = 20_000;
 
-/** A person at the terminal. */
 interface AskedPerson {
-  /** Asks whether a call may run. */
   readonly ask: AskPerson;
   /** Writes lines: above a question that is open, which stands below them again with what is typed. */
   readonly write: (text: string) => void;

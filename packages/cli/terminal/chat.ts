@@ -8,8 +8,8 @@ import process from "node:process";
 import { type AsyncCompleter, createInterface } from "node:readline";
 import { Writable } from "node:stream";
 import { type Content, contentText } from "@tare/messages";
-import { agentClient, type AgentInfo, type ChosenSettings, serverAddress } from "../agent_client.ts";
-import { commandLine } from "../command_line.ts";
+import { type AgentInfo, type ChosenSettings, connect } from "../agent_client.ts";
+import { KEY_NOTE, option, runCommand, SERVER_OPTIONS } from "../command_line.ts";
 import { callersFolder, FOLDER_VARIABLES } from "../server/noted_server.ts";
 import { eventPrinter } from "../event_printer.ts";
 import { askPerson } from "./ask_person.ts";
@@ -21,23 +21,11 @@ import { shownText } from "./shown_text.ts";
 import { waitingLine } from "./waiting.ts";
 import { STOPPING, type WatchedTurn, watchTurn } from "./watch_turn.ts";
 
-const HELP = `A session with the agent server to talk in:
-
-  deno task chat [--session ID] [--url URL]
-
-  --session ID  Continue this session instead of starting one
-  --url URL     The server. Default: by TARE_HOST and TARE_PORT, or the one of this folder
-
-The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine. In the chat:
-
-${COMMANDS}`;
-
 const PROMPT = "› ";
 
 /** In front of a line that goes on with the one before. */
 const GOES_ON = "… ";
 
-/** The model of a server that was started without one. */
 const REHEARSAL = "rehearsal";
 
 const HOW_TO_START = "set OPENAI_API_KEY or ANTHROPIC_API_KEY, and TARE_MODEL to the model's name; " +
@@ -57,18 +45,9 @@ function greeting({ model, workspace }: AgentInfo, url: string): string {
   ].join("\n");
 }
 
-async function chat(): Promise<void> {
-  const { values } = commandLine({
-    options: {
-      session: { type: "string" },
-      url: { type: "string" },
-      help: { type: "boolean", short: "h" },
-    },
-  });
-  if (values.help) return console.log(HELP);
+async function chat(values: { readonly session?: string; readonly url?: string }): Promise<void> {
   const read = (name: string) => Deno.env.get(name);
-  const { url, token } = await serverAddress(read, values.url);
-  const client = agentClient(url, token);
+  const { url, client } = await connect(values.url);
   const agent = await client.agent();
   const greets = greeting(agent, url);
   // A server elsewhere works in a folder that isn't here.
@@ -130,7 +109,6 @@ async function chat(): Promise<void> {
   const isColoured = isTerminal && !Deno.noColor;
   let line: ReturnType<typeof waitingLine> | undefined;
   let person: ReturnType<typeof askPerson> | undefined;
-  /** Prints the turns of one session. */
   let printer: { readonly of: string; readonly print: ReturnType<typeof eventPrinter> } | undefined;
   const printerOf = async (of: string) => {
     if (printer?.of === of) return printer.print;
@@ -281,12 +259,9 @@ async function chat(): Promise<void> {
   if (session !== null) console.log(`\nThe session stays: --session ${session}`);
 }
 
-if (import.meta.main) {
-  try {
-    await chat();
-    Deno.exit(0);
-  } catch (error) {
-    console.error(shownText((error as Error).message));
-    Deno.exit(1);
-  }
-}
+await runCommand({
+  call: "deno task chat",
+  summary: "A session with the agent server to talk in",
+  options: { session: option("ID", "Continue this session instead of starting one"), ...SERVER_OPTIONS },
+  notes: `${KEY_NOTE} In the chat:\n\n${COMMANDS}`,
+}, ({ values }) => chat(values));

@@ -1,41 +1,9 @@
 import { type Content, type ContentPart, contentText } from "@tare/messages";
 import type { AgentClient, ChosenSettings, ToldCall } from "../agent_client.ts";
-import { shownPlan, usdText } from "../event_printer.ts";
+import { count, counted } from "@tare/server/internal/format";
+import { usdText } from "../dollars.ts";
+import { shownPlan } from "../event_printer.ts";
 import { type CommandFile, commandText, listCommands } from "./command_files.ts";
-
-/** What `/help` says. */
-export const COMMANDS = `/new               begin another session
-/clear             begin another one with the same settings
-/sessions [WORDS]  list the newest sessions, or those in which something was said so
-/session ID        go on with this one, by its id or the beginning of it
-/rename TITLE      call the session so
-/fork              go on in a copy; this session stays as it is
-/retry             say the last message again, in a copy that ends before it
-/edit [TEXT]       say it otherwise: with this text, or change the one that was said
-/cost              what the session has cost, and its newest turn
-/model [NAME]      the model that the next turns ask, or ask this one
-/effort [LEVEL]    how much it reasons, or let it reason so much; default is as it likes
-/quote             what the next request would cost, and without what could leave
-/compact           let all leave that may, with your next message; first it says what that costs
-/plan              what the agent means to do, and how far it is
-/results           the results of tools, by number, and what of them the model still sees
-/keep NUMBER       bring this one back at the next rewrite, and keep it
-/let-go NUMBER     let this one leave at the next rewrite
-/changes           what each turn has changed of files
-/undo [TURN]       put files back as they were before the newest turn that changed some, or before this one
-/back [TURN]       the same, and go on in a new session from before that turn
-/redo              take the last undo back; with "force" behind it this and undo overwrite what was changed since
-/warm [MINUTES]    keep the prompt in the provider's cache for an hour, or so long, while nobody says anything
-/quit              leave (or Ctrl-D); the session stays. Ctrl-C stops the turn
-
-@path names a file (Tab completes it), @picture.png sends a picture. A line that ends with \\ goes on in the next one;
-what you paste is one message.`;
-
-/** The names of the commands. */
-export const COMMAND_NAMES: readonly string[] = [
-  "help",
-  ...COMMANDS.matchAll(/^\/([\w-]+)/gm).map(([, name]) => name!),
-];
 
 /** What stands for a line break in a line that is changed. */
 const LINE_BREAK = "↵";
@@ -43,9 +11,7 @@ const LINE_BREAK = "↵";
 /** A message of more lines isn't put into the line to be changed: it would fill the screen. */
 const MOST_EDITED_LINES = 50;
 
-/** What a command does to the chat. */
 interface CommandOutcome {
-  /** What to tell the person. */
   readonly says: string;
   /** The session that the chat goes on with; null for a new one. Default: the same. */
   readonly session?: string | null;
@@ -62,176 +28,199 @@ interface CommandOutcome {
 
 type PutBack = Awaited<ReturnType<AgentClient["redo"]>>;
 
-type CommandClient =
-  & Pick<
-    AgentClient,
-    | "createSession"
-    | "listSessions"
-    | "questions"
-    | "lastQuestion"
-    | "settings"
-    | "rename"
-    | "calls"
-    | "quote"
-    | "prompt"
-    | "pin"
-    | "keepWarm"
-    | "changes"
-    | "redo"
-  >
-  & {
-    readonly session: (id: string) => Promise<Pick<Awaited<ReturnType<AgentClient["session"]>>, "plan">>;
-    readonly fork: (
-      ...asked: Parameters<AgentClient["fork"]>
-    ) => Promise<{ readonly session: { readonly id: string }; readonly input?: Content }>;
-    readonly choose: (...asked: Parameters<AgentClient["choose"]>) => Promise<{
-      readonly session: { readonly model: string; readonly effort?: string; readonly turns: number };
-      readonly efforts?: readonly string[];
-    }>;
-    readonly undo: (
-      ...asked: Parameters<AgentClient["undo"]>
-    ) => Promise<PutBack & { readonly session?: { readonly id: string } }>;
-  };
+/** What a command works with. */
+interface Context {
+  readonly client: AgentClient;
+  readonly session: string | null;
+  /** The commands that are files. Default: none. */
+  readonly files?: () => ReadonlyMap<string, CommandFile>;
+  /** Returns what stands in a line for a text of too many lines to be edited there. Default: the text itself. */
+  readonly markOf?: ((text: string) => string) | undefined;
+  /** Returns a message with the images that it names. Default: without. */
+  readonly withNamed?: (text: string) => Promise<Content>;
+  /** Whether the line was offered to be edited. Default: it was typed. */
+  readonly isOffered?: boolean;
+}
+
+type Named = Context & { readonly name: string };
+type InSession = Named & { readonly session: string };
+
+/** A command: its arguments, its text in `/help`, and what it does; a text is for the user. */
+type Command = readonly [
+  args: string,
+  text: string,
+  run: (rest: string, context: Named) => Promise<CommandOutcome | string>,
+];
+
+/** Returns a command that needs a session. */
+function inSession(
+  args: string,
+  text: string,
+  run: (rest: string, context: InSession) => Promise<CommandOutcome | string>,
+): Command {
+  return [args, text, async (rest, context) => {
+    const { session, name } = context;
+    return session === null ? nothingSaid(name) : await run(rest, { ...context, session });
+  }];
+}
+
+function nothingSaid(name: string): string {
+  return `Cannot do /${name}: nothing has been said yet in this session.`;
+}
+
+const TABLE: Readonly<Record<string, Command>> = {
+  new: [
+    "",
+    "begin another session",
+    () => Promise.resolve({ says: "A new session begins with what you say next.", session: null }),
+  ],
+  clear: ["", "begin another one with the same settings", async (_, { client, session }) => ({
+    says: "A new session with the same settings begins with what you say next.",
+    session: null,
+    ...(session !== null && { settings: await client.settings(session) }),
+  })],
+  sessions: [
+    "[WORDS]",
+    "list the newest sessions, or those in which something was said so",
+    (rest, { client }) => listSessions(client, rest),
+  ],
+  session: [
+    "ID",
+    "go on with this one, by its id or the beginning of it",
+    (rest, { client }) => findSession(client, rest),
+  ],
+  rename: inSession(
+    "TITLE",
+    "call the session so",
+    async (rest, { client, session }) =>
+      rest === ""
+        ? "Cannot rename the session: /rename needs a title."
+        : `The session is called: ${await client.rename(session, rest)}`,
+  ),
+  fork: inSession("", "go on in a copy; this session stays as it is", async (_, { client, session }) => ({
+    says: copied(session),
+    session: (await client.fork(session)).session.id,
+  })),
+  retry: inSession("", "say the last message again, in a copy that ends before it", sayAgain),
+  edit: inSession("[TEXT]", "say it otherwise: with this text, or change the one that was said", sayAgain),
+  cost: inSession("", "what the session has cost, and its newest turn", cost),
+  model: [
+    "[NAME]",
+    "the model that the next turns ask, or ask this one",
+    async (rest, context) =>
+      /\s/.test(rest)
+        ? `Cannot choose "${rest}": the name of a model has no spaces. /effort sets how much it reasons.`
+        : await chooseModel(context, rest === "" ? {} : { model: rest }),
+  ],
+  effort: [
+    "[LEVEL]",
+    "how much it reasons, or let it reason so much; default is as it likes",
+    (rest, context) => chooseModel(context, rest === "" ? {} : { effort: rest === "default" ? null : rest }),
+  ],
+  quote: inSession("", "what the next request would cost, and without what could leave", quote),
+  compact: inSession(
+    "",
+    "let all leave that may, with your next message; first it says what that costs",
+    compact,
+  ),
+  plan: inSession("", "what the agent means to do, and how far it is", async (_, { client, session }) => {
+    const { plan } = await client.session(session);
+    return plan ? shownPlan(plan).join("\n") : "The agent has made no plan.";
+  }),
+  results: inSession(
+    "",
+    "the results of tools, by number, and what of them the model still sees",
+    listResults,
+  ),
+  keep: inSession(
+    "NUMBER",
+    "bring this one back at the next rewrite, and keep it",
+    pin,
+  ),
+  "let-go": inSession(
+    "NUMBER",
+    "let this one leave at the next rewrite",
+    pin,
+  ),
+  changes: inSession("", "what each turn has changed of files", listChanges),
+  undo: inSession(
+    "[TURN]",
+    "put files back as they were before the newest turn that changed some, or before this one",
+    putBack,
+  ),
+  back: inSession(
+    "[TURN]",
+    "the same, and go on in a new session from before that turn",
+    putBack,
+  ),
+  redo: inSession(
+    "",
+    'take the last undo back; with "force" behind it this and undo overwrite what was changed since',
+    putBack,
+  ),
+  warm: inSession(
+    "[MINUTES]",
+    "keep the prompt in the provider's cache for an hour, or so long, while nobody says anything",
+    keepWarm,
+  ),
+  quit: [
+    "",
+    "leave (or Ctrl-D); the session stays. Ctrl-C stops the turn",
+    () => Promise.resolve({ says: "", quits: true }),
+  ],
+};
+
+/** Names of the commands. */
+export const COMMAND_NAMES: readonly string[] = ["help", ...Object.keys(TABLE)];
+
+/** What `/help` prints. */
+export const COMMANDS = `${
+  Object.entries(TABLE).map(([name, [args, text]]) => `${`/${name} ${args}`.padEnd(18)} ${text}`).join("\n")
+}
+
+@path names a file (Tab completes it), @picture.png sends a picture. A line that ends with \\ goes on in the next one;
+what you paste is one message.`;
 
 /**
- * Does what a line that begins with `/` says.
+ * Runs the command of a line that begins with `/`.
  *
  * @throws {Error} with a sentence for people if the server refuses.
  */
-export async function chatCommand(
-  line: string,
-  {
-    client,
-    session,
-    files = () => new Map(),
-    markOf,
-    withNamed = (text) => Promise.resolve(text),
-    isOffered = false,
-  }: {
-    readonly client: CommandClient;
-    readonly session: string | null;
-    /** The commands that are files. Default: there are none. */
-    readonly files?: () => ReadonlyMap<string, CommandFile>;
-    /** What stands in a line for a text of too many lines to be changed there. Default: the text itself. */
-    readonly markOf?: ((text: string) => string) | undefined;
-    /** What is said, with the pictures that it names. Default: none is looked at. */
-    readonly withNamed?: (text: string) => Promise<Content>;
-    /** Whether the line stood there to be changed. Default: it was typed. */
-    readonly isOffered?: boolean;
-  },
-): Promise<CommandOutcome> {
+export async function chatCommand(line: string, context: Context): Promise<CommandOutcome> {
   const [, name = "", rest = ""] = /^\/(\S*)\s*([^]*?)\s*$/.exec(line) ?? [];
-  const inSession = async (say: (session: string) => Promise<string>): Promise<CommandOutcome> => ({
-    says: session === null
-      ? `Cannot do /${name}: nothing has been said yet in this session.`
-      : await say(session),
-  });
-  switch (name) {
-    case "help": {
-      const all = [...files().values()];
-      const isHidden = ({ name }: CommandFile) => COMMAND_NAMES.includes(name);
-      const hidden = all.filter(isHidden).map(({ name, path }) =>
-        `${path} isn't done: /${name} is a command of the chat.`
-      );
-      const listed = await listCommands(all.filter((file) => !isHidden(file)));
-      return { says: [COMMANDS, "", ...listed, ...hidden].join("\n").trimEnd() };
-    }
-    case "clear":
-      return {
-        says: "A new session with the same settings begins with what you say next.",
-        session: null,
-        ...(session !== null && { settings: await client.settings(session) }),
-      };
-    case "rename":
-      return await inSession(async (session) =>
-        rest === ""
-          ? "Cannot rename the session: /rename needs a title."
-          : `The session is called: ${await client.rename(session, rest)}`
-      );
-    case "fork":
-    case "retry":
-    case "edit":
-      if (session === null) return await inSession(() => Promise.resolve(""));
-      return await goOn(client, { session, command: name, rest, markOf, withNamed, isOffered });
-    case "cost":
-      return await inSession((session) => cost(client, session));
-    case "compact":
-      if (session === null || rest !== "now") return await inSession((session) => compact(client, session));
-      return { says: "All that may leave leaves with your next message.", leavesNow: true };
-    case "plan":
-      return await inSession(async (session) => {
-        const { plan } = await client.session(session);
-        return plan ? shownPlan(plan).join("\n") : "The agent has made no plan.";
-      });
-    case "new":
-      return { says: "A new session begins with what you say next.", session: null };
-    case "quit":
-      return { says: "", quits: true };
-    case "sessions":
-      return { says: await listSessions(client, rest) };
-    case "session":
-      return await findSession(client, rest);
-    case "model":
-      if (/\s/.test(rest)) {
-        return {
-          says:
-            `Cannot choose "${rest}": the name of a model has no spaces. /effort sets how much it reasons.`,
-        };
-      }
-      return await chooseModel(client, session, rest === "" ? {} : { model: rest });
-    case "effort":
-      return await chooseModel(
-        client,
-        session,
-        rest === "" ? {} : { effort: rest === "default" ? null : rest },
-      );
-    case "quote":
-      return await inSession((session) => quote(client, session));
-    case "results":
-      return await inSession((session) => listResults(client, session));
-    case "keep":
-      return await inSession((session) => pin(client, { session, place: rest, wish: "keep" }));
-    case "let-go":
-      return await inSession((session) => pin(client, { session, place: rest, wish: "let_go" }));
-    case "changes":
-      return await inSession((session) => listChanges(client, session));
-    case "undo":
-    case "back":
-    case "redo":
-      if (session === null) return await inSession(() => Promise.resolve(""));
-      return await putBack(client, { session, command: name, rest });
-    case "warm":
-      return await inSession((session) => keepWarm(client, session, rest));
-    default: {
-      const file = files().get(name.normalize());
-      if (!file) return { says: `Cannot do /${name}: there is no such command. /help lists them.` };
-      return { says: `By ${file.path}:`, input: await commandText(file, rest) };
-    }
+  if (name === "help") return { says: await help(context) };
+  if (Object.hasOwn(TABLE, name)) {
+    const done = await TABLE[name]![2](rest, { ...context, name });
+    return typeof done === "string" ? { says: done } : done;
   }
+  const file = context.files?.().get(name.normalize());
+  if (!file) return { says: `Cannot do /${name}: there is no such command. /help lists them.` };
+  return { says: `By ${file.path}:`, input: await commandText(file, rest) };
 }
 
-/** Goes on in a copy of a session: whole, or from before the last message, to say that again or otherwise. */
-async function goOn(
-  client: CommandClient,
-  { session, command, rest, markOf, withNamed, isOffered }: {
-    readonly session: string;
-    readonly command: "fork" | "retry" | "edit";
-    readonly rest: string;
-    readonly markOf: ((text: string) => string) | undefined;
-    readonly withNamed: (text: string) => Promise<Content>;
-    readonly isOffered: boolean;
-  },
-): Promise<CommandOutcome> {
-  const goesOn = "A copy goes on; files stay as they are. " +
-    `Back to the session before: /session ${session.slice(0, 8)}`;
-  if (command === "fork") {
-    const { session: { id } } = await client.fork(session);
-    return { says: goesOn, session: id };
-  }
+async function help({ files = () => new Map() }: Context): Promise<string> {
+  const all = [...files().values()];
+  const isHidden = ({ name }: CommandFile) => COMMAND_NAMES.includes(name);
+  const hidden = all.filter(isHidden).map(({ name, path }) =>
+    `${path} isn't done: /${name} is a command of the chat.`
+  );
+  const listed = await listCommands(all.filter((file) => !isHidden(file)));
+  return [COMMANDS, "", ...listed, ...hidden].join("\n").trimEnd();
+}
+
+function copied(session: string): string {
+  return `A copy goes on; files stay as they are. Back to the session before: /session ${
+    session.slice(0, 8)
+  }`;
+}
+
+/** Says the last message again or otherwise, in a copy that ends before it; or offers it to be edited. */
+async function sayAgain(rest: string, context: InSession): Promise<CommandOutcome | string> {
+  const { client, session, name, markOf, withNamed = (text) => Promise.resolve(text) } = context;
   const last = await client.lastQuestion(session);
-  if (!last) return { says: `Cannot do /${command}: nothing has been said yet in this session.` };
+  if (!last) return nothingSaid(name);
   const { place, content } = last;
-  if (command === "edit" && rest === "") {
+  if (name === "edit" && rest === "") {
     const text = contentText(content);
     const isLong = text.split("\n").length > MOST_EDITED_LINES;
     const shown = isLong && markOf ? markOf(text) : text.replaceAll("\n", LINE_BREAK);
@@ -239,14 +228,12 @@ async function goOn(
     const marks = attachedTo(content).flatMap((part, at) => includes(named, part) ? [] : [markAt(at, part)]);
     return { says: "", typed: ["/edit", shown, ...marks].join(" ") };
   }
-  const input = command === "edit"
-    ? await changed(content, rest.replaceAll(LINE_BREAK, "\n"), { withNamed, isOffered })
+  const input = name === "edit"
+    ? await changed(content, rest.replaceAll(LINE_BREAK, "\n"), { ...context, withNamed })
     : content;
-  const { session: { id } } = await client.fork(session, place);
-  return { says: goesOn, session: id, input };
+  return { says: copied(session), session: (await client.fork(session, place)).session.id, input };
 }
 
-/** What goes with a text: a picture, a recording, a file. */
 type Attached = Exclude<ContentPart, { readonly type: "text" | "refusal" }>;
 
 const ATTACHED = {
@@ -275,10 +262,7 @@ function includes(all: readonly Attached[], part: Attached): boolean {
 async function changed(
   content: Content,
   line: string,
-  { withNamed, isOffered }: {
-    readonly withNamed: (text: string) => Promise<Content>;
-    readonly isOffered: boolean;
-  },
+  { withNamed, isOffered = false }: Pick<Context, "isOffered"> & Required<Pick<Context, "withNamed">>,
 ): Promise<Content> {
   const before = attachedTo(content);
   const isMarked = (part: Attached, at: number) => line.includes(markAt(at, part));
@@ -291,20 +275,20 @@ async function changed(
   return [...(text === "" ? [] : [{ type: "text", text } as const]), ...kept, ...named];
 }
 
-async function cost(client: CommandClient, session: string): Promise<string> {
+async function cost(_: string, { client, session }: InSession): Promise<string> {
   const calls = await client.calls(session);
   const newest = calls.at(-1);
   if (!newest) return "No call has been made yet in this session.";
   const priceOf = (of: readonly (Pick<ToldCall, "usd" | "tokenUnits"> | null)[]) => {
     if (of.every((one) => one?.usd != null)) return usdText(sum(of, (one) => one?.usd ?? 0));
-    return `${number(sum(of, (one) => one?.tokenUnits ?? 0))} token units`;
+    return `${count(sum(of, (one) => one?.tokenUnits ?? 0))} token units`;
   };
   const told = (of: readonly ToldCall[]) =>
-    `${priceOf(of)} for ${count(of.length, "call")}: ${
-      number(sum(of, ({ promptTokens }) => promptTokens))
+    `${priceOf(of)} for ${counted(of.length, "call")}: ${
+      count(sum(of, ({ promptTokens }) => promptTokens))
     } ` +
-    `prompt tokens, of these ${number(sum(of, ({ cachedTokens }) => cachedTokens))} from the cache, and ` +
-    `${number(sum(of, ({ outputTokens }) => outputTokens))} written`;
+    `prompt tokens, of these ${count(sum(of, ({ cachedTokens }) => cachedTokens))} from the cache, and ` +
+    `${count(sum(of, ({ outputTokens }) => outputTokens))} written`;
   const without = calls.map(({ without }) => without);
   return [
     `the session:  ${told(calls)}`,
@@ -317,35 +301,32 @@ function sum<T>(all: readonly T[], of: (one: T) => number): number {
   return all.reduce((sum, one) => sum + of(one), 0);
 }
 
-async function compact(client: CommandClient, session: string): Promise<string> {
+async function compact(rest: string, { client, session }: InSession): Promise<CommandOutcome | string> {
+  if (rest === "now") return { says: "All that may leave leaves with your next message.", leavesNow: true };
   const { asIs, rewritten, alive } = await client.quote(session);
   const tokens = asIs.promptTokens - rewritten.promptTokens;
   if (tokens <= 0) return "Nothing may leave now: of this session the model sees only what it needs.";
   const costs = (quoted: typeof asIs) =>
-    number(alive * quoted.warmTokenUnits + (1 - alive) * quoted.coldTokenUnits);
-  return `${number(tokens)} of ${number(asIs.promptTokens)} tokens may leave; the model can recall them. ` +
+    count(alive * quoted.warmTokenUnits + (1 - alive) * quoted.coldTokenUnits);
+  return `${count(tokens)} of ${count(asIs.promptTokens)} tokens may leave; the model can recall them. ` +
     `Your next message would then cost about ${costs(rewritten)} token units in place of ${costs(asIs)}.\n` +
     "By itself all leaves as soon as that pays. /compact now lets it leave with your next message.";
 }
 
-async function listSessions(client: CommandClient, search: string): Promise<string> {
+async function listSessions(client: AgentClient, search: string): Promise<string> {
   const sessions = await client.listSessions(search);
   if (sessions.length === 0) {
     return search === "" ? "There is no session yet." : `Nowhere was said: ${search}`;
   }
   return sessions.map(({ id, title, turns, ledger: { usd } }) =>
-    `${id}  ${count(turns, "turn")}${usd === undefined ? "" : `, ${usdText(usd)}`}  ${title}`
+    `${id}  ${counted(turns, "turn")}${usd === undefined ? "" : `, ${usdText(usd)}`}  ${title}`
   ).join("\n");
 }
 
-async function findSession(client: CommandClient, given: string): Promise<CommandOutcome> {
-  if (given === "") {
-    return { says: "Cannot change the session: /session needs an id, as /sessions lists them." };
-  }
+async function findSession(client: AgentClient, given: string): Promise<CommandOutcome | string> {
+  if (given === "") return "Cannot change the session: /session needs an id, as /sessions lists them.";
   const found = (await client.listSessions("")).filter(({ id }) => id.startsWith(given));
-  if (found.length > 1) {
-    return { says: `Cannot change the session: ${found.length} ids begin with ${given}.` };
-  }
+  if (found.length > 1) return `Cannot change the session: ${found.length} ids begin with ${given}.`;
   // An older one isn't in the list; its whole id is right.
   const session = found[0]?.id ?? given;
   const questions = await client.questions(session);
@@ -353,8 +334,7 @@ async function findSession(client: CommandClient, given: string): Promise<Comman
 }
 
 async function chooseModel(
-  client: CommandClient,
-  given: string | null,
+  { client, session: given }: Context,
   wanted: Parameters<AgentClient["choose"]>[1],
 ): Promise<CommandOutcome> {
   const session = given ?? await client.createSession();
@@ -369,48 +349,42 @@ async function chooseModel(
   return { says: `model ${model}, effort ${effort}${known}${cache}`, session };
 }
 
-async function quote(client: CommandClient, session: string): Promise<string> {
+async function quote(_: string, { client, session }: InSession): Promise<string> {
   const { asIs, rewritten, alive } = await client.quote(session);
   const told = ({ promptTokens, warmTokenUnits, coldTokenUnits }: typeof asIs) =>
-    `${number(promptTokens)} tokens; costs ${number(warmTokenUnits)} token units from a warm cache, ` +
-    `${number(coldTokenUnits)} from a cold one`;
+    `${count(promptTokens)} tokens; costs ${count(warmTokenUnits)} token units from a warm cache, ` +
+    `${count(coldTokenUnits)} from a cold one`;
   return `as it is:            ${told(asIs)}\nwithout what may go: ${told(rewritten)}\n` +
     `The cache is warm with probability ${alive.toFixed(2)}.`;
 }
 
-async function listResults(client: CommandClient, session: string): Promise<string> {
+async function listResults(_: string, { client, session }: InSession): Promise<string> {
   const { blocks } = await client.prompt(session);
   const results = blocks.filter(({ role, place }) => role === "tool" && place !== null);
   if (results.length === 0) return "No tool has given a result yet.";
   return results.map(({ place, tool, tokens, originalTokens, state, pin }) =>
-    `${String(place).padStart(4)}  ${tool}, ${state}: ${number(tokens)} of ${number(originalTokens)} tokens` +
+    `${String(place).padStart(4)}  ${tool}, ${state}: ${count(tokens)} of ${count(originalTokens)} tokens` +
     (pin === null ? "" : `; ${pin.wish === "keep" ? "kept" : "let go"}, ${pin.state}`)
   ).join("\n");
 }
 
-async function pin(
-  client: CommandClient,
-  { session, place, wish }: {
-    readonly session: string;
-    readonly place: string;
-    readonly wish: "keep" | "let_go";
-  },
-): Promise<string> {
+async function pin(place: string, { client, session, name }: InSession): Promise<string> {
   if (!/^\d+$/.test(place)) {
     return `Cannot do this to ${JSON.stringify(place)}: a number is needed, as /results lists them.`;
   }
-  const { state } = await client.pin(session, Number(place), wish);
-  const done = wish === "keep" ? "stays" : "has left";
-  const waits = wish === "keep" ? "comes back at the next rewrite, and stays" : "leaves at the next rewrite";
+  const { state } = await client.pin(session, Number(place), name === "keep" ? "keep" : "let_go");
+  const [done, waits] = name === "keep"
+    ? ["stays", "comes back at the next rewrite, and stays"]
+    : ["has left", "leaves at the next rewrite"];
   return `Result ${place} ${state === "done" ? done : waits}.`;
 }
 
-async function listChanges(client: CommandClient, session: string): Promise<string> {
+async function listChanges(_: string, { client, session }: InSession): Promise<string> {
   const turns = await client.changes(session);
   if (turns.length === 0) return "No turn has changed files that are kept on the server's machine.";
   return turns.map(({ turn, files, isUndone, notCovered }) =>
     [
-      `turn ${turn}${isUndone ? ", undone" : ""}: ${count(files.length, "file")}`,
+      `turn ${turn}${isUndone ? ", undone" : ""}: ${counted(files.length, "file")}`,
       ...told({ files, notCovered }),
     ]
       .join("\n")
@@ -418,25 +392,21 @@ async function listChanges(client: CommandClient, session: string): Promise<stri
 }
 
 async function putBack(
-  client: CommandClient,
-  { session, command, rest }: {
-    readonly session: string;
-    readonly command: "undo" | "back" | "redo";
-    readonly rest: string;
-  },
-): Promise<CommandOutcome> {
+  rest: string,
+  { client, session, name }: InSession,
+): Promise<CommandOutcome | string> {
   const [, turn = "", force] = /^(\d*)\s*(force)?$/.exec(rest) ?? [];
-  if (rest !== "" && turn === "" && !force || turn !== "" && command === "redo") {
-    const takes = command === "redo"
+  if (rest !== "" && turn === "" && !force || turn !== "" && name === "redo") {
+    const takes = name === "redo"
       ? "it takes nothing but"
       : "it takes a turn's number, as /changes lists them, and";
-    return { says: `Cannot do /${command} ${rest}: ${takes} "force".` };
+    return `Cannot do /${name} ${rest}: ${takes} "force".`;
   }
   const body = { ...(turn !== "" && { turn: Number(turn) }), ...(force && { force: true }) };
-  if (command === "redo") return { says: saysOf("made again", await client.redo(session, body)) };
-  const done = await client.undo(session, { ...body, conversation: command === "back" });
+  if (name === "redo") return saysOf("made again", await client.redo(session, body));
+  const done = await client.undo(session, { ...body, conversation: name === "back" });
   const says = saysOf("put back", done);
-  if (!done.session) return { says };
+  if (!done.session) return says;
   return {
     says: `${says}\nThe conversation goes on before that turn, in session ${done.session.id}.`,
     session: done.session.id,
@@ -444,10 +414,9 @@ async function putBack(
 }
 
 function saysOf(done: string, { files, notCovered }: Pick<PutBack, "files" | "notCovered">): string {
-  return [`${count(files.length, "file")} ${done}.`, ...told({ files, notCovered })].join("\n");
+  return [`${counted(files.length, "file")} ${done}.`, ...told({ files, notCovered })].join("\n");
 }
 
-/** Files that are listed; the page and the API have them all. */
 const MOST_LISTED = 20;
 
 function told({ files, notCovered }: Pick<PutBack, "files" | "notCovered">): readonly string[] {
@@ -459,18 +428,10 @@ function told({ files, notCovered }: Pick<PutBack, "files" | "notCovered">): rea
   ];
 }
 
-async function keepWarm(client: CommandClient, session: string, minutes: string): Promise<string> {
+async function keepWarm(minutes: string, { client, session }: InSession): Promise<string> {
   if (!/^\d*$/.test(minutes)) {
     return `Cannot keep the prompt warm for ${JSON.stringify(minutes)}: a number of minutes is needed.`;
   }
   const { until, maxUsd } = await client.keepWarm(session, minutes === "" ? 60 : Number(minutes));
   return `The prompt is kept warm until ${until} at most, for at most ${usdText(maxUsd)}.`;
-}
-
-function count(number: number, noun: string): string {
-  return `${number} ${noun}${number === 1 ? "" : "s"}`;
-}
-
-function number(value: number): string {
-  return Math.round(value).toLocaleString("en");
 }

@@ -1,6 +1,6 @@
 import type { PromptReport } from "@tare/conversation/report";
 import { assertEquals, assertRejects } from "@std/assert";
-import type { ToldCall } from "../agent_client.ts";
+import type { AgentClient, ToldCall } from "../agent_client.ts";
 import { EMPTY_LEDGER } from "@tare/loop";
 import { chatCommand, COMMANDS } from "./chat_commands.ts";
 
@@ -99,7 +99,7 @@ const client = {
     Promise.resolve({ turns: [4], files: [], notCovered: [`force: ${force}`] }),
   keepWarm: (_session: string, minutes: number) =>
     Promise.resolve({ until: String(minutes), maxUsd: minutes / 100 }),
-};
+} as unknown as AgentClient;
 
 const run = (line: string, session: string | null = "ab1") => chatCommand(line, { client, session });
 

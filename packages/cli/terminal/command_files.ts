@@ -1,6 +1,5 @@
 import { join } from "@std/path";
-import { readFrontMatter } from "../front_matter.ts";
-import { readFound } from "../found_file.ts";
+import { readFound, readFrontMatter } from "@tare/tools/internal/instructions";
 
 /** Where commands lie in a workspace, and in a home folder; of two with one name the first counts. */
 const FOLDERS = ".agents/commands .claude/commands commands".split(" ");
@@ -9,7 +8,6 @@ const OWN_FOLDERS = ".config/tare/commands .claude/commands".split(" ");
 /** A command that somebody has written as a file. */
 export interface CommandFile {
   readonly name: string;
-  /** Where it lies. */
   readonly path: string;
   /** The workspace, if it lies there. Absent: it is the person's own. */
   readonly within?: string;

@@ -75,7 +75,6 @@ export function drawnMarkdown(
     rows = [];
     if (table.length > 0) write(drawTable(table, columns));
   };
-  /** Writes the line, up to its end. */
   const finish = (end: "\n" | "") => {
     const [whole, done] = [line, written];
     line = "";

@@ -1,3 +1,4 @@
+import { fenced } from "@tare/server/internal/format";
 import { PassThrough } from "node:stream";
 
 /** So much of what is piped in is sent: some 60,000 tokens. */
@@ -54,8 +55,7 @@ function textOf(bytes: Uint8Array, isCut: boolean): string {
 export function withPiped(question: string, { text, isCut }: PipedInput): string {
   const note = isCut ? ` (only its first ${text.length} characters)` : "";
   if (question === "") return isCut ? `${text}\n\n${note.trim()}` : text;
-  const fence = "`".repeat(Math.max(3, ...[...text.matchAll(/`+/g)].map(([run]) => run.length + 1)));
-  return `${question}\n\nFrom standard input${note}:\n\n${fence}\n${text.replace(/\n$/, "")}\n${fence}`;
+  return `${question}\n\nFrom standard input${note}:\n\n${fenced(text)}`;
 }
 
 /** What a terminal is told, so that it puts marks around what is pasted, and so that it no longer does. */

@@ -1,25 +1,28 @@
 import type { FileChange } from "@tare/messages";
+import { changedLines } from "@tare/server/internal/format";
 import { shownText } from "./shown_text.ts";
 
-const COLOURS: Readonly<Record<string, string>> = { "+": "\x1b[32m", "-": "\x1b[31m", "@": "\x1b[36m" };
+const COLOURS = { comes: "\x1b[32m", goes: "\x1b[31m", where: "\x1b[36m" } as const;
 
 /**
- * What a call changes, a line each: what comes begins with `+`, what goes with `-`. Whatever would hide or command the
- * terminal is written out.
+ * Returns what a call changes, line by line: what comes begins with `+`, what goes with `-`. Whatever would hide or command
+ * the terminal is escaped.
  *
- * @param options.isColoured Whether a terminal shows them in colours. Default: false.
+ * @param options.isColoured Whether the lines are colored. Default: false.
  */
 export function shownDiff(
-  { diff, omitted = 0 }: FileChange,
+  change: FileChange,
   { isColoured = false }: { readonly isColoured?: boolean } = {},
 ): readonly string[] {
-  const lines = diff === "" ? [] : diff.split("\n").map((line) => {
-    // Files are full of tabs, and they hide nothing.
-    const shown = line.split("\t").map((part) => shownText(part, { isWhole: true })).join("\t");
-    const colour = COLOURS[line.charAt(0)];
-    return isColoured && colour ? `${colour}${shown}\x1b[39m` : shown;
-  });
-  return omitted === 0 ? lines : [...lines, `… and ${omitted} lines more, or longer than shown`];
+  const { lines, rest } = changedLines(change);
+  return [
+    ...lines.map(({ kind, text }) => {
+      // Files are full of tabs, and they hide nothing.
+      const shown = text.split("\t").map((part) => shownText(part, { isWhole: true })).join("\t");
+      return isColoured && kind ? `${COLOURS[kind]}${shown}\x1b[39m` : shown;
+    }),
+    ...(rest === undefined ? [] : [`… and ${rest}`]),
+  ];
 }
 
 /** Which file is changed, and by how much. */

@@ -1,11 +1,11 @@
-import { sliceText } from "@tare/messages/internal";
+import { oneLine } from "@tare/server/internal/format";
 
 /** Longest name in a table, in UTF-16 code units. */
 const NAME_CHARS = 48;
 
 /** A name that isn't longer than most. */
 export function short(name: string): string {
-  return name.length > NAME_CHARS ? `${sliceText(name, 0, NAME_CHARS - 1)}…` : name;
+  return oneLine(name, NAME_CHARS);
 }
 
 /** A table, the first column of names, the others of numbers. */

@@ -1,5 +1,5 @@
-import { sliceText } from "@tare/messages/internal";
 import type { SessionEvent } from "@tare/server";
+import { oneLine } from "@tare/server/internal/format";
 import { TranscriptReducer } from "@tare/server/internal/transcript";
 import { cutTo, shownText } from "./shown_text.ts";
 
@@ -71,7 +71,7 @@ export function waitingLine(
     const [call] = calls;
     const what = call
       // The call's start was before the first event.
-      ? `${call.name === "" ? "a call" : shorten(`${call.name} ${call.arguments}`)}${
+      ? `${call.name === "" ? "a call" : oneLine(shownText(`${call.name} ${call.arguments}`), MAX_CALL)}${
         calls.length > 1 ? ` and ${calls.length - 1} more` : ""
       }`
       : waitsFor;
@@ -124,11 +124,6 @@ export function waitingLine(
       erase();
     },
   };
-}
-
-function shorten(text: string): string {
-  const plain = shownText(text.replaceAll(/\s+/g, " "));
-  return plain.length <= MAX_CALL ? plain : `${sliceText(plain, 0, MAX_CALL - 1)}…`;
 }
 
 function everyTenth(draw: () => void): () => void {

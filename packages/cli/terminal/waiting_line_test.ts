@@ -145,16 +145,16 @@ Deno.test("waitingLine() shows rows above itself, as many as there is room for, 
   line.follow({ type: "tool_call", step: 1, id: "a", name: "shell", arguments: "" });
   line.above((columns) => ["one", "two", `${columns} wide`]);
   draw();
-  assertEquals(taken(), [`${ERASE}one\ntwo\n19 wide\n⠋ 0 s: shell `]);
+  assertEquals(taken(), [`${ERASE}one\ntwo\n19 wide\n⠋ 0 s: shell`]);
   // What is the same isn't drawn anew.
   draw();
-  assertEquals(taken(), [`${ERASE}⠙ 0 s: shell `]);
+  assertEquals(taken(), [`${ERASE}⠙ 0 s: shell`]);
   [columns, height] = [30, 3];
   draw();
-  assertEquals(taken(), ["\r\x1b[3A\x1b[J29 wide\n⠹ 0 s: shell "]);
+  assertEquals(taken(), ["\r\x1b[3A\x1b[J29 wide\n⠹ 0 s: shell"]);
   height = 2;
   draw();
-  assertEquals(taken(), ["\r\x1b[1A\x1b[J⠸ 0 s: shell "]);
+  assertEquals(taken(), ["\r\x1b[1A\x1b[J⠸ 0 s: shell"]);
   height = 24;
   draw();
   line.write("stays\n");
@@ -163,11 +163,11 @@ Deno.test("waitingLine() shows rows above itself, as many as there is room for, 
   draw();
   line.close();
   assertEquals(taken(), [
-    `${ERASE}one\ntwo\n29 wide\n⠼ 0 s: shell `,
+    `${ERASE}one\ntwo\n29 wide\n⠼ 0 s: shell`,
     "\r\x1b[3A\x1b[J",
     "stays\n",
-    `${ERASE}one\ntwo\n29 wide\n⠴ 0 s: shell `,
-    "\r\x1b[3A\x1b[J⠦ 0 s: shell ",
+    `${ERASE}one\ntwo\n29 wide\n⠴ 0 s: shell`,
+    "\r\x1b[3A\x1b[J⠦ 0 s: shell",
     ERASE,
   ]);
 });

@@ -32,32 +32,19 @@ export interface CallReport {
   /** What call and summary cost in US dollars; null where the model's price isn't known. */
   readonly usd: number | null;
   /** What both were paid for. All parts together are the whole. */
-  readonly spent: {
-    readonly tokenUnits: Readonly<Record<(typeof SPENT_ON)[number], number>>;
-    readonly usd: CallReport["spent"]["tokenUnits"] | null;
-  };
+  readonly spent: SpentReport;
   /**
    * What the client would have paid for it without Tare, what it would have paid for compacting before it included; null
    * where no ledger is kept.
    */
-  readonly without:
-    | Pick<Usage, "promptTokens" | "cachedTokens"> & Pick<CallReport, "tokenUnits" | "usd"> & {
-      /** Whether its client would have compacted the conversation before it. */
-      readonly compacts: boolean;
-    }
-    | null;
+  readonly without: BaselineReport | null;
   /** What resending everything would have cost; null where no ledger is kept, or where that doesn't fit the window. */
   readonly resendTokenUnits: number | null;
   /**
    * What the planner would have made of a prompt that was left as it is, with what reading things back is expected to cost;
    * null where prompts are edited.
    */
-  readonly projected:
-    | Pick<CallReport, "promptTokens" | "cachedTokens" | "tokenUnits" | "usd"> & {
-      /** Of the token units, the estimate of what reading back costs. */
-      readonly repairTokenUnits: number;
-    }
-    | null;
+  readonly projected: ProjectedReport | null;
   /** What a model took that was asked for a summary before this call. */
   readonly summary: Pick<Usage, "promptTokens" | "cachedTokens" | "outputTokens"> | null;
   /** Why tokens were not read from the cache. */
@@ -68,23 +55,65 @@ export interface CallReport {
   readonly rewrites: readonly Rewrite[];
 }
 
+/** Parts of a cost, by name. */
+export type SpentOn = Readonly<Record<(typeof SPENT_ON)[number], number>>;
+
+/** The parts of a call's cost. */
+export interface SpentReport {
+  readonly tokenUnits: SpentOn;
+  /** Null where the price is unknown. */
+  readonly usd: SpentOn | null;
+}
+
+/** What a call's client would have paid without Tare. */
+export interface BaselineReport
+  extends Pick<Usage, "promptTokens" | "cachedTokens">, Pick<CallReport, "tokenUnits" | "usd"> {
+  /** Whether its client would have compacted the conversation before it. */
+  readonly compacts: boolean;
+}
+
+/** What the planner would have made of a prompt. */
+export interface ProjectedReport
+  extends Pick<CallReport, "promptTokens" | "cachedTokens" | "tokenUnits" | "usd"> {
+  /** The part of the token units that is the estimate of refetches. */
+  readonly repairTokenUnits: number;
+}
+
+/** A call to be reported. */
+export interface ReportedCall extends Pick<CallReport, "number" | "at" | "turn" | "purpose"> {
+  /** Absent: no ledger is kept. */
+  readonly ledger?: LedgerEntry | undefined;
+  readonly rates: Rates;
+  /** What the call cost when it was made. Default: what it costs by these rates. */
+  readonly cost?: Cost | undefined;
+  /** Default: none. */
+  readonly rewrites?: readonly Rewrite[];
+  /** Default: false. */
+  readonly afterQuestion?: boolean;
+}
+
 /** Purpose of a call whose reply did not reach its end: what it took is estimated, by its prompt and what was streamed. */
 export const UNFINISHED = "unfinished";
 
-/** What a call took, by what the provider reported and what the ledger says of it. */
+/**
+ * Returns what a call took, by what the provider reported and what the ledger has of it.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { profileNamed } from "@tare/planner";
+ * import { reportCall } from "@tare/conversation/report";
+ *
+ * const usage = { promptTokens: 1_000, cachedTokens: 800, outputTokens: 20 };
+ * const rates = { profile: profileNamed("openai"), price: undefined };
+ * const { newTokens, usd } = reportCall(usage, { number: 1, at: null, turn: 1, purpose: "turn", rates });
+ * assertEquals([newTokens, usd], [200, null]);
+ * ```
+ */
 export function reportCall(
   usage: Usage,
   { ledger, rates, cost: its = callCost(usage, rates), rewrites = [], afterQuestion = false, ...told }:
-    & Pick<CallReport, "number" | "at" | "turn" | "purpose">
-    & {
-      readonly ledger?: LedgerEntry | undefined;
-      readonly rates: Rates;
-      /** What the call cost when it was made. Default: what it costs by these rates. */
-      readonly cost?: Cost | undefined;
-      readonly rewrites?: readonly Rewrite[];
-      /** Default: nobody had. */
-      readonly afterQuestion?: boolean;
-    },
+    ReportedCall,
 ): CallReport {
   const { promptTokens, cachedTokens, cacheWriteTokens = 0, outputTokens, estimated = false } = usage;
   const { summary } = ledger ?? {};
@@ -120,7 +149,7 @@ export function reportCall(
 function reportAlone(
   { without, withoutCompaction, withoutTokenUnits }: LedgerEntry,
   rates: Rates,
-): NonNullable<CallReport["without"]> {
+): BaselineReport {
   const { promptTokens, cachedTokens } = without;
   const { usd } = callCost(without, rates);
   const more = withoutCompaction ? callCost(withoutCompaction, rates).usd : 0;
@@ -136,7 +165,7 @@ function reportAlone(
 function reportProjected(
   { promptTokens, cachedTokens, tokenUnits, repairTokenUnits }: NonNullable<LedgerEntry["projected"]>,
   { outputTokens, rates }: { readonly outputTokens: number; readonly rates: Rates },
-): NonNullable<CallReport["projected"]> {
+): ProjectedReport {
   const { usd } = callCost({ promptTokens, cachedTokens, outputTokens }, rates);
   // Repairs are reckoned in the price of a prompt token.
   const repairs = repairTokenUnits * (rates.price?.input ?? 0) / 1e6;
@@ -165,9 +194,6 @@ export const SPENT_ON = [
   // Requests that kept prompts warm between calls. Zero for single calls.
   "ping",
 ] as const;
-
-/** A cost by what it was paid for. */
-type SpentOn = CallReport["spent"]["tokenUnits"];
 
 const NOTHING = Object.fromEntries(SPENT_ON.map((part) => [part, 0])) as SpentOn;
 
@@ -200,7 +226,7 @@ function cutCost(
     /** What a summary cost that was made for it. */
     readonly summary?: Cost | undefined;
   },
-): CallReport["spent"] {
+): SpentReport {
   const rated = callCost(usage, rates);
   const parts = callCostParts(usage, rates);
   const tokens = usage.promptTokens - usage.cachedTokens;
@@ -315,6 +341,36 @@ function sumsBy(amount: (name: keyof Sums, of: typeof AMOUNTS[number][1]) => num
  */
 export type Days = Readonly<Record<string, Partial<Sums>>>;
 
+/** Whether sessions are planned, or left as they are to compare with. */
+export type SessionGroup = "planned" | "control";
+
+/** What a group of sessions came to. */
+export interface GroupSums extends Sums {
+  readonly sessions: number;
+}
+
+/** The same with the averages by which groups are compared. */
+export interface GroupReport extends GroupSums {
+  readonly tokenUnitsPerSession: number;
+  /** What edited sessions would have cost without Tare, next to what those did that were left as they are. */
+  readonly withoutTokenUnitsPerSession: number;
+  /** What those that were left as they are would have cost with Tare, next to what edited ones did. */
+  readonly projectedTokenUnitsPerSession: number;
+  readonly callsPerSession: number;
+  /** Dollars for each session; null where the price of a call is unknown. */
+  readonly usdPerSession: number | null;
+}
+
+/** A report of both groups. */
+export type LedgerReport = Readonly<Record<SessionGroup, GroupReport>>;
+
+/** A warning for users, and where it came up. */
+export interface WarningReport {
+  readonly at: string;
+  readonly session: string;
+  readonly message: string;
+}
+
 /** What was saved, and how planned sessions do beside those that are left as they are. */
 export interface Overview {
   /** Of the day that it is now, by UTC. */
@@ -322,13 +378,9 @@ export interface Overview {
   /** Of all sessions that there were; of a gateway that keeps none, of those since its start. */
   readonly all: Sums;
   /** Of these, those that are planned and those that are left as they are, to compare with, each with how many there were. */
-  readonly groups: Readonly<Record<"planned" | "control", Sums & { readonly sessions: number }>>;
+  readonly groups: Readonly<Record<SessionGroup, GroupSums>>;
   /** The newest since the start of the server, the newest first: sentences for people, and where they came up. */
-  readonly warnings: readonly {
-    readonly at: string;
-    readonly session: string;
-    readonly message: string;
-  }[];
+  readonly warnings: readonly WarningReport[];
 }
 
 /** Both together. */
@@ -379,7 +431,7 @@ export function dayOf(ms: number): string {
 
 /** What tells sums from others beside kind, key and day, as a store keeps it. */
 export interface SummedBy {
-  readonly group: keyof Overview["groups"];
+  readonly group: SessionGroup;
   /** Absent: of all models and agents. */
   readonly model?: string;
   readonly agent?: string | null;
@@ -446,9 +498,33 @@ interface Account {
   readonly days: Days;
 }
 
+/** Which sessions a store's accounts are of. */
+export interface AccountsQuery extends Pick<StoredSums, "kind" | "by"> {
+  /** The day that it is now is read by itself. In milliseconds since the epoch. */
+  readonly nowMs: number;
+}
+
+/** What a session came to. */
+export interface SessionSums {
+  readonly group: SessionGroup;
+  /** The program whose loop leads it; null where it is unknown. */
+  readonly agent: string | null;
+  readonly days: Days;
+  /** What it had come to before. Default: nothing. */
+  readonly before?: Days;
+  /** Whether it counts as one more session. Default: no. */
+  readonly isBegun?: boolean;
+}
+
+/** A session that begins. */
+export interface BegunSession {
+  /** Whether it is a fork, which isn't counted as a session of its own. Default: no. */
+  readonly isFork?: boolean;
+}
+
 /** What sessions came to, by day and by group. */
 export class Accounts {
-  readonly #groups: Record<keyof Overview["groups"], Account> = {
+  readonly #groups: Record<SessionGroup, Account> = {
     planned: { sessions: 0, all: NO_SUMS, days: {} },
     control: { sessions: 0, all: NO_SUMS, days: {} },
   };
@@ -460,7 +536,7 @@ export class Accounts {
    */
   static async read(
     store: Pick<Store, "readSums">,
-    { nowMs, ...which }: Pick<StoredSums, "kind" | "by"> & { readonly nowMs: number },
+    { nowMs, ...which }: AccountsQuery,
   ): Promise<Accounts> {
     const days = ["", dayOf(nowMs)];
     const read = await Promise.all(days.map((day) => store.readSums({ ...which, from: day, to: day })));
@@ -481,16 +557,7 @@ export class Accounts {
    */
   static records(
     sessionId: string,
-    { group, agent, days, before = {}, isBegun = false }: {
-      readonly group: keyof Overview["groups"];
-      /** The program whose loop leads it; null where that isn't known. */
-      readonly agent: string | null;
-      readonly days: Days;
-      /** Default: nothing. */
-      readonly before?: Days;
-      /** Whether it counts as one more session. Default: no. */
-      readonly isBegun?: boolean;
-    },
+    { group, agent, days, before = {}, isBegun = false }: SessionSums,
   ): readonly StoreRecord[] {
     const more = new Map<string, Sums>();
     let all = NO_SUMS;
@@ -522,7 +589,7 @@ export class Accounts {
 
   /** What two parts saved, as one. Warnings stand newest first. */
   static addOverviews(a: Overview, b: Overview): Overview {
-    const group = (name: keyof Overview["groups"]) => ({
+    const group = (name: SessionGroup) => ({
       ...addSums(a.groups[name], b.groups[name]),
       sessions: a.groups[name].sessions + b.groups[name].sessions,
     });
@@ -537,9 +604,9 @@ export class Accounts {
 
   /** A session is there, with what its calls came to before. Default: it has made none, and is no fork. */
   begin(
-    group: keyof Overview["groups"],
+    group: SessionGroup,
     before: Days = {},
-    { isFork = false }: { readonly isFork?: boolean } = {},
+    { isFork = false }: BegunSession = {},
   ): void {
     const { sessions, all, days } = this.#groups[group];
     this.#groups[group] = {
@@ -551,7 +618,7 @@ export class Accounts {
   }
 
   /** A session of a group has come to more, at a moment in milliseconds since the epoch. */
-  book(group: keyof Overview["groups"], more: Partial<Sums>, atMs: number): void {
+  book(group: SessionGroup, more: Partial<Sums>, atMs: number): void {
     const { sessions, all, days } = this.#groups[group];
     this.#groups[group] = {
       sessions,
@@ -561,7 +628,7 @@ export class Accounts {
   }
 
   /** What was saved on the day of a moment and in all. */
-  overview(nowMs: number, warnings: Overview["warnings"]): Overview {
+  overview(nowMs: number, warnings: readonly WarningReport[]): Overview {
     const { planned, control } = this.#groups;
     const groups = {
       planned: { ...planned.all, sessions: planned.sessions },
@@ -576,29 +643,12 @@ export class Accounts {
   }
 
   /** Both groups, with the averages that they are compared by. */
-  report(): Readonly<
-    Record<
-      keyof Overview["groups"],
-      Sums & {
-        readonly sessions: number;
-        readonly tokenUnitsPerSession: number;
-        /** What edited sessions would have cost without Tare, beside what those did that were left as they are. */
-        readonly withoutTokenUnitsPerSession: number;
-        /** What those that were left as they are would have cost with Tare, beside what edited ones did. */
-        readonly projectedTokenUnitsPerSession: number;
-        readonly callsPerSession: number;
-        /** Dollars for each session; null where the price of a call isn't known. */
-        readonly usdPerSession: number | null;
-      }
-    >
-  > {
+  report(): LedgerReport {
     return { planned: withAverages(this.#groups.planned), control: withAverages(this.#groups.control) };
   }
 }
 
-function withAverages(
-  { sessions, all: sums }: Account,
-): ReturnType<Accounts["report"]>[keyof Overview["groups"]] {
+function withAverages({ sessions, all: sums }: Account): GroupReport {
   const each = (sum: number) => sessions === 0 ? 0 : sum / sessions;
   return {
     ...sums,
@@ -616,15 +666,15 @@ const MAX_WARNINGS = 100;
 
 /** The newest warnings, one of each in a session. */
 export class ToldWarnings {
-  #told: Overview["warnings"] = [];
+  #told: readonly WarningReport[] = [];
 
   /** The newest first. */
-  get list(): Overview["warnings"] {
+  get list(): readonly WarningReport[] {
     return this.#told;
   }
 
   /** Takes another. */
-  add(warning: Overview["warnings"][number]): void {
+  add(warning: WarningReport): void {
     const { session, message } = warning;
     const others = this.#told.filter((one) => one.session !== session || one.message !== message);
     this.#told = [warning, ...others].slice(0, MAX_WARNINGS);

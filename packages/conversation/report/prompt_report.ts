@@ -18,7 +18,59 @@ export interface PinReport extends Omit<Pin, "hash"> {
   readonly state: "waiting" | "done";
 }
 
-/** A stretch of a prompt's blocks. */
+/** A tool or message of a prompt, without its text. */
+export interface BlockSummary {
+  /** Names it within its session: `tool-0`, `message-12`, `line-0`. */
+  readonly id: string;
+  readonly kind: "tool" | "message" | "line";
+  /** Who says it; `tools` of a tool. */
+  readonly role: string;
+  /** The tool that it is, or whose result it is. */
+  readonly tool: string | null;
+  /** The path, command or the like that the call was about whose result it is. */
+  readonly subject: string | null;
+  /** Position in the history; null of tools and lines. */
+  readonly place: number | null;
+  /** Tokens that it takes in the prompt. */
+  readonly tokens: number;
+  /** Tokens that it would take as it was said; zero of a line. */
+  readonly originalTokens: number;
+  /**
+   * How much of a block the model sees: all of it (`alive`); all that is new of it, without notation that says nothing
+   * (`said_once`); a line in its place (`elided`); head and tail (`truncated`); a summary of it and others (`summarised`); no more than a line that says that it was there (`left`);
+   * of a tool names and types (`compact`).
+   */
+  readonly state: "alive" | "said_once" | "elided" | "truncated" | "summarised" | "left" | "compact";
+  readonly pin: PinReport | null;
+  /** What it begins with, at most 120 characters. */
+  readonly title: string;
+}
+
+/** Which blocks of a prompt are reported. */
+export interface BlocksOptions {
+  /** The first one. Default: 0. */
+  readonly from?: number;
+  /** Default: all. */
+  readonly limit?: number;
+}
+
+/** Where the texts of a block begin. */
+export interface BlockOptions {
+  /** In UTF-16 code units. Default: 0. */
+  readonly offset?: number;
+}
+
+/** A text, or a part of it if it is long. */
+export interface BlockText {
+  /** At most 100,000 characters. */
+  readonly text: string;
+  /** Where in the whole it begins, in UTF-16 code units. */
+  readonly offset: number;
+  /** Length of the whole. */
+  readonly chars: number;
+}
+
+/** A part of a prompt's blocks. */
 export interface PromptReport {
   /** Tokens of the prompt, counted here. */
   readonly tokens: number;
@@ -27,49 +79,17 @@ export interface PromptReport {
   /** How many blocks there are in all. */
   readonly total: number;
   /** Tools, messages of the history, and lines that stand for several. */
-  readonly blocks: readonly {
-    /** Names it within its session: `tool-0`, `message-12`, `line-0`. */
-    readonly id: string;
-    readonly kind: "tool" | "message" | "line";
-    /** Who says it; `tools` of a tool. */
-    readonly role: string;
-    /** The tool that it is, or whose result it is. */
-    readonly tool: string | null;
-    /** The path, command or the like that the call was about whose result it is. */
-    readonly subject: string | null;
-    /** Position in the history; null of tools and lines. */
-    readonly place: number | null;
-    /** Tokens that it takes in the prompt. */
-    readonly tokens: number;
-    /** Tokens that it would take as it was said; zero of a line. */
-    readonly originalTokens: number;
-    /**
-     * How much of a block the model sees: all of it (`alive`); all that is new of it, without notation that says nothing
-     * (`said_once`); a line in its place (`elided`); head and tail (`truncated`); a summary of it and others (`summarised`); no more than a line that says that it was there (`left`);
-     * of a tool names and types (`compact`).
-     */
-    readonly state: "alive" | "said_once" | "elided" | "truncated" | "summarised" | "left" | "compact";
-    readonly pin: PinReport | null;
-    /** What it begins with, at most 120 characters. */
-    readonly title: string;
-  }[];
+  readonly blocks: readonly BlockSummary[];
   readonly hasMore: boolean;
 }
 
 /** A block with its texts. */
-export type BlockReport = PromptReport["blocks"][number] & {
-  /** What stands in the prompt, or a stretch of it if it is long; null if nothing does. */
-  readonly now: {
-    /** At most 100,000 characters. */
-    readonly text: string;
-    /** Where in the whole it begins, in UTF-16 code units. */
-    readonly offset: number;
-    /** Length of the whole. */
-    readonly chars: number;
-  } | null;
-  /** What was said, likewise; null of a line. */
-  readonly original: BlockReport["now"];
-};
+export interface BlockReport extends BlockSummary {
+  /** What the prompt contains; null if nothing. */
+  readonly now: BlockText | null;
+  /** The original; null of a line. */
+  readonly original: BlockText | null;
+}
 
 const TEXT_CHARS = 100_000;
 
@@ -92,10 +112,23 @@ interface Sides {
   readonly line?: Message | undefined;
 }
 
-/** The prompt as the model sees it, a block for each tool and message, those that left included. */
+/**
+ * Reports the prompt as the model sees it, a block for each tool and message, evicted ones included.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { estimateTokens } from "@tare/messages";
+ * import { reportPrompt } from "@tare/conversation/report";
+ *
+ * const history = { messages: [{ role: "user", content: "Hello." }], tools: [] } as const;
+ * const seen = { history, view: { ...history, places: [0] }, pins: [], countTokens: estimateTokens };
+ * assertEquals(reportPrompt(seen).blocks.map(({ id, state }) => [id, state]), [["message-0", "alive"]]);
+ * ```
+ */
 export function reportPrompt(
   seen: SeenConversation,
-  { from = 0, limit = Infinity }: { readonly from?: number; readonly limit?: number } = {},
+  { from = 0, limit = Infinity }: BlocksOptions = {},
 ): PromptReport {
   const { history, view, countTokens } = seen;
   const sides = sidesOf(seen);
@@ -112,15 +145,28 @@ export function reportPrompt(
   };
 }
 
-/** One block with its texts from an offset on; nothing if there is none of this id. */
+/**
+ * Reports one block with its texts from an offset on; undefined if there is none of this id.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { estimateTokens } from "@tare/messages";
+ * import { reportBlock } from "@tare/conversation/report";
+ *
+ * const history = { messages: [{ role: "user", content: "Hello." }], tools: [] } as const;
+ * const seen = { history, view: { ...history, places: [0] }, pins: [], countTokens: estimateTokens };
+ * assertEquals(reportBlock(seen, "message-0")?.now?.text, "Hello.");
+ * ```
+ */
 export function reportBlock(
   seen: SeenConversation,
   id: string,
-  { offset = 0 }: { readonly offset?: number } = {},
+  { offset = 0 }: BlockOptions = {},
 ): BlockReport | undefined {
   const sides = sidesOf(seen).find((one) => one.id === id);
   if (!sides) return undefined;
-  const text = (piece: Message | ToolDefinition | undefined): BlockReport["now"] => {
+  const text = (piece: Message | ToolDefinition | undefined): BlockText | null => {
     if (!piece) return null;
     const whole = textOf(piece);
     return { text: whole.slice(offset, offset + TEXT_CHARS), offset, chars: whole.length };
@@ -128,7 +174,20 @@ export function reportBlock(
   return { ...describer(seen)(sides), now: text(sides.now), original: text(sides.original) };
 }
 
-/** The pins of messages that are there, each with whether the prompt is as it says. */
+/**
+ * Reports the pins of messages that exist, each with whether the prompt is as it says.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { estimateTokens } from "@tare/messages";
+ * import { reportPins } from "@tare/conversation/report";
+ *
+ * const history = { messages: [{ role: "user", content: "Hello." }], tools: [] } as const;
+ * const seen = { history, view: { ...history, places: [0] }, pins: [], countTokens: estimateTokens };
+ * assertEquals(reportPins(seen), []);
+ * ```
+ */
 export function reportPins({ history, view, pins }: Omit<SeenConversation, "countTokens">): PinReport[] {
   const shown = new Map(view.places.map((place, row) => [place, view.messages[row]!]));
   return fittingPins(pins, history.messages).map(({ place, wish, by }) => {
@@ -172,7 +231,7 @@ function sidesOf({ history, view }: SeenConversation): Sides[] {
 
 function describer(
   { history, view, pins, countTokens }: SeenConversation,
-): (sides: Sides) => PromptReport["blocks"][number] {
+): (sides: Sides) => BlockSummary {
   const answered = new Map(
     pairCalls(history.messages).flatMap(({ call, answer }) =>
       answer ? [[answer.at, meantCall(call)] as const] : []
@@ -205,7 +264,7 @@ function stateOf(
   now: Message | ToolDefinition | undefined,
   original: Message | ToolDefinition,
   line?: Message,
-): PromptReport["blocks"][number]["state"] {
+): BlockSummary["state"] {
   if (!now) return line && isSummary(line) ? "summarised" : "left";
   if (isSame(now, original)) return "alive";
   if (isTool(now)) return "compact";

@@ -18,17 +18,58 @@ export interface SpendingSession {
 /** What spending may be cut by. */
 export const SPEND_BY = ["day", "model", "session", "agent"] as const;
 
+/** Which sessions are read. */
+export interface SpendingQuery extends Pick<StoredSums, "kind" | "by"> {
+  /** First and last day, by UTC, such as `2026-01-31`. Default: any. */
+  readonly from?: string | undefined;
+  readonly to?: string | undefined;
+}
+
+/** How spending is cut. */
+export interface SpendOptions {
+  readonly by: typeof SPEND_BY[number];
+  /** First and last day, by UTC, such as `2026-01-31`. Default: any. */
+  readonly from?: string | undefined;
+  readonly to?: string | undefined;
+  /** Most rows. Default: 100. */
+  readonly limit?: number | undefined;
+}
+
+/** What one day, model, session or agent came to. */
+export interface SpendRow extends Sums {
+  /** The day, the model, the agent's name or the session's id; empty where it is unknown. */
+  readonly key: string;
+  /** The session, of rows by session. */
+  readonly session: Omit<SpendingSession, "days" | "id"> | null;
+}
+
+/** What sessions have cost. */
+export interface SpendReport {
+  /** What all came to, those included that have no row here. */
+  readonly all: Sums;
+  /** Days the newest first; others the dearest first, by dollars and then by token units. */
+  readonly rows: readonly SpendRow[];
+  readonly hasMore: boolean;
+}
+
 /**
- * What sessions of a kind and key have come to that a store has kept, those that are gone too: by day, model and agent, as of
- * one session of each.
+ * Returns what sessions of a kind and key have come to that a store has kept, those that are gone too: by day, model and
+ * agent, as of one session of each.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { keptSpending } from "@tare/conversation/report";
+ * import { memoryStore } from "@tare/conversation/sqlite";
+ *
+ * assertEquals(await keptSpending(memoryStore(), { kind: "agent", from: "2026-01-01" }), []);
+ * ```
  *
  * @throws {StoreError}
  */
 export async function keptSpending(
   store: Pick<Store, "readSums">,
-  { from = FIRST_DAY, to = LAST_DAY, ...which }:
-    & Pick<StoredSums, "kind" | "by">
-    & { readonly from?: string | undefined; readonly to?: string | undefined },
+  { from = FIRST_DAY, to = LAST_DAY, ...which }: SpendingQuery,
 ): Promise<readonly SpendingSession[]> {
   const sums = await store.readSums({ ...which, from, to });
   return sums.map(({ kind, day, about, sums }) => {
@@ -37,30 +78,24 @@ export async function keptSpending(
   });
 }
 
-/** What sessions have cost, by day, model, session or agent. */
+/**
+ * Reports what sessions have cost, by day, model, session or agent.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { reportSpend } from "@tare/conversation/report";
+ *
+ * const days = { "2026-01-31 some-model": { calls: 2, usd: 0.25 } };
+ * const session = { id: "s1", kind: "agent", title: "Hello.", model: "some-model", agent: null, days } as const;
+ * const { rows } = await reportSpend([session], { by: "model" });
+ * assertEquals(rows.map(({ key, usd }) => [key, usd]), [["some-model", 0.25]]);
+ * ```
+ */
 export async function reportSpend(
   sessions: AsyncIterable<SpendingSession> | Iterable<SpendingSession>,
-  { by, from = FIRST_DAY, to = LAST_DAY, limit = 100 }: {
-    readonly by: typeof SPEND_BY[number];
-    /** First and last day, by UTC, such as `2026-01-31`. Default: any. */
-    readonly from?: string | undefined;
-    readonly to?: string | undefined;
-    /** Most rows. Default: 100. */
-    readonly limit?: number | undefined;
-  },
-): Promise<{
-  /** What all came to, those included that have no row here. */
-  readonly all: Sums;
-  /** Days the newest first; others the dearest first, by dollars and then by token units. */
-  readonly rows: readonly (Sums & {
-    /** The day, the model, the agent's name or the session's id; empty where it isn't known. */
-    readonly key: string;
-    /** What is known of the session, of rows by session. */
-    readonly session: Omit<SpendingSession, "days" | "id"> | null;
-  })[];
-  /** Whether there are more rows. */
-  readonly hasMore: boolean;
-}> {
+  { by, from = FIRST_DAY, to = LAST_DAY, limit = 100 }: SpendOptions,
+): Promise<SpendReport> {
   type Found = {
     readonly session: Omit<SpendingSession, "days" | "id"> | null;
     readonly days: Partial<Sums>[];

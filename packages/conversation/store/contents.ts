@@ -1,5 +1,5 @@
 import { createHash, type Hash } from "node:crypto";
-import type { SessionRecord, Store, StoredDelivery, StoredDocument, StoredSums } from "./port.ts";
+import type { KeyRequest, SessionRecord, StoredDelivery, StoredDocument, StoredSums } from "./port.ts";
 import { StoreError } from "./store_error.ts";
 
 /** One thing that a store holds, as it is carried to another store. */
@@ -26,7 +26,7 @@ export type ContentsItem =
   /** What sessions have come to, those that are gone too. */
   | ({ readonly type: "sums" } & StoredSums)
   /** A key that was claimed; without an answer whoever worked on it counts as gone wherever it comes to. */
-  | (Required<Parameters<Store["claimKey"]>[0]> & {
+  | (Required<KeyRequest> & {
     readonly type: "key";
     readonly touchedAtMs: number;
     readonly sessionId?: string;
@@ -53,13 +53,38 @@ export interface StoreContents {
   close(): Promise<void>;
 }
 
+/** What a store holds, to be compared with other contents. */
+export interface ContentsSum {
+  /** How many there are of each, by name. */
+  readonly counts: Readonly<
+    Record<"sessions" | "events" | "texts" | "documents" | "deliveries" | "keys", number>
+  >;
+  /** Of everything: the sum of SHA-256 hashes, in hex. */
+  readonly hash: string;
+}
+
 /**
  * Copies everything into a store that is empty, and reads it there again. One that holds the same already, because an
  * earlier copy was cut off behind its end, is only compared.
  *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { copyContents } from "@tare/conversation";
+ * import { openFileContents, openStore } from "@tare/conversation/sqlite";
+ *
+ * const folder = await Deno.makeTempDir();
+ * const store = await openStore(`${folder}/one.db`);
+ * await store.commit([{ type: "session", kind: "agent", id: "s1", createdAtMs: Date.now(), settings: {} }]);
+ * await store.close();
+ * const [from, to] = [openFileContents(`${folder}/one.db`), openFileContents(`${folder}/two.db`)];
+ * assertEquals((await copyContents(from, to)).counts.sessions, 1);
+ * await Promise.all([from.close(), to.close()]);
+ * ```
+ *
  * @throws {StoreError} `conflict` if the other store holds something else.
  */
-export async function copyContents(from: StoreContents, to: StoreContents): ReturnType<typeof sumContents> {
+export async function copyContents(from: StoreContents, to: StoreContents): Promise<ContentsSum> {
   const { items, sum } = summing(from.read());
   const isEmpty = await to.isEmpty();
   if (isEmpty) await to.write(items);
@@ -83,7 +108,7 @@ function summing(
   items: AsyncIterable<ContentsItem>,
 ): {
   readonly items: AsyncIterable<ContentsItem>;
-  readonly sum: () => Awaited<ReturnType<typeof sumContents>>;
+  readonly sum: () => ContentsSum;
 } {
   const counts = { sessions: 0, events: 0, texts: 0, documents: 0, deliveries: 0, keys: 0 };
   let named = 0;
@@ -150,15 +175,27 @@ function summing(
   return { items: pass(), sum: () => ({ counts, hash: sum.toString(16).padStart(64, "0") }) };
 }
 
-/** Reads everything and sums it up, to be compared with other contents. @throws {StoreError} if something of it is damaged. */
-export async function sumContents(contents: StoreContents): Promise<{
-  /** How many there are of each, by name. */
-  readonly counts: Readonly<
-    Record<"sessions" | "events" | "texts" | "documents" | "deliveries" | "keys", number>
-  >;
-  /** Of everything: the sum of SHA-256 hashes, in hex. */
-  readonly hash: string;
-}> {
+/**
+ * Reads everything and sums it up, to be compared with other contents.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { sumContents } from "@tare/conversation";
+ * import { openFileContents, openStore } from "@tare/conversation/sqlite";
+ *
+ * const folder = await Deno.makeTempDir();
+ * const store = await openStore(`${folder}/one.db`);
+ * await store.commit([{ type: "session", kind: "agent", id: "s1", createdAtMs: Date.now(), settings: {} }]);
+ * await store.close();
+ * const contents = openFileContents(`${folder}/one.db`);
+ * assertEquals((await sumContents(contents)).counts.sessions, 1);
+ * await contents.close();
+ * ```
+ *
+ * @throws {StoreError} if something of it is damaged.
+ */
+export async function sumContents(contents: StoreContents): Promise<ContentsSum> {
   const { items, sum } = summing(contents.read());
   for await (const _ of items);
   return sum();

@@ -12,6 +12,16 @@ import { bytesFromText, isArchiveRef, textFromBytes } from "@tare/prune/internal
  * `put` has resolved it survives a crash. What a crashed write leaves is never read. A file that doesn't
  * hold what its name says makes `get` throw; putting its text again mends it.
  *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { openFileArchive } from "@tare/conversation";
+ *
+ * const archive = await openFileArchive(await Deno.makeTempDir());
+ * const ref = await archive.put("a long result");
+ * assertEquals(await archive.get(ref), "a long result");
+ * ```
+ *
  * @throws {Error} if the folder can't be made.
  */
 export async function openFileArchive(directory: string): Promise<Archive> {

@@ -12,9 +12,14 @@ export function plainRecord({ by, id, kind, createdAtMs, settings, parent }: Ses
   return { by, id, kind, createdAtMs, settings, parent };
 }
 
-/** The JSON of a document as it is stored. */
-export function documentJson({ kind, id, sessionId, value }: StoredDocument): string {
-  return jsonText({ kind, id, sessionId, value });
+/** Returns a document as it is stored. */
+export function plainDocument({ kind, id, sessionId, value }: StoredDocument): unknown {
+  return { kind, id, sessionId, value };
+}
+
+/** Returns the JSON of a document as it is stored. */
+export function documentJson(document: StoredDocument): string {
+  return jsonText(plainDocument(document));
 }
 
 /** Returns what is read of rows, without those whose error `damaged` takes. Default: the first error is thrown. */
@@ -28,7 +33,7 @@ export function intact<Row extends { readonly id: string }, T>(
       return [read(row)];
     } catch (error) {
       if (!damaged) throw error;
-      damaged(row.id, error);
+      damaged(nameIn(row.id), error);
       return [];
     }
   });

@@ -21,10 +21,24 @@ const FRONT_CHARS = PIECE_CHARS / 2;
 const PACKED = "\u0001packed";
 
 /** A text that stands for a piece of a value. */
-interface PackedText {
+export interface ArchivedText {
   /** Its `archiveRef`. */
   readonly ref: string;
   readonly content: string;
+}
+
+/** A value as it was packed. */
+export interface PackedJson {
+  readonly value: unknown;
+  /** The texts that weren't stored before. */
+  readonly texts: readonly ArchivedText[];
+}
+
+/** A value as it was before it was packed. */
+export interface UnpackedJson {
+  readonly value: unknown;
+  /** References of all texts that it needed. */
+  readonly refs: ReadonlySet<string>;
 }
 
 /** A long list, or an object of many plain values as its names and values by turns. */
@@ -48,7 +62,7 @@ interface KnownList {
 /** What a value is packed to. */
 interface Packing {
   readonly stored: ReadonlySet<string>;
-  readonly texts: PackedText[];
+  readonly texts: ArchivedText[];
 }
 
 /**
@@ -64,11 +78,8 @@ export class JsonPacker {
    * cut its entries tell, not their places: a list to which something is added, or in which something changes, has the
    * same pieces but for one or two, so that little of it has to be written again. Objects in lists must never change.
    */
-  pack(value: unknown, stored: ReadonlySet<string> = new Set()): {
-    readonly value: unknown;
-    readonly texts: readonly { readonly ref: string; readonly content: string }[];
-  } {
-    const texts: PackedText[] = [];
+  pack(value: unknown, stored: ReadonlySet<string> = new Set()): PackedJson {
+    const texts: ArchivedText[] = [];
     return { value: this.#pack(value, "", { stored, texts }), texts };
   }
 
@@ -129,7 +140,7 @@ export class JsonPacker {
   static async unpack(
     packed: unknown,
     readTexts: (refs: readonly string[]) => Promise<ReadonlyMap<string, string>>,
-  ): Promise<{ readonly value: unknown; readonly refs: ReadonlySet<string> }> {
+  ): Promise<UnpackedJson> {
     const texts = new Map<string, string>();
     // Those of references come first, and tell which others are needed.
     for (let refs = missingRefs(packed, texts); refs.length > 0; refs = missingRefs(packed, texts)) {

@@ -28,12 +28,17 @@ export interface ListedSession extends SessionRecord {
   readonly isHeld?: boolean;
 }
 
+/** An event of a session: any JSON object with a type. */
+export interface TypedEvent extends Readonly<Record<string, unknown>> {
+  readonly type: string;
+}
+
 /** An event as it was stored. */
 export interface StoredEvent {
   /** Position in the session, from 1, without holes. */
   readonly number: number;
   /** The event, as JSON keeps it. */
-  readonly event: { readonly type: string } & Readonly<Record<string, unknown>>;
+  readonly event: TypedEvent;
 }
 
 /** A small JSON document. */
@@ -78,6 +83,155 @@ export interface StoredSums {
   readonly about: string;
   /** By name. What isn't there is zero. */
   readonly sums: Readonly<Record<string, number>>;
+}
+
+/** The name of an idempotency key. */
+export interface KeyName {
+  /** What the key is unique in, such as a route. */
+  readonly scope: string;
+  /** The key that the client chose. */
+  readonly key: string;
+}
+
+/** A request with an idempotency key. */
+export interface KeyRequest extends KeyName {
+  /** Distinguishes its body from others. */
+  readonly bodyHash: string;
+  /** Whether its effect and its response come in one commit. Default: no. */
+  readonly isAtomic?: boolean;
+}
+
+/**
+ * What a key stands for. The caller acts on `new`, and on `interrupted` once it has found out what there is of the first
+ * attempt; the key is the caller's then, to complete or to release.
+ *
+ * - `new`: the key is unused, or nothing came of it: an earlier process began to act on it and ended without a response,
+ *   though effect and response come in one commit (`isAtomic`).
+ * - `interrupted`: an earlier process began to act on it and ended before it was done. What it did is unknown.
+ * - `running`: this process acts on it now.
+ * - `done`: it was acted on, with this response.
+ * - `mismatch`: it was used with another body.
+ */
+export type KeyClaim =
+  | { readonly state: "new" | "interrupted" | "running" | "mismatch" }
+  | { readonly state: "done"; readonly response: unknown };
+
+/** Which sessions a list holds, the newest first. */
+export interface SessionListing {
+  /** Default: every kind. */
+  readonly kind?: SessionRecord["kind"] | undefined;
+  /** Default: 100. */
+  readonly limit?: number;
+  /** The session after which the list begins. Default: from the newest. */
+  readonly after?: string | undefined;
+  /** Text that the title contains, letters in either case. Default: any title. */
+  readonly search?: string | undefined;
+  /** Name of the key with which they were made. Default: every key. */
+  readonly by?: string | undefined;
+  /** Whether it holds sessions whose parent exists. Default: yes. */
+  readonly forks?: boolean | undefined;
+}
+
+/** Which totals are read: those of the days `from` to `to`, both included. */
+export interface SumsQuery {
+  readonly from: string;
+  readonly to: string;
+  /** Default: every kind. */
+  readonly kind?: SessionRecord["kind"];
+  /** Default: every key. */
+  readonly by?: string | undefined;
+}
+
+/** Sessions of a kind to which nothing happened since a moment in milliseconds since the epoch. */
+export interface IdleQuery {
+  readonly kind: SessionRecord["kind"];
+  readonly beforeMs: number;
+  readonly limit: number;
+}
+
+/** A session that was found by a name. */
+export interface NamedSession {
+  readonly id: string;
+  /** Fencing number of its newest hold, as of {@linkcode SharedStore.look}; 0 where the store isn't shared. */
+  readonly fence: number;
+}
+
+/** Limits beyond which sessions expire. */
+export interface SessionLimits {
+  readonly kind: SessionRecord["kind"];
+  /** Those to which nothing happened since then expire, in milliseconds since the epoch, to a minute. */
+  readonly beforeMs: number;
+  /**
+   * Those idle longest expire until what the rest takes, as it is stored, is no more than this. A text that several have
+   * counts for each of them.
+   */
+  readonly maxBytes: number;
+}
+
+/** Which events are read. */
+export interface EventsQuery {
+  /** Number of the event after which they begin. Default: 0, from the first. */
+  readonly after?: number | undefined;
+  /** Default: all types. */
+  readonly types?: readonly string[] | undefined;
+  /** Default: all. */
+  readonly limit?: number | undefined;
+}
+
+/** A session in which something is to be done. */
+export interface WaitingSession {
+  readonly id: string;
+  /** The value of its state. */
+  readonly value: unknown;
+  /** Whether an opening of the store holds it: see {@linkcode SharedStore}. Default: no. */
+  readonly isHeld?: boolean;
+}
+
+/** Most deliveries that are taken for a receiver. */
+export interface ReceiverLimit {
+  readonly receiver: string;
+  readonly limit: number;
+}
+
+/** Which deliveries are taken. */
+export interface DeliveryRequest {
+  readonly receivers: readonly ReceiverLimit[];
+  readonly limit: number;
+  /** How long nobody else gets them, in milliseconds. */
+  readonly forMs: number;
+}
+
+/** Deliveries that were taken. */
+export interface DeliveryClaim {
+  /** In the order in which they were made. */
+  readonly claimed: readonly StoredDelivery[];
+  /** In how many milliseconds something else to one of these is due, 0 if it is now. Absent: nothing is. */
+  readonly nextInMs?: number;
+}
+
+/** Which deliveries a list holds, the newest first. */
+export interface DeliveryListing {
+  /** Default: 100. */
+  readonly limit?: number | undefined;
+  /** The delivery before which they were made. Default: from the newest. */
+  readonly before?: string | undefined;
+}
+
+/** Limits beyond which deliveries to a receiver are removed, attempted or not. */
+export interface DeliveryLimits {
+  readonly receiver: string;
+  /** Those that are older are removed. */
+  readonly olderThanMs: number;
+  /** All but this many of the newest are removed. */
+  readonly keep: number;
+}
+
+/** A copy of a store. */
+export interface StoreCopy {
+  /** Its length. */
+  readonly bytes: number;
+  /** To be read to its end, or cancelled: until then the copy takes its room on the disk. */
+  readonly stream: ReadableStream<Uint8Array<ArrayBuffer>>;
 }
 
 /** One thing that a commit changes. */
@@ -129,7 +283,7 @@ export type StoreRecord =
    */
   | (
     & { readonly type: "response"; readonly response: unknown; readonly sessionId?: string }
-    & Parameters<Store["releaseKey"]>[0]
+    & KeyName
   )
   /** A delivery, in place of the one of its id, due in so many milliseconds. Who has claimed the other one has lost it. */
   | (
@@ -172,73 +326,37 @@ export interface Store {
   commit(records: readonly StoreRecord[]): Promise<void>;
   /** The session of this id, if there is one. */
   getSession(id: string): Promise<SessionRecord | undefined>;
+  /** Returns sessions, the newest first. */
+  listSessions(listing?: SessionListing): Promise<ListedSession[]>;
   /**
-   * Sessions, the newest first: those of a `kind`, made before the session `after`, with a `search` those whose title
-   * holds that text, letters in either case, those made with the key `by`, and without `forks` none whose parent is there.
-   * Default limit: 100; default: of every kind and key, with forks.
+   * Returns all that sessions have come to on these days. What they had come to stays when they are deleted or expire.
+   * Several of these may be of the same day and about the same: they are to be added up.
    */
-  listSessions(options?: {
-    readonly kind?: SessionRecord["kind"];
-    readonly limit?: number;
-    readonly after?: string;
-    readonly search?: string;
-    readonly by?: string | undefined;
-    readonly forks?: boolean;
-  }): Promise<ListedSession[]>;
-  /**
-   * All that sessions of a kind and key have come to on the days `from` to `to`, both included. What they had come to stays
-   * when they are deleted or expire. Several of these may be of the same day and about the same: they are to be added up.
-   * Default: of every kind and key.
-   */
-  readSums(which: {
-    readonly from: string;
-    readonly to: string;
-    readonly kind?: SessionRecord["kind"];
-    readonly by?: string | undefined;
-  }): Promise<StoredSums[]>;
+  readSums(which: SumsQuery): Promise<StoredSums[]>;
   /** How many sessions there are of a kind. Default: of every kind. */
   countSessions(kind?: SessionRecord["kind"]): Promise<number>;
   /**
    * Ids of sessions of a kind to which nothing happened since `beforeMs`, to a minute; the longest idle first. Whatever
    * is committed to a session happens to it.
    */
-  idleSessions(
-    options: { readonly kind: SessionRecord["kind"]; readonly beforeMs: number; readonly limit: number },
-  ): Promise<string[]>;
+  idleSessions(which: IdleQuery): Promise<string[]>;
   /**
-   * The sessions that have one of these names, those with the first of them in front, and of those with the same the one
-   * whose names were written last. Default limit: 16.
+   * Returns the sessions that have one of these names, those with the first of them in front, and of those with the same
+   * the one whose names were written last. Default limit: 16.
    */
-  findNamed(names: readonly string[], limit?: number): Promise<{
-    readonly id: string;
-    /** Fencing number of its newest hold, as of {@linkcode SharedStore.look}; 0 where the store isn't shared. */
-    readonly fence: number;
-  }[]>;
+  findNamed(names: readonly string[], limit?: number): Promise<NamedSession[]>;
   /**
    * Removes a session with all that only it refers to. False if there is none. Nobody finds it any more from the call
    * on; the promise resolves once its room is free.
    */
   deleteSession(id: string): Promise<boolean>;
   /**
-   * Removes sessions beyond these limits, some at a time, and tells how many. In a store that is shared none that an
+   * Removes sessions beyond these limits, some at a time, and returns how many. In a store that is shared none that an
    * opening holds.
    */
-  expireSessions(limits: {
-    readonly kind: SessionRecord["kind"];
-    /** Those to which nothing happened since before that go, in milliseconds since the epoch, to a minute. */
-    readonly beforeMs: number;
-    /**
-     * Those idle longest go until what the rest takes, as it is stored, is no more than this. A text that several have
-     * counts for each of them.
-     */
-    readonly maxBytes: number;
-  }): Promise<number>;
-  /** Events in order: those behind number `after`, of these types, at most `limit`. Default: all. */
-  readEvents(id: string, options?: {
-    readonly after?: number;
-    readonly types?: readonly string[];
-    readonly limit?: number;
-  }): Promise<StoredEvent[]>;
+  expireSessions(limits: SessionLimits): Promise<number>;
+  /** Returns events in order. */
+  readEvents(id: string, which?: EventsQuery): Promise<StoredEvent[]>;
   /** Number of the last event; 0 if there is none. */
   lastEvent(id: string): Promise<number>;
   /** The value of this name; `undefined` if there is none. */
@@ -248,9 +366,7 @@ export interface Store {
    * and whether an opening of the store holds them (see {@linkcode SharedStore}; default: none does). However many sessions
    * there are, it looks at these alone.
    */
-  sessionsWith(
-    name: "turn" | "asks" | "queue",
-  ): Promise<{ readonly id: string; readonly value: unknown; readonly isHeld?: boolean }[]>;
+  sessionsWith(name: "turn" | "asks" | "queue"): Promise<WaitingSession[]>;
   /** The document of this kind and id, if there is one. */
   getDocument(kind: string, id: string): Promise<StoredDocument | undefined>;
   /**
@@ -265,77 +381,28 @@ export interface Store {
   archive(id: string): Archive;
   /** Texts of a session's archive by their references, as far as it has them, all at once. */
   readTexts(id: string, refs: readonly string[]): Promise<ReadonlyMap<string, string>>;
-  /**
-   * Takes a key for a request with this body, or says who has it. It is forgotten a day after it was last touched.
-   *
-   * What a key stands for. The caller acts on `new`, and on `interrupted` once it has found out what there is of the
-   * first attempt; the key is the caller's then, to complete or to release.
-   *
-   * - `new`: nobody has used the key, or nothing came of it: an earlier process began to act on it and ended without a
-   *   response, though effect and response come in one commit (`isAtomic`).
-   * - `interrupted`: an earlier process began to act on it and ended before it was done. What it did is unknown.
-   * - `running`: this process acts on it now.
-   * - `done`: it was acted on, with this response.
-   * - `mismatch`: it was used with another body.
-   */
-  claimKey(
-    request: Parameters<Store["releaseKey"]>[0] & {
-      /** What tells its body from others. */
-      readonly bodyHash: string;
-      /** Whether its effect and its response come in one commit. Default: no. */
-      readonly isAtomic?: boolean;
-    },
-  ): Promise<
-    | { readonly state: "new" }
-    | { readonly state: "interrupted" }
-    | { readonly state: "running" }
-    | { readonly state: "done"; readonly response: unknown }
-    | { readonly state: "mismatch" }
-  >;
+  /** Takes a key for a request, or returns who has it. It is forgotten a day after it was last touched. */
+  claimKey(request: KeyRequest): Promise<KeyClaim>;
   /** Forgets a key that was claimed and has no response, because its request failed and may be sent again. */
-  releaseKey(key: {
-    /** What the key is unique in, such as a route. */
-    readonly scope: string;
-    /** The key that the client chose. */
-    readonly key: string;
-  }): Promise<void>;
+  releaseKey(key: KeyName): Promise<void>;
   /**
-   * Takes on deliveries that are due, those that have waited longest first: at most `limit`, and of each receiver at most
-   * as many as it says. Nobody else gets them for so many milliseconds.
+   * Takes deliveries that are due, those that have waited longest first: at most `limit`, and of each receiver at most
+   * its limit.
    */
-  claimDeliveries(wanted: {
-    readonly receivers: readonly { readonly receiver: string; readonly limit: number }[];
-    readonly limit: number;
-    readonly forMs: number;
-  }): Promise<{
-    /** In the order in which they were made. */
-    readonly claimed: readonly StoredDelivery[];
-    /** In how many milliseconds something else to one of these is due, 0 if it is now. Absent: nothing is. */
-    readonly nextInMs?: number;
-  }>;
-  /** Deliveries to a receiver, the newest first, those made before `before`. Default: from the newest, at most 100. */
-  listDeliveries(
-    receiver: string,
-    options?: { readonly limit?: number; readonly before?: string },
-  ): Promise<StoredDelivery[]>;
+  claimDeliveries(wanted: DeliveryRequest): Promise<DeliveryClaim>;
+  /** Returns deliveries to a receiver, the newest first. */
+  listDeliveries(receiver: string, listing?: DeliveryListing): Promise<StoredDelivery[]>;
   /** The delivery of this id, if there is one. */
   getDelivery(id: string): Promise<StoredDelivery | undefined>;
-  /** Forgets deliveries to a receiver, attempted or not: those that are older than so, and all but the newest `keep`. */
-  expireDeliveries(
-    limits: { readonly receiver: string; readonly olderThanMs: number; readonly keep: number },
-  ): Promise<void>;
+  /** Removes deliveries beyond these limits. */
+  expireDeliveries(limits: DeliveryLimits): Promise<void>;
   /**
    * Copies the whole store as of now, while it is in use. Absent where it isn't one file. What is read of the copy isn't
    * whole before the stream has ended.
    *
    * @throws {StoreError} `locked` if another copy is being made, `full` if there is no room for one.
    */
-  copy?(): Promise<{
-    /** How many there are. */
-    readonly bytes: number;
-    /** To be read to its end, or cancelled: until then the copy takes its room on the disk. */
-    readonly stream: ReadableStream<Uint8Array<ArrayBuffer>>;
-  }>;
+  copy?(): Promise<StoreCopy>;
   /** Lets others have the store. Nothing can be read or written afterwards; a second call does nothing. */
   close(): Promise<void>;
 }
@@ -376,6 +443,55 @@ export interface HolderRequest {
   readonly body: unknown;
 }
 
+/** An answer of the opening that holds a session. */
+export interface HolderAnswer {
+  readonly answer: unknown;
+}
+
+/** A commit that holds its session only for itself. */
+export interface BriefCommit {
+  readonly sessionId: string;
+  /** Fencing number of the session's newest hold, as far as the caller knows; 0 of one that these records make. */
+  readonly fence: number;
+  readonly records: readonly StoreRecord[];
+}
+
+/** Connections to where a store is. */
+export interface ConnectionFigures {
+  /** Most that there may be for reading and writing. */
+  readonly most: number;
+  readonly open: number;
+  /** Those on which nothing is under way. */
+  readonly idle: number;
+  /** Statements after others on the same connection. */
+  readonly waiting: number;
+}
+
+/** Metrics of an opening of a store. */
+export interface OpeningFigures {
+  /** For how long the others can't take it for dead, in milliseconds; 0: they may have. */
+  readonly leaseMs: number;
+  /** Leases that it has lost. */
+  readonly lostLeases: number;
+  /** Sessions that it holds. */
+  readonly held: number;
+  /** Sessions that it has taken from openings that were gone. */
+  readonly takenOver: number;
+  /** Absent: it has no connections. */
+  readonly connections?: ConnectionFigures;
+}
+
+/** Receives what other openings of a store report. */
+export interface OpeningListener {
+  /**
+   * Called with a request for a session that this opening holds. It is answered by a record of type `answer`, best in the
+   * commit that has the effect, so that both are there or neither is.
+   */
+  readonly asked: (request: HolderRequest) => void;
+  /** Called when another opening is gone. What it held can be taken: see {@linkcode SharedStore.left}. */
+  readonly gone: () => void;
+}
+
 /**
  * How several openings of one store, such as several servers on one database, share its sessions. Whoever changes a
  * session that is there (events, state, names, archive, deletion) holds it. A commit without the hold fails with a
@@ -398,12 +514,7 @@ export interface SharedStore {
    * newest hold is another one than the caller knows: look at it, and try again.
    * @throws what a commit throws.
    */
-  commitBriefly(hold: {
-    readonly sessionId: string;
-    /** Fencing number of the session's newest hold, as far as the caller knows; 0 of one that these records make. */
-    readonly fence: number;
-    readonly records: readonly StoreRecord[];
-  }): Promise<number | undefined>;
+  commitBriefly(commit: BriefCommit): Promise<number | undefined>;
   /** Gives a session back. Nothing happens if this opening doesn't hold it. */
   release(sessionId: string): Promise<void>;
   /** Who holds a session. @throws {Error} if there is no such session. */
@@ -422,36 +533,9 @@ export interface SharedStore {
    * @returns The answer; nothing if nobody holds the session, or no longer before it was answered: then the request has
    * had no effect and never will.
    */
-  ask(sessionId: string, body: unknown): Promise<{ readonly answer: unknown } | undefined>;
-  /** How this opening is, for who watches over it. */
-  figures(): {
-    /** For how long nobody can have taken it for dead, in milliseconds; 0: somebody may have. */
-    readonly leaseMs: number;
-    /** Leases that it has lost. */
-    readonly lostLeases: number;
-    /** Sessions that it holds. */
-    readonly held: number;
-    /** Sessions that it has taken from openings that were gone. */
-    readonly takenOver: number;
-    /** Its connections to where the store is, if it has some. */
-    readonly connections?: {
-      /** Most that there may be for reading and writing. */
-      readonly most: number;
-      readonly open: number;
-      /** Those of them on which nothing is under way. */
-      readonly idle: number;
-      /** Statements behind others on the same connection. */
-      readonly waiting: number;
-    };
-  };
+  ask(sessionId: string, body: unknown): Promise<HolderAnswer | undefined>;
+  /** Returns metrics of this opening. */
+  figures(): OpeningFigures;
   /** Says who is told by the others. To be called once, before anything is held. */
-  listen(listener: {
-    /**
-     * Something is asked of this opening for a session that it holds. It is answered by a record of type `answer`, best in
-     * the commit that has the effect, so that both are there or neither is.
-     */
-    readonly asked: (request: HolderRequest) => void;
-    /** Another opening is gone. What it held can be taken: see {@linkcode SharedStore.left}. */
-    readonly gone: () => void;
-  }): void;
+  listen(listener: OpeningListener): void;
 }

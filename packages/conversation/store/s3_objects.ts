@@ -32,8 +32,26 @@ export interface ObjectStore {
   delete(name: string): Promise<void>;
 }
 
+/** Where a bucket is. */
+export interface S3Bucket {
+  readonly bucket: string;
+  /** Such as `eu-central-1`. */
+  readonly region: string;
+  /** Address of a server that isn't Amazon's, such as `https://minio.example:9000`; the bucket is part of the path. */
+  readonly endpoint?: string;
+}
+
 /** A bucket, and who may use it. */
-type S3Options = Parameters<typeof openS3Objects>[0];
+export interface S3Options extends S3Bucket {
+  /** Prefix of the names of all objects, such as `tare/`. Default: empty. */
+  readonly prefix?: string;
+  readonly accessKeyId: string;
+  readonly secretAccessKey: string;
+  /** Of temporary credentials. */
+  readonly sessionToken?: string;
+  /** How long one object may take, tries included, in milliseconds. Default: 5,000. */
+  readonly timeoutMs?: number;
+}
 
 /** So often something is tried that may pass: a server that is too busy, a connection that broke. */
 const TRIES = 3;
@@ -42,25 +60,23 @@ const TRIES = 3;
 const PAUSE_MS = 100;
 
 /**
- * Opens a bucket, and finds out whether these credentials may write, read and delete in it.
+ * Opens a bucket, and checks that these credentials may write, read and delete in it.
+ *
+ * @example
+ * ```ts
+ * import { openS3Objects } from "@tare/conversation/s3";
+ *
+ * async function roundTrip(accessKeyId: string, secretAccessKey: string) {
+ *   const bucket = { bucket: "archive", region: "eu-central-1", accessKeyId, secretAccessKey };
+ *   const objects = await openS3Objects(bucket);
+ *   await objects.put("greeting", new TextEncoder().encode("Hello."));
+ *   return await objects.get("greeting");
+ * }
+ * ```
  *
  * @throws {StoreError} `io` if they may not, or it can't be reached.
  */
-export async function openS3Objects(options: {
-  readonly bucket: string;
-  /** What the names of all objects begin with, such as `tare/`. Default: nothing. */
-  readonly prefix?: string;
-  /** Such as `eu-central-1`. */
-  readonly region: string;
-  /** Address of a server that isn't Amazon's, such as `https://minio.example:9000`; the bucket stands in the path. */
-  readonly endpoint?: string;
-  readonly accessKeyId: string;
-  readonly secretAccessKey: string;
-  /** Of credentials that hold for a while. */
-  readonly sessionToken?: string;
-  /** How long one object may take, tries included, in milliseconds. Default: 5,000. */
-  readonly timeoutMs?: number;
-}): Promise<ObjectStore> {
+export async function openS3Objects(options: S3Options): Promise<ObjectStore> {
   const { region, accessKeyId, secretAccessKey, sessionToken } = options;
   const { AwsClient } = await import("aws4fetch");
   const objects = s3Objects(
@@ -77,10 +93,19 @@ export async function openS3Objects(options: {
   return objects;
 }
 
-/** Where requests for a bucket go: host and port in front of the path. */
-export function s3Address(
-  { bucket, region, endpoint }: Pick<Parameters<typeof openS3Objects>[0], "bucket" | "region" | "endpoint">,
-): URL {
+/**
+ * Returns the address of a bucket.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { s3Address } from "@tare/conversation/s3";
+ *
+ * const { href } = s3Address({ bucket: "archive", region: "eu-central-1" });
+ * assertEquals(href, "https://archive.s3.eu-central-1.amazonaws.com/");
+ * ```
+ */
+export function s3Address({ bucket, region, endpoint }: S3Bucket): URL {
   if (endpoint !== undefined) return new URL(`${endpoint.replace(/\/$/, "")}/${bucket}/`);
   const host = `s3.${region}.amazonaws.com`;
   // Amazon's certificate is for one name in front of its own.

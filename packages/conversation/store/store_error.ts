@@ -1,19 +1,19 @@
-import type { Store } from "./port.ts";
+import type { KeyName } from "./port.ts";
 
 /** Thrown when a store can't be opened, read or written. Its message names the store and what to do. */
 export class StoreError extends Error {
   override readonly name = "StoreError";
   /**
    * What is wrong with a store: there is no room (`full`), it is damaged or no store (`corrupt`), another process has it
-   * open (`locked`), a newer program wrote it (`newer_version`), somebody else has written to the session or document since
-   * it was read (`conflict`), or holds the session (`fenced`), its file was removed or replaced while it was open (`lost`), or the system can't read or write it
-   * (`io`).
+   * open (`locked`), another version of the program wrote it (`other_version`), the session or document was written elsewhere
+   * since it was read (`conflict`), another opening holds the session (`fenced`), its file was removed or replaced while it
+   * was open (`lost`), or the system can't read or write it (`io`).
    */
   readonly code:
     | "full"
     | "corrupt"
     | "locked"
-    | "newer_version"
+    | "other_version"
     | "conflict"
     | "fenced"
     | "lost"
@@ -26,7 +26,22 @@ export class StoreError extends Error {
   }
 }
 
-/** Whether something was written since it was read: it is to be read again. */
+/**
+ * Returns whether a write failed because something was written since it was read: it is to be read again.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { isConflict } from "@tare/conversation";
+ * import { memoryStore } from "@tare/conversation/sqlite";
+ *
+ * const document = { type: "document", kind: "note", id: "a", value: 1, replaces: null } as const;
+ * const store = memoryStore();
+ * await store.commit([document]);
+ * const error = await store.commit([{ ...document, value: 2 }]).catch((error) => error);
+ * assertEquals(isConflict(error), true);
+ * ```
+ */
 export function isConflict(error: unknown): boolean {
   return error instanceof StoreError && error.code === "conflict";
 }
@@ -65,7 +80,7 @@ export function sessionExistsError(id: string): Error {
 }
 
 /** What every store says of a response to a key that isn't the caller's. */
-export function notClaimedError({ scope, key }: Parameters<Store["releaseKey"]>[0]): Error {
+export function notClaimedError({ scope, key }: KeyName): Error {
   return new Error(`Cannot complete idempotency key ${JSON.stringify(key)} of ${scope}: it isn't claimed`);
 }
 

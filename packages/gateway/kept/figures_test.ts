@@ -127,7 +127,9 @@ Deno.test("without what was said a gateway keeps what sessions and their calls c
       await kept.close();
       return kept = await openStore(path);
     };
-    const { before, after, played } = await restarted({ first: kept, second }, { keepsContent: false });
+    const { before, after, played } = await restarted({ first: kept, second }, {
+      retention: { content: false, waitMs: 60_000 },
+    });
     assertStringIncludes(played.sent.join(), "[elided: ");
     const figures = ({ title: _, ...session }: ReturnType<HttpGateway["conversations"]["summary"]>) =>
       session;

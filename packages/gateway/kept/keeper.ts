@@ -8,7 +8,12 @@ import {
 } from "@tare/conversation/report";
 import type { Protocol, RequestReaders } from "@tare/wire";
 import { chainTo } from "../sessions/chain_index.ts";
-import { type Conversations, type Listing, spendingOf } from "../sessions/conversations.ts";
+import {
+  type ConversationListing,
+  type NewestConversations,
+  type SpendingDays,
+  spendingOf,
+} from "../sessions/conversations.ts";
 import type { GatewaySession, Recognised, SessionSummary } from "../sessions/session.ts";
 import type { GatewaySessions, StoredSession } from "../sessions/sessions.ts";
 import {
@@ -203,7 +208,7 @@ export class Keeper {
    * @throws {StoreError}
    */
   async list(
-    { limit, after, search = "", by }: Listing,
+    { limit, after, search = "", by }: ConversationListing,
   ): Promise<{ readonly sessions: readonly SessionSummary[]; readonly hasMore: boolean } | undefined> {
     const { store, sessions } = this.#options;
     const all = sessions.list().filter(({ kept: { fence }, facts }) =>
@@ -239,7 +244,7 @@ export class Keeper {
   }
 
   /** What all sessions came to, by day, model and agent. @throws {StoreError} */
-  async spending(which: Parameters<Conversations["spending"]>[0]): Promise<readonly SpendingSession[]> {
+  async spending(which: SpendingDays): Promise<readonly SpendingSession[]> {
     const kept = await keptSpending(this.#options.store, { kind: "gateway", ...which });
     const fresh = Array.from(
       this.#unsummed(which.by),
@@ -249,7 +254,7 @@ export class Keeper {
   }
 
   /** The newest sessions; those that aren't in the store yet come first. @throws {StoreError} */
-  async newest({ limit, by }: Pick<Listing, "limit" | "by">): Promise<readonly SessionSummary[]> {
+  async newest({ limit, by }: NewestConversations): Promise<readonly SessionSummary[]> {
     return (await this.list({ limit, by }))?.sessions ?? [];
   }
 

@@ -79,7 +79,7 @@ Deno.test("a store that is slow holds requests up for a moment, not each of them
       for (const answer of late.splice(0)) answer();
       await new Promise((resolve) => setTimeout(resolve));
     }
-    return opened ??= gateway({ ...options, store: kept, keepWaitMs: 250 });
+    return opened ??= gateway({ ...options, store: kept, retention: { waitMs: 250 } });
   }, { onError });
   assertSame(played, await whole(asked, CHAT));
   assertEquals(errors, [
@@ -182,7 +182,7 @@ Deno.test("what is kept expires by the gateway's limits", async () => {
     },
   };
   const nowMs = 90 * 24 * 60 * 60_000;
-  for (const more of [{}, { keepMs: () => 1_000, keepBytes: 5 }]) {
+  for (const more of [{}, { retention: { ...OPTIONS.retention, maxAgeMs: () => 1_000, maxBytes: 5 } }]) {
     const fetch = () => CHAT.answer({}, { text: "Hello", id: "m" }, 0);
     const one = gateway({ ...OPTIONS, fetch, store, now: () => nowMs, ...more });
     const ask = async () =>

@@ -1,4 +1,4 @@
-import type { ListedSession, StoreRecord, Warmth } from "@tare/conversation";
+import type { KeptWarm, ListedSession, StoreRecord } from "@tare/conversation";
 import {
   type CallReport,
   type PinReport,
@@ -22,24 +22,7 @@ export interface ShownConversation {
   readonly noPins?: string;
   /** Its calls, the oldest first; where none are kept the newest of them. @throws {StoreError} */
   readonly calls: () => Promise<readonly CallReport[]>;
-  readonly details: () => ReturnType<Conversations["summary"]> & {
-    /** What its archive takes. */
-    readonly archiveBytes: number;
-    /** Tokens of the newest view, and what left it by each mechanism; null before there is one. */
-    readonly prompt: {
-      readonly tokens: number;
-      /** How much it may hold; null where that isn't known. */
-      readonly windowTokens: number | null;
-      readonly left: Readonly<Record<keyof Mechanisms, number>>;
-    } | null;
-    /** The newest changes of what its model sees, the oldest first. */
-    readonly rewrites: readonly (Rewrite & { readonly at: string })[];
-    /** The newest calls by which its client had it summed up, the oldest first. */
-    readonly compactionCalls: readonly (
-      & Pick<Sums, "promptTokens" | "cachedTokens" | "outputTokens" | "tokenUnits">
-      & { readonly at: string; readonly usd?: number }
-    )[];
-  };
+  readonly details: () => ConversationDetails;
   /** What its model saw last. */
   readonly seen: () => Promise<SeenConversation>;
   /**
@@ -53,98 +36,138 @@ export interface ShownConversation {
   /** Gives it a title, which it keeps, and tells of it as it is then. `keep` as with a pin. @throws {StoreError} */
   readonly rename: (
     title: string,
-    keep?: (renamed: ReturnType<Conversations["summary"]>) => readonly StoreRecord[],
-  ) => Promise<ReturnType<Conversations["summary"]>>;
+    keep?: (renamed: ConversationSummary) => readonly StoreRecord[],
+  ) => Promise<ConversationSummary>;
   /** Keeps its newest prompt in the provider's cache for at most so many milliseconds; nothing if none is kept warm here. */
-  readonly keepWarm: (ms: number) => ReturnType<Warmth["keepFor"]> | undefined;
+  readonly keepWarm: (ms: number) => KeptWarm | "nothing held" | "no price" | undefined;
   /** The original of what left its prompt; nothing if nothing is archived under this reference. */
   readonly archived: (ref: string) => Promise<string | undefined>;
   /** Forgets what is known of it. What its client still says is a new conversation. @throws {StoreError} */
   readonly forget: () => Promise<void>;
 }
 
+/** What is shown of a conversation in a list. */
+export interface ConversationSummary extends Sums {
+  readonly id: string;
+  /** Name of the key with which it was begun; absent: the owner's. */
+  readonly key?: string;
+  /** What the user said first, in one line. */
+  readonly title: string;
+  /** Name of its protocol. */
+  readonly protocol: string;
+  /** The model that was asked last. */
+  readonly model: string;
+  /** Name of the program whose loop it is, as its requests tell it; null if they don't. */
+  readonly agent: string | null;
+  /** When its first request came, and its newest one. */
+  readonly createdAt: string;
+  readonly lastAt: string;
+  /** Whether it is left as it is, to compare with; likewise because the upstream refused what was made of it. */
+  readonly control: boolean;
+  readonly reverted: boolean;
+  /** How many times its prompt was rewritten. */
+  readonly epoch: number;
+  /** Token units that it has saved so far. */
+  readonly savedTokenUnits: number;
+}
+
+/** The newest prompt of a conversation. */
+export interface PromptFigures {
+  readonly tokens: number;
+  /** How much it may hold; null where that is unknown. */
+  readonly windowTokens: number | null;
+  /** Tokens that each mechanism kept out of it. */
+  readonly left: Readonly<Record<keyof Mechanisms, number>>;
+}
+
+/** A rewrite, and when it was made. */
+export interface RewriteReport extends Rewrite {
+  readonly at: string;
+}
+
+/** A call by which a client had its conversation summarized. */
+export interface CompactionReport
+  extends Pick<Sums, "promptTokens" | "cachedTokens" | "outputTokens" | "tokenUnits"> {
+  readonly at: string;
+  /** Absent: its price is unknown. */
+  readonly usd?: number;
+}
+
+/** What is shown of a conversation by itself. */
+export interface ConversationDetails extends ConversationSummary {
+  /** What its archive takes. */
+  readonly archiveBytes: number;
+  /** The newest view; null before there is one. */
+  readonly prompt: PromptFigures | null;
+  /** The newest changes of what its model sees, the oldest first. */
+  readonly rewrites: readonly RewriteReport[];
+  /** The newest calls by which its client had it summarized, the oldest first. */
+  readonly compactionCalls: readonly CompactionReport[];
+}
+
+/** Which conversations a list holds. */
+export interface ConversationListing {
+  /** Most in a page. */
+  readonly limit: number;
+  /** Id of the last one of the page before. Default: the list begins with the newest. */
+  readonly after?: string | undefined;
+  /** Text that the title contains, letters in either case. Default: any title. */
+  readonly search?: string | undefined;
+  /** Name of the key with which they were begun. Default: every key. */
+  readonly by?: string | undefined;
+}
+
+/** A page of a list. */
+export interface ConversationPage {
+  readonly conversations: readonly ConversationSummary[];
+  readonly hasMore: boolean;
+}
+
+/** Which spending is read. */
+export interface SpendingDays {
+  /** First and last day, by UTC, such as `2026-01-31`. Default: any. */
+  readonly from?: string | undefined;
+  readonly to?: string | undefined;
+  /** Name of the key with which conversations were begun. Default: every key. */
+  readonly by?: string | undefined;
+}
+
+/** The newest conversations, at most so many. */
+export type NewestConversations = Pick<ConversationListing, "limit" | "by">;
+
 /** The conversations of a gateway: those that are kept, or that it knows where none are. */
 export interface Conversations {
   /** A page of them, the newest first; nothing if there is none `after` which it begins. @throws {StoreError} */
-  readonly list: (
-    listing: {
-      /** Most in a page. */
-      readonly limit: number;
-      /** Id of the last one of the page before. Default: the list begins with the newest. */
-      readonly after?: string | undefined;
-      /** Only those whose title holds this, letters in either case. Default: all. */
-      readonly search?: string | undefined;
-      /** Only those that were begun with the key of this name. Default: all. */
-      readonly by?: string | undefined;
-    },
-  ) => Promise<
-    | { readonly conversations: readonly ReturnType<Conversations["summary"]>[]; readonly hasMore: boolean }
-    | undefined
-  >;
+  readonly list: (listing: ConversationListing) => Promise<ConversationPage | undefined>;
   /** What all came to, those that are gone too where they are kept, by day, model and agent. @throws {StoreError} */
-  readonly spending: (
-    which: {
-      /** First and last day, by UTC, such as `2026-01-31`. Default: any. */
-      readonly from?: string | undefined;
-      readonly to?: string | undefined;
-      /** Only those that were begun with the key of this name. Default: all. */
-      readonly by?: string | undefined;
-    },
-  ) => Promise<readonly SpendingSession[]>;
+  readonly spending: (which: SpendingDays) => Promise<readonly SpendingSession[]>;
   /** What each of the newest came to, by day and model. @throws {StoreError} */
-  readonly newestSpending: (
-    which: { readonly limit: number; readonly by?: string | undefined },
-  ) => Promise<readonly SpendingSession[]>;
+  readonly newestSpending: (which: NewestConversations) => Promise<readonly SpendingSession[]>;
   /** What is told of one that stands in a list of the store which keeps them. */
-  readonly summary: (row: ListedSession) => Sums & {
-    readonly id: string;
-    /** Name of the key with which it was begun; absent: the owner's. */
-    readonly key?: string;
-    /** What the user said first, in one line. */
-    readonly title: string;
-    /** Name of its protocol. */
-    readonly protocol: string;
-    /** The model that was asked last. */
-    readonly model: string;
-    /** Name of the program whose loop it is, as its requests tell it; null if they don't. */
-    readonly agent: string | null;
-    /** When its first request came, and its newest one. */
-    readonly createdAt: string;
-    readonly lastAt: string;
-    /** Whether it is left as it is, to compare with; likewise because the upstream refused what was made of it. */
-    readonly control: boolean;
-    readonly reverted: boolean;
-    /** How many times its prompt was rewritten. */
-    readonly epoch: number;
-    /** Token units that it has saved so far. */
-    readonly savedTokenUnits: number;
-  };
+  readonly summary: (row: ListedSession) => ConversationSummary;
   /** The one of this id, if there is one. @throws {StoreError} */
   readonly get: (id: string) => Promise<ShownConversation | undefined>;
 }
 
-/** Which conversations are listed. */
-export type Listing = Parameters<Conversations["list"]>[0];
-
 /** What conversations are shown from. */
 export interface ShownSessions {
   list(
-    listing: Listing,
+    listing: ConversationListing,
   ): Promise<{ readonly sessions: readonly SessionSummary[]; readonly hasMore: boolean } | undefined>;
   /** A session of a list of the store, as it is known best. */
   known(row: ListedSession): SessionSummary;
   session(id: string): Promise<GatewaySession | undefined>;
   calls(session: GatewaySession): Promise<readonly CallReport[]>;
   /** What all sessions came to that were kept; or what those did that are known. */
-  spending(which: Parameters<Conversations["spending"]>[0]): Promise<readonly SpendingSession[]>;
+  spending(which: SpendingDays): Promise<readonly SpendingSession[]>;
   /** The newest sessions that are kept, or known. */
-  newest(which: Pick<Listing, "limit" | "by">): Promise<readonly SessionSummary[]>;
+  newest(which: NewestConversations): Promise<readonly SessionSummary[]>;
   /** How much a prompt of a session may hold, in tokens; nothing where that isn't known. */
   windowOf(session: GatewaySession): number | undefined;
   /** Keeps a session in which something was asked for, and what `keep` gives with it. @throws {StoreError} */
   save(session: GatewaySession, keep?: () => readonly StoreRecord[]): Promise<void> | undefined;
   /** Keeps a session warm for so many milliseconds; nothing if none is. */
-  keepFor(session: GatewaySession, ms: number): ReturnType<Warmth["keepFor"]> | undefined;
+  keepFor(session: GatewaySession, ms: number): KeptWarm | "nothing held" | "no price" | undefined;
   /** Forgets a session. */
   forget(session: GatewaySession): Promise<void>;
 }
@@ -209,7 +232,7 @@ function shown(session: GatewaySession, sessions: ShownSessions): ShownConversat
   };
 }
 
-function told({ id, facts, conversation: { state } }: SessionSummary): ReturnType<Conversations["summary"]> {
+function told({ id, facts, conversation: { state } }: SessionSummary): ConversationSummary {
   const { protocol, agent = null, by, startedMs, lastMs, control, isReverted } = facts;
   const { title, model, epoch, days, savedTokenUnits } = state;
   return {
@@ -231,7 +254,7 @@ function told({ id, facts, conversation: { state } }: SessionSummary): ReturnTyp
 function detailsOf(
   session: GatewaySession,
   windowTokens: number | null,
-): ReturnType<ShownConversation["details"]> {
+): ConversationDetails {
   const { archive, facts: { compactions }, conversation: { state: { figures, rewrites } } } = session;
   return {
     ...told(session),

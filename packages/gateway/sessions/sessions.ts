@@ -450,13 +450,6 @@ export class GatewaySessions {
   }
 }
 
-/** Tells what all sessions of these books came to, or those that began with a key of this name. */
-export function ledgerOf(
-  books: Pick<GatewaySessions, "accounts">,
-): (by?: string) => Promise<ReturnType<Accounts["report"]>> {
-  return async (by) => (await books.accounts(by)).report();
-}
-
 function tipOf({ tip, facts: { heads } }: GatewaySession) {
   return { tip, heads };
 }

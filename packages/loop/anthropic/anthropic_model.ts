@@ -66,8 +66,29 @@ function endsWithUser({ messages }: JsonRecord): boolean {
 
 const NO_MESSAGE = "what it sent is no message (is the base URL right? It is without /v1)";
 
+/** Options of {@linkcode anthropicModel}. */
+export interface AnthropicModelOptions extends ProviderOptions {
+  /** Address of the server, without `/v1`. Default: `https://api.anthropic.com`. */
+  readonly baseURL?: string;
+  /** Fields of each request's body beside ours, or instead of them: `thinking`, `temperature`, `metadata`. */
+  readonly extraBody?: Readonly<Record<string, unknown>>;
+  /** Longest reply in tokens, thinking included; the API wants to be told. Default: 32,000. */
+  readonly maxTokens?: number;
+  /**
+   * How the model is asked to think: as much as it finds right, which `reasoning_effort` guides (`adaptive`); or within a
+   * budget, if there is an effort (`budget`). Requests that say how the next token is to be chosen, or that a tool must be
+   * called, go without it, which the API demands. Default: it isn't asked, and an effort is sent as it is.
+   */
+  readonly thinking?: "adaptive" | "budget";
+  /**
+   * How long the prompt shall stay cached, in milliseconds since its last use: an hour or more asks for the hour, less
+   * for five minutes, 0 for nothing. Default: five minutes.
+   */
+  readonly cacheTtlMs?: number;
+}
+
 /**
- * Makes a model of one behind the Messages API.
+ * Returns a model behind the Messages API.
  *
  * Chat messages are written as the API has them: instructions as `system`, the results of a reply's calls as one
  * message, pictures and files as they are. A reply that thought, or whose blocks chat messages can't tell apart, carries
@@ -80,35 +101,22 @@ const NO_MESSAGE = "what it sent is no message (is the base URL right? It is wit
  * beside `--allow-net` it needs `--ignore-env=ANTHROPIC_CUSTOM_HEADERS`, or to be allowed to read it.
  *
  * @throws {TypeError} if `baseURL` is no http(s) URL or `apiKey` can't stand in a header.
+ *
+ * @example
+ * ```ts
+ * import { anthropicModel } from "@tare/loop/anthropic";
+ *
+ * const model = anthropicModel({ model: "claude-sonnet-5", apiKey: "KEY", thinking: "adaptive" });
+ * ```
  */
-export function anthropicModel(
-  options: ProviderOptions & {
-    /** Address of the server, without `/v1`. Default: `https://api.anthropic.com`. */
-    readonly baseURL?: string;
-    /** Fields of each request's body beside ours, or instead of them: `thinking`, `temperature`, `metadata`. */
-    readonly extraBody?: Readonly<Record<string, unknown>>;
-    /** Longest reply in tokens, thinking included; the API wants to be told. Default: 32,000. */
-    readonly maxTokens?: number;
-    /**
-     * How the model is asked to think: as much as it finds right, which `reasoning_effort` guides (`adaptive`); or within a
-     * budget, if there is an effort (`budget`). Requests that say how the next token is to be chosen, or that a tool must be
-     * called, go without it, which the API demands. Default: it isn't asked, and an effort is sent as it is.
-     */
-    readonly thinking?: "adaptive" | "budget";
-    /**
-     * How long the prompt shall stay cached, in milliseconds since its last use: an hour or more asks for the hour, less
-     * for five minutes, 0 for nothing. Default: five minutes.
-     */
-    readonly cacheTtlMs?: number;
-  },
-): Model {
+export function anthropicModel(options: AnthropicModelOptions): Model {
   checkGiven("anthropicModel()", { options }, {
     options: {
       ...PROVIDER_OPTIONS,
       "maxTokens?": "number",
       "thinking?": new Set(["adaptive", "budget"]),
       "cacheTtlMs?": "number",
-    } satisfies NeededOptions<Parameters<typeof anthropicModel>[0]>,
+    } satisfies NeededOptions<AnthropicModelOptions>,
   });
   const { extraBody, baseURL, clientOptions, ...access } = accessTo(options, "https://api.anthropic.com");
   const { model } = access;

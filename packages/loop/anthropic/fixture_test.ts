@@ -1,5 +1,5 @@
 // What the tests of the adapter share: events of the Messages API, and a provider on loopback that says them.
-import { anthropicModel } from "@tare/loop/anthropic";
+import { anthropicModel, type AnthropicModelOptions } from "@tare/loop/anthropic";
 import type { ModelRequest } from "@tare/messages";
 import { type Asked, askProvider, stream } from "../provider_fixture_test.ts";
 
@@ -63,7 +63,7 @@ export function reply(stop_reason: string, ...events: readonly StreamEvent[]): R
 /** Asks a model once behind a provider that answers its requests one after the other. */
 export async function ask(
   answers: Response | readonly Response[],
-  options: Partial<Parameters<typeof anthropicModel>[0]> & { readonly request?: Partial<ModelRequest> } = {},
+  options: Partial<AnthropicModelOptions> & { readonly request?: Partial<ModelRequest> } = {},
 ): Promise<Asked> {
   const { request, ...modelOptions } = options;
   const make = (baseURL: string) =>

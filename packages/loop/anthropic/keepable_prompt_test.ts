@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { ModelError } from "@tare/loop";
-import { anthropicModel } from "@tare/loop/anthropic";
+import { anthropicModel, type AnthropicModelOptions } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";
 import type { KeepablePrompt, Model } from "@tare/messages";
 import { delta, reply as chatReply, REQUEST } from "../provider_fixture_test.ts";
@@ -22,8 +22,8 @@ const USAGE = {
 /** Asks a model once; gives how its prompts are kept, the bodies that the provider got, and how often it was asked. */
 async function keepableOf(
   answers: readonly Response[],
-  options: Partial<Parameters<typeof anthropicModel>[0]> = {},
-  make: (options: Parameters<typeof anthropicModel>[0]) => Model = (options) =>
+  options: Partial<AnthropicModelOptions> = {},
+  make: (options: AnthropicModelOptions) => Model = (options) =>
     anthropicModel({ maxTokens: 100, ...options }),
 ) {
   const bodies: Record<string, unknown>[] = [];

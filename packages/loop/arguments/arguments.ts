@@ -25,17 +25,30 @@ import type { JsonSchema, ToolDefinition } from "@tare/messages";
 import { describeFaults } from "./describe_faults.ts";
 import { MAX_DEPTH, prepareSchema, sizeOf } from "./prepare_schema.ts";
 
+/** The arguments of a call, or the problem with them, as a text for the model. */
+export type ParsedArguments =
+  | { readonly ok: true; readonly value: Readonly<Record<string, unknown>> }
+  | { readonly ok: false; readonly problem: string };
+
 /**
- * Returns a function that parses and validates the arguments of calls to one tool. A problem carries the tool's full
- * definition: teaching at the end of the prompt costs no cache, and the model may have seen only the compact form.
+ * Returns a function that parses and validates the arguments of calls to one tool. A problem contains the tool's full
+ * definition: at the end of the prompt it costs no cache, and the model may have seen only the compact form.
  *
  * @throws {TypeError} if the tool's `parameters` are no JSON Schema or exceed a limit of {@linkcode schemaChecker}.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { argumentsParser } from "@tare/loop/arguments";
+ *
+ * const parse = argumentsParser({ type: "function", function: { name: "clock" } });
+ * assertEquals(parse(""), { ok: true, value: {} });
+ * assertEquals(parse("[").ok, false);
+ * ```
  */
-export function argumentsParser(tool: ToolDefinition): (argumentsText: string) =>
-  | { readonly ok: true; readonly value: Readonly<Record<string, unknown>> }
-  | { readonly ok: false; readonly problem: string } {
+export function argumentsParser(tool: ToolDefinition): (argumentsText: string) => ParsedArguments {
   const { name, parameters = { type: "object" } } = tool.function;
-  let faultsOf: ReturnType<typeof schemaChecker>;
+  let faultsOf: SchemaCheck;
   try {
     faultsOf = schemaChecker(parameters, "the arguments");
   } catch (cause) {
@@ -68,13 +81,23 @@ export function argumentsParser(tool: ToolDefinition): (argumentsText: string) =
 const MAX_WORK = 500_000;
 
 /**
+ * Returns the faults of a value in one line, or `undefined` for a valid value. `place` is the value's place if it is part of
+ * a larger one.
+ */
+export type SchemaCheck = (value: unknown, place?: string) => string | undefined;
+
+/** Options of {@linkcode schemaChecker}. */
+export interface SchemaCheckerOptions {
+  /** Whether values may be of any size. Default: false: a check that would take long is refused. */
+  readonly trusted?: boolean;
+}
+
+/**
  * Returns a function that names every fault of a value in one line, or `undefined` for a valid one. Schemas of any
  * draft may come from anywhere: no code is made of them, and patterns run in linear time, by
  * [RE2](https://github.com/google/re2/wiki/Syntax). `format` and the names of `patternProperties` aren't checked.
  *
  * @param what Name of the whole value in faults. Default: `the value`.
- * @param options `trusted`: values may be of any size. Default: false, and one that would take long is refused.
- * @returns A function of the value, and of its place if it is part of a larger one.
  * @throws {Error} if the schema is invalid, is nested more than 200 levels deep, holds more than 5,000 schemas once its
  * references are resolved, refers to what is missing, or has a pattern that RE2 refuses.
  *
@@ -91,8 +114,8 @@ const MAX_WORK = 500_000;
 export function schemaChecker(
   schema: JsonSchema,
   what = "the value",
-  { trusted = false }: { readonly trusted?: boolean } = {},
-): (value: unknown, place?: string) => string | undefined {
+  { trusted = false }: SchemaCheckerOptions = {},
+): SchemaCheck {
   const { prepared, size, patternSize } = prepareSchema(schema);
   return (given, place = "") => {
     const { depth, values, length } = sizeOf(given);

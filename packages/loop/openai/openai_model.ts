@@ -49,8 +49,35 @@ const NO_REPLY = {
   responses: "what it sent is no response (is the base URL right, and does it speak Responses?)",
 };
 
+/** Fields and headers of a request that lead it to the provider's cache of a conversation. */
+export interface CacheRoute {
+  readonly fields: Readonly<Record<string, string>>;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+/** Options of {@linkcode openaiModel}. */
+export interface OpenaiModelOptions extends ProviderOptions {
+  /** Address of the API. Default: `https://api.openai.com/v1`. */
+  readonly baseURL?: string;
+  /** The protocol of requests. Default: `chat`, which most servers implement. */
+  readonly protocol?: "chat" | "responses";
+  /**
+   * How reasoning is requested and sent back: `sealed` (responses) requests encrypted reasoning and a summary, which models
+   * that don't reason refuse; `some` (chat completions) sends every reply back with reasoning, which DeepSeek and Moonshot
+   * require, a blank for a reply of another model. Default: neither.
+   */
+  readonly reasoning?: "sealed" | "some";
+  /**
+   * Fields that are added to each request's body, or replace ours: `temperature`, `reasoning_effort`,
+   * `prompt_cache_key`. `undefined` omits one of ours: `{ stream_options: undefined }` is for servers that don't know it.
+   */
+  readonly extraBody?: Readonly<Record<string, unknown>>;
+  /** Returns the route to a conversation's cache, such as that of `routeToCache` of `@tare/planner`. Default: none. */
+  readonly route?: (cacheKey: string) => CacheRoute;
+}
+
 /**
- * Makes a model of one behind an OpenAI-compatible API.
+ * Returns a model behind an OpenAI-compatible API.
  *
  * By chat completions messages are sent as they are, but for pictures in results, which that format lets users alone show,
  * and what providers refuse (see `chatBody` of `@tare/wire`); replies keep every field that the provider sent
@@ -64,42 +91,22 @@ const NO_REPLY = {
  * `--allow-net` alone, and on a terminal Deno then asks for that variable once, unless it runs with `--no-prompt`.
  *
  * @throws {TypeError} if `baseURL` is no http(s) URL or `apiKey` can't stand in a header.
+ *
+ * @example
+ * ```ts
+ * import { openaiModel } from "@tare/loop/openai";
+ *
+ * const model = openaiModel({ model: "qwen3", baseURL: "http://localhost:11434/v1" });
+ * ```
  */
-export function openaiModel(
-  options: ProviderOptions & {
-    /** Address of the API. Default: `https://api.openai.com/v1`. */
-    readonly baseURL?: string;
-    /** The protocol in which it is asked. Default: `chat`, which most servers speak. */
-    readonly protocol?: "chat" | "responses";
-    /**
-     * What is asked of the model's reasoning: in responses that it is `sealed` and a summary told, which models that don't
-     * reason refuse; in chat completions that every reply is sent back with `some`, which DeepSeek's and Moonshot's demand,
-     * a blank for one of another model. Default: nothing.
-     */
-    readonly reasoning?: "sealed" | "some";
-    /**
-     * Fields of each request's body beside ours, or instead of them: `temperature`, `reasoning_effort`,
-     * `prompt_cache_key`. `undefined` leaves one of ours out: `{ stream_options: undefined }` is for servers that don't
-     * know it.
-     */
-    readonly extraBody?: Readonly<Record<string, unknown>>;
-    /**
-     * Fields and headers by which the provider finds the cache of the conversation that goes by this name, such as
-     * `routeToCache` of `@tare/planner` gives. Default: none.
-     */
-    readonly route?: (cacheKey: string) => {
-      readonly fields: Readonly<Record<string, string>>;
-      readonly headers: Readonly<Record<string, string>>;
-    };
-  },
-): Model {
+export function openaiModel(options: OpenaiModelOptions): Model {
   checkGiven("openaiModel()", { options }, {
     options: {
       ...PROVIDER_OPTIONS,
       "protocol?": new Set(["chat", "responses"]),
       "reasoning?": new Set(["sealed", "some"]),
       "route?": "function",
-    } satisfies NeededOptions<Parameters<typeof openaiModel>[0]>,
+    } satisfies NeededOptions<OpenaiModelOptions>,
   });
   const { extraBody, baseURL, clientOptions, ...access } = accessTo(options, "https://api.openai.com/v1");
   const { model } = access;

@@ -1,18 +1,18 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { api } from "./api/api.ts";
-import { keepSessionWarm } from "./api/reports.ts";
+import { api, messageOf } from "./api/api.ts";
 import type { Head } from "./api/sessions.ts";
-import { counted, dollars, share } from "./parts/format.ts";
+import { Field } from "./parts/field.tsx";
+import { counted } from "@tare/server/internal/format";
+import { dollars, share } from "./parts/format.ts";
 import { isPriced, money, saved, withoutPrice } from "./parts/spent.tsx";
 import { addressOf, type Place } from "./place.ts";
-import { CHANGED, sentenceOf } from "./talk/conversation.ts";
+import { CHANGED } from "./talk/conversation.ts";
 
 /** What a session is called, what it has cost, and its views. */
 export function SessionHead(
   { place, head }: {
     readonly place: Exclude<Place, { view: "new" | "overview" }>;
-    /** Nothing until it is read. */
     readonly head: Head | undefined;
   },
 ): JSX.Element {
@@ -82,7 +82,7 @@ function SessionActions({ id, kind, title }: {
   /** Does something, and tells what went wrong with it. */
   const attempt = async (act: () => Promise<void>) => {
     setTold(undefined);
-    await act().catch((error) => say(sentenceOf(error), true));
+    await act().catch((error) => say(messageOf(error), true));
   };
   const ask = (what: Asked) => {
     setTold(undefined);
@@ -117,7 +117,10 @@ function SessionActions({ id, kind, title }: {
     });
   const warm = () =>
     attempt(async () => {
-      const { until, maxUsd } = await keepSessionWarm(id);
+      const { until, maxUsd } = await api.json("POST /sessions/{id}/keep_warm", {
+        path,
+        body: { minutes: 60 },
+      });
       const time = new Date(until).toLocaleTimeString();
       say(`Kept warm until ${time} at most, for at most ${dollars(maxUsd)}.`);
     });
@@ -135,14 +138,14 @@ function SessionActions({ id, kind, title }: {
       <span role="status" class={told?.isTrouble ? "trouble" : ""}>{told?.text}</span>
       {asked === "rename" && (
         <Dialog title="Rename this session" act="Rename" does={rename} close={close}>
-          <label for="new-title">Its title</label>
-          <input
+          <Field
             id="new-title"
+            label="Its title"
             value={name}
+            change={setName}
             maxLength={120}
             required
             pattern=".*\S.*"
-            onInput={(event) => setName(event.currentTarget.value)}
           />
         </Dialog>
       )}
@@ -177,7 +180,6 @@ function SessionActions({ id, kind, title }: {
 /** How long a file is kept for the browser to save it, in milliseconds. */
 const KEPT_MS = 60_000;
 
-/** Lets the browser save a file. */
 function save(file: Blob, name: string): void {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(file);
@@ -190,7 +192,6 @@ function save(file: Blob, name: string): void {
 /** What the next turns of a session ask, and how much that shall reason: chosen from what its model knows. */
 function ModelChoice({ id, told, close }: {
   readonly id: string;
-  /** Tells what came of it. */
   readonly told: (text: string, isTrouble?: boolean) => void;
   readonly close: () => void;
 }): JSX.Element {
@@ -209,7 +210,7 @@ function ModelChoice({ id, told, close }: {
       setEfforts(efforts);
     };
     read().catch((error) => {
-      told(sentenceOf(error), true);
+      told(messageOf(error), true);
       close();
     });
   }, []);
@@ -223,38 +224,35 @@ function ModelChoice({ id, told, close }: {
       told(`The next turn asks ${session.model}${session.effort ? `, effort ${session.effort}` : ""}.`);
       dispatchEvent(new Event(CHANGED));
     } catch (error) {
-      told(sentenceOf(error), true);
+      told(messageOf(error), true);
     }
   };
   // What another model knows is told once it is chosen.
   const isKnown = efforts !== undefined && model.trim() === before.model;
   return (
     <Dialog title="Model and effort" act="Choose" does={choose} close={close}>
-      <label for="session-model">Model</label>
-      <input
-        id="session-model"
-        value={model}
-        required
-        onInput={(event) => setModel(event.currentTarget.value)}
-      />
-      <label for="session-effort">Effort</label>
+      <Field id="session-model" label="Model" value={model} change={setModel} required />
       {isKnown
         ? (
-          <select
-            id="session-effort"
-            value={effort}
-            onChange={(event) => setEffort(event.currentTarget.value)}
-          >
-            <option value="">as the model likes</option>
-            {efforts.map((one) => <option key={one}>{one}</option>)}
-          </select>
+          <>
+            <label for="session-effort">Effort</label>
+            <select
+              id="session-effort"
+              value={effort}
+              onChange={(event) => setEffort(event.currentTarget.value)}
+            >
+              <option value="">as the model likes</option>
+              {efforts.map((one) => <option key={one}>{one}</option>)}
+            </select>
+          </>
         )
         : (
-          <input
+          <Field
             id="session-effort"
+            label="Effort"
             value={effort}
+            change={setEffort}
             placeholder="as the model likes"
-            onInput={(event) => setEffort(event.currentTarget.value)}
           />
         )}
       <p class="note">
@@ -267,7 +265,6 @@ function ModelChoice({ id, told, close }: {
 /** Asks before something is done, over the page: Escape and "Cancel" leave it undone, and the focus goes back where it was. */
 function Dialog({ title, act, isFinal = false, does, close, children }: {
   readonly title: string;
-  /** What the button that does it says. */
   readonly act: string;
   /** Whether that can't be taken back: then it isn't what Enter does. Default: it can. */
   readonly isFinal?: boolean;

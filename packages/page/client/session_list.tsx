@@ -1,13 +1,13 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { api } from "./api/api.ts";
+import { api, messageOf } from "./api/api.ts";
 import { type AgentSession, type PassingSession, passingTitleOf, titleOf } from "./api/sessions.ts";
 import { money, type Priced } from "./parts/spent.tsx";
+import { Trouble } from "./parts/trouble.tsx";
 import { addressOf, type Place } from "./place.ts";
-import { CHANGED, sentenceOf } from "./talk/conversation.ts";
+import { CHANGED } from "./talk/conversation.ts";
 import { heard, type Listed } from "./talk/heard.ts";
 
-/** Sessions that are read at a time. */
 const PAGE = 50;
 
 /** How often the list is read again while somebody looks, in milliseconds. */
@@ -16,7 +16,6 @@ const EVERY = 3_000;
 /** How long one waits for the end of a word that is being typed, in milliseconds. */
 const PAUSE = 150;
 
-/** A session of one kind. */
 interface OfKind {
   readonly agent: AgentSession;
   readonly gateway: PassingSession;
@@ -61,9 +60,7 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
           </li>
         ))}
       </ul>
-      {(trouble ?? gateway.trouble) !== undefined && (
-        <p class="trouble" role="alert">{trouble ?? gateway.trouble}</p>
-      )}
+      <Trouble text={trouble ?? gateway.trouble} />
       {isNone && <p class="none">{query.trim() === "" ? "No sessions yet." : "No title has these words."}</p>}
       {hasMore && <button type="button" class="quiet" onClick={more}>Older sessions</button>}
       {gateway.sessions.length > 0 && (
@@ -123,7 +120,7 @@ function useSessions<Kind extends keyof OfKind>(kind: Kind, search: string): Pag
       setTrouble(undefined);
       return { sessions: sessions.filter(isOfKind), hasMore };
     } catch (error) {
-      setTrouble(sentenceOf(error));
+      setTrouble(messageOf(error));
       return undefined;
     }
   };
@@ -145,7 +142,6 @@ function useSessions<Kind extends keyof OfKind>(kind: Kind, search: string): Pag
   return { ...page, more, trouble };
 }
 
-/** What views of a session are told. */
 function listedAs(session: AgentSession | PassingSession): Listed {
   return session.kind === "agent"
     ? {

@@ -60,8 +60,8 @@ async function workYesterday(data: string): Promise<void> {
     countTokens: () => Promise.resolve(estimateTokens),
     store,
     // Nothing leaves: what is tried is told where it is.
-    mechanisms: { context: false, prune: false },
-    keepWaitMs: 60_000,
+    planning: { mechanisms: { context: false, prune: false } },
+    retention: { waitMs: 60_000 },
     now: () => nowMs,
     fetch: async (...args) => {
       const promptTokens = Math.ceil((await new Request(...args).text()).length / 4);

@@ -1,7 +1,7 @@
 import { HOUR_MS } from "../cache/prefix.ts";
 import type { PingSent, RequestMade } from "../ledger/entry.ts";
 import type { Profile } from "../providers.ts";
-import { mayUpgrade, type UpgradeEvidence, type UpgradeTrial } from "./upgrade.ts";
+import { mayUpgrade, type UpgradeOutcome, type UpgradeTrial } from "./upgrade.ts";
 
 /** What an idle conversation waits for, as far as who leads it knows. */
 export interface Idle {
@@ -130,9 +130,9 @@ export interface IdleClock {
   /** Returns the next ping while nothing is requested; `undefined` if its cache is to lapse. */
   next(idle: Idle): Ping | undefined;
   /** Records a request that succeeded, and returns what it shows of an upgrade. */
-  requested(request: RequestMade): UpgradeEvidence | undefined;
+  requested(request: RequestMade): UpgradeOutcome | undefined;
   /** Records a ping that was answered and its cost, and returns what it shows of an upgrade. */
-  pinged(ping: PingSent & { readonly tokenUnits: number }): UpgradeEvidence | undefined;
+  pinged(ping: PingSent & { readonly tokenUnits: number }): UpgradeOutcome | undefined;
 }
 
 /**
@@ -266,7 +266,7 @@ interface AfterRequest {
   /** Tokens that were served only because pings had kept them warm. */
   readonly keptTokens: number;
   readonly credit: number;
-  readonly upgrade?: UpgradeEvidence;
+  readonly upgrade?: UpgradeOutcome;
 }
 
 /**
@@ -309,7 +309,7 @@ interface AfterPing {
   readonly clock: ClockState;
   /** Whether it read the prefix; else it wrote it anew, and has kept nothing warm. */
   readonly isWarm: boolean;
-  readonly upgrade?: UpgradeEvidence;
+  readonly upgrade?: UpgradeOutcome;
 }
 
 /** Takes note of a ping. One that failed and cost nothing was none. */

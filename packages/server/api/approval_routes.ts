@@ -1,8 +1,7 @@
 import { Type } from "typebox";
 import { answerTo } from "../approvals/approvals.ts";
 import type { Question } from "../sessions/session_types.ts";
-import { errorResponses } from "../http/http_error.ts";
-import { route } from "../http/route.ts";
+import { json, route } from "../http/route.ts";
 import { closed, COUNT } from "../http/schema.ts";
 import type { Sessions } from "../sessions/sessions.ts";
 import { APPROVAL, SESSION, sessionBody } from "./session_body.ts";
@@ -51,11 +50,8 @@ export function approvalRoutes(sessions: Sessions) {
       operationId: "listApprovals",
       summary: "Lists the calls that wait for somebody to say whether they may run.",
       responses: {
-        200: {
-          description: "The calls, in their order.",
-          content: { "application/json": closed({ approvals: APPROVALS }) },
-        },
-        ...errorResponses({ 404: "There is no such session." }),
+        200: json("The calls, in their order.", closed({ approvals: APPROVALS })),
+        404: "There is no such session.",
       },
       async answer({ path: { id } }) {
         return { json: { approvals: approvalBodies((await sessions.get(id)).questions) } };
@@ -69,17 +65,13 @@ export function approvalRoutes(sessions: Sessions) {
       who: "approve",
       body: ANSWER,
       responses: {
-        200: {
-          description: "The session, what it still asks, and behind which event it goes on.",
-          content: {
-            "application/json": closed({ session: SESSION, approvals: APPROVALS, after: COUNT }),
-          },
-        },
-        ...errorResponses({
-          404: "There is no such session, or it has no such approval any more.",
-          409: "Somebody has answered already.",
-          429: "The turn would go on, and as many turns run as the server allows. Nothing has happened.",
-        }),
+        200: json(
+          "The session, what it still asks, and behind which event it goes on.",
+          closed({ session: SESSION, approvals: APPROVALS, after: COUNT }),
+        ),
+        404: "There is no such session, or it has no such approval any more.",
+        409: "Somebody has answered already.",
+        429: "The turn would go on, and as many turns run as the server allows. Nothing has happened.",
       },
       async answer({ path: { id, approval }, body, keep, asker }) {
         const session = await sessions.get(id);

@@ -1,7 +1,7 @@
 import type { ModelError, TurnEnd } from "@tare/loop";
 import type { FinishReason } from "@tare/messages";
 import { type TProperties, Type } from "typebox";
-import { closed, COUNT } from "../http/schema.ts";
+import { closed, COUNT, count, optionalText, text } from "../http/schema.ts";
 import type { SessionEvent } from "../sessions/session_types.ts";
 import { ASSISTANT_MESSAGE, CONTENT, MESSAGE } from "./message_schemas.ts";
 import { ASKED } from "./report_schemas.ts";
@@ -10,12 +10,11 @@ const STRING = Type.String();
 const TOKENS = Type.Number({ minimum: 0 });
 const STEP = Type.Integer({ minimum: 1 });
 
-const APPROVAL_ID = Type.String({
-  description:
-    "Id of the question, to answer it by: `id` is that of the call, which another one may have had too.",
-});
+const APPROVAL_ID = text(
+  "Id of the question, to answer it by: `id` is that of the call, which another one may have had too.",
+);
 
-const HASH = Type.String({ description: "SHA-256 of a part of what the tool is, in hex." });
+const HASH = text("SHA-256 of a part of what the tool is, in hex.");
 
 /** Why somebody is asked. */
 export const BEGUN = Type.Literal(true, {
@@ -23,15 +22,13 @@ export const BEGUN = Type.Literal(true, {
     "It was made before the server ended, and nobody knows what came of it: a yes makes it once more.",
 });
 
-export const WHY = Type.String({
-  description: "Why somebody is asked, where it isn't plain, in a sentence.",
-});
+export const WHY = text("Why somebody is asked, where it isn't plain, in a sentence.");
 
 const PATHS = Type.Array(STRING);
 
 /** What a call would touch. */
 export const EFFECTS = closed({
-  root: Type.String({ description: "The workspace's folder." }),
+  root: text("The workspace's folder."),
   reads: Type.Optional(PATHS),
   writes: Type.Optional(PATHS),
   searches: Type.Optional(PATHS),
@@ -39,12 +36,10 @@ export const EFFECTS = closed({
 
 /** What a call changes in a file. */
 export const FILE_CHANGE = closed({
-  path: Type.String({ description: "From the workspace." }),
-  added: Type.Integer({ minimum: 0, description: "Lines that come in." }),
-  removed: Type.Integer({ minimum: 0, description: "Lines that go." }),
-  diff: Type.String({
-    description: "A unified diff without the names of files; of a long one the beginning.",
-  }),
+  path: text("From the workspace."),
+  added: count("Lines that come in."),
+  removed: count("Lines that go."),
+  diff: text("A unified diff without the names of files; of a long one the beginning."),
   omitted: Type.Optional(
     Type.Integer({ minimum: 1, description: "Lines of the diff that are left out behind that, or cut." }),
   ),
@@ -119,9 +114,7 @@ function oneOf(members: Readonly<Record<string, true>>) {
 }
 
 /** Which call made another one. */
-export const PARENT = Type.Optional(
-  Type.String({ description: "Id of the call that made this one: a program's." }),
-);
+export const PARENT = optionalText("Id of the call that made this one: a program's.");
 const BEGAN = Type.Optional(
   Type.Number({ minimum: 0, description: "When that call first ran, in milliseconds since the epoch." }),
 );
@@ -132,7 +125,7 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
   helper_started: { id: STRING, session: STRING },
   turn_start: {
     input: Type.Optional(CONTENT),
-    id: Type.Optional(Type.String({ description: "Of one that was asked for in the background: its id." })),
+    id: optionalText("Of one that was asked for in the background: its id."),
   },
   turn_resumed: { step: STEP },
   step_start: { step: STEP },
@@ -178,8 +171,8 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
     step: STEP,
     approvalId: Type.Optional(APPROVAL_ID),
     id: STRING,
-    name: Type.String({ description: "The tool that would run." }),
-    arguments: Type.String({ description: "What it would run with, as JSON." }),
+    name: text("The tool that would run."),
+    arguments: text("What it would run with, as JSON."),
     pin: Type.Optional(closed({ description: HASH, parameters: HASH, hints: HASH }, "ToolPin")),
     why: Type.Optional(WHY),
     begun: Type.Optional(BEGUN),
@@ -199,9 +192,7 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
     reason: Type.Optional(STRING),
     always: Type.Optional(Type.Literal(true)),
     by: Type.Enum(["person", "time", "message", "cancel"]),
-    key: Type.Optional(
-      Type.String({ description: "Of a person: the name of the key, `owner` for the owner's." }),
-    ),
+    key: optionalText("Of a person: the name of the key, `owner` for the owner's."),
   },
   step_end: {
     step: STEP,

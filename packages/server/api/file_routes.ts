@@ -1,11 +1,11 @@
 import { Keys } from "@tare/conversation";
-import { type Checkpoints, UndoRefused } from "@tare/loop/tools";
+import { type Checkpoints, UndoRefused } from "@tare/tools/undo";
 import { Type } from "typebox";
 import type { AgentOptions } from "../agent_options.ts";
 import { judgeBy } from "../approvals/rules.ts";
-import { errorResponses, HttpError } from "../http/http_error.ts";
-import { route } from "../http/route.ts";
-import { closed } from "../http/schema.ts";
+import { HttpError, notFound, notSupported } from "../http/http_error.ts";
+import { json, route } from "../http/route.ts";
+import { closed, count, limitOf, text } from "../http/schema.ts";
 import type { Session } from "../sessions/session.ts";
 import type { Sessions } from "../sessions/sessions.ts";
 import { SESSION, sessionBody } from "./session_body.ts";
@@ -32,47 +32,35 @@ export function fileRoutes({ tools, approvals = {} }: Pick<AgentOptions, "tools"
           description:
             "A part of the name, in either case; with a slash of the path. Default: what lies in the workspace's folder.",
         }),
-        limit: Type.Integer({
-          minimum: 1,
-          maximum: 100,
-          default: 20,
-          description: "Most files in the answer.",
-        }),
+        limit: limitOf(100, 20, "Most files in the answer."),
       },
       responses: {
-        200: {
-          description:
-            "Paths from the workspace, those first whose name begins so; a folder's ends in a slash.",
-          content: {
-            "application/json": closed(
-              { files: Type.Array(Type.String()), hasMore: Type.Boolean() },
-              "Files",
-            ),
-          },
-        },
-        ...errorResponses({
-          404: "The workspace's folder can't be read.",
-          501: "The agent lists no files, or not unasked, by a rule of the server.",
-        }),
+        200: json(
+          "Paths from the workspace, those first whose name begins so; a folder's ends in a slash.",
+          closed(
+            { files: Type.Array(Type.String()), hasMore: Type.Boolean() },
+            "Files",
+          ),
+        ),
+        404: "The workspace's folder can't be read.",
+        501: "The agent lists no files, or not unasked, by a rule of the server.",
       },
       async answer({ query: { search, limit }, signal }) {
         const tool = tools.find(({ definition }) => definition.function.name === LISTS);
         if (!tool) {
-          throw new HttpError(501, "not_supported", `Cannot list files: the agent has no tool ${LISTS}.`);
+          throw notSupported(`Cannot list files: the agent has no tool ${LISTS}.`);
         }
         const args = search === "" ? {} : { glob: globOf(search) };
         const { rules = [], workspace = "/" } = approvals;
         const judgement = await judgeBy({ lists: [rules], always: [], workspace })({ tool, args });
         if (judgement.decision !== "allow") {
-          throw new HttpError(
-            501,
-            "not_supported",
+          throw notSupported(
             `Cannot list files: a rule of the server says ${judgement.decision} to ${LISTS}.`,
           );
         }
         const { allows } = judgement;
         const told = await tool.run(args, { signal, progress() {}, ...(allows && { allows }) });
-        if (typeof told !== "string" && told.error) throw new HttpError(404, "not_found", told.content);
+        if (typeof told !== "string" && told.error) throw notFound(told.content);
         const [, ...rows] = (typeof told === "string" ? told : told.content).split("\n");
         const found = rows.flatMap(pathOf).toSorted((a, b) => rank(a, search) - rank(b, search));
         return { json: { files: found.slice(0, limit), hasMore: found.length > limit } };
@@ -105,12 +93,11 @@ function globOf(search: string): string {
   return search.includes("/") ? `**/*${text}*` : `*${text}*`;
 }
 
-/** What was put back. */
 type PutBack = Awaited<ReturnType<Checkpoints["undo"]>>;
 
 const FILES = Type.Array(
   closed({
-    path: Type.String({ description: "From the workspace." }),
+    path: text("From the workspace."),
     change: Type.Enum(["created", "changed", "deleted"]),
   }, "ChangedFile"),
 );
@@ -120,7 +107,7 @@ const NOT_COVERED = Type.Array(Type.String(), {
     "What an undo doesn't cover, a sentence each: what commands did elsewhere, files that aren't kept.",
 });
 
-const TURN = Type.Integer({ minimum: 0, description: "Number of the last event before the turn." });
+const TURN = count("Number of the last event before the turn.");
 
 const FORCE = Type.Optional(Type.Boolean({
   description:
@@ -130,12 +117,12 @@ const FORCE = Type.Optional(Type.Boolean({
 /** Body of `POST /tare/v1/sessions/{id}/undo`. */
 const UNDO = closed(
   {
-    turn: Type.Optional(Type.Integer({
-      minimum: 0,
-      description:
+    turn: Type.Optional(
+      count(
         "Files become what they were before this turn: what those behind it have changed is undone too. Default: the " +
-        "newest turn that changed some.",
-    })),
+          "newest turn that changed some.",
+      ),
+    ),
     conversation: Type.Optional(Type.Boolean({
       description: "Whether a new session is made in which was said what was before that turn. Default: no.",
     })),
@@ -163,7 +150,7 @@ const REFUSED = {
 export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "close"> | undefined) {
   const kept = () => {
     if (checkpoints) return checkpoints;
-    throw new HttpError(501, "not_supported", "Cannot undo here: the server keeps no files.");
+    throw notSupported("Cannot undo here: the server keeps no files.");
   };
   return [
     route({
@@ -172,23 +159,22 @@ export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "c
       operationId: "listChanges",
       summary: "Lists what its turns have changed of files, as far as this machine has kept it.",
       responses: {
-        200: {
-          description: "The turns that changed some, the oldest first.",
-          content: {
-            "application/json": closed({
-              turns: Type.Array(closed({
-                turn: TURN,
-                atMs: Type.Number({
-                  description: "When it changed something last, in milliseconds since the epoch.",
-                }),
-                files: FILES,
-                isUndone: Type.Boolean(),
-                notCovered: NOT_COVERED,
-              }, "TurnChanges")),
-            }),
-          },
-        },
-        ...errorResponses({ 404: REFUSED[404], 501: REFUSED[501] }),
+        200: json(
+          "The turns that changed some, the oldest first.",
+          closed({
+            turns: Type.Array(closed({
+              turn: TURN,
+              atMs: Type.Number({
+                description: "When it changed something last, in milliseconds since the epoch.",
+              }),
+              files: FILES,
+              isUndone: Type.Boolean(),
+              notCovered: NOT_COVERED,
+            }, "TurnChanges")),
+          }),
+        ),
+        404: REFUSED[404],
+        501: REFUSED[501],
       },
       async answer({ path: { id } }) {
         const session = await sessions.get(id);
@@ -205,11 +191,11 @@ export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "c
         "Puts files back as they were before a turn, and lets the model know, or goes on in a new session from before it.",
       body: UNDO,
       responses: {
-        200: {
-          description: "What was put back, and the new session if one was asked for.",
-          content: { "application/json": closed({ ...PUT_BACK, session: Type.Optional(SESSION) }) },
-        },
-        ...errorResponses(REFUSED),
+        200: json(
+          "What was put back, and the new session if one was asked for.",
+          closed({ ...PUT_BACK, session: Type.Optional(SESSION) }),
+        ),
+        ...REFUSED,
       },
       async answer({ path: { id }, body: { turn, conversation = false, force }, asker, keep }) {
         const files = kept();
@@ -243,8 +229,8 @@ export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "c
       summary: "Takes back the last undo, unless a turn has changed files since, and lets the model know.",
       body: closed({ force: FORCE }, "Redo", { force: true }),
       responses: {
-        200: { description: "What was made again.", content: { "application/json": closed(PUT_BACK) } },
-        ...errorResponses(REFUSED),
+        200: json("What was made again.", closed(PUT_BACK)),
+        ...REFUSED,
       },
       async answer({ path: { id }, body: { force }, keep }) {
         const files = kept();

@@ -2,12 +2,12 @@ import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import { Keys } from "@tare/conversation";
 import { memoryStore } from "@tare/conversation/sqlite";
-import { workspaceTools } from "@tare/loop/tools";
-import { type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
-import { agent, call, error, refused, scriptedModel } from "../fixture_test.ts";
+import { workspaceTools } from "@tare/tools";
+import { ALLOW_EVERYTHING } from "@tare/server";
+import { agent, call, error, refused, scriptedModel, type TestOptions } from "../fixture_test.ts";
 
 /** A server that works in a folder with some files. */
-async function working(options: (workspace: string) => Partial<AgentOptions> = () => ({})) {
+async function working(options: (workspace: string) => TestOptions = () => ({})) {
   const workspace = await Deno.realPath(await Deno.makeTempDir());
   const files = {
     ".gitignore": "built\n",
@@ -77,7 +77,7 @@ Deno.test("files are for keys that may talk to the agent", async () => {
   for (const route of ["agent", "gateway"] as const) {
     made.push(await keys.add({ name: route, routes: [route] }));
   }
-  await using server = await working(() => ({ store, keys, guard: { guests: true } }));
+  await using server = await working(() => ({ store, keys, guests: true }));
   const status = async (key?: string) => {
     const headers = key === undefined ? {} : { authorization: `Bearer ${key}` };
     const response = await server.handler.fetch(

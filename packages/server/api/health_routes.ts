@@ -1,6 +1,6 @@
 import { Type } from "typebox";
 import { route } from "../http/route.ts";
-import { closed } from "../http/schema.ts";
+import { closed, optionalText } from "../http/schema.ts";
 import type { AgentOptions } from "../agent_options.ts";
 
 /** A clock that differs so much from the store's, in milliseconds, decides wrongly when somebody's time is over. */
@@ -16,9 +16,7 @@ const STORE_MS = 1_000;
  * Tells alive from ready. Alive is whoever answers, without looking at anything: one that isn't should be started again.
  * Ready is who can take a request now: others should get it as long as one isn't.
  */
-export function health(
-  { store, countTokens, instance }: Pick<AgentOptions, "store" | "countTokens" | "instance">,
-) {
+export function health({ store, models: { countTokens }, http: { instance } = {} }: AgentOptions) {
   let isEnding = false;
   let isCounting = false;
   const unready = async (): Promise<string[]> => {
@@ -81,9 +79,7 @@ export function health(
   };
 }
 
-const INSTANCE = Type.Optional(
-  Type.String({ description: "Which start of the server this is: another one after each." }),
-);
+const INSTANCE = optionalText("Which start of the server this is: another one after each.");
 
 /** Whether something is done in so many milliseconds. */
 async function within(ms: number, work: Promise<unknown>): Promise<boolean> {

@@ -1,8 +1,8 @@
 import { type KeyReport, Keys } from "@tare/conversation";
 import { type Static, Type } from "typebox";
-import { errorResponses, HttpError } from "../http/http_error.ts";
-import { route } from "../http/route.ts";
-import { closed } from "../http/schema.ts";
+import { invalidRequest, notFound, notSupported } from "../http/http_error.ts";
+import { json, route } from "../http/route.ts";
+import { closed, text } from "../http/schema.ts";
 import type { Webhooks } from "../webhooks/webhooks.ts";
 
 const SETTINGS = {
@@ -36,9 +36,7 @@ const KEY = closed({
 
 /** Who asks. */
 const OWN_KEY = closed({
-  name: Type.String({
-    description: "`owner`, `guest` of whoever has no key, or what the owner has called it.",
-  }),
+  name: text("`owner`, `guest` of whoever has no key, or what the owner has called it."),
   routes: SETTINGS.routes,
   isOwner: Type.Boolean({ description: "Whether all may be done with it, and all sessions be seen." }),
   budgetUsdPerDay: SETTINGS.budgetUsdPerDay,
@@ -49,7 +47,7 @@ const OWN_KEY = closed({
 export function keyRoutes(keys: Keys | undefined, webhooks: Pick<Webhooks, "removeOf">) {
   const known = () => {
     if (keys) return keys;
-    throw new HttpError(501, "not_supported", "Cannot keep keys here: whoever asks is the owner.");
+    throw notSupported("Cannot keep keys here: whoever asks is the owner.");
   };
   return [
     route({
@@ -57,7 +55,7 @@ export function keyRoutes(keys: Keys | undefined, webhooks: Pick<Webhooks, "remo
       path: "/key",
       operationId: "getKey",
       summary: "Says by which key the request came, what that may, and what it has cost today.",
-      responses: { 200: { description: "The key.", content: { "application/json": OWN_KEY } } },
+      responses: { 200: json("The key.", OWN_KEY) },
       async answer({ asker }) {
         const { name, routes } = asker;
         const { budgetUsdPerDay, spentUsd } = await keys?.report(asker) ?? {};
@@ -77,10 +75,7 @@ export function keyRoutes(keys: Keys | undefined, webhooks: Pick<Webhooks, "remo
       summary: "Lists the keys beside the owner's, by their names.",
       who: "owner",
       responses: {
-        200: {
-          description: "The keys. Nobody is told their secrets.",
-          content: { "application/json": closed({ keys: Type.Array(KEY) }, "KeyList") },
-        },
+        200: json("The keys. Nobody is told their secrets.", closed({ keys: Type.Array(KEY) }, "KeyList")),
       },
       answer: async () => ({ json: { keys: (await known().list()).map(keyBody) } }),
     }),
@@ -93,16 +88,13 @@ export function keyRoutes(keys: Keys | undefined, webhooks: Pick<Webhooks, "remo
       isToldOnce: true,
       body: closed(SETTINGS, "NewKey", { name: "alice", routes: ["gateway", "agent"], budgetUsdPerDay: 5 }),
       responses: {
-        201: {
-          description: "The key's secret.",
-          content: { "application/json": closed({ name: SETTINGS.name, secret: Type.String() }, "AddedKey") },
-        },
-        ...errorResponses({ 400: "There is one of this name, or none may have it." }),
+        201: json("The key's secret.", closed({ name: SETTINGS.name, secret: Type.String() }, "AddedKey")),
+        400: "There is one of this name, or none may have it.",
       },
       async answer({ body }) {
         const secret = await known().add(body).catch((error) => {
           if (!(error instanceof RangeError)) throw error;
-          throw new HttpError(400, "invalid_request", error.message);
+          throw invalidRequest(error.message);
         });
         return { status: 201, json: { name: body.name, secret } };
       },
@@ -114,18 +106,14 @@ export function keyRoutes(keys: Keys | undefined, webhooks: Pick<Webhooks, "remo
       summary:
         "Takes a key away, with its webhooks: nothing more is answered with it. Its sessions stay, for the owner.",
       who: "owner",
-      responses: { 204: { description: "It is gone." }, ...errorResponses({ 404: "There is no such key." }) },
+      responses: { 204: "It is gone.", 404: "There is no such key." },
       async answer({ path: { name } }) {
         const isRemoved = await known().remove(name);
         // Also those that an earlier attempt has left.
         await webhooks.removeOf(name);
         if (isRemoved) return new Response(null, { status: 204 });
         const others = name === Keys.OWNER.name || name === Keys.GUEST.name ? `, and ${name} isn't one` : "";
-        throw new HttpError(
-          404,
-          "not_found",
-          `Cannot remove key ${name}: there is none of that name${others}.`,
-        );
+        throw notFound(`Cannot remove key ${name}: there is none of that name${others}.`);
       },
     }),
   ];

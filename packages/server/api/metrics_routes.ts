@@ -1,7 +1,7 @@
 import type { SharedStore, Store } from "@tare/conversation";
 import type { Figures } from "@tare/conversation/telemetry";
 import { Type } from "typebox";
-import type { AgentOptions } from "../agent_options.ts";
+import type { MetricsOptions } from "../agent_options.ts";
 import type { guard } from "../http/guard.ts";
 import { route } from "../http/route.ts";
 import type { Sessions } from "../sessions/sessions.ts";
@@ -12,7 +12,7 @@ const DURATIONS_S = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2
 const METHODS = ["GET", "HEAD", "POST", "DELETE", "OPTIONS"];
 
 /** The route by which the figures are read. */
-export function metricsRoutes({ figures, isOpen }: NonNullable<AgentOptions["metrics"]>) {
+export function metricsRoutes({ figures, isOpen }: MetricsOptions) {
   return [
     route({
       method: "GET",
@@ -27,15 +27,13 @@ export function metricsRoutes({ figures, isOpen }: NonNullable<AgentOptions["met
   ];
 }
 
-/** A figure that is found out when somebody reads: its kind, name, unit and description, and how. */
+/** A metric that is read on demand: its kind, name, unit and description, and how it is read. */
 type Observed = readonly ["sum" | "level", string, string, string, () => number | Promise<number>];
 
-/** Keeps how a server is among its figures: its turns, and its part in a store that several have. */
+/** Adds the state of a server to its metrics: its turns, and its part in a store that several share. */
 export function observeServer(
   figures: Figures,
-  { sessions: { slots, queue }, store }:
-    & { readonly sessions: Sessions }
-    & Pick<AgentOptions, "store">,
+  { sessions: { slots, queue }, store }: { readonly sessions: Sessions; readonly store: Store },
 ): void {
   const { shared } = store;
   const observed: readonly Observed[] = [
@@ -53,74 +51,44 @@ export function observeServer(
   for (const [kind, name, unit, description, read] of observed) {
     figures.observe({ kind, name, unit, description }, async () => [[await read()]]);
   }
-  if (shared?.figures().connections) observeConnections(figures, shared);
+  if (!shared?.figures().connections) return;
+  const state = "db.client.connection.state";
+  figures.observe({
+    ...{ kind: "level", name: "tare.database.connections", unit: "{connection}", labels: [state] },
+    description: "Those that there are, by whether a statement is under way.",
+  }, () => {
+    const { open = 0, idle = 0 } = shared.figures().connections ?? {};
+    return [[idle, { [state]: "idle" }], [open - idle, { [state]: "used" }]];
+  });
 }
 
 function sharedFigures(store: Store, shared: SharedStore): readonly Observed[] {
   const of = (name: "lostLeases" | "held" | "takenOver") => () => shared.figures()[name];
   const leaseS = () => shared.figures().leaseMs / 1000;
   const isGood = () => leaseS() > 0 ? 1 : 0;
+  const good = "1 while nobody can have taken this server for dead, else 0.";
+  const ahead = "How far the store's clock is ahead of this machine's.";
+  const taken = "Sessions taken from servers that were gone.";
+  const most = "Connections for reading and writing that there may be.";
+  const waiting = "Statements that wait behind another on their connection.";
   return [
-    [
-      "level",
-      "tare.lease.good",
-      "{lease}",
-      "1 while nobody can have taken this server for dead, else 0.",
-      isGood,
-    ],
+    ["level", "tare.lease.good", "{lease}", good, isGood],
     ["level", "tare.lease.remaining", "s", "How long that is so without another renewal.", leaseS],
     ["sum", "tare.lease.losses", "{lease}", "Leases that this server has lost.", of("lostLeases")],
     ["level", "tare.sessions.held", "{session}", "Sessions that this server holds.", of("held")],
-    [
-      "sum",
-      "tare.sessions.takeovers",
-      "{session}",
-      "Sessions taken from servers that were gone.",
-      of("takenOver"),
-    ],
-    [
-      "level",
-      "tare.clock.ahead",
-      "s",
-      "How far the store's clock is ahead of this machine's.",
-      () => (store.now() - Date.now()) / 1000,
-    ],
+    ["sum", "tare.sessions.takeovers", "{session}", taken, of("takenOver")],
+    ["level", "tare.clock.ahead", "s", ahead, () => (store.now() - Date.now()) / 1000],
+    ...shared.figures().connections
+      ? [
+        ["level", "tare.database.connections.max", "{connection}", most, connections("most")],
+        ["level", "tare.database.waiting", "{statement}", waiting, connections("waiting")],
+      ] as const
+      : [],
   ];
-}
 
-function observeConnections(figures: Figures, shared: SharedStore): void {
-  const now = () => shared.figures().connections ?? { most: 0, open: 0, idle: 0, waiting: 0 };
-  const level = { kind: "level", unit: "{connection}" } as const;
-  figures.observe(
-    {
-      ...level,
-      name: "tare.database.connections.max",
-      description: "Connections for reading and writing that there may be.",
-    },
-    () => [[now().most]],
-  );
-  const state = "db.client.connection.state";
-  figures.observe(
-    {
-      ...level,
-      name: "tare.database.connections",
-      description: "Those that there are, by whether a statement is under way.",
-      labels: [state],
-    },
-    () => {
-      const { open, idle } = now();
-      return [[idle, { [state]: "idle" }], [open - idle, { [state]: "used" }]];
-    },
-  );
-  figures.observe(
-    {
-      ...level,
-      name: "tare.database.waiting",
-      unit: "{statement}",
-      description: "Statements that wait behind another on their connection.",
-    },
-    () => [[now().waiting]],
-  );
+  function connections(name: "most" | "waiting") {
+    return () => shared.figures().connections?.[name] ?? 0;
+  }
 }
 
 /** Keeps how long requests take until their answers begin, by the place that answered. */

@@ -54,7 +54,7 @@ Deno.test("GET /metrics is the owner's, and of keys that are for it, unless it i
     const { figures } = kept();
     const { fetch } = agent(scriptedModel([]), {
       keys,
-      guard: { guests: true },
+      guests: true,
       metrics: { figures, isOpen },
     });
     const seen: Record<string, unknown> = {};

@@ -1,4 +1,8 @@
 import type { CallReport } from "@tare/conversation/report";
+import { type Static, Type } from "typebox";
+import type { Reads } from "../http/route.ts";
+import { closed, COUNT } from "../http/schema.ts";
+import { numbers, PREFIX_CHANGE } from "./report_schemas.ts";
 import { dearest, pricesOf } from "./session_spend.ts";
 
 /** The kinds of tokens that weren't read from the cache: what each is called, and what can be done about it. */
@@ -104,37 +108,29 @@ export const MISSES: Readonly<
 };
 
 /** What wasn't read from the cache, and why. */
-export interface MissesReport {
-  /** Sessions that were looked at, their calls, and the tokens of these calls' prompts. */
-  readonly sessions: number;
-  readonly calls: number;
-  readonly promptTokens: number;
-  readonly cachedTokens: number;
-  /** Those that need not have been first, each the dearest first, by dollars and then by token units. */
-  readonly misses: readonly {
-    readonly cause: keyof typeof MISSES;
-    /** What it is, whether it need not have been, and what would mend it, or what Tare does already. */
-    readonly name: string;
-    readonly avoidable: boolean;
-    readonly remedy: string;
-    /** Calls that have such tokens, how many these are, and what was paid for them. */
-    readonly calls: number;
-    readonly tokens: number;
-    readonly tokenUnits: number;
-    readonly usd: number;
-    /** Of the calls, those whose price isn't known. */
-    readonly unpricedCalls: number;
-    /** The dearest call: its session and number, and what its client had changed for it. */
-    readonly dearest: {
-      readonly session: string;
-      readonly call: number;
-      readonly tokens: number;
-      readonly changed: CallReport["changed"];
-    };
-  }[];
-}
+export const MISSES_REPORT = closed({
+  sessions: COUNT,
+  calls: COUNT,
+  promptTokens: Type.Number(),
+  cachedTokens: Type.Number(),
+  misses: Type.Array(closed({
+    cause: Type.Enum(Object.keys(MISSES) as (keyof typeof MISSES)[]),
+    name: Type.String(),
+    avoidable: Type.Boolean(),
+    remedy: Type.String(),
+    calls: COUNT,
+    ...numbers(["tokens", "tokenUnits", "usd"]),
+    unpricedCalls: COUNT,
+    dearest: closed(
+      { session: Type.String(), call: COUNT, tokens: Type.Number(), changed: PREFIX_CHANGE },
+      "DearestMiss",
+    ),
+  }, "Miss")),
+}, "Misses");
 
-/** What wasn't read for one reason. */
+/** What wasn't read from the cache, and why: what need not have been first, each the dearest first. */
+export type MissesReport = Reads<Static<typeof MISSES_REPORT>>;
+
 type Miss = MissesReport["misses"][number];
 
 /** A shorter pause than this one in milliseconds no cache drops anything in: then another machine was asked. */
@@ -153,7 +149,6 @@ const BLOCK_TOKENS = 128;
 export async function reportMisses(
   sessions: AsyncIterable<{
     readonly id: string;
-    /** The oldest first. */
     readonly calls: readonly CallReport[];
   }>,
   { from = "", to = "9999-12-31" }: {

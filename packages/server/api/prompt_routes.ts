@@ -1,8 +1,8 @@
 import { Keys, type Warmth } from "@tare/conversation";
 import { reportBlock, reportPins, reportPrompt } from "@tare/conversation/report";
 import type { HttpGateway } from "@tare/gateway";
-import { errorResponses, HttpError } from "../http/http_error.ts";
-import { route } from "../http/route.ts";
+import { HttpError, invalidRequest, notFound } from "../http/http_error.ts";
+import { json, route } from "../http/route.ts";
 import {
   BLOCK_QUERY,
   BLOCK_REPORT,
@@ -12,22 +12,22 @@ import {
   KEPT_WARM,
   LEDGER_REPORT,
   MISSES_QUERY,
-  MISSES_REPORT,
   NEW_PIN,
   OVERVIEW,
   PIN_LIST,
   PIN_REPORT,
   PROMPT_QUERY,
   PROMPT_REPORT,
-  SESSION_SPEND,
   SPEND_QUERY,
   SPEND_REPORT,
 } from "./report_schemas.ts";
+import { MISSES_REPORT } from "./misses.ts";
 import type { SessionKinds } from "./session_kinds.ts";
 import { KIND } from "./session_routes.ts";
+import { SESSION_SPEND } from "./session_spend.ts";
 
 const UNITS = "Costs are in token units, and in US dollars where prices are known.";
-const NO_SESSION = errorResponses({ 404: "There is no such session." });
+const NO_SESSION = { 404: "There is no such session." };
 
 /** The routes about where tokens went, what the model sees, and what is asked of single messages. */
 export function promptRoutes(kinds: SessionKinds) {
@@ -41,10 +41,7 @@ export function promptRoutes(kinds: SessionKinds) {
         `paid without Tare, and what was rewritten before it and why. ${UNITS}`,
       query: CALLS_QUERY,
       responses: {
-        200: {
-          description: "The calls, and whether there are more behind them.",
-          content: { "application/json": CALL_LIST },
-        },
+        200: json("The calls, and whether there are more behind them.", CALL_LIST),
         ...NO_SESSION,
       },
       async answer({ path: { id }, query: { after, limit } }) {
@@ -62,10 +59,7 @@ export function promptRoutes(kinds: SessionKinds) {
         "included, and for each line that stands for several.",
       query: PROMPT_QUERY,
       responses: {
-        200: {
-          description: "The blocks, and whether there are more behind them.",
-          content: { "application/json": PROMPT_REPORT },
-        },
+        200: json("The blocks, and whether there are more behind them.", PROMPT_REPORT),
         ...NO_SESSION,
       },
       async answer({ path: { id }, query }) {
@@ -80,20 +74,13 @@ export function promptRoutes(kinds: SessionKinds) {
         "Shows a block of the prompt: what stands there now, and what was said. Long texts come in stretches.",
       query: BLOCK_QUERY,
       responses: {
-        200: {
-          description: "The block with at most 100,000 characters of each text.",
-          content: { "application/json": BLOCK_REPORT },
-        },
-        ...errorResponses({ 404: "There is no such session or block." }),
+        200: json("The block with at most 100,000 characters of each text.", BLOCK_REPORT),
+        404: "There is no such session or block.",
       },
       async answer({ path: { id, block }, query }) {
         const found = reportBlock(await (await kinds.get(id)).seen(), block, query);
         if (found) return { json: found };
-        throw new HttpError(
-          404,
-          "not_found",
-          `Cannot find ${block}: the prompt of session ${id} has no such block.`,
-        );
+        throw notFound(`Cannot find ${block}: the prompt of session ${id} has no such block.`);
       },
     }),
     route({
@@ -103,7 +90,7 @@ export function promptRoutes(kinds: SessionKinds) {
       summary:
         "Lists what is asked of single messages, by their places, and whether the prompt is already so.",
       responses: {
-        200: { description: "The pins.", content: { "application/json": PIN_LIST } },
+        200: json("The pins.", PIN_LIST),
         ...NO_SESSION,
       },
       async answer({ path: { id } }) {
@@ -120,12 +107,10 @@ export function promptRoutes(kinds: SessionKinds) {
         "next one (`let_go`), in place of what was asked for it before. By itself that rewrites nothing.",
       body: NEW_PIN,
       responses: {
-        200: { description: "The pin.", content: { "application/json": PIN_REPORT } },
-        ...errorResponses({
-          400: "That can't be asked of this message, or the body isn't valid.",
-          404: "There is no such session.",
-          501: "Nothing can be asked of the messages of this session.",
-        }),
+        200: json("The pin.", PIN_REPORT),
+        400: "That can't be asked of this message, or the body isn't valid.",
+        404: "There is no such session.",
+        501: "Nothing can be asked of the messages of this session.",
       },
       async answer({ path: { id }, body: { place, wish, by }, keep }) {
         const session = await kinds.get(id);
@@ -139,8 +124,8 @@ export function promptRoutes(kinds: SessionKinds) {
       operationId: "removePin",
       summary: "Asks for nothing more of a message: from the next rewrite on it is weighed like any other.",
       responses: {
-        204: { description: "It is gone." },
-        ...errorResponses({ 404: "There is no such session, or nothing is asked of this message." }),
+        204: "It is gone.",
+        404: "There is no such session, or nothing is asked of this message.",
       },
       async answer({ path: { id, place }, keep }) {
         const session = await kinds.get(id);
@@ -148,11 +133,7 @@ export function promptRoutes(kinds: SessionKinds) {
         if (isPlace && await session.removePin(Number(place), () => keep({ sessionId: id }))) {
           return new Response(null, { status: 204 });
         }
-        throw new HttpError(
-          404,
-          "not_found",
-          `Cannot remove the pin of message ${place}: session ${id} has none there.`,
-        );
+        throw notFound(`Cannot remove the pin of message ${place}: session ${id} has none there.`);
       },
     }),
     route({
@@ -165,12 +146,10 @@ export function promptRoutes(kinds: SessionKinds) {
         "as long as the time isn't over.",
       body: KEEP_WARM,
       responses: {
-        200: { description: "Until when.", content: { "application/json": KEPT_WARM } },
-        ...errorResponses({
-          400: "The server keeps nothing warm, the price isn't known, or the body isn't valid.",
-          404: "There is no such session.",
-          409: "There is nothing to keep warm now.",
-        }),
+        200: json("Until when.", KEPT_WARM),
+        400: "The server keeps nothing warm, the price isn't known, or the body isn't valid.",
+        404: "There is no such session.",
+        409: "There is nothing to keep warm now.",
       },
       async answer({ path: { id }, body: { minutes }, keep }) {
         const session = await kinds.get(id);
@@ -189,10 +168,7 @@ export function promptRoutes(kinds: SessionKinds) {
         "Says where a session's money went: by turn, and what its results have cost by being carried, by tool, by path " +
         `or command, and one by one the ten dearest. ${UNITS}`,
       responses: {
-        200: {
-          description: "The dearest turns, tools, paths or commands, and results.",
-          content: { "application/json": SESSION_SPEND },
-        },
+        200: json("The dearest turns, tools, paths or commands, and results.", SESSION_SPEND),
         ...NO_SESSION,
       },
       answer: async ({ path: { id } }) => ({ json: await (await kinds.get(id)).spend() }),
@@ -207,10 +183,7 @@ export function promptRoutes(kinds: SessionKinds) {
         `lost, and replies), by day, model, session or agent. Dollars are those of the calls whose price is known. ${UNITS}`,
       query: SPEND_QUERY,
       responses: {
-        200: {
-          description: "Days the newest first, others the dearest first.",
-          content: { "application/json": SPEND_REPORT },
-        },
+        200: json("Days the newest first, others the dearest first.", SPEND_REPORT),
       },
       answer: async ({ query, asker, signal }) => ({
         json: await kinds.spend(query, { by: Keys.nameOf(asker), signal }),
@@ -226,7 +199,7 @@ export function promptRoutes(kinds: SessionKinds) {
         `need not have been first. ${UNITS}`,
       query: MISSES_QUERY,
       responses: {
-        200: { description: "The dearest first.", content: { "application/json": MISSES_REPORT } },
+        200: json("The dearest first.", MISSES_REPORT),
         ...NO_SESSION,
       },
       answer: async ({ query, asker, signal }) => ({
@@ -242,7 +215,7 @@ export function promptRoutes(kinds: SessionKinds) {
         "Says what sessions have saved, today and in all, those that are gone too, how those do that are left as they are, " +
         `and the newest warnings. ${UNITS}`,
       query: { kind: KIND },
-      responses: { 200: { description: "The overview.", content: { "application/json": OVERVIEW } } },
+      responses: { 200: json("The overview.", OVERVIEW) },
       answer: async ({ query: { kind }, asker }) => ({
         json: await kinds.overview(kind, Keys.nameOf(asker)),
       }),
@@ -255,11 +228,11 @@ function notKept(id: string, why: Extract<ReturnType<Warmth["keepFor"]>, string>
   const cannot = `Cannot keep session ${id} warm: `;
   if (why === undefined) {
     const reason = "this server was started to keep nothing warm; start it with TARE_KEEP_WARM=turns.";
-    return new HttpError(400, "invalid_request", cannot + reason);
+    return invalidRequest(cannot + reason);
   }
   if (why === "no price") {
     const reason = "the price of its model isn't known, nor what it would cost; set TARE_PRICE.";
-    return new HttpError(400, "invalid_request", cannot + reason);
+    return invalidRequest(cannot + reason);
   }
   const reason =
     "there is nothing to keep. A request is under way, or the newest one is over five minutes ago, or its cache " +
@@ -277,7 +250,7 @@ export function ledgerRoutes({ ledger }: Pick<HttpGateway, "ledger">) {
       operationId: "getLedger",
       summary: "Compares what sessions of other agents cost with and without planning.",
       responses: {
-        200: { description: `Both groups. ${UNITS}`, content: { "application/json": LEDGER_REPORT } },
+        200: json(`Both groups. ${UNITS}`, LEDGER_REPORT),
       },
       answer: async ({ asker }) => ({ json: await ledger(Keys.nameOf(asker)) }),
     }),

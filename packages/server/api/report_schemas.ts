@@ -1,20 +1,20 @@
 import type { CallReport, Overview, Sums } from "@tare/conversation/report";
 import { SPEND_BY, SPENT_ON as PARTS, sumsOf } from "@tare/conversation/report";
 import { type TSchema, Type } from "typebox";
-import { closed, COUNT } from "../http/schema.ts";
-import { MISSES } from "./misses.ts";
+import { closed, COUNT, count, limitOf, optionalText, text } from "../http/schema.ts";
 
 const NUMBER = Type.Number();
 const TEXT = Type.String();
 const FLAG = Type.Boolean();
 const TIME = Type.String({ format: "date-time" });
 
-function orNull<S extends TSchema>(schema: S) {
+/** A value or `null`. */
+export function orNull<S extends TSchema>(schema: S) {
   return Type.Union([schema, Type.Null()]);
 }
 
 /** These fields, a number each. */
-function numbers<const Names extends readonly string[]>(
+export function numbers<const Names extends readonly string[]>(
   names: Names,
 ): { readonly [Name in Names[number]]: typeof NUMBER } {
   return Object.fromEntries(names.map((name) => [name, NUMBER])) as {
@@ -38,7 +38,8 @@ const REWRITE = {
   asked: Type.Optional(ASKED),
 };
 
-const PREFIX_CHANGE = orNull(closed({
+/** What a client had changed of what it sent before. */
+export const PREFIX_CHANGE = orNull(closed({
   where: Type.Enum(["tools", "instructions", "message"]),
   kind: Type.Enum(["bill", "git_status", "date", "number", "text", "order", "list"]),
   place: COUNT,
@@ -87,12 +88,7 @@ export const CALL_LIST = closed({ calls: Type.Array(CALL), hasMore: FLAG }, "Cal
 
 /** Which stretch of the calls is asked for. */
 export const CALLS_QUERY = {
-  limit: Type.Integer({
-    minimum: 1,
-    maximum: 10_000,
-    default: 1_000,
-    description: "Most calls in the answer.",
-  }),
+  limit: limitOf(10_000, 1_000, "Most calls in the answer."),
   after: Type.Integer({ minimum: 0, default: 0, description: "Number of the last call of the page before." }),
 };
 
@@ -110,7 +106,7 @@ export const PIN_LIST = closed({ pins: Type.Array(PIN_REPORT) }, "PinList");
 /** What is asked for. */
 export const NEW_PIN = closed(
   {
-    place: Type.Integer({ minimum: 0, description: "Position of the message in the history." }),
+    place: count("Position of the message in the history."),
     wish: Type.Enum(["keep", "let_go"], {
       description: "`keep` brings it back at the next rewrite and keeps it; `let_go` lets the result leave.",
     }),
@@ -138,6 +134,11 @@ export const KEPT_WARM = closed({
   }),
 }, "KeptWarm");
 
+/** What became of a block. */
+export const BLOCK_STATE = Type.Enum([
+  ...["alive", "said_once", "elided", "truncated", "summarised", "left", "compact"] as const,
+]);
+
 const BLOCK = {
   id: TEXT,
   kind: Type.Enum(["tool", "message", "line"]),
@@ -147,7 +148,7 @@ const BLOCK = {
   place: orNull(COUNT),
   tokens: COUNT,
   originalTokens: COUNT,
-  state: Type.Enum(["alive", "said_once", "elided", "truncated", "summarised", "left", "compact"]),
+  state: BLOCK_STATE,
   pin: orNull(PIN_REPORT),
   title: TEXT,
 };
@@ -163,12 +164,7 @@ export const PROMPT_REPORT = closed({
 
 /** Which stretch of the blocks is asked for. */
 export const PROMPT_QUERY = {
-  limit: Type.Integer({
-    minimum: 1,
-    maximum: 10_000,
-    default: 2_000,
-    description: "Most blocks in the answer.",
-  }),
+  limit: limitOf(10_000, 2_000, "Most blocks in the answer."),
   from: Type.Integer({
     minimum: 0,
     default: 0,
@@ -218,16 +214,14 @@ export const SPEND_QUERY = {
   }),
   from: Type.Optional({ ...DAY, description: "The first day, by UTC, such as `2026-01-31`. Default: any." }),
   to: Type.Optional({ ...DAY, description: "The last day. Default: any." }),
-  limit: Type.Integer({ minimum: 1, maximum: 1_000, default: 100, description: "Most rows in the answer." }),
+  limit: limitOf(1_000, 100, "Most rows in the answer."),
 };
 
 /** What money went for, over sessions. */
 export const SPEND_REPORT = closed({
   all: closed(SUMS, "Sums"),
   rows: Type.Array(closed({
-    key: Type.String({
-      description: "The day, the model, the agent's name or the session's id; empty where it isn't known.",
-    }),
+    key: text("The day, the model, the agent's name or the session's id; empty where it isn't known."),
     session: orNull(closed({
       kind: Type.Enum(["agent", "gateway"]),
       title: TEXT,
@@ -241,72 +235,11 @@ export const SPEND_REPORT = closed({
 
 /** Which misses are asked for. */
 export const MISSES_QUERY = {
-  session: Type.Optional(Type.String({ description: "Only those of this session. Default: of many." })),
+  session: optionalText("Only those of this session. Default: of many."),
   from: SPEND_QUERY.from,
   to: SPEND_QUERY.to,
-  limit: Type.Integer({
-    minimum: 1,
-    maximum: 10_000,
-    default: 200,
-    description: "Most sessions of each kind that are looked at, the newest first.",
-  }),
+  limit: limitOf(10_000, 200, "Most sessions of each kind that are looked at, the newest first."),
 };
-
-/** What wasn't read from the cache, and why. */
-export const MISSES_REPORT = closed({
-  sessions: COUNT,
-  calls: COUNT,
-  promptTokens: NUMBER,
-  cachedTokens: NUMBER,
-  misses: Type.Array(closed({
-    cause: Type.Enum(Object.keys(MISSES) as (keyof typeof MISSES)[]),
-    name: TEXT,
-    avoidable: FLAG,
-    remedy: TEXT,
-    calls: COUNT,
-    ...numbers(["tokens", "tokenUnits", "usd"]),
-    unpricedCalls: COUNT,
-    dearest: closed({ session: TEXT, call: COUNT, tokens: NUMBER, changed: PREFIX_CHANGE }, "DearestMiss"),
-  }, "Miss")),
-}, "Misses");
-
-const CARRIED = { ...numbers(["tokenUnits", "usd"]), unpricedCalls: COUNT };
-const RESULTS_SPEND = Type.Array(
-  closed({ key: TEXT, results: COUNT, tokens: COUNT, ...CARRIED }, "ResultsSpend"),
-);
-
-const RESULT_SPENDS = Type.Array(closed({
-  id: TEXT,
-  place: COUNT,
-  tool: orNull(TEXT),
-  subject: orNull(TEXT),
-  tokens: COUNT,
-  originalTokens: COUNT,
-  state: BLOCK.state,
-  pin: orNull(PIN_REPORT),
-  calls: COUNT,
-  ...CARRIED,
-}, "ResultSpend"));
-
-/** What money went for in a session. */
-export const SESSION_SPEND = closed({
-  all: closed(SUMS, "Sums"),
-  turns: Type.Array(closed({ turn: orNull(COUNT), at: orNull(TIME), ...SUMS }, "TurnSpend")),
-  tools: RESULTS_SPEND,
-  subjects: RESULTS_SPEND,
-  results: RESULT_SPENDS,
-  carried: RESULT_SPENDS,
-  programs: Type.Optional(closed({
-    programs: COUNT,
-    calls: COUNT,
-    failed: COUNT,
-    keptTokens: Type.Number({
-      minimum: 0,
-      description:
-        "Tokens of what they called beyond what they printed: no prompt ever held them. No saving.",
-    }),
-  }, "ProgramsSpend")),
-}, "SessionSpend");
 
 /** The fields of a list's items. */
 type Fields<List extends readonly object[]> = Record<keyof List[number], TSchema>;
@@ -327,12 +260,10 @@ export const LEDGER_REPORT = closed({ planned: LEDGER_GROUP, control: LEDGER_GRO
 const PASSING = {
   kind: Type.Literal("gateway"),
   id: TEXT,
-  key: Type.Optional(
-    Type.String({ description: "Name of the key with which it was begun; absent: the owner's." }),
-  ),
-  title: Type.String({ description: "What the user said first, in one line." }),
+  key: optionalText("Name of the key with which it was begun; absent: the owner's."),
+  title: text("What the user said first, in one line."),
   protocol: TEXT,
-  model: Type.String({ description: "The model that was asked last." }),
+  model: text("The model that was asked last."),
   agent: Type.Union([TEXT, Type.Null()], {
     description: "Name of the program whose loop it is, as its requests tell it; null if they don't.",
   }),

@@ -1,7 +1,7 @@
 import { sumsOf } from "@tare/conversation/report";
 import { EMPTY_LEDGER } from "@tare/loop";
 import { type Static, Type } from "typebox";
-import { closed, COUNT } from "../http/schema.ts";
+import { closed, COUNT, count, optionalText, text } from "../http/schema.ts";
 import { SESSION_SETTINGS } from "../sessions/session_settings.ts";
 import type { SessionInfo } from "../sessions/session_types.ts";
 import { BEGUN, EFFECTS, FILE_CHANGE, LEDGER, PARENT, WHY } from "./event_schema.ts";
@@ -11,23 +11,20 @@ import { PASSING_SESSION, PASSING_SESSION_DETAILS, SUMS } from "./report_schemas
 const FIELDS = {
   kind: Type.Literal("agent"),
   id: Type.String(),
-  key: Type.Optional(
-    Type.String({ description: "Name of the key with which it was made; absent: the owner's." }),
-  ),
+  key: optionalText("Name of the key with which it was made; absent: the owner's."),
   createdAt: Type.String({ format: "date-time" }),
   status: Type.Enum(["idle", "running"]),
-  title: Type.String({
-    description:
-      "What a person has named it, else its maker (`metadata.title`), else what the user said first: one line of at most 120 characters.",
-  }),
+  title: text(
+    "What a person has named it, else its maker (`metadata.title`), else what the user said first: one line of at most 120 characters.",
+  ),
   ...SESSION_SETTINGS.properties,
   parent: Type.Optional(closed({
-    session: Type.String({ description: "Id of the session whose helper it is." }),
-    call: Type.String({ description: "Id of the call that it was made for." }),
+    session: text("Id of the session whose helper it is."),
+    call: text("Id of the call that it was made for."),
   }, "HelperParent")),
   forkedFrom: Type.Optional(closed({
-    session: Type.String({ description: "Id of the session that it goes on from, which stays as it is." }),
-    messages: Type.Integer({ minimum: 0, description: "So many of that one's messages it begins with." }),
+    session: text("Id of the session that it goes on from, which stays as it is."),
+    messages: count("So many of that one's messages it begins with."),
   }, "ForkedFrom")),
   turns: COUNT,
   lastEvent: COUNT,
@@ -61,10 +58,10 @@ const MS = Type.Number({ minimum: 0, description: "In milliseconds since the epo
 
 /** A call that waits for somebody to say whether it may run. */
 export const APPROVAL = closed({
-  id: Type.String({ description: "Its own id, to answer it by." }),
-  callId: Type.String({ description: "Id of the call, which another one may have had too." }),
-  name: Type.String({ description: "The tool that would run." }),
-  arguments: Type.String({ description: "What it would run with, as JSON." }),
+  id: text("Its own id, to answer it by."),
+  callId: text("Id of the call, which another one may have had too."),
+  name: text("The tool that would run."),
+  arguments: text("What it would run with, as JSON."),
   why: Type.Optional(WHY),
   begun: Type.Optional(BEGUN),
   parent: PARENT,
@@ -78,13 +75,13 @@ export const APPROVAL = closed({
 }, "Approval");
 
 const HELPER = closed({
-  id: Type.String({ description: "Id of the call that it was made for." }),
-  session: Type.String({ description: "Id of its session." }),
+  id: text("Id of the call that it was made for."),
+  session: text("Id of its session."),
 }, "Helper");
 
 const RUNNING_TURN = closed({
-  after: Type.Integer({ minimum: 0, description: "Number of the last event before it." }),
-  firstMessage: Type.Integer({ minimum: 0, description: "Index of its first message." }),
+  after: count("Number of the last event before it."),
+  firstMessage: count("Index of its first message."),
   step: Type.Integer({ minimum: 1, description: "The model call that it is at." }),
   ledger: LEDGER,
 }, "RunningTurn");
@@ -104,12 +101,12 @@ const SESSION_WITH_MESSAGES = closed({
   approvals: Type.Array(APPROVAL),
   plan: Type.Optional(closed({
     steps: Type.Array(Type.String()),
-    done: Type.Integer({ minimum: 0, description: "How many are done: the next one is under way." }),
+    done: count("How many are done: the next one is under way."),
   }, "Plan")),
   turn: Type.Optional(RUNNING_TURN),
   seesPictures: SEES_PICTURES,
   prompt: closed({
-    tokens: Type.Integer({ minimum: 0, description: "Tokens of the newest call's prompt; zero before it." }),
+    tokens: count("Tokens of the newest call's prompt; zero before it."),
     windowTokens: Type.Number({ description: "How much a prompt may hold at most." }),
   }, "NewestPrompt"),
 }, "SessionWithMessages");

@@ -103,7 +103,7 @@ Deno.test("a fork goes on from before a message, with the bytes that its model s
     { content: "other" },
     { content: "whole" },
   ], {
-    workplace: { describe: () => Promise.resolve("In /here."), changes: () => Promise.resolve(undefined) },
+    place: { describe: () => Promise.resolve("In /here."), changes: () => Promise.resolve(undefined) },
   });
   const path = await newSession(handler, { metadata: { of: "person" } });
   await turn(handler, path, "first");
@@ -220,7 +220,8 @@ Deno.test("a session is forked before the message of a turn that runs, which goe
 
 Deno.test("a session whose calls wait for an answer is forked from before them alone", async () => {
   const { handler } = noted([asking("x"), { content: "done" }], {
-    approvals: { after: () => () => {} },
+    approvals: {},
+    after: () => () => {},
   });
   const path = await newSession(handler);
   await turn(handler, path, "first");

@@ -15,7 +15,7 @@ import { describeCall, planAfter, type WorkPlan } from "@tare/messages/internal"
 import type { NewPin } from "@tare/planner/internal";
 import type { Static } from "typebox";
 import { API_PATH } from "../http/api_path.ts";
-import { errorResponses, HttpError } from "../http/http_error.ts";
+import { HttpError, invalidRequest, notSupported } from "../http/http_error.ts";
 import type { Reads, Route, RouteCall } from "../http/route.ts";
 import type { Session } from "../sessions/session.ts";
 import { sessionNotFound } from "../sessions/session_types.ts";
@@ -28,7 +28,6 @@ import { type ANY_SESSION, type ANY_SESSION_DETAILS, sessionBody } from "./sessi
 /** Whose loop runs in a session: the agent's here, or another agent's, whose model calls pass through the gateway. */
 export type SessionKind = "agent" | "gateway";
 
-/** A session in a list. */
 type Listed = Reads<Static<typeof ANY_SESSION>>;
 
 /** Which sessions are listed. */
@@ -52,9 +51,7 @@ export interface AnySession {
   readonly describe: () => Promise<Reads<Static<typeof ANY_SESSION_DETAILS>>>;
   /** Its model calls, the oldest first. */
   readonly calls: () => Promise<readonly CallReport[]>;
-  /** What its model sees. */
   readonly seen: () => Promise<SeenConversation>;
-  /** Where its money went. */
   readonly spend: () => Promise<SessionSpend>;
   /**
    * Asks for something of a message. `keep` gives records that are stored with that.
@@ -70,7 +67,6 @@ export interface AnySession {
   readonly keepWarm: (ms: number) => ReturnType<Warmth["keepFor"]> | undefined;
   /** The original of what left the prompt, if it is archived. */
   readonly archived: (ref: string) => Promise<string | undefined>;
-  /** Ends and forgets it. */
   readonly delete: () => Promise<void>;
 }
 
@@ -83,7 +79,6 @@ export class SessionKinds {
   readonly #store: Pick<Store, "getSession" | "listSessions">;
   readonly #gateway: Pick<HttpGateway, "conversations" | "overview"> | undefined;
 
-  /** The sessions of both. */
   constructor(
     { sessions, store, gateway }: {
       readonly sessions: Sessions;
@@ -233,15 +228,13 @@ export class SessionKinds {
     return {
       ...route,
       responses: {
-        ...errorResponses({ 501: "The session is another agent's, whose calls pass through." }),
+        501: "The session is another agent's, whose calls pass through.",
         ...route.responses,
       },
       explain: async (error: unknown, { path: { id = "" } }: RouteCall) => {
         if (!isNotFound(error) || !await gateway.conversations.get(id)) return undefined;
         const does = `${route.method} ${API_PATH}${route.path.replace("{id}", id)}`;
-        return new HttpError(
-          501,
-          "not_supported",
+        return notSupported(
           `Cannot ${does}: the session is another agent's, whose calls pass through. Go on in that agent, or ` +
             `make a session of this one with POST ${API_PATH}/sessions.`,
         );
@@ -326,13 +319,13 @@ function passingSession(passing: ShownConversation): AnySession {
     async setPin(wanted, keep) {
       const { noPins } = passing;
       if (noPins !== undefined) {
-        throw new HttpError(501, "not_supported", `Cannot pin message ${wanted.place}: ${noPins}.`);
+        throw notSupported(`Cannot pin message ${wanted.place}: ${noPins}.`);
       }
       try {
         return await passing.setPin(wanted, keep);
       } catch (error) {
         if (!(error instanceof RangeError)) throw error;
-        throw new HttpError(400, "invalid_request", error.message);
+        throw invalidRequest(error.message);
       }
     },
     removePin: (place) => passing.removePin(place),

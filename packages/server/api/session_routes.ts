@@ -4,9 +4,9 @@ import { firstWords } from "@tare/messages/internal";
 import { Type } from "typebox";
 import { API_PATH } from "../http/api_path.ts";
 import { assertFor } from "../http/guard.ts";
-import { errorResponses, HttpError } from "../http/http_error.ts";
-import { route } from "../http/route.ts";
-import { closed, COUNT } from "../http/schema.ts";
+import { HttpError, invalidRequest, notFound, notSupported } from "../http/http_error.ts";
+import { json, route } from "../http/route.ts";
+import { closed, COUNT, count, limitOf, optionalText } from "../http/schema.ts";
 import type { Transcript } from "../sessions/history.ts";
 import type { Session } from "../sessions/session.ts";
 import type { SessionInfo } from "../sessions/session_types.ts";
@@ -22,7 +22,7 @@ const QUOTED_PROMPT = closed(
   "QuotedPrompt",
 );
 
-const NO_SESSION = errorResponses({ 404: "There is no such session." });
+const NO_SESSION = { 404: "There is no such session." };
 
 /** Which kind is asked for. */
 export const KIND = Type.Optional(Type.Enum(["agent", "gateway"], {
@@ -55,10 +55,8 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
       summary: "Makes a session.",
       body: CREATE_SESSION,
       responses: {
-        201: { description: "The session.", content: { "application/json": SESSION } },
-        ...errorResponses({
-          507: "The server keeps as many sessions as it may, or its store has no room left.",
-        }),
+        201: json("The session.", SESSION),
+        507: "The server keeps as many sessions as it may, or its store has no room left.",
       },
       async answer({ body, keep, asker }) {
         // A rule may say yes in advance.
@@ -83,15 +81,10 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
       summary: "Lists sessions of both kinds, the newest first.",
       query: {
         kind: KIND,
-        limit: Type.Integer({
-          minimum: 1,
-          maximum: 1_000,
-          default: 100,
-          description: "Most sessions in the answer.",
-        }),
-        after: Type.Optional(Type.String({
-          description: "Id of the last session of the page before. Default: the list begins with the newest.",
-        })),
+        limit: limitOf(1_000, 100, "Most sessions in the answer."),
+        after: optionalText(
+          "Id of the last session of the page before. Default: the list begins with the newest.",
+        ),
         search: Type.String({
           maxLength: 200,
           default: "",
@@ -105,16 +98,14 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
         }),
       },
       responses: {
-        200: {
-          description: "The sessions, and whether there are more behind them.",
-          content: {
-            "application/json": closed(
-              { sessions: Type.Array(ANY_SESSION), hasMore: Type.Boolean() },
-              "SessionList",
-            ),
-          },
-        },
-        ...errorResponses({ 404: "There is no session `after`." }),
+        200: json(
+          "The sessions, and whether there are more behind them.",
+          closed(
+            { sessions: Type.Array(ANY_SESSION), hasMore: Type.Boolean() },
+            "SessionList",
+          ),
+        ),
+        404: "There is no session `after`.",
       },
       answer: async ({ query, asker }) => ({ json: await kinds.list({ ...query, by: Keys.nameOf(asker) }) }),
     }),
@@ -126,7 +117,7 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
         "Shows a session: the agent's with its messages and the turn that runs in it, another's with what left its " +
         "prompt and why.",
       responses: {
-        200: { description: "The session.", content: { "application/json": ANY_SESSION_DETAILS } },
+        200: json("The session.", ANY_SESSION_DETAILS),
         ...NO_SESSION,
       },
       answer: async ({ path: { id } }) => ({ json: await (await kinds.get(id)).describe() }),
@@ -137,7 +128,7 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
       operationId: "deleteSession",
       summary:
         "Cancels what runs in a session and its helpers, and forgets all of them; of another agent's what is known here.",
-      responses: { 204: { description: "It is gone." }, ...NO_SESSION },
+      responses: { 204: "It is gone.", ...NO_SESSION },
       async answer({ path: { id } }) {
         await (await kinds.get(id)).delete();
         return new Response(null, { status: 204 });
@@ -151,7 +142,7 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
       summary: "Gives a session a title, which it keeps.",
       body: RENAME,
       responses: {
-        200: { description: "The session.", content: { "application/json": ANY_SESSION } },
+        200: json("The session.", ANY_SESSION),
         ...NO_SESSION,
       },
       async answer({ path: { id }, body: { title }, keep }) {
@@ -170,16 +161,12 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
       summary: "Gives the original of what left the prompt.",
       responses: {
         200: { description: "The original.", content: { "text/plain": Type.String() } },
-        ...errorResponses({ 404: "There is no such session, or it archived nothing so named." }),
+        404: "There is no such session, or it archived nothing so named.",
       },
       async answer({ path: { id, ref } }) {
         const content = await (await kinds.get(id)).archived(ref);
         if (content === undefined) {
-          throw new HttpError(
-            404,
-            "not_found",
-            `Cannot find ${ref}: session ${id} archived nothing so named.`,
-          );
+          throw notFound(`Cannot find ${ref}: session ${id} archived nothing so named.`);
         }
         return new Response(content, { headers: { "content-type": "text/plain; charset=utf-8" } });
       },
@@ -190,12 +177,12 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
 /** Body of `POST /tare/v1/sessions/{id}/fork`. */
 const FORK = closed(
   {
-    before: Type.Optional(Type.Integer({
-      minimum: 0,
-      description:
+    before: Type.Optional(
+      count(
         "Place of one of the user's messages, from 0, as `messages` of the session has them: it goes on from before that. " +
-        "Default: from all that was said in the turns that have ended.",
-    })),
+          "Default: from all that was said in the turns that have ended.",
+      ),
+    ),
   },
   "Fork",
   { before: 1 },
@@ -215,18 +202,14 @@ export function agentSessionRoutes(sessions: Sessions) {
         "that otherwise, or again. This one stays as it is, and so do files. A turn that runs isn't stopped, and isn't in it.",
       body: FORK,
       responses: {
-        201: {
-          description: "The session, and what the message says that it goes on from before.",
-          content: {
-            "application/json": closed({ session: SESSION, input: Type.Optional(CONTENT) }, "ForkedSession"),
-          },
-        },
-        ...errorResponses({
-          400: "The message isn't one of the user's.",
-          404: "There is no such session.",
-          409: "Calls wait for an answer, or the message was said to a turn that runs.",
-          507: "The server keeps as many sessions as it may, or its store has no room left.",
-        }),
+        201: json(
+          "The session, and what the message says that it goes on from before.",
+          closed({ session: SESSION, input: Type.Optional(CONTENT) }, "ForkedSession"),
+        ),
+        400: "The message isn't one of the user's.",
+        404: "There is no such session.",
+        409: "Calls wait for an answer, or the message was said to a turn that runs.",
+        507: "The server keeps as many sessions as it may, or its store has no room left.",
       },
       async answer({ path: { id }, body: { before }, keep, asker }) {
         const session = await sessions.get(id);
@@ -253,28 +236,22 @@ export function agentSessionRoutes(sessions: Sessions) {
         "Says what resending the turns that have ended would cost, as they stand and without all that could leave now, " +
         "with a warm and a cold cache. Costs are in token units: the price of one uncached input token is 1.",
       responses: {
-        200: {
-          description: "The quote.",
-          content: {
-            "application/json": closed({
-              asIs: QUOTED_PROMPT,
-              rewritten: QUOTED_PROMPT,
-              alive: Type.Number({ minimum: 0, maximum: 1 }),
-            }, "Quote"),
-          },
-        },
-        ...errorResponses({
-          404: "There is no such session.",
-          501: "The server's policy knows nothing of costs.",
-        }),
+        200: json(
+          "The quote.",
+          closed({
+            asIs: QUOTED_PROMPT,
+            rewritten: QUOTED_PROMPT,
+            alive: Type.Number({ minimum: 0, maximum: 1 }),
+          }, "Quote"),
+        ),
+        404: "There is no such session.",
+        501: "The server's policy knows nothing of costs.",
       },
       async answer({ path: { id } }) {
         const session = await sessions.get(id);
         const quote = session.prompt.quote(session.history);
         if (quote) return { json: quote };
-        throw new HttpError(
-          501,
-          "not_supported",
+        throw notSupported(
           `Cannot quote session ${id}: the server's policy knows nothing of costs. The planner does.`,
         );
       },
@@ -307,9 +284,7 @@ function partBefore(
     const right = places.length === 0
       ? "it has none"
       : `those are at ${places.slice(-MOST_PLACES).join(", ")}`;
-    throw new HttpError(
-      400,
-      "invalid_request",
+    throw invalidRequest(
       `Cannot fork session ${id} before message ${before}: it isn't one of the user's, and ${right}.`,
     );
   }

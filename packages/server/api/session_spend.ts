@@ -1,63 +1,57 @@
 import {
   type CallReport,
-  type PromptReport,
   reportPrompt,
   type SeenConversation,
   type Sums,
   sumsOf,
 } from "@tare/conversation/report";
+import { type Static, Type } from "typebox";
+import type { Reads } from "../http/route.ts";
+import { closed, COUNT } from "../http/schema.ts";
+import { BLOCK_STATE, numbers, orNull, PIN_REPORT, SUMS } from "./report_schemas.ts";
+
+const CARRIED = { ...numbers(["tokenUnits", "usd"]), unpricedCalls: COUNT };
+const RESULTS_SPEND = Type.Array(
+  closed({ key: Type.String(), results: COUNT, tokens: COUNT, ...CARRIED }, "ResultsSpend"),
+);
+
+const RESULT_SPENDS = Type.Array(closed({
+  id: Type.String(),
+  place: COUNT,
+  tool: orNull(Type.String()),
+  subject: orNull(Type.String()),
+  tokens: COUNT,
+  originalTokens: COUNT,
+  state: BLOCK_STATE,
+  pin: orNull(PIN_REPORT),
+  calls: COUNT,
+  ...CARRIED,
+}, "ResultSpend"));
+
+/** What money went for in a session. */
+export const SESSION_SPEND = closed({
+  all: closed(SUMS, "Sums"),
+  turns: Type.Array(
+    closed({ turn: orNull(COUNT), at: orNull(Type.String({ format: "date-time" })), ...SUMS }, "TurnSpend"),
+  ),
+  tools: RESULTS_SPEND,
+  subjects: RESULTS_SPEND,
+  results: RESULT_SPENDS,
+  carried: RESULT_SPENDS,
+  programs: Type.Optional(closed({
+    programs: COUNT,
+    calls: COUNT,
+    failed: COUNT,
+    keptTokens: Type.Number({
+      minimum: 0,
+      description:
+        "Tokens of what they called beyond what they printed: no prompt ever held them. No saving.",
+    }),
+  }, "ProgramsSpend")),
+}, "SessionSpend");
 
 /** Where a session's money went. */
-export interface SessionSpend {
-  /** What its calls came to. */
-  readonly all: Sums;
-  /** The dearest turns; what was no turn has the number null. */
-  readonly turns: readonly (Sums & {
-    readonly turn: number | null;
-    /** When its first call was answered; null where that isn't known. */
-    readonly at: string | null;
-  })[];
-  /** What results have cost by being carried: by the tool that gave them, and by path or command; the dearest. */
-  readonly tools: readonly (Pick<SessionSpend["results"][number], "tokenUnits" | "usd" | "unpricedCalls"> & {
-    /** The tool, or the path or command. */
-    readonly key: string;
-    readonly results: number;
-    /** Tokens that they took when they came. */
-    readonly tokens: number;
-  })[];
-  readonly subjects: SessionSpend["tools"];
-  /** The ten dearest of them, and the ten dearest of those that still stand in the prompt. */
-  readonly results: readonly (
-    & Pick<
-      PromptReport["blocks"][number],
-      "id" | "tool" | "subject" | "tokens" | "originalTokens" | "state" | "pin"
-    >
-    & {
-      /** Position in the history. */
-      readonly place: number;
-      /** Calls whose prompt held it. */
-      readonly calls: number;
-      /** What that has cost, by the price that each of them paid. */
-      readonly tokenUnits: number;
-      readonly usd: number;
-      /** Of the calls, those whose price isn't known. */
-      readonly unpricedCalls: number;
-    }
-  )[];
-  readonly carried: SessionSpend["results"];
-  /**
-   * What programs have called that the model wrote; absent if there were none. What they kept outside is no saving: nobody
-   * knows what the model would have called instead.
-   */
-  readonly programs?: {
-    readonly programs: number;
-    /** Calls that they made, and how many of these failed. */
-    readonly calls: number;
-    readonly failed: number;
-    /** Tokens of what these returned beyond what the programs did: no prompt ever held them. */
-    readonly keptTokens: number;
-  };
-}
+export type SessionSpend = Reads<Static<typeof SESSION_SPEND>>;
 
 type ResultSpend = SessionSpend["results"][number];
 

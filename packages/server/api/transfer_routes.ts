@@ -1,9 +1,9 @@
 import type { Message } from "@tare/messages";
 import { Keys, type Store, StoreError } from "@tare/conversation";
 import { Type } from "typebox";
-import { errorResponses, HttpError } from "../http/http_error.ts";
+import { HttpError, invalidRequest, notFound } from "../http/http_error.ts";
 import { LINES } from "../http/dispatcher.ts";
-import { route } from "../http/route.ts";
+import { json, route } from "../http/route.ts";
 import { checker, closed } from "../http/schema.ts";
 import type { SessionInfo } from "../sessions/session_types.ts";
 import type { NewSession, Sessions } from "../sessions/sessions.ts";
@@ -28,16 +28,12 @@ export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">) {
           description: "The file: a SQLite database.",
           content: { [FILE]: Type.Unsafe<string>({ type: "string", format: "binary" }) },
         },
-        ...errorResponses({
-          404: "The server keeps nothing in a file: what it does keep is backed up where it is.",
-          409: "It is being copied already.",
-        }),
+        404: "The server keeps nothing in a file: what it does keep is backed up where it is.",
+        409: "It is being copied already.",
       },
       async answer() {
         if (!store.copy) {
-          throw new HttpError(
-            404,
-            "not_found",
+          throw notFound(
             "Cannot back up here: the sessions aren't in a file of this server, but in a database, which has " +
               "programs of its own for that, such as pg_dump.",
           );
@@ -64,7 +60,7 @@ export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">) {
       },
       responses: {
         200: { description: "The messages.", content: { [LINES]: MESSAGE, "text/html": Type.String() } },
-        ...errorResponses({ 404: "There is no such session." }),
+        404: "There is no such session.",
       },
       async answer({ path: { id }, query: { format } }) {
         const session = await sessions.get(id);
@@ -95,15 +91,13 @@ export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">) {
         "Makes a session of messages, one a line, or several of lines that each hold one with its messages.",
       lines: SESSION_LINE,
       responses: {
-        201: {
-          description: "The sessions, in the order of the lines.",
-          content: { "application/json": closed({ sessions: SESSIONS }, "ImportedSessions") },
-        },
-        ...errorResponses({
-          400: "Some lines are bad: each is named by its number. Nothing was imported.",
-          507:
-            "The server keeps as many sessions as it may, or its store has no room left. Nothing was imported.",
-        }),
+        201: json(
+          "The sessions, in the order of the lines.",
+          closed({ sessions: SESSIONS }, "ImportedSessions"),
+        ),
+        400: "Some lines are bad: each is named by its number. Nothing was imported.",
+        507:
+          "The server keeps as many sessions as it may, or its store has no room left. Nothing was imported.",
       },
       async answer({ body, keep, asker }) {
         const answerOf = (made: readonly SessionInfo[]) => ({
@@ -126,7 +120,6 @@ function fileNameOf({ title }: Pick<SessionInfo, "title">): string {
   return `${words.replaceAll(/^-+|-+$/g, "") || "session"}.html`;
 }
 
-/** A session whose history is exactly these messages. */
 function asNewSession(messages: readonly Message[]): NewSession {
   const [first] = messages;
   const instructions = first && instructionsOf(first);
@@ -197,7 +190,7 @@ export function parseSessions(text: string): readonly (readonly Message[])[] {
   // Lines that can't be read leave calls without their answers: what is told first is what is wrong.
   if (faults.length === 0) { for (const messages of sessions) faults.push(...pairFaults(messages)); }
   if (faults.length === 0 && sessions.length === 0) faults.push("it holds no messages");
-  if (faults.length > 0) throw new HttpError(400, "invalid_request", describe(faults));
+  if (faults.length > 0) throw invalidRequest(describe(faults));
   return sessions.map((messages) => messages.map(({ message }) => message as Message));
 }
 

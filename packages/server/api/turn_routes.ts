@@ -1,9 +1,9 @@
 import { type Asker, Keys } from "@tare/conversation";
 import type { SseMessage } from "@tare/wire/internal/sse";
 import { Type } from "typebox";
-import { ERROR, errorResponses, HttpError, httpErrorBody } from "../http/http_error.ts";
-import { route } from "../http/route.ts";
-import { closed } from "../http/schema.ts";
+import { ERROR, HttpError, httpErrorBody, invalidRequest, notFound } from "../http/http_error.ts";
+import { json, route } from "../http/route.ts";
+import { closed, count, text } from "../http/schema.ts";
 import { type Heartbeat, sseResponse } from "../http/sse_response.ts";
 import type { EventLog } from "../sessions/event_log.ts";
 import type { NumberedEvent } from "../sessions/session_types.ts";
@@ -55,7 +55,7 @@ const STEER_OR_CHOOSE =
   "Cannot steer with an effort: the running turn has its own. Leave effort out, or wait for the turn's end.";
 
 const QUEUED = closed({
-  id: Type.String({ description: "The `id` of its turn_start, once it begins." }),
+  id: text("The `id` of its turn_start, once it begins."),
   input: Type.Optional(USER_CONTENT),
   askedAtMs: Type.Number({ description: "In milliseconds since the epoch." }),
 }, "QueuedTurn");
@@ -72,9 +72,7 @@ const EVENTS = {
 /** What {@linkcode turnRoutes} work on. */
 export interface TurnRoutesOptions {
   readonly sessions: Sessions;
-  /** How streams show that they are alive. */
   readonly heartbeat: Heartbeat;
-  /** Told of every error that clients don't get to read. */
   readonly onError: (error: unknown) => void;
 }
 
@@ -103,31 +101,27 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
       body: START_TURN,
       responses: {
         200: EVENTS,
-        202: {
-          description: "The input enters the running turn before its next model call, or the turn is queued.",
-          content: {
-            "application/json": Type.Union([
-              closed({ steered: Type.Literal(true), session: SESSION }),
-              closed({ queued: QUEUED, session: SESSION }),
-            ]),
-          },
-        },
-        ...errorResponses({
-          404: "There is no such session.",
-          409:
-            "A turn runs in the session, or there is nothing to continue, or a request with this Idempotency-Key is " +
-            "being worked on.",
-          429: "As many turns run, and wait, as the server allows.",
-        }),
+        202: json(
+          "The input enters the running turn before its next model call, or the turn is queued.",
+          Type.Union([
+            closed({ steered: Type.Literal(true), session: SESSION }),
+            closed({ queued: QUEUED, session: SESSION }),
+          ]),
+        ),
+        404: "There is no such session.",
+        409:
+          "A turn runs in the session, or there is nothing to continue, or a request with this Idempotency-Key is " +
+          "being worked on.",
+        429: "As many turns run, and wait, as the server allows.",
       },
       async answer({ path: { id }, body, keep, asker, signal }) {
         const { input, steer, budget, effort, leavesNow, background = false, unattended = false } = body;
-        if (steer && effort !== undefined) throw new HttpError(400, "invalid_request", STEER_OR_CHOOSE);
+        if (steer && effort !== undefined) throw invalidRequest(STEER_OR_CHOOSE);
         const settings = effort === undefined ? undefined : { reasoning_effort: effort };
         const session = await sessions.open(id);
         if (background) {
-          if (steer) throw new HttpError(400, "invalid_request", STEER_OR_WAIT);
-          if (leavesNow) throw new HttpError(400, "invalid_request", LEAVES_LATER);
+          if (steer) throw invalidRequest(STEER_OR_WAIT);
+          if (leavesNow) throw invalidRequest(LEAVES_LATER);
           await sessions.queue.admit();
           const asked = { input, budget, settings, ...(unattended && { unattended: unattendedOf(asker) }) };
           const answer = (turn: QueuedTurn) => ({
@@ -181,11 +175,8 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
       operationId: "listQueue",
       summary: "Lists the turns that wait for their time.",
       responses: {
-        200: {
-          description: "The turns, in their order.",
-          content: { "application/json": closed({ queue: Type.Array(QUEUED) }) },
-        },
-        ...errorResponses({ 404: "There is no such session." }),
+        200: json("The turns, in their order.", closed({ queue: Type.Array(QUEUED) })),
+        404: "There is no such session.",
       },
       async answer({ path: { id } }) {
         return { json: { queue: (await sessions.get(id)).queued.map(queuedBody) } };
@@ -197,16 +188,12 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
       operationId: "dequeueTurn",
       summary: "Takes away a turn that waits.",
       responses: {
-        204: { description: "It will not begin." },
-        ...errorResponses({ 404: "There is no such session, or the turn doesn't wait in it any more." }),
+        204: "It will not begin.",
+        404: "There is no such session, or the turn doesn't wait in it any more.",
       },
       async answer({ path: { id, turn } }) {
         if (await (await sessions.get(id)).dequeue(turn)) return new Response(null, { status: 204 });
-        throw new HttpError(
-          404,
-          "not_found",
-          `Cannot take away turn ${turn}: it doesn't wait, or not any more.`,
-        );
+        throw notFound(`Cannot take away turn ${turn}: it doesn't wait, or not any more.`);
       },
     }),
     route({
@@ -215,10 +202,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
       operationId: "getEvents",
       summary: "Streams the events after a number, those of a running turn included.",
       query: {
-        after: Type.Optional(Type.Integer({
-          minimum: 0,
-          description: "Number of the last event that isn't wanted. Default: 0.",
-        })),
+        after: Type.Optional(count("Number of the last event that isn't wanted. Default: 0.")),
       },
       headers: {
         "Last-Event-ID": Type.Integer({
@@ -229,7 +213,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
       },
       responses: {
         200: EVENTS,
-        ...errorResponses({ 404: "There is no such session." }),
+        404: "There is no such session.",
       },
       async answer({ path: { id }, query: { after }, headers }) {
         return stream((await sessions.events(id)).read(after ?? headers["Last-Event-ID"]));
@@ -245,19 +229,15 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
         "reasoning is sent to that model alone. An effort that another model doesn't know isn't asked of it, and comes back with a model that does.",
       body: CHOOSE_MODEL,
       responses: {
-        200: {
-          description: "The session, and the efforts that its model knows, where that is known.",
-          content: {
-            "application/json": closed({
-              session: SESSION,
-              efforts: Type.Optional(Type.Array(Type.String())),
-            }, "ChosenModel"),
-          },
-        },
-        ...errorResponses({
-          404: "There is no such session.",
-          409: "A turn runs in the session, or asks for an answer.",
-        }),
+        200: json(
+          "The session, and the efforts that its model knows, where that is known.",
+          closed({
+            session: SESSION,
+            efforts: Type.Optional(Type.Array(Type.String())),
+          }, "ChosenModel"),
+        ),
+        404: "There is no such session.",
+        409: "A turn runs in the session, or asks for an answer.",
       },
       async answer({ path: { id }, body, keep }) {
         const session = await sessions.get(id);
@@ -273,11 +253,11 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
       operationId: "cancelTurn",
       summary: "Cancels the running turn and waits for its end; of one that asks, denies what is asked.",
       responses: {
-        200: {
-          description: "Whether a turn was running or asked, and the session.",
-          content: { "application/json": closed({ cancelled: Type.Boolean(), session: SESSION }) },
-        },
-        ...errorResponses({ 404: "There is no such session." }),
+        200: json(
+          "Whether a turn was running or asked, and the session.",
+          closed({ cancelled: Type.Boolean(), session: SESSION }),
+        ),
+        404: "There is no such session.",
       },
       async answer({ path: { id }, keep }) {
         const session = await sessions.get(id);

@@ -23,11 +23,9 @@ Deno.test("turnRoutes() refuses a turn while as many run as may for long, and ta
   const waiting = Promise.withResolvers<() => void>();
   const handler = agent(silent.model, {
     maxRunningTurns: 1,
-    approvals: {
-      after(ms, work) {
-        if (ms === 30_000) waiting.resolve(work);
-        return () => {};
-      },
+    after(ms, work) {
+      if (ms === 30_000) waiting.resolve(work);
+      return () => {};
     },
     model: (name) => name === "quick" ? scriptedModel([{ content: "a" }]) : silent.model,
   });
@@ -161,7 +159,7 @@ Deno.test("turnRoutes() counts dollars by the model's price, holds a budget in t
   const unpriced = await newSession(handler, { model: "other" });
   const message =
     'Cannot hold the budget maxUsd: the price of model "other" isn\'t known; start the server with ' +
-    "TARE_PRICE=input=3,output=15 (US dollars for a million tokens) or a price in TARE_PROFILE_FILE, or use " +
+    "TARE_PRICE=input=3,output=15 (US dollars for a million tokens) or a price in the file of TARE_PROFILE, or use " +
     "maxTokens or maxTokenUnits.";
   const refusal = error(400, "invalid_request", message);
   assertEquals(await refused(handler, "POST", "/tare/v1/sessions", { model: "other", budget }), refusal);

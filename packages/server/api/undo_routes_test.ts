@@ -1,9 +1,19 @@
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import type { AssistantMessage, Model, ModelRequest } from "@tare/messages";
-import { openCheckpoints, workspaceTools } from "@tare/loop/tools";
-import { type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
-import { agent, call, error, newSession, scriptedModel, silentModel, turn } from "../fixture_test.ts";
+import { workspaceTools } from "@tare/tools";
+import { openCheckpoints } from "@tare/tools/undo";
+import { ALLOW_EVERYTHING } from "@tare/server";
+import {
+  agent,
+  call,
+  error,
+  newSession,
+  scriptedModel,
+  silentModel,
+  type TestOptions,
+  turn,
+} from "../fixture_test.ts";
 import { answerCall } from "../approvals/fixture_test.ts";
 
 type Call = NonNullable<AssistantMessage["tool_calls"]>[number];
@@ -22,7 +32,7 @@ function calls(...made: readonly (readonly [name: string, args: object])[]): Par
 /** A server that works in a folder of its own, with a file `a.txt`. */
 async function working(
   replies: readonly Partial<AssistantMessage>[] | Model,
-  options: Partial<AgentOptions> = {},
+  options: TestOptions = {},
 ) {
   const folder = await Deno.realPath(await Deno.makeTempDir());
   const workspace = join(folder, "workspace");

@@ -1,8 +1,8 @@
 import type { StoredDelivery } from "@tare/conversation";
 import { type Static, Type } from "typebox";
-import { errorResponses, HttpError } from "../http/http_error.ts";
-import { route } from "../http/route.ts";
-import { closed } from "../http/schema.ts";
+import { notSupported } from "../http/http_error.ts";
+import { json, route } from "../http/route.ts";
+import { closed, limitOf, optionalText, text } from "../http/schema.ts";
 import type { Deliverer } from "../webhooks/deliverer.ts";
 import {
   DISABLED_REASONS,
@@ -27,19 +27,17 @@ const SETTINGS = {
   }),
 };
 
-const SECRET = Type.String({
-  description:
-    "What signs each request, as https://www.standardwebhooks.com has it. It is told here and nowhere else.",
-});
+const SECRET = text(
+  "What signs each request, as https://www.standardwebhooks.com has it. It is told here and nowhere else.",
+);
 
 const WEBHOOK = closed(
   {
     id: Type.String(),
     ...SETTINGS,
-    key: Type.Optional(Type.String({
-      description:
-        "Name of the key that it is of, of whose sessions it tells; absent: the owner's, which tells of all.",
-    })),
+    key: optionalText(
+      "Name of the key that it is of, of whose sessions it tells; absent: the owner's, which tells of all.",
+    ),
     createdAt: TIME,
     failingSince: Type.Optional(Type.String({
       format: "date-time",
@@ -63,9 +61,9 @@ const WEBHOOK = closed(
 );
 
 const DELIVERY = closed({
-  id: Type.String({ description: "The `webhook-id` of each attempt." }),
+  id: text("The `webhook-id` of each attempt."),
   type: Type.Enum([...WEBHOOK_TYPES]),
-  session: Type.Optional(Type.String({ description: "Id of the session that it tells of." })),
+  session: optionalText("Id of the session that it tells of."),
   createdAt: TIME,
   status: Type.Enum(["waiting", "delivered", "failed"], {
     description: "`failed`: it isn't attempted any more, unless somebody asks for it.",
@@ -78,12 +76,12 @@ const DELIVERY = closed({
   attempts: Type.Array(closed({
     at: TIME,
     status: Type.Optional(Type.Integer({ description: "What the receiver answered." })),
-    error: Type.Optional(Type.String({ description: "Why there was no answer." })),
+    error: optionalText("Why there was no answer."),
   }, "DeliveryAttempt")),
 }, "WebhookDelivery");
 
 const NONE = { 501: "This server sends no webhooks." };
-const NO_WEBHOOK = errorResponses({ 404: "There is no such webhook.", ...NONE });
+const NO_WEBHOOK = { 404: "There is no such webhook.", ...NONE };
 const BAD_URL = "The URL's host may not be told, or the body is wrong.";
 
 /** The routes by which somebody lets a program hear of what happens in sessions. */
@@ -96,9 +94,7 @@ export function webhookRoutes(
 ) {
   const known = () => {
     if (deliverer) return { webhooks, deliverer };
-    throw new HttpError(
-      501,
-      "not_supported",
+    throw notSupported(
       "Cannot send webhooks from here: TARE_WEBHOOK_HOSTS lists the hosts that may be told, and there are none.",
     );
   };
@@ -110,11 +106,11 @@ export function webhookRoutes(
       summary: "Lists the webhooks of whoever asks; the owner sees all.",
       who: "key",
       responses: {
-        200: {
-          description: "The webhooks, the oldest first. Nobody is told their secrets.",
-          content: { "application/json": closed({ webhooks: Type.Array(WEBHOOK) }, "WebhookList") },
-        },
-        ...errorResponses(NONE),
+        200: json(
+          "The webhooks, the oldest first. Nobody is told their secrets.",
+          closed({ webhooks: Type.Array(WEBHOOK) }, "WebhookList"),
+        ),
+        ...NONE,
       },
       answer: async ({ asker }) => ({
         json: { webhooks: (await known().webhooks.list(asker)).map(webhookBody) },
@@ -132,11 +128,12 @@ export function webhookRoutes(
         types: ["turn.ended", "approval.asked"],
       }),
       responses: {
-        201: {
-          description: "The webhook, and its secret.",
-          content: { "application/json": closed({ webhook: WEBHOOK, secret: SECRET }, "AddedWebhook") },
-        },
-        ...errorResponses({ 400: `${BAD_URL} Or there are too many webhooks.`, ...NONE }),
+        201: json(
+          "The webhook, and its secret.",
+          closed({ webhook: WEBHOOK, secret: SECRET }, "AddedWebhook"),
+        ),
+        400: `${BAD_URL} Or there are too many webhooks.`,
+        ...NONE,
       },
       async answer({ body, asker }) {
         const made = await known().webhooks.add(body, asker);
@@ -150,7 +147,7 @@ export function webhookRoutes(
       summary: "Shows a webhook, and how it goes with it.",
       who: "key",
       responses: {
-        200: { description: "The webhook.", content: { "application/json": WEBHOOK } },
+        200: json("The webhook.", WEBHOOK),
         ...NO_WEBHOOK,
       },
       answer: async ({ path: { webhook }, asker }) => ({
@@ -173,8 +170,8 @@ export function webhookRoutes(
         { isEnabled: true },
       ),
       responses: {
-        200: { description: "The webhook as it is now.", content: { "application/json": WEBHOOK } },
-        ...errorResponses({ 400: BAD_URL }),
+        200: json("The webhook as it is now.", WEBHOOK),
+        400: BAD_URL,
         ...NO_WEBHOOK,
       },
       async answer({ path: { webhook }, body, asker }) {
@@ -190,7 +187,7 @@ export function webhookRoutes(
       operationId: "removeWebhook",
       summary: "Removes a webhook with its deliveries. Nothing more is sent.",
       who: "key",
-      responses: { 204: { description: "It is gone." }, ...NO_WEBHOOK },
+      responses: { 204: "It is gone.", ...NO_WEBHOOK },
       async answer({ path: { webhook }, asker }) {
         await known().webhooks.remove(webhook, asker);
         return new Response(null, { status: 204 });
@@ -204,10 +201,7 @@ export function webhookRoutes(
       who: "key",
       isToldOnce: true,
       responses: {
-        201: {
-          description: "The new secret.",
-          content: { "application/json": closed({ secret: SECRET }, "WebhookSecret") },
-        },
+        201: json("The new secret.", closed({ secret: SECRET }, "WebhookSecret")),
         ...NO_WEBHOOK,
       },
       answer: async ({ path: { webhook }, asker }) => ({
@@ -222,16 +216,14 @@ export function webhookRoutes(
       summary: "Lists what a webhook was told, and what came of it: of the last 30 days, at most 10,000.",
       who: "key",
       query: {
-        limit: Type.Integer({ minimum: 1, maximum: 500, default: 100, description: "Most that are listed." }),
-        before: Type.Optional(Type.String({ description: "Id of a delivery: those made before it." })),
+        limit: limitOf(500, 100, "Most that are listed."),
+        before: optionalText("Id of a delivery: those made before it."),
       },
       responses: {
-        200: {
-          description: "The deliveries, the newest first.",
-          content: {
-            "application/json": closed({ deliveries: Type.Array(DELIVERY) }, "WebhookDeliveryList"),
-          },
-        },
+        200: json(
+          "The deliveries, the newest first.",
+          closed({ deliveries: Type.Array(DELIVERY) }, "WebhookDeliveryList"),
+        ),
         ...NO_WEBHOOK,
       },
       async answer({ path: { webhook }, query: { limit, before }, asker }) {
@@ -248,12 +240,10 @@ export function webhookRoutes(
         "Sends a delivery once more, with the id that it had, and as often as a new one if that fails.",
       who: "key",
       responses: {
-        202: { description: "It is sent.", content: { "application/json": DELIVERY } },
-        ...errorResponses({
-          404: "There is no such webhook, or it has no such delivery.",
-          409: "The webhook is disabled.",
-          ...NONE,
-        }),
+        202: json("It is sent.", DELIVERY),
+        404: "There is no such webhook, or it has no such delivery.",
+        409: "The webhook is disabled.",
+        ...NONE,
       },
       async answer({ path: { webhook, delivery }, asker }) {
         const { webhooks, deliverer } = known();

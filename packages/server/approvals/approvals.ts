@@ -9,13 +9,13 @@ import {
 import { type Message, pairCalls, type ToolCall, type ToolMessage } from "@tare/messages";
 import { describeCall } from "@tare/messages/internal";
 import { API_PATH } from "../http/api_path.ts";
-import { HttpError } from "../http/http_error.ts";
+import { HttpError, notFound } from "../http/http_error.ts";
+import type { SessionOptions } from "../sessions/session_options.ts";
 import type {
   Answer,
   ApprovalAnswered,
   Question,
   SessionEvent,
-  SessionOptions,
   TurnRequest,
   WaitingTurn,
 } from "../sessions/session_types.ts";
@@ -80,7 +80,6 @@ export function leaveTurn(
 export function openTurn(
   { input, results, told, budget }: Pick<TurnRequest, "input" | "results" | "told" | "budget">,
   { id, history, questions, asks }: {
-    /** Id of the session. */
     readonly id: string;
     readonly history: readonly Message[];
     readonly questions: SessionQuestions;
@@ -193,7 +192,7 @@ export function answerTo(
   const question = questions.asked.find((one) => one.approvalId === approvalId);
   if (!question) {
     const state = "the session has no such approval, or its turn has continued";
-    throw new HttpError(404, "not_found", `Cannot answer approval ${approvalId}: ${state}.`);
+    throw notFound(`Cannot answer approval ${approvalId}: ${state}.`);
   }
   if (question.answer) {
     const state = `it is answered already, with ${question.answer.decision}`;
@@ -314,7 +313,6 @@ function answersTo(
 /** The time for an answer where nothing is said of it, in milliseconds. */
 const ANSWER_WITHIN_MS = 24 * 60 * 60_000;
 
-/** A session in which questions are answered. */
 interface AskingSession {
   readonly answer: (
     say: (questions: SessionQuestions) => readonly ApprovalAnswered[],
@@ -322,7 +320,6 @@ interface AskingSession {
   ) => Promise<unknown>;
 }
 
-/** What the timers need of the sessions. */
 interface TimedSessions {
   readonly sessions: { readonly get: (id: string) => Promise<AskingSession> };
   /** The time in milliseconds since the epoch. */
@@ -344,7 +341,6 @@ export class ApprovalTimers {
   readonly #options: TimedSessions;
   readonly #timers = new Map<string, { readonly untilMs: number; readonly stop: () => void }>();
 
-  /** No session asks. */
   constructor(options: TimedSessions) {
     this.#options = options;
   }

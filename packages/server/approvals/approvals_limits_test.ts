@@ -161,7 +161,8 @@ Deno.test("an answer that is one too many for the turns that may run changes not
     {
       tools: [write.tool],
       maxRunningTurns: 1,
-      approvals: { after, answerWithinMs: 7 },
+      approvals: { answerWithinMs: 7 },
+      after,
       onError: (error) => errors.push(String(error)),
     },
   );

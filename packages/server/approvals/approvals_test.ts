@@ -1,7 +1,7 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { memoryStore } from "@tare/conversation/sqlite";
-import { programTool } from "@tare/loop/programs";
-import { workspaceTools } from "@tare/loop/tools";
+import { programTool } from "@tare/tools/programs";
+import { workspaceTools } from "@tare/tools";
 import type { HttpAgent } from "@tare/server";
 import { agent, call, newSession, scriptedModel, turn } from "../fixture_test.ts";
 import {
@@ -203,7 +203,8 @@ Deno.test("questions survive a restart, and after their time it is no and the tu
   const options = {
     tools: [write.tool],
     store,
-    approvals: { answerWithinMs: 1_000, after },
+    approvals: { answerWithinMs: 1_000 },
+    after,
     now: () => nowMs,
   };
   const first = agent(model, options);

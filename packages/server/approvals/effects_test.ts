@@ -1,7 +1,7 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import type { AskedCall, Judgement } from "@tare/loop";
 import { pinOf } from "@tare/loop/internal";
-import { workspaceTools } from "@tare/loop/tools";
+import { workspaceTools } from "@tare/tools";
 import { join } from "@std/path";
 import { type ApprovalRule, judgeBy } from "./rules.ts";
 

@@ -1,5 +1,6 @@
-import type { AskedCall, Judge, Judgement } from "@tare/loop";
-import { isProtected, pathAfterLinks, pinOf } from "@tare/loop/internal";
+import type { AskedCall, Judge, Judgement, ToolPin } from "@tare/loop";
+import { pinOf } from "@tare/loop/internal";
+import { isProtected, pathAfterLinks } from "@tare/tools/internal";
 import type { Effects, ResolvedCall } from "@tare/messages";
 import { basename, isAbsolute, relative, resolve, SEPARATOR } from "@std/path";
 import { isDeepStrictEqual } from "node:util";
@@ -59,7 +60,18 @@ export const APPROVAL_RULES: TUnsafe<readonly ApprovalRule[]> = Type.Unsafe(
   ),
 );
 
-/** What is wrong with a list of rules, in one line; nothing if it is right. */
+/**
+ * Returns what is wrong with a list of rules, in one line; `undefined` if it is right.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { faultOfRules } from "@tare/server";
+ *
+ * assertEquals(faultOfRules([{ tool: "write_file", paths: ["src/**"], decision: "allow" }]), undefined);
+ * assertEquals(faultOfRules([{ tool: "shell" }]), "rules.0 must have required property 'decision'");
+ * ```
+ */
 export function faultOfRules(value: unknown): string | undefined {
   return (checkRules ??= checker(closed({ rules: APPROVAL_RULES }), "the file"))({ rules: value });
 }
@@ -69,13 +81,11 @@ let checkRules: ReturnType<typeof checker> | undefined;
 /** Rules by which everything may run: for those who know what their tools do, and say so. */
 export const ALLOW_EVERYTHING: readonly ApprovalRule[] = [{ tool: "*", decision: "allow" }];
 
-/** What calls are judged by. */
 interface JudgeOptions {
   /** Lists of rules; where two have a rule that fits, the stricter wins. */
   readonly lists: readonly (readonly ApprovalRule[])[];
   /** Calls to which somebody said yes for ever. They are a yes to nothing that is denied. */
   readonly always: readonly AskedCall[];
-  /** The folder from which paths count. */
   readonly workspace: string;
   /** Names of tools that need not be asked for, though they don't only read. Default: none. */
   readonly harmless?: readonly string[];
@@ -135,7 +145,6 @@ export function allowingAsked(judge: Judge): Judge {
   };
 }
 
-/** A path that a call is about. */
 interface Place {
   /** For people: from the workspace, if it is inside. */
   readonly shown: string;
@@ -145,7 +154,6 @@ interface Place {
   readonly given: readonly string[];
 }
 
-/** What is judged of a call. */
 interface Subject {
   readonly call: ResolvedCall;
   /** The workspace's folder, as it was given and without links. */
@@ -158,7 +166,6 @@ interface Subject {
   readonly commands: ReadonlyMap<string, readonly Command[]>;
 }
 
-/** A command that would be run. */
 interface Command {
   /** Absent: it isn't one plain command. */
   readonly words?: readonly CommandWord[];
@@ -251,7 +258,6 @@ async function commandOf(text: string, roots: readonly string[]): Promise<Comman
 /** Of more words only so many are looked at as paths. */
 const MAX_WORDS = 1_000;
 
-/** What a list says of a call. */
 interface Verdict {
   readonly list: readonly ApprovalRule[];
   /** The first that fits; nothing if none does. */
@@ -417,7 +423,7 @@ function changeOf({ tool }: ResolvedCall, alike: readonly AskedCall[]): string |
   return `${name} has changed since you said always: ${parts.join(", ")}.`;
 }
 
-const PARTS: readonly (readonly [keyof ReturnType<typeof pinOf>, string])[] = [
+const PARTS: readonly (readonly [keyof ToolPin, string])[] = [
   ["description", "what it says it does"],
   ["parameters", "what it takes"],
   ["hints", "what is claimed of it"],

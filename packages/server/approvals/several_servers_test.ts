@@ -19,7 +19,8 @@ function servers(model: Model, write: ReturnType<typeof recorder>) {
     const handler = agent(model, {
       tools: [write.tool],
       store: opening.store,
-      approvals: { answerWithinMs: 1_000, after },
+      approvals: { answerWithinMs: 1_000 },
+      after,
       now: () => nowMs,
       onError: (error) => errors.push(error),
     });

@@ -1,4 +1,3 @@
-import { errorResponses } from "../http/http_error.ts";
 import { storedResponseRoutes } from "./stored_responses.ts";
 import type { HttpGateway } from "@tare/gateway";
 import { readBytes } from "@tare/gateway/internal";
@@ -7,11 +6,11 @@ import { peekField } from "@tare/wire/internal";
 import { MAX_EVENT_BYTES } from "@tare/wire/internal/sse";
 import { Type } from "typebox";
 import { toResponse } from "../http/dispatcher.ts";
-import { type Answered, type OtherAnswerer, type Route, route, type RouteCall } from "../http/route.ts";
+import { type Answered, json, type OtherAnswerer, type Route, route, type RouteCall } from "../http/route.ts";
 import { closed, COUNT } from "../http/schema.ts";
 import { chatCompletionsRoute } from "./chat_completions.ts";
 import type { AsModelOptions } from "./continue_conversation.ts";
-import { AGENT_MODEL, API_ERROR, API_ERRORS, noSuchModel } from "./errors.ts";
+import { AGENT_MODEL, API_ERRORS, noSuchModel } from "./errors.ts";
 import { createResponseRoute } from "./responses.ts";
 
 const MODEL = closed(
@@ -33,8 +32,8 @@ const MODEL_LIST = closed({ object: Type.Literal("list"), data: Type.Array(MODEL
  */
 export function asModelRoutes(
   { gateway, defaultModel, ...options }: AsModelOptions & {
-    readonly gateway?: HttpGateway;
-    readonly defaultModel?: string;
+    readonly gateway?: HttpGateway | undefined;
+    readonly defaultModel?: string | undefined;
   },
 ) {
   const isListed = !gateway || defaultModel !== undefined;
@@ -50,7 +49,7 @@ export function asModelRoutes(
       path: "/v1/models",
       operationId: "listModels",
       summary: "Lists the models that the OpenAI-compatible routes take.",
-      responses: { 200: { description: "The models.", content: { "application/json": MODEL_LIST } } },
+      responses: { 200: json("The models.", MODEL_LIST) },
       errors: API_ERRORS,
       answer: () => ({ json: { object: "list" as const, data: isListed ? [agent] : [] } }),
     }),
@@ -60,8 +59,8 @@ export function asModelRoutes(
       operationId: "getModel",
       summary: "Shows a model that the OpenAI-compatible routes take.",
       responses: {
-        200: { description: "The model.", content: { "application/json": MODEL } },
-        ...errorResponses({ 404: "There is no such model." }, API_ERROR),
+        200: json("The model.", MODEL),
+        404: "There is no such model.",
       },
       errors: API_ERRORS,
       answer({ path: { id } }) {

@@ -267,9 +267,7 @@ export interface ChatMessage {
   readonly content?: Content | null;
   /** What an assistant said instead of an answer. */
   readonly refusal?: string | null;
-  /** Calls that an assistant left to the client. */
   readonly tool_calls?: readonly ToolCall[] | null;
-  /** The call that a result answers. */
   readonly tool_call_id?: string;
 }
 

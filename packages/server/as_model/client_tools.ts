@@ -6,7 +6,6 @@ import { unsupported, unusable } from "./errors.ts";
 
 /** What a request says of the client's tools and of how the model shall write, in the words of chat completions. */
 interface AskedOfModel {
-  /** Tools that the client runs. */
   readonly clientTools: readonly ToolDefinition[];
   readonly settings: ModelSettings;
 }

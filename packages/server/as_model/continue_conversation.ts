@@ -1,11 +1,10 @@
 import { type Asker, Keys, type Store } from "@tare/conversation";
-import type { LoopEvent } from "@tare/loop";
 import type { Content, ContentPart, Message, ModelSettings, ToolDefinition } from "@tare/messages";
 import { openCalls } from "../approvals/approvals.ts";
 import { unattendedOf } from "../api/turn_routes.ts";
 import type { Heartbeat } from "../http/sse_response.ts";
 import type { Session } from "../sessions/session.ts";
-import type { SessionEvent, TurnRequest } from "../sessions/session_types.ts";
+import type { TurnRequest } from "../sessions/session_types.ts";
 import { DEFAULT_INSTRUCTIONS, type Sessions } from "../sessions/sessions.ts";
 import {
   ConversationHash,
@@ -45,10 +44,8 @@ export interface AsModelOptions {
   /** Keeps where known conversations stand. */
   readonly store: Store;
   /** What every agent is told first; the client's instructions follow. Default: `DEFAULT_INSTRUCTIONS`. */
-  readonly instructions?: string;
-  /** How streams show that they are alive. */
+  readonly instructions?: string | undefined;
   readonly heartbeat: Heartbeat;
-  /** Told of every error that clients don't get to read. */
   readonly onError: (error: unknown) => void;
 }
 
@@ -129,7 +126,7 @@ async function findAndStart(
     const done = turn.done.then(({ messages }): ConversationPoint => ({ sessionId, messages }));
     return {
       sessionId,
-      parts: turnParts(eventsAfter(session, turn.before), {
+      parts: turnParts(session.events.read(turn.before), {
         clientTools,
         failure: async () => (await turn.done).error,
       }),
@@ -207,22 +204,6 @@ function isFree(session: Session, { point }: KnownBeginning, instructions: strin
 function saidBefore({ history }: Session, { messages }: ConversationPoint): readonly Message[] {
   // The other session tells of its tools and its place itself; what the client says as the system is among its instructions.
   return history.slice(0, messages).filter(({ role }) => role !== "system");
-}
-
-async function* eventsAfter({ events }: Session, before: number): AsyncGenerator<LoopEvent> {
-  for await (const { event } of events.read(before)) if (isLoopEvent(event)) yield event;
-}
-
-/** The events beside the loop's. */
-const OTHERS: readonly SessionEvent["type"][] = [
-  "message_added",
-  "approval_answered",
-  "helper_started",
-  "turn_resumed",
-];
-
-function isLoopEvent(event: SessionEvent): event is LoopEvent {
-  return !OTHERS.includes(event.type);
 }
 
 /** Several messages of the user in a row are one input. */

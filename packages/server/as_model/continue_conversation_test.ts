@@ -1,9 +1,10 @@
+import type { TurnLimits } from "@tare/loop";
 import { assertEquals, assertRejects } from "@std/assert";
 import type { AssistantMessage, Content, FunctionToolCall, ToolDefinition } from "@tare/messages";
 import { ApiError } from "@tare/wire";
 import { silentModel } from "../fixture_test.ts";
 import { HttpError } from "../http/http_error.ts";
-import type { SessionOptions } from "../sessions/session_types.ts";
+import type { FlatOptions } from "../options_fixture_test.ts";
 import { continueConversation, type ConversationRequest } from "./continue_conversation.ts";
 import { echoCall, routeOptions, scriptedModel } from "./fixture_test.ts";
 import type { SaidMessage } from "./known_conversations.ts";
@@ -14,7 +15,7 @@ const agent = (content: string): SaidMessage => ({ role: "assistant", content })
 
 function harness(
   replies: readonly (Partial<AssistantMessage> | Error)[],
-  changes: Partial<SessionOptions> = {},
+  changes: FlatOptions = {},
 ) {
   const { model, asked } = scriptedModel(replies);
   let options = routeOptions(model, changes);
@@ -171,7 +172,7 @@ Deno.test("continueConversation() tells each session its place as it is, and goe
   let now = 1;
   const replies = ["a", "b", "c", "d"].map((content) => ({ content }));
   const { play } = harness(replies, {
-    workplace: {
+    place: {
       describe: () => Promise.resolve(`Place ${now}.`),
       changes: (told) =>
         Promise.resolve(told.at(-1)?.endsWith(`Place ${now}.`) ? undefined : `Place ${now}.`),
@@ -212,13 +213,13 @@ Deno.test("continueConversation() takes a slot for as long as the turn runs", as
 
 Deno.test("continueConversation() ends the turn at the smaller limit of output tokens", async () => {
   const replies = () => [echoCall("x"), echoCall("y"), { content: "a" }];
-  const finish = async (limits: SessionOptions["limits"], maxOutputTokens?: number) => {
-    const { ask } = harness(replies(), limits && { limits });
+  const finish = async (limits: TurnLimits, maxOutputTokens?: number) => {
+    const { ask } = harness(replies(), { turn: limits });
     const turn = await ask([user("1")], maxOutputTokens === undefined ? {} : { maxOutputTokens });
     const { finish, ledger } = await readAnswer(turn);
     return [finish, ledger.calls];
   };
-  assertEquals(await finish(undefined), ["stop", 3]);
+  assertEquals(await finish({}), ["stop", 3]);
   assertEquals(await finish({ maxOutputTokens: 4 }), ["length", 2]);
   assertEquals(await finish({ maxOutputTokens: 4 }, 1), ["length", 1]);
   assertEquals(await finish({ maxOutputTokens: 1 }, 4), ["length", 1]);

@@ -1,7 +1,7 @@
 import { ModelError, type TurnEnd } from "@tare/loop";
 import { ApiError, MESSAGES_PROTOCOL } from "@tare/wire";
 import { Type } from "typebox";
-import { errorResponse, errorResponses, toHttpError } from "../http/http_error.ts";
+import { errorResponse, toHttpError } from "../http/http_error.ts";
 import type { RouteErrors } from "../http/route.ts";
 import { closed } from "../http/schema.ts";
 
@@ -33,14 +33,14 @@ export const API_ERRORS: RouteErrors = {
 };
 
 /** What can go wrong with a turn that a request starts, by status, beside what can with any request. */
-export const TURN_ERRORS = errorResponses({
+export const TURN_ERRORS = {
   404: "There is no such model, or what the request refers to is gone.",
   429: "As many turns run as the server allows, or the provider limits the rate of requests.",
   499: "The turn was cancelled.",
   502: "The provider failed.",
   504: "Nothing moved for too long.",
   507: "The server has no room for another session.",
-}, API_ERROR);
+};
 
 /** How errors at a path are reported that no route has: as clients of that path expect it. */
 export function respondAt(pathname: string): RouteErrors["respond"] {

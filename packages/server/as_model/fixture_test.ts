@@ -13,7 +13,8 @@ import { echo } from "../fixture_test.ts";
 import { dispatcher } from "../http/dispatcher.ts";
 import { checkedFetch, type OpenapiDocument } from "../http/openapi_fixture_test.ts";
 import { openapiDocument } from "../route_table.ts";
-import type { SessionOptions } from "../sessions/session_types.ts";
+import { type FlatOptions, grouped } from "../options_fixture_test.ts";
+import type { SessionOptions } from "../sessions/session_options.ts";
 import { Sessions } from "../sessions/sessions.ts";
 import { asModelRoutes } from "./as_model_routes.ts";
 import type { AsModelOptions } from "./continue_conversation.ts";
@@ -54,9 +55,9 @@ export function scriptedModel(replies: readonly (Partial<AssistantMessage> | Err
 }
 
 /** What the routes need, with everything in memory. */
-export function routeOptions(model: Model, changes: Partial<SessionOptions> = {}): AsModelOptions {
+export function routeOptions(model: Model, changes: FlatOptions = {}): AsModelOptions {
   const store = memoryStore({ now: () => 5_000 });
-  const sessions = new Sessions({
+  const all = grouped({
     model: () => model,
     defaultModel: "scripted",
     tools: [echo],
@@ -76,6 +77,7 @@ export function routeOptions(model: Model, changes: Partial<SessionOptions> = {}
     approvals: { rules: ALLOW_EVERYTHING },
     ...changes,
   });
+  const sessions = new Sessions(all as SessionOptions);
   return { sessions, store, instructions: "Be brief.", heartbeat: {}, onError() {} };
 }
 

@@ -26,7 +26,6 @@ export interface ConversationPoint {
 
 /** What is known of a conversation's beginning. */
 export interface KnownBeginning {
-  /** Where it stands in a session. */
   readonly point: ConversationPoint;
   /** How many messages of the conversation that covers. */
   readonly length: number;

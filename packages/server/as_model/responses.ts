@@ -33,7 +33,6 @@ import {
   tellError,
 } from "./turn_answer.ts";
 
-/** An event of a streamed response. */
 type ResponseEvent = ReturnType<ResponseEventWriter["begin"]>[number];
 
 /**
@@ -220,7 +219,6 @@ export async function readResponseInput(
   return { instructions: [instructions, more].filter(Boolean).join("\n\n"), dialogue };
 }
 
-/** The items of an `input`. */
 function inputItems(input: ResponsesRequest["input"]): readonly InputItem[] {
   return typeof input === "string" ? [{ type: "message", role: "user", content: input }] : input;
 }

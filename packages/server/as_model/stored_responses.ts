@@ -2,10 +2,9 @@ import { type Asker, Keys, type Store, type StoreRecord } from "@tare/conversati
 import { ApiError, type JsonRecord } from "@tare/wire";
 import type { ResponseBody } from "@tare/wire/internal";
 import { type Static, type TObject, Type } from "typebox";
-import { errorResponses } from "../http/http_error.ts";
-import { route } from "../http/route.ts";
-import { closed, COUNT, storedReader } from "../http/schema.ts";
-import { API_ERROR, API_ERRORS, unsupported } from "./errors.ts";
+import { json, route } from "../http/route.ts";
+import { closed, COUNT, limitOf, optionalText, storedReader } from "../http/schema.ts";
+import { API_ERRORS, unsupported } from "./errors.ts";
 import type { ConversationPoint } from "./known_conversations.ts";
 import { type InputItem, RESPONSE } from "./responses_schema.ts";
 
@@ -93,10 +92,10 @@ export function listedItems(items: readonly InputItem[], hex: string): readonly 
   });
 }
 
-const NO_RESPONSE = errorResponses({
+const NO_RESPONSE = {
   400: "The request asks for what isn't supported.",
   404: "There is no such response.",
-}, API_ERROR);
+};
 
 const ITEMS = closed({
   object: Type.Literal("list"),
@@ -107,9 +106,9 @@ const ITEMS = closed({
 }, "ResponseItemList");
 
 const ITEMS_QUERY = {
-  limit: Type.Integer({ minimum: 1, maximum: 100, default: 20, description: "Most items in the answer." }),
+  limit: limitOf(100, 20, "Most items in the answer."),
   order: Type.Enum(["asc", "desc"], { default: "desc", description: "Whether the last item comes first." }),
-  after: Type.Optional(Type.String({ description: "Id of the last item of the page before." })),
+  after: optionalText("Id of the last item of the page before."),
 };
 
 const DELETED = closed(
@@ -131,7 +130,7 @@ export function storedResponseRoutes({ store }: { readonly store: Store }) {
       operationId: "getResponse",
       summary: "Gives a stored response.",
       responses: {
-        200: { description: "The response.", content: { "application/json": RESPONSE } },
+        200: json("The response.", RESPONSE),
         ...NO_RESPONSE,
       },
       errors: API_ERRORS,
@@ -151,7 +150,7 @@ export function storedResponseRoutes({ store }: { readonly store: Store }) {
       operationId: "deleteResponse",
       summary: "Forgets a stored response. Its session stays.",
       responses: {
-        200: { description: "It is gone.", content: { "application/json": DELETED } },
+        200: json("It is gone.", DELETED),
         ...NO_RESPONSE,
       },
       errors: API_ERRORS,
@@ -167,7 +166,7 @@ export function storedResponseRoutes({ store }: { readonly store: Store }) {
       summary: "Lists what the request for a stored response brought, the last item first.",
       query: ITEMS_QUERY,
       responses: {
-        200: { description: "The items.", content: { "application/json": ITEMS } },
+        200: json("The items.", ITEMS),
         ...NO_RESPONSE,
       },
       errors: API_ERRORS,

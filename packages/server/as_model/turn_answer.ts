@@ -1,11 +1,12 @@
 import type { StoreRecord } from "@tare/conversation";
-import type { LoopEvent, TurnEnd, TurnLedger } from "@tare/loop";
+import type { TurnEnd, TurnLedger } from "@tare/loop";
 import { contentText, type FinishReason, type FunctionToolCall, type ToolDefinition } from "@tare/messages";
 import { sliceText } from "@tare/messages/internal";
 import { ApiError } from "@tare/wire";
 import type { ResponseEventWriter } from "@tare/wire/internal";
 import type { SseMessage } from "@tare/wire/internal/sse";
 import { type Heartbeat, sseResponse } from "../http/sse_response.ts";
+import type { NumberedEvent } from "../sessions/session_types.ts";
 import { toApiError, turnError } from "./errors.ts";
 import type { ConversationPoint } from "./known_conversations.ts";
 
@@ -22,13 +23,11 @@ export interface TurnAnswer {
   readonly calls: readonly FunctionToolCall[];
   /** Whether the answer is whole, waits for results, or was cut off by a limit or the provider's filter. */
   readonly finish: FinishReason;
-  /** What the turn cost. */
   readonly ledger: TurnLedger;
 }
 
 /** A turn that runs for a client of the OpenAI-compatible routes. */
 export interface ConversationTurn {
-  /** The session that it runs in. */
   readonly sessionId: string;
   readonly parts: AsyncGenerator<TurnPart, TurnAnswer>;
   readonly cancel: () => void;
@@ -54,7 +53,7 @@ const MAX_ARGUMENTS = 200;
  * @throws {ApiError} if the turn ends without an answer.
  */
 export async function* turnParts(
-  events: AsyncIterable<LoopEvent>,
+  events: AsyncIterable<Pick<NumberedEvent, "event">>,
   { clientTools, failure }: {
     readonly clientTools: readonly ToolDefinition[];
     readonly failure: () => Promise<unknown>;
@@ -82,7 +81,7 @@ export async function* turnParts(
   };
   const newLine = () => progress === "" || progress.endsWith("\n") ? "" : "\n";
 
-  for await (const event of events) {
+  for await (const { event } of events) {
     switch (event.type) {
       case "step_start":
         stepText = "";

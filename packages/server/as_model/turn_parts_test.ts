@@ -41,7 +41,7 @@ const OPTIONS = {
 async function read(
   events: readonly LoopEvent[],
 ): Promise<{ readonly parts: readonly string[]; readonly answer: TurnAnswer }> {
-  const all = turnParts(ReadableStream.from(events), OPTIONS);
+  const all = turnParts(ReadableStream.from(events.map((event) => ({ event }))), OPTIONS);
   const parts: string[] = [];
   for (;;) {
     const { done, value } = await all.next();
@@ -115,7 +115,7 @@ Deno.test("turnParts() holds warnings back until the model shows a sign", async 
   ]);
   assertEquals((await read([start, warning, end("completed")])).parts, ["reasoning: Careful.\n"]);
   const failing = turnParts(
-    ReadableStream.from([start, warning, end("model_error")]),
+    ReadableStream.from([start, warning, end("model_error")].map((event) => ({ event }))),
     OPTIONS,
   );
   await assertRejects(() => failing.next(), ApiError, "Why.");

@@ -1,4 +1,12 @@
-import { addLedgers, BudgetSpent, EMPTY_LEDGER, type RunOptions, type TurnLedger } from "@tare/loop";
+import {
+  addLedgers,
+  BudgetSpent,
+  EMPTY_LEDGER,
+  type RunOptions,
+  type TurnApprovals,
+  type TurnCosts,
+  type TurnLedger,
+} from "@tare/loop";
 import {
   contentText,
   type Message,
@@ -81,12 +89,10 @@ export class TurnAccount {
     };
   }
 
-  /** What the helpers cost so far. */
   get helpers(): TurnLedger {
     return [...this.#helpers.values()].reduce(addLedgers, EMPTY_LEDGER);
   }
 
-  /** What all cost so far. */
   get sum(): TurnLedger {
     return [this.helpers, this.#pings].reduce(addLedgers, this.#own);
   }
@@ -147,9 +153,12 @@ type Arguments = {
   readonly max_steps?: number;
 };
 
-/** The turn that may have helpers now. */
 interface DelegatingTurn
-  extends Required<Pick<RunOptions, "clientTools" | "overBudget">>, Pick<RunOptions, "settings" | "judge"> {
+  extends
+    Required<Pick<RunOptions, "clientTools">>,
+    Required<Pick<TurnCosts, "overBudget">>,
+    Pick<RunOptions, "settings">,
+    Pick<TurnApprovals, "judge"> {
   /** Those that its model has, once they are taken. */
   readonly tools: () => readonly Tool[];
   readonly account: TurnAccount;
@@ -169,14 +178,12 @@ interface DelegatingSession extends ToldSession {
 
 /** The helpers of a session: copies of it, each for one task, with sessions of their own. */
 export class Helpers {
-  /** The tool by which the model gets helpers. */
   readonly tool: Tool;
   readonly #session: DelegatingSession;
   readonly #environment: SessionEnvironment;
   readonly #alone: <T>(work: () => Promise<T>) => Promise<T>;
   #links: readonly HelperLink[] = [];
   #turn: DelegatingTurn | undefined;
-  /** How many the turn has had. */
   #had = 0;
   #working = 0;
   readonly #waiting = new Set<() => void>();
@@ -325,7 +332,6 @@ export class Helpers {
     return id;
   }
 
-  /** Plays the helper's turn. */
   async #play(
     id: string,
     { task, mayUse, isNarrow, maxSteps, turn, giveBack }: Omit<Arguments, "tools" | "max_steps"> & {

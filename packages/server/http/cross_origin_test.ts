@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { Keys } from "@tare/conversation";
 import { memoryStore } from "@tare/conversation/sqlite";
-import type { AgentOptions } from "@tare/server";
+import type { HttpOptions } from "@tare/server";
 import { agent, error, scriptedModel } from "../fixture_test.ts";
 
 type Headers = Readonly<Record<string, string>>;
@@ -10,12 +10,11 @@ type Headers = Readonly<Record<string, string>>;
 const KEYS = new Keys({ store: memoryStore(), owners: ["secret"] });
 
 async function answerOf(
-  guard: AgentOptions["guard"] & { readonly keys?: Keys } | undefined,
+  guard: HttpOptions & { readonly keys?: Keys } | undefined,
   url: string,
   init: RequestInit = {},
 ) {
-  const { keys, ...rest } = guard ?? {};
-  const handler = agent(scriptedModel([]), { guard: rest, ...(keys && { keys }) });
+  const handler = agent(scriptedModel([]), guard);
   const response = await handler.fetch(new Request(url, init));
   const text = await response.text();
   return { status: response.status, headers: response.headers, body: text === "" ? null : JSON.parse(text) };

@@ -5,7 +5,7 @@ import { readBody, readPath, withClientSignal } from "@tare/gateway/internal";
 import { ApiError, PROTOCOLS } from "@tare/wire";
 import { jsonExcess } from "@tare/wire/internal";
 import { type Static, type TProperties, Type } from "typebox";
-import { type ErrorCode, errorResponse, HttpError } from "./http_error.ts";
+import { type ErrorCode, errorResponse, HttpError, invalidRequest, notFound } from "./http_error.ts";
 import type {
   Answered,
   JsonAnswer,
@@ -22,7 +22,6 @@ import { checker, COUNT, storedReader, tagged } from "./schema.ts";
 export interface Dispatcher {
   /** Answers a request. Never rejects. */
   readonly answer: (request: Request, client?: RequestClient) => Promise<Response>;
-  /** Whether a request needs no key. */
   readonly isPublic: (request: Request) => boolean;
   /**
    * Where a request got its answer: the path of a route or protocol, `gateway` of what that else passes on, `files`, or
@@ -41,7 +40,6 @@ export interface DispatchOptions {
   readonly files?: ReadonlyMap<string, (request: Request) => Response> | undefined;
   /** How errors are reported at a path while no route is found. */
   readonly respondAt: (pathname: string) => RouteErrors["respond"];
-  /** Told of every error that clients don't get to read. */
   readonly onError: (error: unknown) => void;
   /**
    * Answers what no route takes; where routes take its path by other methods, only what it has more for than a refusal.
@@ -62,7 +60,6 @@ interface Entry {
   readonly check: (body: unknown) => string | undefined;
 }
 
-/** A part of a route's path: a word, or the name of a parameter. */
 interface Part {
   readonly word?: string;
   readonly name?: string;
@@ -105,7 +102,7 @@ export function dispatcher(
       const parts = readPath(pathname);
       if (!parts) {
         const why = "what stands behind a % in it isn't UTF-8";
-        throw new HttpError(400, "invalid_request", `Cannot find ${pathname}: ${why}.`);
+        throw invalidRequest(`Cannot find ${pathname}: ${why}.`);
       }
       const fitting = entries.flatMap((entry) => {
         const path = match(entry.parts, parts);
@@ -224,7 +221,7 @@ function lateChecker({ body }: Route): Entry["check"] {
 
 function noRoute({ method }: Request, pathname: string, allowed: readonly string[]): HttpError {
   if (allowed.length === 0) {
-    return new HttpError(404, "not_found", `Cannot find ${pathname}: there is no such route.`);
+    return notFound(`Cannot find ${pathname}: there is no such route.`);
   }
   const allow = allowed.join(", ");
   const message = `Cannot ${method} ${pathname}: it takes ${allow}.`;
@@ -304,7 +301,7 @@ export function parseRequestBody(
     );
   }
   const excess = lines ? excessOfLines(bytes) : jsonExcess(bytes);
-  if (excess !== undefined) throw new HttpError(400, "invalid_request", `Cannot use the body: ${excess}.`);
+  if (excess !== undefined) throw invalidRequest(`Cannot use the body: ${excess}.`);
   return lines ? decode(bytes) : parseJson(bytes, check);
 }
 
@@ -339,7 +336,7 @@ function parseJson(bytes: Uint8Array<ArrayBuffer>, check: (value: unknown) => st
     throw new HttpError(400, "invalid_json", `Cannot read the body: ${(error as Error).message}.`);
   }
   const faults = check(value);
-  if (faults !== undefined) throw new HttpError(400, "invalid_request", `Cannot use the body: ${faults}.`);
+  if (faults !== undefined) throw invalidRequest(`Cannot use the body: ${faults}.`);
   return value;
 }
 
@@ -366,7 +363,7 @@ function textReader(
     check ??= checker(Type.Object(properties), what);
     const faults = check(values);
     if (faults === undefined) return values;
-    throw new HttpError(400, "invalid_request", `Cannot use ${what}: ${faults}.`);
+    throw invalidRequest(`Cannot use ${what}: ${faults}.`);
   };
 }
 
@@ -427,9 +424,7 @@ function keyOf(
     const by = Keys.nameOf(asker);
     return { scope: `${by === undefined ? "" : `${by} `}${method} ${place}`, key };
   }
-  throw new HttpError(
-    400,
-    "invalid_request",
+  throw invalidRequest(
     `Cannot use the Idempotency-Key: it has ${key.length} characters, and 1 to 255 of printable ASCII are wanted.`,
   );
 }
@@ -451,7 +446,6 @@ async function answerOnce(
     readonly key: string;
     /** The request's body. */
     readonly bytes: Uint8Array<ArrayBuffer>;
-    /** Lets the route answer. */
     readonly answer: Answerer;
   },
 ): Promise<Response> {

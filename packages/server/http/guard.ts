@@ -1,6 +1,6 @@
 import { type Asker, Keys } from "@tare/conversation";
 import { PROTOCOLS } from "@tare/wire";
-import type { AgentOptions } from "../agent_options.ts";
+import type { HttpOptions } from "../agent_options.ts";
 import { API_PATH } from "./api_path.ts";
 import { errorResponse, HttpError, refusedBy } from "./http_error.ts";
 import type { RequestClient, Route, RouteCall } from "./route.ts";
@@ -14,7 +14,7 @@ import type { RequestClient, Route, RouteCall } from "./route.ts";
  */
 export function guard(
   answer: (request: Request, client: RequestClient & { readonly asker: Asker }) => Promise<Response>,
-  options: NonNullable<AgentOptions["guard"]> & {
+  options: Pick<HttpOptions, "guests" | "hosts" | "origins" | "maxHeaderBytes"> & {
     /** Knows the keys that requests carry. Default: whoever asks is the owner. */
     readonly keys?: Pick<Keys, "find" | "count">;
     readonly isPublic: (request: Request) => boolean;
@@ -125,16 +125,35 @@ export const LOOPBACK_HOSTS: readonly string[] = ["localhost", "127.0.0.1", "[::
 /** Addresses that stand for all of a machine's. */
 const WILDCARDS: readonly string[] = ["0.0.0.0", "[::]"];
 
-/** Whether only this machine itself can reach a server that listens on this host. */
+/**
+ * Returns whether only this machine itself can reach a server that listens on this host.
+ *
+ * @example
+ * ```ts
+ * import { assert, assertFalse } from "@std/assert";
+ * import { isLoopback } from "@tare/server";
+ *
+ * assert(isLoopback("127.0.0.1"));
+ * assertFalse(isLoopback("0.0.0.0"));
+ * ```
+ */
 export function isLoopback(host: string): boolean {
   const name = hostName(host);
   return name === "localhost" || name === "[::1]" || /^127\.\d+\.\d+\.\d+$/.test(name);
 }
 
 /**
- * The host names that requests to a server on `host` may name: its own, those of loopback if it listens there, and
- * those configured besides. On all addresses at once (`0.0.0.0`, `::`) every IP address is its own, which
- * {@linkcode hostRule} is told by `*`.
+ * Returns the host names that requests to a server on `host` may name, for `http.hosts` of `agentHandler()`: its own,
+ * those of loopback if it listens there, and those configured in addition. A server on all addresses (`0.0.0.0`, `::`)
+ * may be named by every IP address, which is `*`.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { allowedHosts } from "@tare/server";
+ *
+ * assertEquals(allowedHosts("192.0.2.7", ["agent.example"]), ["192.0.2.7", "agent.example"]);
+ * ```
  */
 export function allowedHosts(host: string, extra: readonly string[] = []): readonly string[] {
   const name = hostName(host);

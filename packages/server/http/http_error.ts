@@ -1,7 +1,6 @@
 import { isStatus, STATUS_TEXT } from "@std/http/status";
 import { type Keys, StoreError } from "@tare/conversation";
-import { type Static, type TSchema, Type } from "typebox";
-import type { RouteResponse } from "./route.ts";
+import { type Static, Type } from "typebox";
 import { closed } from "./schema.ts";
 
 /** What each error is called in the JSON body, for programs. */
@@ -50,14 +49,11 @@ export type ErrorCode = typeof ERROR_CODES[number];
 
 /** An error that a client may read. Its message is a sentence that says what was wrong and what would be right. */
 export class HttpError extends Error {
-  /** Always `HttpError`. */
   override readonly name = "HttpError";
   readonly status: number;
-  /** Name of the error for programs. */
   readonly code: ErrorCode;
   readonly headers: Readonly<Record<string, string>>;
 
-  /** An error with this status, code and sentence. */
   constructor(
     status: number,
     code: ErrorCode,
@@ -69,6 +65,21 @@ export class HttpError extends Error {
     this.code = code;
     this.headers = headers;
   }
+}
+
+/** The error for what isn't there. */
+export function notFound(message: string): HttpError {
+  return new HttpError(404, "not_found", message);
+}
+
+/** The error for a request that isn't valid. */
+export function invalidRequest(message: string): HttpError {
+  return new HttpError(400, "invalid_request", message);
+}
+
+/** The error for what this server doesn't do. */
+export function notSupported(message: string): HttpError {
+  return new HttpError(501, "not_supported", message);
 }
 
 /** The error for somebody whose key doesn't let him go on. */
@@ -102,19 +113,6 @@ export const ERROR = closed(
     error: { status: 404, code: "not_found", message: "Cannot find /v2: there is no such route." },
   },
 );
-
-/** Responses that tell of an error, by status: when each is given, in one sentence. */
-export function errorResponses(
-  descriptions: Readonly<Record<number, string>>,
-  schema: TSchema = ERROR,
-): Readonly<Record<string, RouteResponse>> {
-  return Object.fromEntries(
-    Object.entries(descriptions).map(([status, description]) => [
-      status,
-      { description, content: { "application/json": schema } },
-    ]),
-  );
-}
 
 /** The JSON that tells a client of anything that was thrown, as far as it may read it. */
 export function httpErrorBody(

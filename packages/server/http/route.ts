@@ -15,8 +15,22 @@ export interface RouteResponse {
   readonly content?: Readonly<Record<string, TSchema>>;
 }
 
-/** How a route answers, by status; `default` for any other. */
-export type RouteResponses = { readonly [status: number]: RouteResponse; readonly default?: RouteResponse };
+/** Returns how a route answers in JSON. */
+export function json<S extends TSchema>(
+  description: string,
+  schema: S,
+): { readonly description: string; readonly content: { readonly "application/json": S } } {
+  return { description, content: { "application/json": schema } };
+}
+
+/**
+ * How a route answers, by status; `default` for any other. A sentence by itself is when it answers without a body, or with
+ * an error.
+ */
+export type RouteResponses = {
+  readonly [status: number]: RouteResponse | string;
+  readonly default?: RouteResponse;
+};
 
 /** An answer in JSON, as data, so that it can be stored with the effect of its request. */
 export interface JsonAnswer<Json = unknown> {
@@ -38,9 +52,9 @@ export interface KeptAnswer {
 
 /** The client of a request. */
 export interface RequestClient {
-  /** Default: the owner. */
+  /** Whose key it has sent. Default: the owner's. */
   readonly asker?: Asker;
-  /** Aborted if it disconnects before the answer begins. Default: that isn't reported. */
+  /** Aborted if it disconnects before the answer begins; later it cancels the answer's body. Default: not reported. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -55,9 +69,7 @@ export interface RouteCall<
   readonly request: Request;
   /** Aborted if the client disconnects before the answer begins; later it cancels the answer's body. */
   readonly signal: AbortSignal;
-  /** Who asks. */
   readonly asker: Asker;
-  /** The path's parameters by name, decoded. */
   readonly path: Path;
   /** What the query says, valid against the route's schemas, defaults filled in. */
   readonly query: Query;
@@ -71,7 +83,6 @@ export interface RouteCall<
 
 /** How a route tells its errors. */
 export interface RouteErrors {
-  /** Schema of their JSON bodies. */
   readonly schema: TSchema;
   /** The answer that tells of whatever was thrown, `HttpError` or not. */
   readonly respond: (error: unknown) => Response;
@@ -93,14 +104,10 @@ export interface OtherAnswerer {
 /** What a route gives. */
 export type Answered<Json = unknown> = Response | JsonAnswer<Json>;
 
-/** What all routes have. */
 interface Described<M extends Method, P extends string> {
   readonly method: M;
-  /** Template of the path, such as `/sessions/{id}`. */
   readonly path: P;
-  /** Name of the operation in the OpenAPI document, in lower camel case. */
   readonly operationId: string;
-  /** What it does, in one sentence. */
   readonly summary: string;
   /** True if it answers without a key. Default: false. */
   readonly isPublic?: boolean;

@@ -1,10 +1,40 @@
 import type { JsonSchema } from "@tare/messages";
 import { schemaChecker } from "@tare/loop/arguments";
-import { type Static, type TObject, type TProperties, type TSchema, type TUnsafe, Type } from "typebox";
+import {
+  type Static,
+  type TInteger,
+  type TObject,
+  type TOptional,
+  type TProperties,
+  type TSchema,
+  type TString,
+  type TUnsafe,
+  Type,
+} from "typebox";
 import { Compile } from "typebox/schema";
 
 /** A count from 0. */
 export const COUNT = Type.Integer({ minimum: 0 });
+
+/** Returns the schema of a text, described. */
+export function text(description: string): TString {
+  return Type.String({ description });
+}
+
+/** Returns the schema of a text that may be absent. */
+export function optionalText(description: string): TOptional<TString> {
+  return Type.Optional(text(description));
+}
+
+/** Returns the schema of a count from 0, described. */
+export function count(description: string): TInteger {
+  return Type.Integer({ minimum: 0, description });
+}
+
+/** Returns the schema of how many items of a list are wanted. */
+export function limitOf(maximum: number, usual: number, description: string): TInteger {
+  return Type.Integer({ minimum: 1, maximum, default: usual, description });
+}
 
 /** Texts by name, for a client's own use. */
 export const METADATA = Type.Unsafe<Readonly<Record<string, string>>>(

@@ -1,10 +1,11 @@
 import { assertEquals, assertObjectMatch } from "@std/assert";
 import type { Store } from "@tare/conversation";
 import { memoryStore } from "@tare/conversation/sqlite";
-import { programTool } from "@tare/loop/programs";
-import { openCheckpoints, workspaceTools } from "@tare/loop/tools";
+import { programTool } from "@tare/tools/programs";
+import { workspaceTools } from "@tare/tools";
+import { openCheckpoints } from "@tare/tools/undo";
 import { contentText, type Model, type Tool } from "@tare/messages";
-import type { AgentOptions, HttpAgent } from "@tare/server";
+import type { ApprovalOptions, HttpAgent } from "@tare/server";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
 import {
   answerCall,
@@ -128,10 +129,8 @@ function world(store: { readonly writes: number }, before: readonly string[] = [
 
 const GUARDED: TestOptions = {
   now: () => 7,
-  approvals: {
-    rules: [{ tool: "guarded", decision: "ask" }, ...ALLOW_EVERYTHING],
-    after: () => () => {},
-  },
+  approvals: { rules: [{ tool: "guarded", decision: "ask" }, ...ALLOW_EVERYTHING] },
+  after: () => () => {},
 };
 
 /** Lets the session's turn come to its end, and allows whatever is asked meanwhile. Gives how often that was. */
@@ -228,7 +227,7 @@ Deno.test("of a program whose questions nobody answers the model is told, by a m
 });
 
 /** A server whose process ended while the call of a program ran, and one that goes on with that. */
-async function cutOff(unknownOutcome: NonNullable<AgentOptions["unknownOutcome"]>, name: string) {
+async function cutOff(unknownOutcome: NonNullable<ApprovalOptions["unknownOutcome"]>, name: string) {
   const store = recordedStore();
   const begun = Promise.withResolvers<void>();
   const made = (name: string, run: Tool["run"], more: Partial<Tool> = {}): Tool => ({
@@ -243,8 +242,9 @@ async function cutOff(unknownOutcome: NonNullable<AgentOptions["unknownOutcome"]
     programTool(),
   ];
   const options = {
-    ...{ unknownOutcome, clock: { now: () => 0, after: () => () => {} } },
-    approvals: { rules: ALLOW_EVERYTHING, after: () => () => {} },
+    approvals: { rules: ALLOW_EVERYTHING, unknownOutcome },
+    clock: { now: () => 0, after: () => () => {} },
+    after: () => () => {},
   };
   const code = `
     print(await tools.${name}({}).catch((error) => error.message));
@@ -452,10 +452,9 @@ Deno.test("a server that ends leaves a program between two of its calls, and non
       },
     };
     const model = where === "a" ? running(code) : scriptedModel([{ content: "Done." }]);
-    const approvals = { rules: ALLOW_EVERYTHING, after: () => () => {} };
     return {
       opening,
-      handler: agent(model, { approvals, store: opening.store, tools: [step, programTool()] }),
+      handler: agent(model, { after: () => () => {}, store: opening.store, tools: [step, programTool()] }),
     };
   };
   const [a, b] = [server("a"), server("b")];

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { memoryStore } from "@tare/conversation/sqlite";
-import { BackgroundCommands } from "@tare/loop/tools";
+import { BackgroundCommands } from "@tare/tools/shell";
 import type { AssistantMessage, Model, ModelRequest, Tool } from "@tare/messages";
 import { agent, call, newSession, turn } from "../fixture_test.ts";
 

@@ -1,8 +1,7 @@
 import type { Sighting, Store, StoredEvent, StoreRecord } from "@tare/conversation";
-import { HttpError } from "../http/http_error.ts";
-import { asSessionEvent, type NumberedEvent, type SessionEvent, type Teller } from "./session_types.ts";
+import { notFound } from "../http/http_error.ts";
+import { eventsOf, numbered, type NumberedEvent, type SessionEvent, type Teller } from "./session_types.ts";
 
-/** How a log learns what others write to it. */
 interface FollowedLog {
   /** Tells how the session is, at the beginning and whenever something may have been written. Gives what ends that. */
   readonly watch: (changed: (seen?: Sighting) => void) => () => void;
@@ -12,7 +11,6 @@ interface FollowedLog {
 
 /** How programs outside learn of a log's events. */
 interface ToldLog extends Pick<Teller, "isHeard" | "wake" | "onError"> {
-  /** Records that are committed with these. */
   readonly recordsOf: (committed: Parameters<Teller["recordsOf"]>[1]) => readonly StoreRecord[];
 }
 
@@ -52,7 +50,6 @@ export class EventLog {
   #followers = 0;
   #unwatch: (() => void) | undefined;
 
-  /** The log of this session, whose newest event has the number `last`. */
   constructor(store: Store, { sessionId, last, told }: {
     readonly sessionId: string;
     readonly last: number;
@@ -113,7 +110,7 @@ export class EventLog {
     const known = after + events.length;
     const news = told.filter(({ number }) => number > known);
     const goesOn = known + news.length === last && events.length + news.length <= MOST_TOLD;
-    const added = (goesOn ? news : told).map(({ event }) => asSessionEvent(event));
+    const added = eventsOf(goesOn ? news : told);
     this.#newest = goesOn
       ? { after, events: [...events, ...added] }
       : { after: last - told.length, events: added };
@@ -139,10 +136,9 @@ export class EventLog {
     return this.#removed = remove();
   }
 
-  /** Tells readers that the session was removed. */
   removed(): void {
     this.#last = 0;
-    this.close(new HttpError(404, "not_found", `Cannot read on: session ${this.#sessionId} was deleted.`));
+    this.close(notFound(`Cannot read on: session ${this.#sessionId} was deleted.`));
   }
 
   /**
@@ -207,9 +203,9 @@ export class EventLog {
         ? await this.#store.readEvents(this.#sessionId, { after: position, limit })
           .catch((error) => this.#explain(error))
         : [];
-      for (const { number, event } of stored) {
-        yield { number, event: asSessionEvent(event) };
-        position = number;
+      for (const event of numbered(stored)) {
+        yield event;
+        position = event.number;
       }
       if (stored.length > 0) continue;
       const mended = this.#mended.slice(position - (this.#last - this.#mended.length));
@@ -232,7 +228,7 @@ export class EventLog {
       onError(error);
       return [];
     });
-    return turnBehind(starts.map(({ event }) => asSessionEvent(event))) ?? { id: undefined };
+    return turnBehind(eventsOf(starts)) ?? { id: undefined };
   }
 
   /** A session that is being removed can't be read for a moment before its readers are told. */

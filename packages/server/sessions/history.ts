@@ -27,17 +27,17 @@ import {
   questionsAfter,
   type SessionQuestions,
 } from "../approvals/approvals.ts";
-import { HttpError } from "../http/http_error.ts";
+import { notFound } from "../http/http_error.ts";
 import { stateRecords } from "./session_prompt.ts";
 import {
-  asSessionEvent,
+  eventsOf,
   type HelperLink,
   type OpenTurn,
   OWN_AGENT,
   type SessionEvent,
-  type SessionOptions,
   type StoredTurn,
 } from "./session_types.ts";
+import type { ApprovalOptions } from "./session_options.ts";
 
 /** The events that say what was said; the others only tell how. */
 export const HISTORY_EVENTS: readonly SessionEvent["type"][] = [
@@ -57,13 +57,10 @@ export const HISTORY_EVENTS: readonly SessionEvent["type"][] = [
 
 /** What a session's events say of it while no turn runs. */
 interface RestingHistory {
-  /** What was said. */
   readonly messages: readonly Message[];
   /** What all turns cost, an interrupted one as far as its steps ended. */
   readonly ledger: TurnLedger;
-  /** Turns that have ended. */
   readonly turns: number;
-  /** What is asked before calls run. */
   readonly questions: SessionQuestions;
 }
 
@@ -79,7 +76,6 @@ const NOTHING_SAID: RestingHistory = {
 export interface KnownHistory extends RestingHistory {
   /** Number of the event. No turn ran behind it. */
   readonly after: number;
-  /** The helpers that had worked for the session. */
   readonly links: readonly HelperLink[];
 }
 
@@ -87,31 +83,24 @@ export interface KnownHistory extends RestingHistory {
 interface RebuiltHistory extends RestingHistory {
   /** What is missing of a turn that never ended; absent if all did. */
   readonly interrupted?: {
-    /** The step that was under way. */
     readonly step: number;
-    /** Whether that has a reply. */
     readonly isReplied: boolean;
-    /** Its calls that have no answer. */
     readonly unanswered: readonly UnansweredCall[];
     /** How often others went on with it since a step ended. */
     readonly resumed: number;
     /** The text of the model's answer, if only the turn's end is missing. */
     readonly answer?: string;
-    /** What the turn cost until then. */
     readonly ledger: TurnLedger;
   };
 }
 
-/** A call without an answer. */
 interface UnansweredCall {
   readonly call: ToolCall;
   /** What it is answered with, if somebody had said no to it. */
   readonly denied?: string | undefined;
-  /** Id of the call that made it. */
   readonly parent?: string;
 }
 
-/** What a model call cost. */
 function ledgerOf(
   { usage, cost }: Extract<SessionEvent, { readonly type: "step_end" | "reply_unfinished" }>,
 ): TurnLedger {
@@ -224,7 +213,6 @@ export interface RecoveryOptions {
   readonly waiting: readonly Content[];
   /** What came of the turn's helpers. Default: it had none. */
   readonly helpers?: readonly StoredHelper[];
-  /** How the turn ended. */
   readonly end: Pick<TurnEnd, "reason" | "message">;
 }
 
@@ -250,14 +238,13 @@ export async function readHistory(
       /** Whether it goes on instead, if it can. */
       readonly goesOn: boolean;
       /** What becomes of calls of which nobody knows what came of them. */
-      readonly unknownOutcome: SessionOptions["unknownOutcome"];
+      readonly unknownOutcome: ApprovalOptions["unknownOutcome"];
       readonly store: Store;
       /** What the system message begins with; where the session works follows. None if both are empty. */
       readonly instructions: string;
     },
 ): Promise<{
   readonly rebuilt: RebuiltHistory;
-  /** The helpers that ever worked for the session. */
   readonly links: readonly HelperLink[];
   readonly recovery: readonly LoopEvent[];
   readonly waiting: readonly Content[];
@@ -273,7 +260,7 @@ export async function readHistory(
     messages: systemMessage(instructions, await store.readState(id, "workplace")),
   };
   const stored = await store.readEvents(id, { after: from.after, types: HISTORY_EVENTS });
-  const events = stored.map(({ event }) => asSessionEvent(event));
+  const events = eventsOf(stored);
   const rebuilt = rebuildHistory(events, from);
   const waiting = (await store.readState(id, "steering") ?? []) as readonly Content[];
   const links = [...from.links, ...helperLinks(events)];
@@ -338,7 +325,7 @@ function settleCalls(
     & Pick<Required<RecoveryOptions>, "tools" | "helpers">
     & {
       readonly asked: StoredTurn;
-      readonly unknownOutcome: SessionOptions["unknownOutcome"];
+      readonly unknownOutcome: ApprovalOptions["unknownOutcome"];
       /** What the programs among them have called that has no result. */
       readonly made: readonly UnansweredCall[];
     },
@@ -359,7 +346,6 @@ function settleCalls(
   };
 }
 
-/** The calls that a program has begun and that have no result. */
 function unknownCalls(parent: string, { made, results }: Journal): readonly UnansweredCall[] {
   return [...made].filter(([id]) => !results.some((result) => result.id === id))
     .map(([id, call]) => ({ call: { id, type: "function", function: call }, parent }));
@@ -401,7 +387,7 @@ export async function readJournal(
   let beganAtMs: number | undefined;
   const made = new Map<string, { readonly name: string; readonly arguments: string }>();
   const results = new Map<string, Journal["results"][number]>();
-  for (const event of stored.map(({ event }) => asSessionEvent(event))) {
+  for (const event of eventsOf(stored)) {
     if (event.type === "assistant_message" && event.message.tool_calls?.some((call) => call.id === parent)) {
       // Providers may give their calls the same ids over and over.
       beganAtMs = undefined;
@@ -453,7 +439,6 @@ function isAnswered(
 /** A session of which all can be told that was said. */
 export interface ToldSession {
   readonly id: string;
-  /** What was said in the turns that have ended. */
   readonly history: readonly Message[];
   /** Number of the last event before the running turn; nothing if none runs. */
   readonly runningAfter: number | undefined;
@@ -467,13 +452,9 @@ export interface Transcript {
   readonly messages: readonly Message[];
   /** The turn that runs; absent if none does. */
   readonly turn?: {
-    /** Number of the last event before it. */
     readonly after: number;
-    /** Index of its first message. */
     readonly firstMessage: number;
-    /** The model call that it is at, from 1. */
     readonly step: number;
-    /** What its steps cost that have ended. */
     readonly ledger: TurnLedger;
   };
 }
@@ -484,8 +465,7 @@ export async function readTranscript(
   store: Store,
 ): Promise<Transcript> {
   if (after === undefined) return { messages: history };
-  const stored = await store.readEvents(id, { after, types: HISTORY_EVENTS });
-  const events = stored.map(({ event }) => asSessionEvent(event));
+  const events = eventsOf(await store.readEvents(id, { after, types: HISTORY_EVENTS }));
   const { messages, interrupted } = rebuildHistory(events, { messages: history });
   return {
     messages,
@@ -511,17 +491,13 @@ export async function lengthBefore(
 ): Promise<number> {
   const events = await store.readEvents(id, { types: HISTORY_EVENTS });
   if (
-    !events.some(({ number, event }) => number === turn + 1 && asSessionEvent(event).type === "turn_start")
+    !events.some(({ number, event }) => number === turn + 1 && event.type === "turn_start")
   ) {
-    throw new HttpError(
-      404,
-      "not_found",
-      `Cannot go back in session ${id}: no turn begins behind event ${turn}.`,
-    );
+    throw notFound(`Cannot go back in session ${id}: no turn begins behind event ${turn}.`);
   }
   const before = events.filter(({ number }) => number <= turn);
   const messages = systemMessage(instructions, await store.readState(id, "workplace"));
-  return rebuildHistory(before.map(({ event }) => asSessionEvent(event)), { messages }).messages.length;
+  return rebuildHistory(eventsOf(before), { messages }).messages.length;
 }
 
 /**
@@ -578,7 +554,6 @@ function helperLinks(events: readonly SessionEvent[]): readonly HelperLink[] {
   });
 }
 
-/** What a call comes to. */
 interface HelperResult {
   readonly content: string;
   readonly error: boolean;
@@ -598,9 +573,7 @@ export function resultOfHelper(
   };
 }
 
-/** What is stored of the turn for which a helper was made. */
 interface StoredHelper extends HelperLink {
-  /** What it cost. */
   readonly ledger: TurnLedger;
   /** How it ended, if it did. */
   readonly end?: TurnEnd;
@@ -618,8 +591,7 @@ const COST_EVENTS: readonly SessionEvent["type"][] = [
 function readHelpers(links: readonly HelperLink[], store: Store): Promise<readonly StoredHelper[]> {
   return Promise.all(links.map(async (link) => {
     if (!await store.getSession(link.session)) return { ...link, ledger: EMPTY_LEDGER };
-    const stored = await store.readEvents(link.session, { types: COST_EVENTS });
-    const events = stored.map(({ event }) => asSessionEvent(event));
+    const events = eventsOf(await store.readEvents(link.session, { types: COST_EVENTS }));
     const at = events.findIndex(({ type }) => type === "turn_end");
     // Whatever somebody asks of the helper's session later is paid for there.
     const { ledger } = rebuildHistory(at < 0 ? events : events.slice(0, at + 1));

@@ -34,13 +34,12 @@ export class Queue {
 
 /** What one server asks of the one that holds a session. The latter does it if a turn runs there; else the former may. */
 type Wanted =
-  /** Nothing but to know whether a turn runs. */
   | { readonly do: "know" }
   | { readonly do: "cancel" }
   | WantedChange;
 
 /** What a running turn is asked to take, and what is stored with it. */
-type WantedChange =
+export type WantedChange =
   | { readonly do: "steer"; readonly input: Content; readonly records: readonly StoreRecord[] }
   | { readonly do: "pin"; readonly change: PinChange; readonly records: readonly StoreRecord[] }
   | { readonly do: "rename"; readonly title: string; readonly records: readonly StoreRecord[] }
@@ -54,16 +53,13 @@ interface Told {
   readonly error?: Pick<HttpError, "status" | "code" | "message">;
 }
 
-/** What a hold has to do with. */
 interface SessionHoldOptions {
-  /** Id of the session. */
   readonly id: string;
   readonly environment: SessionEnvironment;
   readonly events: EventLog;
   readonly memory: Pick<SessionMemory, "restore" | "overtaken">;
   /** The turn that runs on this server. */
   readonly turn: () => RunningTurn | undefined;
-  /** Goes on with a turn that another process left. */
   readonly resume: (open: OpenTurn) => Promise<void>;
   /** Lets the running turn take what another server was asked for. */
   readonly take: (wanted: WantedChange) => Promise<void>;
@@ -98,7 +94,6 @@ export interface Tenure {
  */
 export class SessionHold {
   readonly #options: SessionHoldOptions;
-  /** All that changes the session waits in it. */
   readonly #queue = new Queue();
   /** Absent if this server doesn't hold the session, or where no other one can have the store open. */
   #hold: Hold | undefined;
@@ -112,10 +107,8 @@ export class SessionHold {
   /** How the session was when it was last seen; nothing before that. */
   #seen: Sighting | undefined;
   #isGone = false;
-  /** Whether what ran here is left to another process. */
   #isLeft = false;
 
-  /** Nothing is held yet. */
   constructor(options: SessionHoldOptions) {
     this.#options = options;
     this.#follow();
@@ -126,7 +119,6 @@ export class SessionHold {
     return this.#hold !== undefined;
   }
 
-  /** Whether the session was deleted. */
   get isGone(): boolean {
     return this.#isGone;
   }
@@ -274,7 +266,6 @@ export class SessionHold {
     }).catch((error) => onError?.(error));
   }
 
-  /** The session was deleted. */
   goAway(): void {
     this.#isGone = true;
     this.#drop();

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { memoryStore } from "@tare/conversation/sqlite";
-import { workspaceTools } from "@tare/loop/tools";
+import { workspaceTools } from "@tare/tools";
 import type { AssistantMessage, Model, ModelRequest } from "@tare/messages";
 import { describeCall } from "@tare/messages/internal";
 import { agent, call, echo, newSession, turn } from "../fixture_test.ts";

@@ -79,7 +79,8 @@ function cluster() {
       // A server that is killed leaves no timer behind.
       clock: { now: () => 0, after: () => () => {} },
       heartbeat: { after: () => () => {} },
-      approvals: { rules: [{ tool: "*", decision: "allow" }] as never, after: () => () => {} },
+      approvals: { rules: [{ tool: "*", decision: "allow" }] as never },
+      after: () => () => {},
     });
     return { handler, opening, isPaused: false, isClosing: false };
   };

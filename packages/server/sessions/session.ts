@@ -1,5 +1,5 @@
 import type { TurnLedger } from "@tare/loop";
-import { recallTool } from "@tare/loop/tools";
+import { recallTool } from "@tare/tools";
 import type { Content, CountTokens, Message, Tool } from "@tare/messages";
 import type { Archive } from "@tare/prune";
 import { type HolderRequest, type SessionRecord, StoreError, type StoreRecord } from "@tare/conversation";
@@ -11,7 +11,7 @@ import { SessionTools } from "../turns/session_tools.ts";
 import type { QueuedTurn } from "../turns/turn_queue.ts";
 import { EventLog } from "./event_log.ts";
 import { INTERRUPTED, readJournal } from "./history.ts";
-import { type QueueChange, serverEnding, SessionHold, turnRunning } from "./hold.ts";
+import { type QueueChange, serverEnding, SessionHold, turnRunning, type WantedChange } from "./hold.ts";
 import { SessionMemory } from "./session_memory.ts";
 import { SessionWarmth } from "./session_warmth.ts";
 import type { SessionPrompt } from "./session_prompt.ts";
@@ -48,10 +48,8 @@ export class Session implements SessionInfo {
   readonly forkedFrom: SessionInfo["forkedFrom"];
   /** Name of the key with which it was made. Absent: the owner's. */
   readonly by: string | undefined;
-  /** Copies of it that work for it. */
   readonly helpers: Helpers;
   readonly events: EventLog;
-  /** Originals of what left the prompt. */
   readonly archive: Archive;
   /** What keeps its newest prompt in the provider's cache while it waits. */
   readonly warmth: SessionWarmth;
@@ -69,7 +67,7 @@ export class Session implements SessionInfo {
     environment: SessionEnvironment,
     { countTokens, lastEvent }: { readonly countTokens: CountTokens; readonly lastEvent: number },
   ) {
-    const { tools, toolSource: source, store, teller } = environment;
+    const { tools, advanced: { toolSource: source } = {}, store, teller } = environment;
     const id = this.id = record.id;
     this.createdAtMs = record.createdAtMs;
     this.settings = storedSettings(record.settings);
@@ -82,7 +80,7 @@ export class Session implements SessionInfo {
       told: teller && { ...teller, recordsOf: (committed) => teller.recordsOf(this, committed) },
     });
     this.helpers = new Helpers(this, { environment, alone: (work) => this.#hold.queued(work) });
-    const shown = () => this.#memory.prompt.shown;
+    const shown = () => this.#memory.prompt.conversation.newest?.view.messages ?? [];
     const { archive } = this;
     const recalled: Archive = {
       put: (content) => archive.put(content),
@@ -107,12 +105,7 @@ export class Session implements SessionInfo {
     this.#hold = new SessionHold({
       ...{ id, environment, events, memory: this.#memory },
       turn: () => this.#turn,
-      take: async (wanted) => {
-        if (wanted.do === "steer") await this.#memory.steer(wanted.input, () => wanted.records);
-        else if (wanted.do === "queue") await this.#changeQueue(wanted.change, wanted.records);
-        else if (wanted.do === "rename") await this.#memory.rename(wanted.title, wanted.records);
-        else await this.#memory.changePins(wanted.change, wanted.records);
-      },
+      take: (wanted) => this.#take(wanted),
       resume: (open) => this.#resume(open),
       left: () => this.#release({ failure: serverEnding(id), waiting: [] }),
       ended: (how) => this.#release(how),
@@ -124,13 +117,12 @@ export class Session implements SessionInfo {
   /** Loads a session. A turn that an earlier process left unfinished is ended. @throws {StoreError} */
   static async load(record: SessionRecord, environment: SessionEnvironment): Promise<Session> {
     const lastEvent = await environment.store.lastEvent(record.id);
-    const countTokens = await environment.countTokens();
+    const countTokens = await environment.models.countTokens();
     const session = new Session(record, environment, { countTokens, lastEvent });
     await session.#hold.load();
     return session;
   }
 
-  /** What was said in the turns that have ended, the system message first. */
   get history(): readonly Message[] {
     return this.#memory.history;
   }
@@ -174,7 +166,6 @@ export class Session implements SessionInfo {
     return this.runningAfter !== undefined;
   }
 
-  /** Whether a turn runs on this server. */
   get isPlayed(): boolean {
     return this.#turn !== undefined;
   }
@@ -197,7 +188,6 @@ export class Session implements SessionInfo {
     return this.#memory.prompt;
   }
 
-  /** What is asked before calls run, and has no answer. */
   get questions(): readonly Question[] {
     return this.#memory.questions;
   }
@@ -217,15 +207,13 @@ export class Session implements SessionInfo {
 
   /** Changes what is asked for of single messages, and stores it with these records. @throws {HttpError} 404 if it is gone. */
   async changePins(change: PinChange, records: readonly StoreRecord[]): Promise<void> {
-    const wanted = () => ({ do: "pin", change, records }) as const;
-    await this.#hold.alone(() => this.#memory.changePins(change, records), { wanted, told: () => {} });
+    await this.#change({ do: "pin", change, records });
     if (!this.isHeld) await this.ready();
   }
 
   /** Gives it a title, which it keeps, and stores that with these records. @throws {HttpError} 404 if it is gone. */
   async rename(title: string, records: readonly StoreRecord[]): Promise<void> {
-    const wanted = () => ({ do: "rename", title, records }) as const;
-    await this.#hold.alone(() => this.#memory.rename(title, records), { wanted, told: () => {} });
+    await this.#change({ do: "rename", title, records });
     if (!this.isHeld) await this.ready();
   }
 
@@ -263,7 +251,7 @@ export class Session implements SessionInfo {
       const { settings } = this;
       const before = settings.model;
       const now = model ?? before;
-      const known = this.#environment.efforts?.(now);
+      const known = this.#environment.models.efforts?.(now);
       if (typeof effort === "string") checkEffort(effort, { model: now, known });
       const wished = effort === undefined
         ? settings.effort ?? this.chosen?.effortOfOthers
@@ -319,7 +307,6 @@ export class Session implements SessionInfo {
     }, { wanted: () => ({ do: "steer", input, records: keep() }), told: () => undefined });
   }
 
-  /** The turns that wait, the oldest first. */
   get queued(): readonly QueuedTurn[] {
     return this.#memory.queued;
   }
@@ -355,11 +342,7 @@ export class Session implements SessionInfo {
   async dequeue(id: string): Promise<boolean> {
     await this.ready();
     if (!this.queued.some((turn) => turn.id === id)) return false;
-    const change = { remove: id };
-    await this.#hold.alone(() => this.#changeQueue(change, []), {
-      wanted: () => ({ do: "queue", change, records: [] }),
-      told: () => {},
-    });
+    await this.#change({ do: "queue", change: { remove: id }, records: [] });
     if (!this.isRunning && this.queued.length === 0 && this.questions.length === 0) this.events.close();
     return true;
   }
@@ -382,6 +365,24 @@ export class Session implements SessionInfo {
       }
       return true;
     }, { told: () => false });
+  }
+
+  /** Makes a change here, or has the server make it on which a turn runs. */
+  #change(wanted: WantedChange): Promise<void> {
+    return this.#hold.alone(() => this.#take(wanted), { wanted: () => wanted, told: () => {} });
+  }
+
+  async #take(wanted: WantedChange): Promise<void> {
+    switch (wanted.do) {
+      case "steer":
+        return await this.#memory.steer(wanted.input, () => wanted.records);
+      case "queue":
+        return await this.#changeQueue(wanted.change, wanted.records);
+      case "rename":
+        return await this.#memory.rename(wanted.title, wanted.records);
+      case "pin":
+        return await this.#memory.changePins(wanted.change, wanted.records);
+    }
   }
 
   async #changeQueue(change: QueueChange, records: readonly StoreRecord[]): Promise<void> {
@@ -473,7 +474,7 @@ export class Session implements SessionInfo {
       await this.events.remove();
       this.warmth.forget();
       this.#hold.goAway();
-      await this.#environment.checkpoints?.forget(this.id).catch((error) =>
+      await this.#environment.workspace?.checkpoints?.forget(this.id).catch((error) =>
         this.#environment.onError?.(error)
       );
       return true;
@@ -483,7 +484,9 @@ export class Session implements SessionInfo {
   /** @throws {HttpError} 400 if the model doesn't have the effort that a turn asks for. */
   #checkEffort({ settings: { reasoning_effort: effort } = {} }: Pick<TurnRequest, "settings">): void {
     const { model } = this.settings;
-    if (effort !== undefined) checkEffort(effort, { model, known: this.#environment.efforts?.(model) });
+    if (effort !== undefined) {
+      checkEffort(effort, { model, known: this.#environment.models.efforts?.(model) });
+    }
   }
 
   async #start(
@@ -522,12 +525,9 @@ export class Session implements SessionInfo {
   async #play(
     asked: Omit<Parameters<typeof turnPlayer>[0], "signal">,
     { before, opening, release, begin }: {
-      /** Number of the last event before the turn. */
       readonly before: number;
       readonly opening: Opening;
-      /** Gives back its slot. */
       readonly release: () => void;
-      /** Commits that it runs here. */
       readonly begin: (committed: () => void) => Promise<void>;
     },
   ): Promise<RunningTurn> {
@@ -608,7 +608,7 @@ export class Session implements SessionInfo {
    * belongs to it.
    */
   async #usersTurn(): Promise<number | undefined> {
-    const { store, checkpoints } = this.#environment;
+    const { store, workspace: { checkpoints } = {} } = this.#environment;
     if (!checkpoints) return undefined;
     const starts = await store.readEvents(this.id, { types: ["turn_start"] });
     const start = starts.findLast(({ event }) => "input" in event && event.input !== undefined);
@@ -629,7 +629,6 @@ export class Session implements SessionInfo {
     { failure, waiting = [], goesOn = false, ended = () => this.warmth.goesOn() }: {
       readonly failure?: unknown;
       readonly waiting?: readonly Content[];
-      /** Whether it is about to go on. */
       readonly goesOn?: boolean;
       /** Keeps warm what is worth it. Default: what was asked is gone on with elsewhere, or not at all. */
       readonly ended?: () => void;
@@ -647,7 +646,6 @@ export class Session implements SessionInfo {
   }
 }
 
-/** Most turns that wait in one session. */
 const MOST_IN_A_SESSION = 100;
 
 function queueFull(id: string): HttpError {
@@ -664,7 +662,6 @@ function callsOpen(id: string): HttpError {
   return new HttpError(409, "approval_open", `Cannot do this now: ${state}. Answer or cancel them first.`);
 }
 
-/** Whether there is no room for a turn now. */
 function isBusy(error: unknown): boolean {
   return error instanceof HttpError && ["too_many_turns", "server_ending"].includes(error.code);
 }

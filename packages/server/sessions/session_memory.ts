@@ -37,7 +37,6 @@ import {
   type TurnRequest,
 } from "./session_types.ts";
 
-/** What the memory of a session is made of. */
 interface SessionMemoryOptions extends SessionNeeds {
   readonly events: EventLog;
   readonly helpers: Pick<Helpers, "adopt" | "links">;
@@ -59,7 +58,6 @@ export class SessionMemory {
   #prompt!: SessionPrompt;
   /** What the user said in the middle of a turn and no event tells yet. It is stored, so that it is never lost. */
   #waiting: readonly Content[] = [];
-  /** Of these, how many the loop has taken. */
   #taken = 0;
   #queued: readonly QueuedTurn[] = [];
   /** Whether it is stored what the turn that runs was asked for. */
@@ -67,24 +65,21 @@ export class SessionMemory {
   /** Whether a turn began here that hasn't ended here: it may be about to change the prompt for all that is known. */
   #isPlayed = false;
 
-  /** Nothing was read yet. */
   constructor(options: SessionMemoryOptions) {
     this.#options = options;
   }
 
-  /** What was said in the turns that have ended, the system message first. */
   get history(): readonly Message[] {
     return this.#history;
   }
 
-  /** What all turns come to. */
   get totals(): SessionTotals {
     return this.#totals;
   }
 
   /** What it is called; empty before anything was said. */
   get title(): string {
-    return this.#prompt.title;
+    return this.#prompt.conversation.state.title;
   }
 
   /** What is made of what was said. */
@@ -92,7 +87,6 @@ export class SessionMemory {
     return this.#prompt;
   }
 
-  /** The questions that nobody has answered. */
   get questions(): readonly Question[] {
     return openQuestions(this.#questions);
   }
@@ -114,10 +108,10 @@ export class SessionMemory {
     readonly runningAfter?: number | undefined;
     readonly open?: OpenTurn | undefined;
   }> {
-    const { id, settings, tools, environment: { store, unknownOutcome }, events, helpers } = this.#options;
+    const { id, settings, tools, environment: { store, approvals }, events, helpers } = this.#options;
     const { rebuilt, links, recovery, waiting, runningAfter, open, known } = await readHistory(id, {
       ...{ store, tools: tools(), instructions: settings.instructions, known: this.#known },
-      ...{ end, goesOn, unknownOutcome },
+      ...{ end, goesOn, unknownOutcome: approvals?.unknownOutcome },
     });
     const stored = await readStored(id, store);
     const { days, promptTokens, pinged, asks, chosen } = stored;
@@ -163,23 +157,20 @@ export class SessionMemory {
     this.#questions = { ...this.#questions, asked: [] };
   }
 
-  /** Changes what is asked for of single messages, with these records. */
   async changePins(change: PinChange, records: readonly StoreRecord[]): Promise<void> {
     const pins = pinsAfter(this.#prompt.pins, change);
     await this.#append([], { records: [...this.#states({ pins }), ...records] });
     // A call may have ended some meanwhile.
-    this.#prompt.pin(change);
+    this.#prompt.conversation.pin(change);
   }
 
-  /** Commits what the session is called from now on. */
   rename(title: string, records: readonly StoreRecord[]): Promise<void> {
     return this.#append([], {
       records: [...this.#states({ title }), ...records],
-      committed: () => this.#prompt.named(title),
+      committed: () => this.#prompt.conversation.named(title),
     });
   }
 
-  /** Commits that the session goes on with this model and effort. */
   choose(chosen: Chosen): Promise<void> {
     const totals = { ...this.#totals, chosen };
     return this.#append([], {
@@ -191,7 +182,6 @@ export class SessionMemory {
     });
   }
 
-  /** Commits that the session goes on with this message. */
   add(message: Message): Promise<void> {
     return this.#append([{ type: "message_added", message }], {
       committed: () => this.#history = [...this.#history, message],
@@ -226,7 +216,6 @@ export class SessionMemory {
     return this.#isOpen;
   }
 
-  /** All that was asked, answered or not. */
   get allQuestions(): SessionQuestions {
     return this.#questions;
   }
@@ -236,12 +225,10 @@ export class SessionMemory {
     return hear(this.#questions, say);
   }
 
-  /** Commits answers that leave others open. */
   tell(told: readonly ApprovalAnswered[]): Promise<void> {
     return this.#append(told);
   }
 
-  /** Denies what is asked. */
   async withdraw(committed: (waiting: readonly Content[]) => void): Promise<void> {
     const { events, answers } = leaveTurn(this.#questions, this.#history, { by: "cancel" });
     await this.commit(events, {
@@ -261,12 +248,10 @@ export class SessionMemory {
     });
   }
 
-  /** The turns that wait, the oldest first. */
   get queued(): readonly QueuedTurn[] {
     return this.#queued;
   }
 
-  /** Commits that these turns wait, with other records. */
   async queue(queued: readonly QueuedTurn[], records: readonly StoreRecord[] = []): Promise<void> {
     await this.#append([], {
       records: [...this.#states(queueStates(queued)), ...records],
@@ -296,7 +281,6 @@ export class SessionMemory {
     });
   }
 
-  /** Commits a turn's start. */
   async begin(
     opening: Opening,
     { input, keep, id, turn, committed }: Pick<TurnRequest, "input" | "keep" | "id"> & {
@@ -327,7 +311,7 @@ export class SessionMemory {
         this.#totals = totals;
         this.#isOpen = turn !== undefined;
         this.#queued = queued;
-        this.#prompt.named(title);
+        this.#prompt.conversation.named(title);
         committed();
       },
     });
@@ -351,7 +335,7 @@ export class SessionMemory {
     const before = this.#totals;
     prompt.book(events);
     const { promptTokens } = events.findLast((event) => event.type === "step_end")?.usage ?? before;
-    const totals = { ...before, ...ended, days: prompt.days, promptTokens };
+    const totals = { ...before, ...ended, days: prompt.conversation.state.days, promptTokens };
     const { records, stored } = settled ? prompt.unstored() : { records: [], stored: () => {} };
     const isChanged = ended !== undefined || totals.days !== before.days;
     const heard = events.filter(({ type }) => type === "user_message").length;
@@ -389,7 +373,7 @@ export class SessionMemory {
       const { ledger, pinged = EMPTY_LEDGER, asks } = this.#totals;
       const totals = {
         ...this.#totals,
-        days: prompt.days,
+        days: prompt.conversation.state.days,
         ...(!inTurn && {
           ledger: addLedgers(ledger, cost),
           pinged: addLedgers(pinged, cost),
@@ -480,7 +464,6 @@ function told({ asks, ...totals }: SessionTotals, before?: SessionTotals): objec
   return { totals, ...(before?.asks !== asks && { asks: asks ?? null }) };
 }
 
-/** Most inputs that wait for a running turn's next model call. */
 const MAX_WAITING = 100;
 
 /** Most characters of their JSON. */

@@ -33,12 +33,9 @@ import {
 import { SentRequests } from "@tare/loop/internal";
 import type {
   History,
-  Idle,
   LedgerEntry,
   Pin,
-  Ping,
   PingEntry,
-  PingSent,
   PromptCall,
   PromptSession,
   SessionView,
@@ -47,14 +44,13 @@ import type {
 import type { NewPin } from "@tare/planner/internal";
 import type { Rates } from "@tare/planner/parts";
 import { policySession } from "@tare/planner/policies";
-import { HttpError } from "../http/http_error.ts";
+import { invalidRequest, notSupported } from "../http/http_error.ts";
 import { type OfferState, offerTools, type ToolOffer } from "../turns/session_tools.ts";
 import { askedModel, tracedModel } from "../turns/traced_turn.ts";
 import type { QueuedTurn } from "../turns/turn_queue.ts";
 import type { SessionSettings } from "./session_settings.ts";
 import {
   NO_TURNS,
-  type PinChange,
   type SessionEvent,
   type SessionNeeds,
   type SessionTotals,
@@ -64,9 +60,7 @@ import {
 /** What is stored of a session beside its events. */
 interface StoredPrompt
   extends Pick<SessionTotals, "days" | "promptTokens" | "pinged" | "asks" | "chosen">, PromptState {
-  /** What it is called. */
   readonly title: string;
-  /** The turns that wait. */
   readonly queued: readonly QueuedTurn[];
   /** References of the texts that hold most of its `context`. */
   readonly packed: ReadonlySet<string>;
@@ -76,7 +70,6 @@ interface StoredPrompt
 interface PromptState {
   /** What a restart needs to know of the prompt. */
   readonly context: unknown;
-  /** What was asked for of single messages. */
   readonly pins: readonly Pin[];
   /** What the model was told of its tools; nothing if there was nothing to tell. */
   readonly tools: OfferState | undefined;
@@ -115,7 +108,6 @@ export function stateRecords(sessionId: string, states: object): readonly StoreR
   return Object.entries(states).map(([name, value]) => ({ type: "state", sessionId, name, value }));
 }
 
-/** What the prompt of a session is made with. */
 interface SessionPromptOptions extends SessionNeeds {
   readonly stored: StoredPrompt;
   /** The session's prompt as it was known until now, which isn't used any more. Default: nothing was known. */
@@ -135,7 +127,7 @@ function summaryModel({ id: conversation, environment, settings: own }: SessionN
   const { telemetry } = environment;
   const { model } = own;
   const settings = modelSettings(own);
-  const ask = environment.model(model);
+  const ask = environment.models.model(model);
   // As turns ask: with another effort the cache of some providers holds nothing of the prompt.
   const port: Model = settings ? (request) => ask({ ...request, settings }) : ask;
   if (!telemetry?.isOn) return port;
@@ -167,7 +159,7 @@ function placesOfPlan(messages: readonly Message[]): readonly number[] {
 export class SessionPrompt implements TurnPrompt {
   readonly #options: SessionPromptOptions;
   readonly #prompts: PromptSession;
-  readonly #conversation: Conversation;
+  readonly conversation: Conversation;
   #stored: PromptState;
   #told: OfferState | undefined;
   readonly #packer: JsonPacker;
@@ -180,10 +172,8 @@ export class SessionPrompt implements TurnPrompt {
   /** Every tool that was offered once, by name: its results may still be there when it has gone. */
   readonly #known: Record<string, Tool>;
 
-  /** The prompt as it was stored. */
   constructor(options: SessionPromptOptions) {
     const { id, environment, settings, archive, countTokens, stored } = options;
-    const { policy, mechanisms, forget, truncateTokens, alwaysFull, triggers } = environment;
     const { context, title, pins, days } = stored;
     const { before, ...kept } = options;
     this.#options = kept;
@@ -191,14 +181,14 @@ export class SessionPrompt implements TurnPrompt {
     this.#known = before ? before.#known : {};
     const resumed = before && before.#resume(context);
     this.#prompts = resumed ?? policySession({
-      ...{ policy, mechanisms, forget, truncateTokens, alwaysFull, triggers },
+      ...environment.prompt,
       windowTokens: () => environment.windowOf(settings.model),
       ...{ archive, countTokens, state: context },
       profile: () => environment.ratesOf(settings.model).profile,
       tools: this.#known,
       advanced: {
         inSlices: Conversation.inSlices,
-        assumesWindow: () => environment.assumesWindow?.(settings.model) ?? false,
+        assumesWindow: () => environment.models.assumesWindow?.(settings.model) ?? false,
       },
       // A model that can't be had must not keep anybody from the session.
       summarise: async (request) => {
@@ -206,7 +196,7 @@ export class SessionPrompt implements TurnPrompt {
         return await summariseWith(summaryModel(kept), { countTokens, unfinished })(request);
       },
     });
-    this.#conversation = new Conversation({
+    this.conversation = new Conversation({
       ...{ id, archive, prompts: this.#prompts, countTokens },
       state: { title, model: settings.model, pins, days },
     });
@@ -215,40 +205,19 @@ export class SessionPrompt implements TurnPrompt {
     this.#stored = this.#state;
   }
 
-  /** What it is called, in one line; empty before anything was said. */
-  get title(): string {
-    return this.#conversation.state.title;
-  }
-
-  /** What was asked for of single messages. */
   get pins(): readonly Pin[] {
-    return this.#conversation.state.pins;
-  }
-
-  /** What calls came to, by the day. */
-  get days(): SessionTotals["days"] {
-    return this.#conversation.state.days;
+    return this.conversation.state.pins;
   }
 
   /** What of the prompt a restart needs to know. */
   get state(): unknown {
-    return this.#conversation.prompt.state;
+    return this.conversation.prompt.state;
   }
 
   /** The references of what left the prompt, the oldest first. */
   get archived(): readonly string[] {
     const refs = JSON.stringify(this.state).matchAll(/"ref":"([0-9a-f]{16})"/g);
     return [...new Set(Array.from(refs, ([, ref]) => ref!))];
-  }
-
-  /** Tokens of what its newest call sent, counted here; zero before the first. */
-  get promptTokens(): number {
-    return this.#conversation.state.figures?.promptTokens ?? 0;
-  }
-
-  /** The messages that its newest call sent; none before the first. */
-  get shown(): readonly Message[] {
-    return this.#conversation.newest?.view.messages ?? [];
   }
 
   /** Whether all that a restart needs to know of it is stored. */
@@ -264,36 +233,25 @@ export class SessionPrompt implements TurnPrompt {
   }
 
   async view(history: History, call: PromptCall): Promise<SessionView> {
-    if (this.#conversation.noPins === undefined) this.#keepPlan(history.messages);
-    const view = await this.#conversation.view(history, call);
+    if (this.conversation.noPins === undefined) this.#keepPlan(history.messages);
+    const view = await this.conversation.view(history, call);
     const { id, environment } = this.#options;
     for (const warning of view.warnings) environment.warned?.(id, warning);
     return view;
   }
 
   sent(usage: Usage | undefined, view: SessionView): LedgerEntry | undefined {
-    return this.#conversation.sent(usage, view);
+    return this.conversation.sent(usage, view);
   }
 
   cacheKey(messages: readonly Message[]): string {
-    return this.#conversation.cacheKey(messages);
+    return this.conversation.cacheKey(messages);
   }
 
   rejected(words: string, view: SessionView): void {
-    this.#conversation.rejected(words, view);
+    this.conversation.rejected(words, view);
   }
 
-  /** The next ping that keeps what was sent last warm; nothing if that is to lapse. */
-  nextPing(idle: Idle): Ping | undefined {
-    return this.#conversation.nextPing(idle);
-  }
-
-  /** Takes note of a ping that was answered. */
-  pinged(sent: PingSent): PingEntry {
-    return this.#conversation.pinged(sent);
-  }
-
-  /** Takes note of what a ping came to. */
   bookPing(entry: PingEntry): void {
     const { environment, settings: { model } } = this.#options;
     this.#book(sumsOf.ping(entry, environment.ratesOf(model)), entry.atMs);
@@ -303,28 +261,17 @@ export class SessionPrompt implements TurnPrompt {
   #keepPlan(messages: readonly Message[]): void {
     const places = placesOfPlan(messages);
     for (const { place, by } of this.pins) {
-      if (by === BY_PLAN && !places.includes(place)) this.#conversation.pin({ remove: place });
+      if (by === BY_PLAN && !places.includes(place)) this.conversation.pin({ remove: place });
     }
     for (const place of places) {
       // Of one that a full window took nothing is asked again.
       if (place <= this.#plannedAt || this.pins.some((pin) => pin.place === place)) continue;
-      const set = this.#conversation.makePin(messages, { place, wish: "keep", by: BY_PLAN });
-      this.#conversation.pin({ set });
+      const set = this.conversation.makePin(messages, { place, wish: "keep", by: BY_PLAN });
+      this.conversation.pin({ set });
     }
     this.#plannedAt = Math.max(this.#plannedAt, ...places);
   }
 
-  /** What it is called has become known, or changed. */
-  named(title: string): void {
-    this.#conversation.named(title);
-  }
-
-  /** Changes what was asked for of single messages. */
-  pin(change: PinChange): void {
-    this.#conversation.pin(change);
-  }
-
-  /** Takes note of what these events, which happen now, came to. */
   book(events: readonly SessionEvent[]): void {
     const { environment, settings: { model } } = this.#options;
     const book: Conversation["book"] = (...booked) => this.#book(...booked);
@@ -342,7 +289,7 @@ export class SessionPrompt implements TurnPrompt {
 
   #book(...booked: Parameters<Conversation["book"]>): void {
     const { environment: { telemetry }, settings: { model } } = this.#options;
-    this.#conversation.book(...booked);
+    this.conversation.book(...booked);
     telemetry?.booked(booked[0], model);
   }
 
@@ -366,13 +313,13 @@ export class SessionPrompt implements TurnPrompt {
   /** What a session knows that goes on from the first `length` messages, with an archive that holds what this one's does. */
   fork(length: number): Partial<PromptState> {
     const { id, archive } = this.#options;
-    const { prompt, state } = this.#conversation.fork(length, { id, archive });
+    const { prompt, state } = this.conversation.fork(length, { id, archive });
     return { context: prompt.state, pins: state.pins, ...(this.#told && { tools: this.#told }) };
   }
 
   /** What the next request would cost. Nothing where the policy knows nothing of costs. */
   quote(messages: readonly Message[]): ReturnType<Conversation["quote"]> {
-    return this.#conversation.quote({ messages, tools: this.#tools() }, this.#now());
+    return this.conversation.quote({ messages, tools: this.#tools() }, this.#now());
   }
 
   /**
@@ -381,15 +328,15 @@ export class SessionPrompt implements TurnPrompt {
    * @throws {HttpError} 400 if that can't be asked for, 501 if the policy takes no pins.
    */
   makePin(messages: readonly Message[], wanted: NewPin): Pin {
-    const { noPins } = this.#conversation;
+    const { noPins } = this.conversation;
     if (noPins !== undefined) {
-      throw new HttpError(501, "not_supported", `Cannot pin message ${wanted.place}: ${noPins}.`);
+      throw notSupported(`Cannot pin message ${wanted.place}: ${noPins}.`);
     }
     try {
-      return this.#conversation.makePin(messages, { ...wanted, tools: this.#known });
+      return this.conversation.makePin(messages, { ...wanted, tools: this.#known });
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
-      throw new HttpError(400, "invalid_request", error.message);
+      throw invalidRequest(error.message);
     }
   }
 
@@ -401,8 +348,8 @@ export class SessionPrompt implements TurnPrompt {
       readonly isRunning: boolean;
     },
   ): Promise<SeenConversation> {
-    if (isRunning && this.#conversation.newest) return await this.#conversation.see();
-    return await this.#conversation.see({ messages, tools: this.#tools(), nowMs: this.#now() });
+    if (isRunning && this.conversation.newest) return await this.conversation.see();
+    return await this.conversation.see({ messages, tools: this.#tools(), nowMs: this.#now() });
   }
 
   #now(): number {
@@ -430,7 +377,6 @@ export class SessionPrompt implements TurnPrompt {
     };
   }
 
-  /** The definitions that requests hold. */
   #tools(): readonly ToolDefinition[] {
     const { listed } = this.#offer ?? this.#offerOf(this.#options.tools(), true);
     return listed.map(({ definition }) => definition);
@@ -452,7 +398,7 @@ export class SessionPrompt implements TurnPrompt {
 
   #offerOf(tools: readonly Tool[], mayTell: boolean): ToolOffer {
     const { environment, settings: { model }, countTokens } = this.#options;
-    const { alwaysFull, mechanisms } = environment;
+    const { alwaysFull, mechanisms } = environment.prompt ?? {};
     const steady = this.#steady(tools);
     // What is said of them is known from now on.
     for (const tool of steady) this.#known[tool.definition.function.name] = tool;
@@ -626,7 +572,6 @@ function said(content: string): Message {
   return { role: "user", content };
 }
 
-/** The instruction behind a conversation. */
 function instruct({ next, users }: Parameters<Summarise>[0]): string {
   const where = next
     ? `all that stands in front of the message that begins with ${quote(next)}`
@@ -651,7 +596,6 @@ function quote(message: Message): string {
   return JSON.stringify(contentText(message.content).slice(0, QUOTED_CHARS).toWellFormed());
 }
 
-/** The instruction with a transcript in it. */
 function instructPart(
   request: Parameters<Summarise>[0],
   transcript: string,

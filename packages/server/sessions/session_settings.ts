@@ -1,8 +1,8 @@
 import { MODELS_DATE } from "@tare/planner/internal";
 import { type Static, Type } from "typebox";
-import { closed, METADATA } from "../http/schema.ts";
+import { closed, METADATA, text } from "../http/schema.ts";
 import { APPROVAL_RULES } from "../approvals/rules.ts";
-import { HttpError } from "../http/http_error.ts";
+import { invalidRequest } from "../http/http_error.ts";
 
 /** What a turn or a session may cost. Default of each: no limit. */
 export const BUDGET = closed({
@@ -35,10 +35,9 @@ export const EFFORT = Type.String({
 
 /** What a session is made with, defaults filled in. */
 export const SESSION_SETTINGS = closed({
-  instructions: Type.String({
-    description:
-      "What the system message begins with; of the server's own, what it says of the place follows.",
-  }),
+  instructions: text(
+    "What the system message begins with; of the server's own, what it says of the place follows.",
+  ),
   model: Type.String({ minLength: 1, description: "Name of the model at the provider." }),
   effort: Type.Optional(EFFORT),
   tools: Type.Array(Type.String(), {
@@ -66,9 +65,7 @@ export type CreateSession = Partial<SessionSettings>;
 export interface StoredSettings extends SessionSettings {
   /** What sets a helper apart from the session that it was forked from. Absent: it is nobody's helper. */
   readonly helper?: {
-    /** Id of the call that it was made for. */
     readonly call: string;
-    /** Names of the tools that it may use. */
     readonly tools: readonly string[];
   };
   /** Where it goes on from what was said in another session. Absent: it doesn't. */
@@ -77,9 +74,7 @@ export interface StoredSettings extends SessionSettings {
 
 /** Where a session goes on from what was said in another one. */
 export interface ForkedFrom {
-  /** Id of that session. */
   readonly session: string;
-  /** So many of its messages this one begins with. */
   readonly messages: number;
 }
 
@@ -104,7 +99,7 @@ export function checkEffort(
   if (known?.includes(effort) ?? true) return;
   const right = known?.length ? `has the efforts ${known.join(", ")}` : "has no effort to choose";
   const state = `model ${JSON.stringify(model)} ${right}`;
-  throw new HttpError(400, "invalid_request", `Cannot use effort ${JSON.stringify(effort)}: ${state}.`);
+  throw invalidRequest(`Cannot use effort ${JSON.stringify(effort)}: ${state}.`);
 }
 
 /** Changes the settings for all parts of a session, which hold the same object. */

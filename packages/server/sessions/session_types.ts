@@ -1,33 +1,29 @@
 import {
   type AskedCall,
-  type Clock,
   EMPTY_LEDGER,
   type LoopEvent,
-  type RunOptions,
+  type ResumedTurn,
+  type TurnApprovals,
   type TurnLedger,
 } from "@tare/loop";
 import type {
   Content,
   CountTokens,
   Message,
-  Model,
   ModelRequest,
   ModelSettings,
   Tool,
   ToolDefinition,
   ToolMessage,
 } from "@tare/messages";
-import type { Pin, Price, Profile, PromptSession, SessionView } from "@tare/planner";
+import type { Pin, Profile, PromptSession, SessionView } from "@tare/planner";
 import type { Rates } from "@tare/planner/parts";
-import type { PolicyOptions } from "@tare/planner/policies";
 import type { Days } from "@tare/conversation/report";
-import type { Keys, SessionRecord, Store, StoredEvent, StoreRecord, Warmth } from "@tare/conversation";
-import type { Telemetry } from "@tare/conversation/telemetry";
-import type { BackgroundCommands, Checkpoints } from "@tare/loop/tools";
+import type { SessionRecord, StoredEvent, StoreRecord, Warmth } from "@tare/conversation";
 import type { Archive } from "@tare/prune";
-import type { ApprovalRule } from "../approvals/rules.ts";
-import { HttpError } from "../http/http_error.ts";
-import type { ToolOffer, ToolSource } from "../turns/session_tools.ts";
+import { type HttpError, notFound } from "../http/http_error.ts";
+import type { ToolOffer } from "../turns/session_tools.ts";
+import type { SessionOptions } from "./session_options.ts";
 import {
   type Budget,
   type Chosen,
@@ -35,101 +31,6 @@ import {
   type SessionSettings,
   storedHelper,
 } from "./session_settings.ts";
-
-/** What sessions are told of the place that they work in. */
-export interface Workplace {
-  /** What stands behind the instructions of a session that is made now, for as long as it lasts; nothing if empty. */
-  readonly describe: () => Promise<string>;
-  /** What is to be told a session behind these system messages, because it has changed; nothing if nothing has. */
-  readonly changes: (told: readonly string[]) => Promise<string | undefined>;
-}
-
-/** What the sessions of a server share. */
-export interface SessionOptions extends PolicyOptions {
-  /** What sessions cost counts for the keys with which they were made. Default: for nobody. */
-  readonly keys?: Pick<Keys, "spent" | "paid" | "reserve">;
-  /** Model of sessions that name none. Default: there is none, and so no agent. */
-  readonly defaultModel?: string;
-  /** System message of sessions that bring none. Default: `DEFAULT_INSTRUCTIONS`. */
-  readonly instructions?: string;
-  /** What sessions with the server's own instructions are told besides, and of changes behind what was said. Default: nothing. */
-  readonly workplace?: Workplace;
-  /** Whether sessions that name no tools have helpers too. Default: no, as each works with the whole prompt. */
-  readonly delegates?: boolean;
-  /** Most sessions kept, those of chats included. Default: 10,000. */
-  readonly maxSessions?: number;
-  /** Most turns that run at the same time. Default: 100. */
-  readonly maxRunningTurns?: number;
-  /** Most turns that wait for their time, over all servers of the store. Default: 1,000. */
-  readonly maxQueuedTurns?: number;
-  /** The provider's cache rules and prices, if need be by the model's name; asked whenever they count. */
-  readonly profile: Profile | ((model: string) => Profile);
-  /** What a model costs in money; nothing of one whose price isn't known. Default: the list price, by its name. */
-  readonly price?: (model: string) => Price | undefined;
-  /** The model's context window in tokens, if need be by the model's name; asked whenever it counts. */
-  readonly windowTokens: number | ((model: string) => number);
-  /** Whether a model's window is only assumed: then the provider is asked before a prompt is refused. Default: none is. */
-  readonly assumesWindow?: (model: string) => boolean;
-  /** The model port for a model's name. It also summarises old turns when the window is full of what isn't tool results. */
-  readonly model: (name: string) => Model;
-  /** The efforts that a model knows; nothing where nobody knows. Default: nobody does, and its provider will say. */
-  readonly efforts?: (model: string) => readonly string[] | undefined;
-  /** How much models shall reason that know this effort, unless a session says otherwise. Default: as they like. */
-  readonly effort?: string;
-  /** Tools that sessions may use, beside `recall`, which each session gets for its own archive. */
-  readonly tools: readonly Tool[];
-  /** Where more tools come from, looked up anew for each turn. Default: nowhere. */
-  readonly toolSource?: ToolSource;
-  /** Gives the token counter, once it is loaded. */
-  readonly countTokens: () => Promise<CountTokens>;
-  /** Where sessions are kept. */
-  readonly store: Store;
-  /** Limits of the loop. Default: the loop's own. */
-  readonly limits?: Pick<
-    RunOptions,
-    "maxSteps" | "maxOutputTokens" | "maxParallelTools" | "toolTimeoutMs" | "idleTimeoutMs"
-  >;
-  /** What has to be asked for before it runs. Default: all that doesn't only read. */
-  readonly approvals?: {
-    /** Rules for all sessions; each may have its own besides, and the stricter wins. Default: none. */
-    readonly rules?: readonly ApprovalRule[];
-    /** The folder from which the rules' paths count. Default: the root. */
-    readonly workspace?: string;
-    /** What happens to calls that have to be asked for where nobody can be. Default: `deny`. */
-    readonly unattended?: "deny" | "allow";
-    /** After which time without an answer it is no, in milliseconds. Default: a day. */
-    readonly answerWithinMs?: number;
-    /** Calls back after so many milliseconds, until the function that it returns is called. Default: the real time. */
-    readonly after?: (ms: number, work: () => void) => () => void;
-  };
-  /**
-   * What keeps the newest prompt of each session in its provider's cache while the session waits; it is closed with the
-   * sessions. Default: while a turn is under way alone. `off`: nothing is kept warm.
-   */
-  readonly keepWarm?: Warmth | "off";
-  /** Keeps what turns change of files, so that it can be put back. Default: nothing does. */
-  readonly checkpoints?: Omit<Checkpoints, "close">;
-  /** Whether a model, by its name, is shown pictures in results. Default: none is. */
-  readonly seesPictures?: (model: string) => boolean;
-  /** Commands that go on between turns: what is to be told of them, and their end with a session. Default: there are none. */
-  readonly background?: Pick<BackgroundCommands, "news" | "end">;
-  /** A sentence that every turn starts with, as a warning. Default: none. */
-  readonly notice?: string;
-  /** Tells of turns, model calls and tools. Default: nobody does. */
-  readonly telemetry?: Telemetry;
-  /** Where a model is asked, which is told as well. Default: it isn't known. */
-  readonly address?: (model: string) => string;
-  /**
-   * What becomes of a call that ran when its process ended, so that nobody knows what came of it, as its turn goes on: the
-   * model is told; somebody is asked whether to make it once more, unless nobody can be; or it is made once more if its
-   * tool only reads or declares (`idempotentHint`) that this does no harm, and else the model is told. Default: `tell`.
-   */
-  readonly unknownOutcome?: "tell" | "ask" | "repeat";
-  /** Tells turns how much time goes by. Default: the real time. */
-  readonly clock?: Clock;
-  /** Told of every error that clients don't get to read. Default: such errors are dropped. */
-  readonly onError?: (error: unknown) => void;
-}
 
 /** Tells programs outside of what happens in sessions. */
 export interface Teller {
@@ -140,12 +41,10 @@ export interface Teller {
   readonly refresh: () => Promise<void>;
   /** Whether anybody is notified, as of the last refresh. */
   readonly isHeard: () => boolean;
-  /** Records that are committed with events. */
   readonly recordsOf: (
     session: Pick<SessionInfo, "id" | "by" | "parent" | "settings">,
     committed: {
       readonly events: readonly SessionEvent[];
-      /** Number of the event before the first. */
       readonly after: number;
       /** The turn that goes on with them, and its id if it has one. Absent: there is none. */
       readonly turn?: { readonly id: string | undefined } | undefined;
@@ -158,10 +57,9 @@ export interface Teller {
 }
 
 /** What a session works in. */
-export interface SessionEnvironment extends Omit<SessionOptions, "profile" | "price" | "windowTokens"> {
+export interface SessionEnvironment extends SessionOptions {
   /** The cache rules of a model, and what its calls cost. */
   readonly ratesOf: (model: string) => Rates & { readonly profile: Profile };
-  /** The context window of a model, in tokens. */
   readonly windowOf: (model: string) => number;
   /** Tells programs outside of what is committed; nothing if none is told. */
   readonly teller?: Teller | undefined;
@@ -192,9 +90,7 @@ export interface SessionNeeds {
   /** Name of the key that pays for it. Absent: the owner's. */
   readonly by: string | undefined;
   readonly settings: SessionSettings;
-  /** The tools that the session has now. */
   readonly tools: () => readonly Tool[];
-  /** Originals of what left the prompt. */
   readonly archive: Archive;
   readonly environment: SessionEnvironment;
   readonly countTokens: CountTokens;
@@ -203,17 +99,13 @@ export interface SessionNeeds {
 /** A session as who keeps track of all sees it. */
 export interface WatchedSession {
   readonly id: string;
-  /** Whether a turn runs on this server. */
   readonly isPlayed: boolean;
   readonly isGone: boolean;
-  /** What is asked before calls run, and has no answer. */
   readonly questions: readonly Question[];
-  /** The turns that wait. */
   readonly queued: readonly { readonly id: string }[];
   readonly ready: () => Promise<void>;
 }
 
-/** A session as who plays a turn in it sees it. */
 interface PlayedSession {
   readonly tools: readonly Tool[];
   readonly start: (request: TurnRequest) => Promise<RunningTurn>;
@@ -226,16 +118,13 @@ export interface WaitingTurn {
   readonly untilMs: number;
   /** What the turn may cost. */
   readonly budget?: Budget | undefined;
-  /** What it cost so far. */
   readonly spent: TurnLedger;
 }
 
 /** What all turns of a session come to. */
 export interface SessionTotals {
   readonly ledger: TurnLedger;
-  /** How many have ended. */
   readonly turns: number;
-  /** What calls came to, by day and model. */
   readonly days: Days;
   /** Tokens of the newest call's prompt; absent before the first. */
   readonly promptTokens?: number | undefined;
@@ -255,9 +144,7 @@ export const NO_TURNS: SessionTotals = { turns: 0, ledger: EMPTY_LEDGER, days: {
 
 /** Whose helper a session is. */
 interface HelperParent {
-  /** Id of the session. */
   readonly session: string;
-  /** Id of the call. */
   readonly call: string;
 }
 
@@ -280,14 +167,12 @@ export interface SessionInfo extends Omit<SessionTotals, "asks" | "chosen" | "pi
   readonly forkedFrom?: ForkedFrom | undefined;
   /** What it is called, in one line: by a person, by who made it, or by what the user said first; empty before. */
   readonly title: string;
-  /** Number of the newest event. */
   readonly lastEvent: number;
   readonly isRunning: boolean;
 }
 
 /** The turn that a helper works for. */
-interface Payer extends Pick<RunOptions, "judge"> {
-  /** Takes note of what the helper cost so far. */
+interface Payer extends Pick<TurnApprovals, "judge"> {
   readonly note: (ledger: TurnLedger) => void;
   /** Says which budget of that turn is used up; nothing while there is room. */
   readonly overBudget: () => string | undefined;
@@ -343,18 +228,15 @@ export interface StoredTurn
 
 /** A turn that another process left in its middle, as it goes on. */
 export interface OpenTurn {
-  /** Number of the last event before it. */
   readonly before: number;
   readonly asked: StoredTurn;
-  /** Where it stands. */
-  readonly resumed: Omit<NonNullable<RunOptions["resumed"]>, "judge">;
+  readonly resumed: Omit<ResumedTurn, "judge">;
   /** What is to be stored before it goes on. */
   readonly events: readonly SessionEvent[];
 }
 
 /** A turn that runs. */
 export interface RunningTurn {
-  /** Number of the last event before it. */
   readonly before: number;
   readonly cancel: () => void;
   /** Settles when it has ended; never rejects. */
@@ -363,7 +245,6 @@ export interface RunningTurn {
 
 /** What is known once a turn has ended. */
 interface TurnOutcome {
-  /** How many messages the session's history has then. */
   readonly messages: number;
   /** What was thrown, if the turn ended by an error; for a log, not for clients. */
   readonly error?: unknown;
@@ -387,12 +268,9 @@ export type SessionEvent =
   /** Somebody has said whether a call may run that the last turn asked for. */
   | {
     readonly type: "approval_answered";
-    /** Id of the question. */
     readonly approvalId: string;
-    /** Id of the call. */
     readonly id: string;
     readonly decision: "allow" | "deny";
-    /** Why, for the model. */
     readonly reason?: string;
     /** True if calls like this one need not be asked for in this session any more. */
     readonly always?: true;
@@ -408,9 +286,14 @@ export interface NumberedEvent {
   readonly event: SessionEvent;
 }
 
-/** An event as it was appended: nothing else is in a session's log. */
-export function asSessionEvent(event: StoredEvent["event"]): SessionEvent {
-  return event as SessionEvent;
+/** Returns stored events as they were appended: nothing else is in a session's log. */
+export function numbered(stored: readonly StoredEvent[]): readonly NumberedEvent[] {
+  return stored as readonly NumberedEvent[];
+}
+
+/** Returns stored events without their numbers. */
+export function eventsOf(stored: readonly StoredEvent[]): readonly SessionEvent[] {
+  return numbered(stored).map(({ event }) => event);
 }
 
 /** What somebody is asked: whether a call may run. */
@@ -446,13 +329,11 @@ export interface TurnPrompt extends Pick<PromptSession, "view" | "sent"> {
 
 /** A helper of a session: which call it was made for, and the session that it works in. */
 export interface HelperLink {
-  /** Id of the call. */
   readonly id: string;
-  /** Id of the helper's session. */
   readonly session: string;
 }
 
 /** The error for a session that isn't there. */
 export function sessionNotFound(id: string): HttpError {
-  return new HttpError(404, "not_found", `Cannot find session ${id}: there is no such session.`);
+  return notFound(`Cannot find session ${id}: there is no such session.`);
 }

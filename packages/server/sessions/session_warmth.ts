@@ -10,9 +10,7 @@ import type { SessionNeeds } from "./session_types.ts";
 /** What a session waits for, and by what pings may be paid meanwhile. */
 interface Waits extends Pick<Pingable["idle"], "pending" | "hasCommitted">, Pick<Pingable, "consent"> {}
 
-/** What a session is kept warm with. */
 interface SessionWarmthOptions extends Pick<SessionNeeds, "id" | "settings" | "environment"> {
-  /** What is made of what was said. */
   readonly prompt: () => SessionPrompt;
   /** Does some work while nothing else changes the session. Throws if another server has it. */
   readonly alone: (work: () => Promise<void>) => Promise<void>;
@@ -32,12 +30,10 @@ export class SessionWarmth {
   /** The newest request's prompt, if it can be asked for again. */
   #kept: KeepablePrompt | undefined;
 
-  /** Nothing was asked yet. */
   constructor(options: SessionWarmthOptions) {
     this.#options = options;
   }
 
-  /** A request was answered. */
   made(prompt: KeepablePrompt): void {
     this.#kept = prompt;
   }
@@ -47,7 +43,6 @@ export class SessionWarmth {
     if (warmth?.upgrade) this.#options.environment.warmth?.observe(this.#key, warmth.upgrade);
   }
 
-  /** The calls of a reply run. */
   waitsForCalls(calls: NonNullable<AssistantMessage["tool_calls"]>): void {
     const isHelped = calls.some((call) =>
       call.type === "function" && call.function.name === DELEGATE_TOOL.function.name
@@ -73,7 +68,6 @@ export class SessionWarmth {
     this.#options.environment.warmth?.goesOn(this.#options.id);
   }
 
-  /** The session is over. */
   forget(): void {
     this.goesOn();
     this.#options.environment.warmth?.forget(this.#options.id);
@@ -89,12 +83,13 @@ export class SessionWarmth {
     const kept = this.#kept;
     if (!kept || !warmth) return;
     const prompt = this.#options.prompt();
+    const { conversation } = prompt;
     const rates = this.#rates;
     warmth.waits({
       ...{ id, consent: waits.consent, key: this.#key, idle: this.#idle(kept, waits) },
-      bytes: BYTES_A_TOKEN * prompt.promptTokens,
-      nextPing: (idle) => prompt.nextPing(idle),
-      pinged: (sent) => prompt.pinged(sent),
+      bytes: BYTES_A_TOKEN * (conversation.state.figures?.promptTokens ?? 0),
+      nextPing: (idle) => conversation.nextPing(idle),
+      pinged: (sent) => conversation.pinged(sent),
       usdOf: (tokenUnits) => rates.price && tokenUnits * rates.price.input / 1e6,
       ping: (type, signal) => this.#ping(kept, type, signal),
       booked(entry) {
@@ -134,7 +129,7 @@ export class SessionWarmth {
 
   /** Whom its requests go to, with which model: the server has one key for each address. */
   get #key(): string {
-    const { environment: { address }, settings: { model } } = this.#options;
+    const { environment: { models: { address } }, settings: { model } } = this.#options;
     return `${address?.(model) ?? this.#rates.profile.name} ${model}`;
   }
 }

@@ -21,7 +21,7 @@ import type { Rates } from "@tare/planner/parts";
 import { RECALL_TOOL } from "@tare/prune";
 import { ApprovalTimers } from "../approvals/approvals.ts";
 import { DELEGATE_TOOL } from "../helpers/helpers.ts";
-import { HttpError } from "../http/http_error.ts";
+import { HttpError, invalidRequest } from "../http/http_error.ts";
 import type { Shared } from "../share/share_page.ts";
 import { type TranscriptEntry, TranscriptReducer, updateEntries } from "../transcript.ts";
 import { checkBudgets } from "../turns/play_turn.ts";
@@ -40,20 +40,21 @@ import {
   storedSettings,
 } from "./session_settings.ts";
 import {
-  asSessionEvent,
+  eventsOf,
   type HelperLink,
   NO_TURNS,
+  numbered,
   OWN_AGENT,
   parentOf,
   type SessionEvent,
   type SessionInfo,
   sessionNotFound,
-  type SessionOptions,
   type SessionTotals,
   type Teller,
   type WaitingTurn,
   type WatchedSession,
 } from "./session_types.ts";
+import type { AdvancedOptions, CloseOptions, SessionOptions } from "./session_options.ts";
 
 /** A session that is asked for, and what was said in it elsewhere before. */
 export interface NewSession extends CreateSession {
@@ -62,7 +63,6 @@ export interface NewSession extends CreateSession {
   readonly isAtWorkplace?: boolean;
 }
 
-/** How sessions are made. */
 interface CreateOptions {
   /** Name of the key with which they are made. Default: the owner's. */
   readonly by?: string | undefined;
@@ -110,7 +110,6 @@ interface Loaded {
  * asked for.
  */
 export class Sessions {
-  /** The turns that may run at once. */
   readonly slots: TurnSlots;
   readonly #options: SessionOptions;
   readonly #teller: Teller | undefined;
@@ -124,7 +123,6 @@ export class Sessions {
   readonly #warnings = new ToldWarnings();
   readonly #approvals: ApprovalTimers;
   readonly #warmth: Warmth | undefined;
-  /** The turns that wait. */
   readonly queue: TurnQueue;
   /** Sessions that others wait for and that couldn't be given back. */
   readonly #unsettled = new Set<WatchedSession>();
@@ -141,18 +139,19 @@ export class Sessions {
   constructor(options: SessionOptions, teller?: Teller) {
     this.#options = options;
     this.#teller = teller;
-    const { store, onError = () => {}, approvals: { after = later } = {}, keepWarm } = options;
-    this.slots = new TurnSlots(options.maxRunningTurns ?? 100, { freed: () => this.#freed(), after });
+    const { store, onError = () => {}, limits = {}, advanced: { keepWarm } = {} } = options;
+    const after = this.#after;
+    this.slots = new TurnSlots(limits.maxRunningTurns ?? 100, { freed: () => this.#freed(), after });
     this.#warmth = keepWarm === "off" ? undefined : keepWarm ?? new Warmth({ now: store.now, onError });
     this.#approvals = new ApprovalTimers({ sessions: this, now: store.now, after, onError });
     this.queue = new TurnQueue({
-      store: options.store,
+      store,
       room: () => this.slots.room,
       start: (id) => this.#startQueued(id),
-      most: options.maxQueuedTurns ?? 1_000,
+      most: limits.maxQueuedTurns ?? 1_000,
       onError,
     });
-    options.store.shared?.listen({
+    store.shared?.listen({
       asked: (request) => void this.#find(request.sessionId)?.asked(request),
       gone: () => {
         this.#settleAll();
@@ -171,10 +170,10 @@ export class Sessions {
     wanted: readonly NewSession[],
     { keep = () => [], by }: CreateOptions = {},
   ): Promise<readonly SessionInfo[]> {
-    const { store, workplace } = this.#options;
+    const { store, workspace } = this.#options;
     const isAtWorkplace = ({ instructions, isAtWorkplace = instructions === undefined }: NewSession) =>
       isAtWorkplace;
-    const place = wanted.some(isAtWorkplace) ? await workplace?.describe() ?? "" : "";
+    const place = wanted.some(isAtWorkplace) ? await workspace?.place?.describe() ?? "" : "";
     const made = wanted.map(({ messages = [], isAtWorkplace: _, ...settings }, index) => ({
       id: crypto.randomUUID(),
       by,
@@ -276,7 +275,7 @@ export class Sessions {
     const session = await this.get(id);
     // Who has read a turn's end may start the next at once.
     do await session.cancel(); while (!await session.deleteIdle());
-    await this.#options.background?.end(id);
+    await this.#options.workspace?.background?.end(id);
     for (const helper of await this.helpers(session)) {
       await this.delete(helper.session).catch((error) => {
         // Somebody else was faster.
@@ -287,7 +286,7 @@ export class Sessions {
 
   /** Names that no tool of a client may have: those of its own, and of those that stand for others. */
   get takenNames(): readonly string[] {
-    const { tools, toolSource } = this.#options;
+    const { tools, advanced: { toolSource } = {} } = this.#options;
     const mayStandFor = toolSource !== undefined || tools.some(({ mayDefer }) => mayDefer);
     return mayStandFor ? [...this.#toolNames, ...STAND_IN_NAMES] : this.#toolNames;
   }
@@ -302,8 +301,8 @@ export class Sessions {
     const stored = await this.#options.store.readEvents(id, { types: SHARED_EVENTS });
     const reducer = new TranscriptReducer();
     const entries: TranscriptEntry[] = [];
-    for (const { number, event } of stored) {
-      if (number <= runningAfter) updateEntries(entries, reducer.apply(asSessionEvent(event)));
+    for (const { number, event } of numbered(stored)) {
+      if (number <= runningAfter) updateEntries(entries, reducer.apply(event));
     }
     return { title, model: settings.model, createdAtMs, entries };
   }
@@ -348,7 +347,7 @@ export class Sessions {
   async calls(id: string): Promise<CallReport[]> {
     const { settings: { model } } = await this.get(id);
     const events = await this.#options.store.readEvents(id, { types: CALL_EVENTS });
-    return callsOf(events.map(({ event }) => asSessionEvent(event)), this.#ratesOf(model));
+    return callsOf(eventsOf(events), this.#ratesOf(model));
   }
 
   /** What was saved today and in all. None of these sessions is left as it is, to compare with. */
@@ -366,18 +365,18 @@ export class Sessions {
 
   /** The efforts that a model knows; nothing where nobody knows. */
   effortsOf(model: string): readonly string[] | undefined {
-    return this.#options.efforts?.(model);
+    return this.#options.models.efforts?.(model);
   }
 
   /** How much a prompt for a model may hold, in tokens. */
   windowOf(model: string): number {
-    const { windowTokens } = this.#options;
+    const { windowTokens } = this.#options.models;
     return typeof windowTokens === "function" ? windowTokens(model) : windowTokens;
   }
 
   /** Whether a model is known to look at pictures; nothing where nobody knows of any. */
   seesPictures(model: string): boolean | undefined {
-    return this.#options.seesPictures?.(model);
+    return this.#options.models.seesPictures?.(model);
   }
 
   /** What all sessions came to, those that are gone too, by day and model. @throws {StoreError} */
@@ -420,7 +419,7 @@ export class Sessions {
       const isDeleted = isFree &&
         await (session ? session.deleteIdle() : this.#remove(id, beforeMs, kept.size + 1));
       if (isDeleted) {
-        await this.#options.background?.end(id);
+        await this.#options.workspace?.background?.end(id);
         expired += 1;
       } else kept.add(id);
     }
@@ -429,7 +428,7 @@ export class Sessions {
   /** Removes a session that isn't in memory; where other servers could use it only if they haven't since. */
   async #remove(id: string, beforeMs: number, limit: number): Promise<boolean> {
     const { store } = this.#options;
-    await this.#options.checkpoints?.forget(id);
+    await this.#options.workspace?.checkpoints?.forget(id);
     if (!store.shared) return await store.deleteSession(id);
     if (!await store.getSession(id) || !await store.shared.hold(id)) return false;
     const idle = await store.idleSessions({ kind: "agent", beforeMs, limit });
@@ -480,9 +479,9 @@ export class Sessions {
   /** Looks every few seconds for what other servers leave, or have no room for. */
   #lookAgain(): void {
     if (this.#isClosed) return;
-    const { onError = () => {}, approvals: { after = later } = {} } = this.#options;
+    const { onError = () => {} } = this.#options;
     this.#stopLooking();
-    this.#stopLooking = after(LOOK_MS, () => {
+    this.#stopLooking = this.#after(LOOK_MS, () => {
       this.#settling.run(() => this.#goOn()).catch(onError).finally(() => this.#lookAgain());
     });
   }
@@ -499,7 +498,6 @@ export class Sessions {
     }
   }
 
-  /** A turn has ended: one that waits may begin. */
   #freed(): void {
     if (this.#mayWait && !this.#isClosed) void this.queue.look();
   }
@@ -542,22 +540,20 @@ export class Sessions {
 
   #tryAgain(): void {
     if (this.#isClosed) return;
-    const { approvals: { after = later } = {} } = this.#options;
     this.#stopAgain();
-    this.#stopAgain = after(AGAIN_MS, () => this.#settleAll());
+    this.#stopAgain = this.#after(AGAIN_MS, () => this.#settleAll());
   }
 
   /**
    * Takes no more turns, and settles when none runs any more. What is asked waits for the next process; so does a turn that
    * is left within so many milliseconds, at its next step or else in its middle. Default: every turn ends, as interrupted.
    */
-  async close({ leaveWithinMs }: { readonly leaveWithinMs?: number | undefined } = {}): Promise<void> {
+  async close({ leaveWithinMs }: CloseOptions = {}): Promise<void> {
     this.#isClosed = true;
     this.slots.close();
     this.#warmth?.close();
-    const { approvals: { after = later } = {} } = this.#options;
     const due = new AbortController();
-    const disarm = leaveWithinMs === undefined ? () => {} : after(leaveWithinMs, () => due.abort());
+    const disarm = leaveWithinMs === undefined ? () => {} : this.#after(leaveWithinMs, () => due.abort());
     if (leaveWithinMs === 0) due.abort();
     const sessions = this.#inMemory();
     const end = (session: Session) =>
@@ -572,9 +568,13 @@ export class Sessions {
     await this.#settling.run(() => this.queue.look());
   }
 
+  get #after(): NonNullable<AdvancedOptions["after"]> {
+    return this.#options.advanced?.after ?? later;
+  }
+
   /** Names of the tools that sessions may have; of servers whose tools come and go `server__*`, for all of them. */
   get #toolNames(): readonly string[] {
-    const { tools, toolSource } = this.#options;
+    const { tools, advanced: { toolSource } = {} } = this.#options;
     return [
       ...[...tools.map(({ definition }) => definition), RECALL_TOOL, DELEGATE_TOOL].map((
         { function: { name } },
@@ -584,28 +584,23 @@ export class Sessions {
   }
 
   #ratesOf(model: string): Rates & { readonly profile: Profile } {
-    const { profile, price = listPrice } = this.#options;
+    const { profile, price = listPrice } = this.#options.models;
     return { profile: typeof profile === "function" ? profile(model) : profile, price: price(model) };
   }
 
   #fillIn(
     { instructions, model, effort, tools, metadata = {}, budget = {}, approvalRules = [] }: CreateSession,
   ): SessionSettings {
-    const { defaultModel = "none", instructions: own = DEFAULT_INSTRUCTIONS, delegates = false } =
-      this.#options;
+    const { models, instructions: own = DEFAULT_INSTRUCTIONS, advanced } = this.#options;
     const offered = this.#toolNames;
     const unknown = tools?.find((name) => !includesTool(offered, name));
     if (unknown !== undefined) {
-      throw new HttpError(
-        400,
-        "invalid_request",
-        `Cannot use tool ${JSON.stringify(unknown)}: there are ${offered.join(", ")}.`,
-      );
+      throw invalidRequest(`Cannot use tool ${JSON.stringify(unknown)}: there are ${offered.join(", ")}.`);
     }
-    const name = model ?? defaultModel;
-    const known = this.#options.efforts?.(name);
+    const name = model ?? models.defaultModel ?? "none";
+    const known = this.#options.models.efforts?.(name);
     if (effort !== undefined) checkEffort(effort, { model: name, known });
-    const { effort: usual } = this.#options;
+    const { effort: usual } = models;
     const chosen = effort ?? (usual !== undefined && (known?.includes(usual) ?? true) ? usual : undefined);
     checkBudgets({ session: budget }, { rates: this.#ratesOf(name), model: name });
     return {
@@ -615,7 +610,7 @@ export class Sessions {
       // In the order in which they are offered; single tools of servers behind that.
       tools: tools
         ? [...new Set([...offered.filter((name) => tools.includes(name)), ...tools])]
-        : offered.filter((name) => delegates || name !== DELEGATE_TOOL.function.name),
+        : offered.filter((name) => advanced?.delegates || name !== DELEGATE_TOOL.function.name),
       metadata,
       budget,
       approvalRules,
@@ -624,7 +619,7 @@ export class Sessions {
 
   /** Commits so many new sessions. @throws {HttpError} 507 if no more may be kept. */
   #admit(wanted: number, commit: () => Promise<void>): Promise<void> {
-    const { store, maxSessions = 10_000 } = this.#options;
+    const { store, limits: { maxSessions = 10_000 } = {} } = this.#options;
     return this.#admitting.run(async () => {
       const count = await store.countSessions("agent");
       if (count + wanted > maxSessions) throw tooManySessions(wanted, { count, maxSessions });
@@ -632,7 +627,6 @@ export class Sessions {
     });
   }
 
-  /** Those that are in memory. */
   #inMemory(): readonly Session[] {
     return [...this.#loaded.values()].flatMap(({ session }) => session?.deref() ?? []);
   }
@@ -650,7 +644,6 @@ export class Sessions {
     return loading;
   }
 
-  /** Keeps a session that is used now. */
   #keep(session: Session): void {
     this.#loaded.delete(session.id);
     this.#loaded.set(session.id, { session: new WeakRef(session), kept: session });
@@ -778,7 +771,6 @@ const RETRY_AFTER_S = 5;
 /** How long a request waits for a slot before it is refused, in milliseconds: its client has heard nothing yet. */
 const WAIT_MS = 30_000;
 
-/** What slots are given with. */
 interface TurnSlotsOptions {
   /** Told when one was given back that nobody has waited for. */
   readonly freed: () => void;
@@ -788,7 +780,6 @@ interface TurnSlotsOptions {
 
 /** Limits how many turns run at the same time, over all sessions and routes. */
 export class TurnSlots {
-  /** So many may run at once. */
   readonly limit: number;
   #taken = 0;
   #isClosed = false;
@@ -796,18 +787,15 @@ export class TurnSlots {
   /** Who waits for a slot, the longest first. */
   readonly #waiting = new Set<(isGiven: boolean) => void>();
 
-  /** So many turns may run at once. */
   constructor(limit: number, options: TurnSlotsOptions) {
     this.limit = limit;
     this.#options = options;
   }
 
-  /** So many run. */
   get taken(): number {
     return this.#taken;
   }
 
-  /** How many more may begin now. */
   get room(): number {
     return this.#isClosed ? 0 : Math.max(0, this.limit - this.#taken);
   }
@@ -831,7 +819,6 @@ export class TurnSlots {
     return isGiven ? this.#slot() : this.take();
   }
 
-  /** Gives no more: the server ends. */
   close(): void {
     this.#isClosed = true;
     for (const give of this.#waiting) give(false);
@@ -857,7 +844,6 @@ export class TurnSlots {
     return this.#slot();
   }
 
-  /** A slot that counts as taken. */
   #slot(): () => void {
     let isHeld = true;
     return () => {

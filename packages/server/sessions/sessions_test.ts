@@ -1,3 +1,4 @@
+import { ALLOW_EVERYTHING } from "@tare/server";
 import { assert, assertEquals, assertNotStrictEquals, assertRejects, assertStrictEquals } from "@std/assert";
 import { HttpError } from "../http/http_error.ts";
 import type { NumberedEvent } from "./session_types.ts";
@@ -83,7 +84,8 @@ Deno.test("Sessions.get() goes on with a turn whose process ended after any writ
             before.at(-1)?.event.finishReason === "stop";
           const other = new Player();
           other.takeOver();
-          const options = { policy, tools: other.tools, unknownOutcome };
+          const approvals = { rules: ALLOW_EVERYTHING, unknownOutcome };
+          const options = { policy, tools: other.tools, approvals };
           const found = await scriptedSessions({ store: copy, ...options }).get(session.id);
           const after: typeof before = JSON.parse(
             JSON.stringify(await Array.fromAsync(found.events.read())),

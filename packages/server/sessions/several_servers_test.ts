@@ -35,7 +35,8 @@ function servers(count: number, options: TestOptions = {}, open: (store: Store) 
       onError: (error) => errors.push(error),
       // A server that is killed leaves no timer behind.
       clock: { now: () => 0, after: () => () => {} },
-      approvals: { after: () => () => {} },
+      approvals: {},
+      after: () => () => {},
       ...options,
     });
     return { handler, opening, asked, errors };
@@ -276,12 +277,10 @@ for (const when of ["at its next step", "in its middle"]) {
     const acting = Promise.withResolvers<void>();
     const acted = Promise.withResolvers<string>();
     const { all: [a, b] } = servers(2, {
-      approvals: {
-        after(_ms, work) {
-          timers.push(work);
-          return () => {};
-        },
-        rules: ALLOW_EVERYTHING,
+      approvals: { rules: ALLOW_EVERYTHING },
+      after(_ms, work) {
+        timers.push(work);
+        return () => {};
       },
       tools: [{
         definition: { type: "function", function: { name: "act", parameters: { type: "object" } } },
@@ -486,7 +485,7 @@ Deno.test("close() lets a turn that nobody can go on with come to its end, withi
   const acted = Promise.withResolvers<string>();
   const acting = Promise.withResolvers<void>();
   const { all: [a] } = servers(1, {
-    approvals: { after: () => () => {}, rules: ALLOW_EVERYTHING },
+    approvals: { rules: ALLOW_EVERYTHING },
     tools: [{
       definition: { type: "function", function: { name: "act", parameters: { type: "object" } } },
       run() {

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { StoreError } from "@tare/conversation";
 import { memoryStore } from "@tare/conversation/sqlite";
 import { contentText, type Model, type Tool } from "@tare/messages";
-import type { AgentOptions, HttpAgent } from "@tare/server";
+import type { ApprovalOptions, HttpAgent } from "@tare/server";
 import { answerCall, follow, outline, readTurn, toolCall } from "../approvals/fixture_test.ts";
 import { ALLOW_EVERYTHING } from "../approvals/rules.ts";
 import { agent, call, newSession, request } from "../fixture_test.ts";
@@ -28,7 +28,7 @@ function model(names: readonly string[]): Model {
 
 /** What is left of a turn whose process ended while its calls ran, and a server that goes on with it. */
 async function cutOff(
-  unknownOutcome: NonNullable<AgentOptions["unknownOutcome"]>,
+  unknownOutcome: NonNullable<ApprovalOptions["unknownOutcome"]>,
   { names, unattended = false }: { readonly names: readonly string[]; readonly unattended?: boolean },
 ) {
   const store = recordedStore();
@@ -59,9 +59,9 @@ async function cutOff(
     hanging("put", { hints: { idempotentHint: true }, clearUp }),
   ];
   const options = {
-    unknownOutcome,
     clock: { now: () => 0, after: () => () => {} },
-    approvals: { rules: ALLOW_EVERYTHING, after: () => () => {} },
+    approvals: { rules: ALLOW_EVERYTHING, unknownOutcome },
+    after: () => () => {},
   };
   const before = agent(model(names), { ...options, store, tools });
   const path = await newSession(before);

@@ -42,7 +42,7 @@ const said = ({ messages }: ModelRequest) => messages.map(({ content }) => conte
 Deno.test("a session with the server's own instructions is told its place behind them, and what changes in front of what the user says", async () => {
   const place = versions();
   const { model, requests } = recorded([{ content: "a" }, { content: "b" }, { content: "c" }]);
-  const handler = agent(model, { workplace: place.workplace });
+  const handler = agent(model, { place: place.workplace });
   const session = await newSession(handler);
   await turn(handler, session, "1");
   place.now = 2;
@@ -61,7 +61,7 @@ Deno.test("a session with the server's own instructions is told its place behind
 Deno.test("a session that brings instructions is told nothing of the place", async () => {
   const place = versions();
   const { model, requests } = recorded([{ content: "a" }, { content: "b" }]);
-  const handler = agent(model, { workplace: place.workplace });
+  const handler = agent(model, { place: place.workplace });
   for (const instructions of ["", "Be kind."]) {
     const session = await newSession(handler, { instructions });
     place.now++;
@@ -73,7 +73,7 @@ Deno.test("a session that brings instructions is told nothing of the place", asy
 Deno.test("what has changed is told once, after whichever write the server ends", async () => {
   const place = versions();
   const store = recordedStore();
-  const options = { workplace: place.workplace };
+  const options = { place: place.workplace };
   const handler = agent(recorded([{ content: "One." }, { content: "Two." }]).model, { ...options, store });
   const session = await newSession(handler);
   await turn(handler, session, "One?");
@@ -116,7 +116,7 @@ Deno.test("of tools and place both are told at once, and more where the turn goe
     known: () => many,
     take: () => Promise.resolve({ tools: many, warnings: [] }),
   };
-  const options = { workplace: place.workplace, toolSource };
+  const options = { place: place.workplace, toolSource };
   const first = recorded([{ content: "a" }]);
   const handler = agent(first.model, { ...options, store });
   const session = await newSession(handler);
@@ -150,7 +150,7 @@ Deno.test("nothing is told between calls and their results: the next turn makes 
     { content: "b" },
     { content: "c" },
   ]);
-  const handler = agent(model, { workplace: place.workplace, approvals: {} });
+  const handler = agent(model, { place: place.workplace, approvals: {} });
   const session = await newSession(handler);
   await turn(handler, session, "1");
   place.now = 2;
@@ -174,7 +174,7 @@ Deno.test("a helper begins with what its parent was told of the place", async ()
     { content: "Done." },
   ]);
   const handler = agent(model, {
-    workplace: place.workplace,
+    place: place.workplace,
     delegates: true,
     profile: profileNamed("openai"),
   });

@@ -1,5 +1,6 @@
 import type { Content, ContentPart, FileChange } from "@tare/messages";
 import { sliceText } from "@tare/messages/internal";
+import { changedLines, count, counted } from "../format.ts";
 import { type EntryOf, shortArguments, type TranscriptEntry } from "../transcript.ts";
 import MarkdownIt, { type Token } from "markdown-it";
 
@@ -91,17 +92,15 @@ function callHtml({ name, arguments: text, result }: EntryOf<"call">): string {
   }</bdi></summary>${given}${result ? pre("Result", result.content) : ""}${pictures.join("")}</details>`;
 }
 
-const KINDS: Readonly<Record<string, string>> = { "+": "comes", "-": "goes", "@": "where" };
-
-function diffOf({ path, added, removed, diff, omitted }: FileChange): string {
-  const lines = diff.split("\n").map((line) => {
-    const kind = KINDS[line.charAt(0)];
-    return `<span${kind === undefined ? "" : ` class="${kind}"`}>${escapeHtml(line)}\n</span>`;
-  });
-  const rest = omitted === undefined ? "" : `<p>and ${omitted} lines more, or longer than shown</p>`;
-  return `<p><bdi>${escapeHtml(path)}</bdi>: ${added} ${
-    added === 1 ? "line" : "lines"
-  } more, ${removed} less</p><pre class="diff" tabindex="0">${lines.join("")}</pre>${rest}`;
+function diffOf(change: FileChange): string {
+  const { path, added, removed } = change;
+  const { lines, rest } = changedLines(change);
+  const spans = lines.map(({ kind, text }) =>
+    `<span${kind === undefined ? "" : ` class="${kind}"`}>${escapeHtml(text)}\n</span>`
+  );
+  return `<p><bdi>${escapeHtml(path)}</bdi>: ${counted(added, "line")} more, ${
+    count(removed)
+  } less</p><pre class="diff" tabindex="0">${spans.join("")}</pre>${rest ? `<p>and ${rest}</p>` : ""}`;
 }
 
 function folded(label: string, text: string): string {

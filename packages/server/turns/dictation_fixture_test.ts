@@ -6,9 +6,8 @@
 import type { AssistantMessage, Model, ModelEvent } from "@tare/messages";
 import type { Store, StoreRecord } from "@tare/conversation";
 import { echo, FakeClock } from "../fixture_test.ts";
-import { makeSession, scriptedSessions } from "../script_fixture_test.ts";
+import { makeSession, type ScriptedOptions, scriptedSessions } from "../script_fixture_test.ts";
 import { watchedStore } from "../sessions/store_fixture_test.ts";
-import type { SessionOptions } from "../sessions/session_types.ts";
 
 /** What each reply took. */
 export const USAGE = { promptTokens: 10, cachedTokens: 5, outputTokens: 2 };
@@ -82,7 +81,7 @@ function outline(records: readonly StoreRecord[]): string {
 
 /** A session with a dictated model, and what it commits from its first turn on. */
 export async function dictatedSession(
-  options: Partial<SessionOptions> & {
+  options: Partial<ScriptedOptions> & {
     readonly see?: (commit: string) => Promise<void> | void;
     readonly put?: (content: string) => Promise<void> | void;
   } = {},

@@ -9,11 +9,14 @@ import {
   ModelError,
   run,
   type RunOptions,
+  type TurnApprovals,
+  type TurnCosts,
   type TurnLedger,
   type TurnResult,
+  type TurnTime,
 } from "@tare/loop";
 import { systemClock } from "@tare/loop/internal";
-import { PROGRAM_TOOL } from "@tare/loop/programs";
+import { PROGRAM_TOOL } from "@tare/tools/programs";
 import {
   type AssistantMessage,
   contentText,
@@ -27,16 +30,17 @@ import {
   type ToolContext,
   type ToolDefinition,
 } from "@tare/messages";
-import { BackgroundCommands } from "@tare/loop/tools";
+import { BackgroundCommands } from "@tare/tools/shell";
 import { PromptTooLong } from "@tare/planner";
 import { callCost, type Rates } from "@tare/planner/parts";
 import { mostOfCall } from "@tare/planner/internal";
 import { type AskedEvent, CANNOT_ASK, openCalls, type Opening } from "../approvals/approvals.ts";
 import { allowingAsked, judgeBy } from "../approvals/rules.ts";
 import { DELEGATE_TOOL, type Helpers, type TurnAccount } from "../helpers/helpers.ts";
-import { HttpError, refusedBy } from "../http/http_error.ts";
+import { invalidRequest, refusedBy } from "../http/http_error.ts";
 import { modelSettings } from "../sessions/session_prompt.ts";
 import type { Budget, SessionSettings } from "../sessions/session_settings.ts";
+import type { ApprovalOptions, Workplace } from "../sessions/session_options.ts";
 import type {
   OpenTurn,
   SessionEnvironment,
@@ -44,7 +48,6 @@ import type {
   SessionInfo,
   TurnPrompt,
   TurnRequest,
-  Workplace,
 } from "../sessions/session_types.ts";
 import type { SessionWarmth } from "../sessions/session_warmth.ts";
 import type { TakenTools } from "./session_tools.ts";
@@ -66,10 +69,11 @@ type AskedTurn =
   & Pick<RunOptions, "signal">
   & { readonly resumed?: OpenTurn["resumed"] | undefined };
 
-/** What a turn is played in. */
 interface Stage extends
   Required<
-    Pick<RunTurnOptions, "takeTools" | "countTokens" | "steering" | "commit" | "isLeft" | "journal">
+    & Pick<RunTurnOptions, "takeTools" | "steering" | "commit" | "isLeft">
+    & Pick<TurnApprovals, "journal">
+    & Pick<TurnCosts, "countTokens">
   > {
   readonly environment: SessionEnvironment;
   /** Its history is read when the turn is played. */
@@ -84,9 +88,7 @@ interface Stage extends
     readonly helpers: Pick<Helpers, "begin">;
     readonly warmth: TurnWarmth;
   };
-  /** Counts what the turn costs. */
   readonly account: TurnAccount;
-  /** What the turn begins with. */
   readonly opening: Opening;
   /** Number of the last event before the turn that what it changes of files counts for: it may go on with one. */
   readonly turn: number;
@@ -110,19 +112,28 @@ export function turnPlayer(
     leavesNow = false,
     ...asked
   }: AskedTurn,
-  { session, environment, opening, account, turn: number, assertOwn, takeTools, ...more }: Stage,
+  {
+    session,
+    environment,
+    opening,
+    account,
+    turn: number,
+    assertOwn,
+    takeTools,
+    countTokens,
+    journal,
+    ...more
+  }: Stage,
 ): () => Promise<PlayedTurn> {
   const {
-    limits = {},
-    notice,
-    workplace,
+    limits: { turn: limits = {} } = {},
+    models: { model: portOf, notice, seesPictures },
+    workspace: { place: workplace, checkpoints, background } = {},
     store: { now },
-    clock,
+    advanced: { clock } = {},
     approvals = {},
     telemetry,
     keys,
-    checkpoints,
-    background,
   } = environment;
   const { settings: own, by, parent } = session;
   const { model: modelName } = own;
@@ -139,58 +150,60 @@ export function turnPlayer(
   const most = Math.min(asked.maxOutputTokens ?? Infinity, limits.maxOutputTokens ?? Infinity);
   const { warmth } = session;
   const writes = modelSettings(own, settings);
-  const asks = tellingKeepable(environment.model(modelName), warmth);
+  const observed = tellingKeepable(portOf(modelName), warmth);
+  // The client of an agent as a model can't take back what was sent.
+  const asks = clientTools ? withoutRestarts(observed) : observed;
   const watch = payer?.watch ??
     ((tool) => checkpoints?.watch(tool, { session: session.id, turn: number }) ?? tool);
-  const about = { session: session.id, seesPictures: environment.seesPictures?.(modelName) ?? false };
+  const about = { session: session.id, seesPictures: seesPictures?.(modelName) ?? false };
   const reserved = new ReservedCall({
-    ...{ rates, countTokens: more.countTokens, keys, by },
+    ...{ rates, countTokens, keys, by },
     reserve: (most, request) =>
       payer?.reserve(most, request) ?? account.reserve(most, { ...request, overBudget: overOwn }),
   });
   let taken: readonly Tool[] = [];
   // What it cost elsewhere was paid there.
   let paidUsd = resumed?.ledger.usd ?? 0;
-  const options:
-    & Omit<RunTurnOptions, "prompt" | "history">
-    & Required<Pick<RunOptions, "clientTools" | "overBudget">> = {
-      ...limits,
-      ...more,
-      ...(most < Infinity && { maxOutputTokens: most }),
-      ...(input !== undefined && { input }),
-      ...(resumed && { resumed: { ...resumed, judge: askingAgain(judge, environment.unknownOutcome) } }),
-      ...(signal && { signal }),
-      ...(writes && { settings: writes }),
-      ...(unattended && { cannotAsk: CANNOT_ASK }),
-      ...(clock && { clock }),
-      clientTools: clientTools ?? [],
-      // Who uses the agent as a model can't take back what was sent on.
-      restarts: clientTools === undefined,
-      ...{ answered, judge, modelName, notice, workplace, now, warmth, leavesNow },
-      news(messages) {
-        const running = background ? runningIn(messages) : [];
-        return running.length === 0 ? undefined : background?.news(session.id, running);
-      },
-      model: reserved.model(assertOwn ? ownModel(asks, assertOwn) : asks),
-      async takeTools(signal) {
-        const found = tools ? { tools, warnings: [] } : await takeTools(signal);
-        const watched = found.tools.map((tool) => inSession(isHarmless(tool) ? tool : watch(tool), about));
-        taken = assertOwn ? watched.map((tool) => ownTool(tool, assertOwn)) : watched;
-        return { ...found, tools: taken };
-      },
+  const overBudgets = (ledger: TurnLedger) =>
+    overOwn(ledger) ?? payer?.overBudget() ?? keys?.spent(by)?.message;
+  const options = {
+    ...more,
+    limits: { ...limits, ...(most < Infinity && { maxOutputTokens: most }) },
+    ...(input !== undefined && { input }),
+    ...(resumed && { resumed: { ...resumed, judge: askingAgain(judge, approvals.unknownOutcome) } }),
+    ...(signal && { signal }),
+    ...(writes && { settings: writes }),
+    approvals: { judge, answered, journal, ...(unattended && { cannotAsk: CANNOT_ASK }) },
+    time: { now, ...(clock && { clock }) },
+    clientTools: clientTools ?? [],
+    ...{ modelName, notice, workplace, warmth, leavesNow },
+    news(messages) {
+      const running = background ? runningIn(messages) : [];
+      return running.length === 0 ? undefined : background?.news(session.id, running);
+    },
+    model: reserved.model(assertOwn ? ownModel(asks, assertOwn) : asks),
+    async takeTools(signal) {
+      const found = tools ? { tools, warnings: [] } : await takeTools(signal);
+      const watched = found.tools.map((tool) => inSession(isHarmless(tool) ? tool : watch(tool), about));
+      taken = assertOwn ? watched.map((tool) => ownTool(tool, assertOwn)) : watched;
+      return { ...found, tools: taken };
+    },
+    costs: {
+      countTokens,
       costOf: (usage) => callCost(usage, rates),
-      overBudget: (ledger) => overOwn(ledger) ?? payer?.overBudget() ?? keys?.spent(by)?.message,
-      spent(own) {
+      overBudget: overBudgets,
+      totalOf(own) {
         const sum = account.spent(own);
         payer?.note(sum);
-        // Its helpers pay for themselves, while it waits for them.
+        // Subagents pay for themselves, while the turn waits for them.
         keys?.paid(by, (own.usd ?? 0) - paidUsd);
         paidUsd = own.usd ?? 0;
         reserved.paid();
         return sum;
       },
-    };
-  session.helpers.begin({ ...options, account, watch, tools: () => taken });
+    },
+  } satisfies Omit<RunTurnOptions, "prompt" | "history">;
+  session.helpers.begin({ ...options, judge, overBudget: overBudgets, account, watch, tools: () => taken });
   return () => {
     const { id: conversation, prompt, history } = session;
     const all = { ...options, prompt, history };
@@ -212,7 +225,7 @@ function isHarmless({ definition }: Tool): boolean {
 }
 
 /** Asks before what may have run is made once more: see `unknownOutcome`. Of what only reads nobody is asked. */
-function askingAgain(judge: Judge, unknownOutcome: SessionEnvironment["unknownOutcome"]): Judge {
+function askingAgain(judge: Judge, unknownOutcome: ApprovalOptions["unknownOutcome"]): Judge {
   return async (call) => {
     const judged = await judge(call);
     if (unknownOutcome !== "ask" || judged.decision === "deny" || call.tool.replays) return judged;
@@ -236,7 +249,11 @@ function tellingKeepable(model: Model, warmth: TurnWarmth): Model {
   return (request) => model({ ...request, keepable: (prompt) => warmth.made(prompt) });
 }
 
-/** What a model call may cost, and which budgets that is set aside from. */
+/** Returns a model whose replies are not requested again once a part of them was visible. */
+function withoutRestarts(model: Model): Model {
+  return ({ restarted: _, ...request }) => model(request);
+}
+
 interface ReservedCallOptions {
   readonly rates: Rates;
   readonly countTokens: CountTokens;
@@ -284,7 +301,6 @@ class ReservedCall {
     if (this.#isOver) this.giveBack();
   }
 
-  /** Gives back what is set aside. */
   giveBack(): void {
     this.#isOver = false;
     for (const giveBack of this.#giveBack.splice(0)) giveBack();
@@ -346,13 +362,9 @@ function ownTool(tool: Tool, assertOwn: () => void): Tool {
   };
 }
 
-/** What a turn is played with. */
 interface RunTurnOptions extends Omit<RunOptions, "context" | "tools" | "unlisted"> {
-  /** Gives the turn's tools. */
   readonly takeTools: (signal?: AbortSignal) => Promise<TakenTools>;
-  /** Decides what the model sees. */
   readonly prompt: TurnPrompt;
-  /** Name of the model. */
   readonly modelName: string;
   /** A sentence with which the turn starts, as a warning. */
   readonly notice?: string | undefined;
@@ -360,9 +372,7 @@ interface RunTurnOptions extends Omit<RunOptions, "context" | "tools" | "unliste
   readonly workplace?: Pick<Workplace, "changes"> | undefined;
   /** What of its commands in the background the model is to be told behind these messages. */
   readonly news: (messages: readonly Message[]) => string | undefined;
-  /** The time in milliseconds since the epoch. */
-  readonly now: () => number;
-  /** Keeps the newest prompt warm while calls run. */
+  readonly time: TurnTime & Required<Pick<TurnTime, "now">>;
   readonly warmth: TurnWarmth;
   /** Whether all that may leave the prompt leaves with the first call. */
   readonly leavesNow: boolean;
@@ -388,7 +398,7 @@ async function runTurn(
     prompt,
     modelName,
     notice,
-    now,
+    time,
     warmth,
     commit,
     takeTools,
@@ -396,10 +406,11 @@ async function runTurn(
     isLeft,
     workplace,
     news: newsOf,
-    clock = systemClock,
     ...options
   }: RunTurnOptions,
 ): Promise<PlayedTurn> {
+  const { now, clock = systemClock } = time;
+  const { answered = [] } = options.approvals ?? {};
   const { tools, warnings: missing } = await takeTools(options.signal);
   const { history, resumed } = options;
   // Nothing is told between calls and their results.
@@ -423,7 +434,7 @@ async function runTurn(
     if (calls?.length) warmth.waitsForCalls(calls);
   };
   // What was asked for runs before the model is called.
-  waitsForCalls(options.resumed?.calls ?? options.answered?.map(({ call }) => call));
+  waitsForCalls(options.resumed?.calls ?? answered.map(({ call }) => call));
   let step = 1;
   let answeredAtMs = now();
   const asked: AskedEvent[] = [];
@@ -434,7 +445,7 @@ async function runTurn(
   const played = (async function* () {
     result = yield* run({
       ...options,
-      ...{ clock, now },
+      time,
       signal: AbortSignal.any([...options.signal ? [options.signal] : [], failed.signal]),
       ...(resumed ? { resumed: { ...resumed, messages: tellingToo(resumed.messages, news) } } : {
         history: [...history, ...news],
@@ -459,7 +470,7 @@ async function runTurn(
         });
         // In one commit, so that no crash leaves a rewrite that nobody was told of.
         for (const rewrite of view.rewrites) batch.add({ type: "context_rewritten", step, ...rewrite });
-        if (!prompt.isStored || step > 1 || options.answered?.length || options.resumed) await batch.settle();
+        if (!prompt.isStored || step > 1 || answered.length > 0 || options.resumed) await batch.settle();
         return {
           messages: view.messages,
           tools: view.tools,
@@ -484,7 +495,7 @@ async function runTurn(
     stance === "rederivable" && !resolve
   );
   const needed = replies({ clientTools: options.clientTools, readers });
-  const mayLeave = betweenCalls(options.resumed?.calls ?? options.answered?.map(({ call }) => call) ?? []);
+  const mayLeave = betweenCalls(options.resumed?.calls ?? answered.map(({ call }) => call));
   try {
     for await (const event of played) {
       if (event.type === "turn_start" || event.type === "turn_end") continue;
@@ -586,7 +597,6 @@ type CommitEvents = (
   options: { readonly settled: boolean },
 ) => Promise<void>;
 
-/** What events are gathered with. */
 interface EventBatchOptions {
   readonly commit: CommitEvents;
   readonly clock: Clock;
@@ -610,7 +620,6 @@ export class EventBatch {
   #taken = 0;
   #disarm: (() => void) | undefined;
 
-  /** Nothing has happened. */
   constructor(options: EventBatchOptions) {
     this.#options = options;
   }
@@ -686,31 +695,25 @@ function isDelta(event: SessionEvent): event is Extract<SessionEvent, { readonly
   return event.type === "text_delta" || event.type === "reasoning_delta";
 }
 
-/** The budgets that hold for a turn. */
 interface Budgets {
-  /** What this turn may cost. */
   readonly turn?: Budget;
   /** What the session's turns may cost together. */
   readonly session?: Budget;
 }
 
-/** What budgets are measured by. */
 interface Measure {
   readonly rates: Rates;
-  /** Name of the model. */
   readonly model: string;
 }
 
 /** @throws {HttpError} 400 for a budget in dollars where the model's price isn't known. */
 export function checkBudgets({ turn, session }: Budgets, { rates, model }: Measure): void {
   if (rates.price || (turn?.maxUsd ?? session?.maxUsd) === undefined) return;
-  throw new HttpError(
-    400,
-    "invalid_request",
+  throw invalidRequest(
     `Cannot hold the budget maxUsd: the price of model ${
       JSON.stringify(model)
     } isn't known; start the server with ` +
-      "TARE_PRICE=input=3,output=15 (US dollars for a million tokens) or a price in TARE_PROFILE_FILE, or use " +
+      "TARE_PRICE=input=3,output=15 (US dollars for a million tokens) or a price in the file of TARE_PROFILE, or use " +
       "maxTokens or maxTokenUnits.",
   );
 }

@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import fc, { cases } from "../../../tests/cases.ts";
-import { workspaceTools } from "@tare/loop/tools";
+import { workspaceTools } from "@tare/tools";
 import { contentText, type Model, type Tool } from "@tare/messages";
 import { archiveRef } from "@tare/prune";
 import { expand } from "../../../tests/expand_compressed.ts";

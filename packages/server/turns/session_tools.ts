@@ -39,11 +39,9 @@ export function includesTool(given: readonly string[], name: string): boolean {
   return given.includes(name) || (server !== name && given.includes(allToolsOf(server)));
 }
 
-/** What a session's tools are chosen from. */
 interface SessionToolsOptions {
   /** What the session was given: names of tools, or all tools of a server. */
   readonly given: readonly string[];
-  /** Tools that are always there. */
   readonly own: readonly Tool[];
   /** Where others come from. Default: nowhere. */
   readonly source?: ToolSource | undefined;
@@ -70,7 +68,6 @@ export class SessionTools {
   readonly #servers: readonly string[];
   #taken: readonly Tool[] | undefined;
 
-  /** No turn was played yet. */
   constructor(options: SessionToolsOptions) {
     const { given, source } = this.#options = options;
     this.#servers = source?.names.filter((name) => given.some((one) => one.startsWith(`${name}__`))) ?? [];

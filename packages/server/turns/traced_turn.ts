@@ -6,7 +6,6 @@ import { RECALL_TOOL } from "@tare/prune";
 import { type Chat, type Operation, Telemetry } from "@tare/conversation/telemetry";
 import type { SessionEnvironment, TurnPrompt } from "../sessions/session_types.ts";
 
-/** A model, and who is asked for it. */
 interface AskedModel {
   /** The provider, as the conventions of telemetry name it. */
   readonly provider: string;
@@ -16,17 +15,14 @@ interface AskedModel {
 
 /** What telemetry tells of a model that sessions ask. */
 export function askedModel(environment: SessionEnvironment, model: string): AskedModel {
-  const address = environment.address?.(model);
+  const address = environment.models.address?.(model);
   const provider = providerOf(environment.ratesOf(model).profile);
   return { provider, model, ...(address !== undefined && { address: new URL(address) }) };
 }
 
-/** What telemetry tells of a turn and its calls. */
 interface TracedTurnOptions extends AskedModel {
   readonly telemetry: Telemetry;
-  /** Name of the agent. */
   readonly agent: string;
-  /** Id of the session. */
   readonly conversation: string;
 }
 
@@ -67,7 +63,6 @@ export function tracedModel(model: Model, about: Omit<TracedTurnOptions, "agent"
   return (request) => tracedReply(model, request, beginChat(request, about), true);
 }
 
-/** The model calls and tools of a turn. */
 class TracedCalls {
   readonly #turn: Operation;
   readonly #about: TracedTurnOptions;

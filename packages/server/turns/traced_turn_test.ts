@@ -50,7 +50,7 @@ async function told(model: Model, run?: Tool["run"], captureContent = false) {
     telemetry: new Telemetry("t", { captureContent }),
     address: () => "http://127.0.0.1:1",
     model: () => model,
-    limits: { toolTimeoutMs: 10, idleTimeoutMs: 60_000 },
+    turn: { toolTimeoutMs: 10, idleTimeoutMs: 60_000 },
     tools: run ? [{ definition: { type: "function", function: { name: "look" } }, run }] : [],
   });
   const session = await makeSession(sessions);

@@ -16,21 +16,18 @@ export function queueStates(queued: readonly QueuedTurn[]): object {
   return { queued, queue };
 }
 
-/** What is found of a session with waiting turns. */
 interface QueueRow {
   /** Since when the oldest waits, in milliseconds since the epoch. */
   readonly atMs: number;
   readonly count: number;
 }
 
-/** What starts turns that wait. */
 interface TurnQueueOptions {
   readonly store: Store;
   /** How many more turns may run here now. */
   readonly room: () => number;
   /** Starts the turn that waits longest in the session of this id; false if something runs there or is asked. */
   readonly start: (id: string) => Promise<boolean>;
-  /** Most turns that wait, in all sessions. */
   readonly most: number;
   readonly onError: (error: unknown) => void;
 }
@@ -43,7 +40,6 @@ export class TurnQueue {
   readonly #options: TurnQueueOptions;
   readonly #looking: Coalescer;
 
-  /** Nothing is started yet. */
   constructor(options: TurnQueueOptions) {
     this.#options = options;
     this.#looking = new Coalescer(() => this.#lookOnce(), options.onError);

@@ -126,7 +126,7 @@ Deno.test("a turn that waits on a full server begins on one that has room", asyn
     timers.push(work);
     return () => {};
   };
-  const [a, b] = [0, 1].map(() => narrow({ store: memory.open().store, approvals: { after } }));
+  const [a, b] = [0, 1].map(() => narrow({ store: memory.open().store, approvals: {}, after }));
   const [one, two] = [await newSession(a!.handler), await newSession(a!.handler)];
   await b!.handler.attend();
   await a!.handler.fetch(request("POST", `${one}/turns`, { input: "first" }));

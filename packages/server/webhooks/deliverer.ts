@@ -75,7 +75,6 @@ export class Deliverer {
     });
   }
 
-  /** Something may be due. */
   wake(): void {
     if (!this.#closing.signal.aborted) void this.#looking.run();
   }

@@ -2,7 +2,7 @@ import { Buffer } from "node:buffer";
 import { createHmac } from "node:crypto";
 import { lookup as lookupAddresses } from "node:dns/promises";
 import { BlockList, isIP } from "node:net";
-import type { AgentOptions } from "../agent_options.ts";
+import type { WebhookOptions } from "../agent_options.ts";
 
 /** What came of an attempt: the receiver's status, or why there is none. */
 export type Attempted =
@@ -10,7 +10,7 @@ export type Attempted =
   | { readonly error: string };
 
 /** Where webhooks may go. */
-export type Reach = Pick<NonNullable<AgentOptions["webhooks"]>, "hosts" | "lookup" | "connect">;
+export type Reach = Pick<WebhookOptions, "hosts" | "lookup" | "connect">;
 
 /** Begins each secret, as the Standard Webhooks specification has it. */
 export const SECRET_PREFIX = "whsec_";
@@ -146,13 +146,11 @@ function readHead(head: string): Attempted {
   return { status: Number(status), retryAfter: /^retry-after:[ \t]*(.*?)[ \t]*$/im.exec(head)?.[1] ?? null };
 }
 
-/** Whether a host is listed by name. */
 function isNamed({ hostname, port, protocol }: URL, hosts: readonly string[]): boolean {
   const withPort = `${hostname}:${port || (protocol === "https:" ? 443 : 80)}`;
   return hosts.includes(hostname) || hosts.includes(withPort);
 }
 
-/** The host of a URL, IPv6 without its brackets. */
 function literalOf({ hostname }: URL): string {
   return hostname.replace(/^\[|\]$/g, "");
 }

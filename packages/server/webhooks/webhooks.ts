@@ -11,7 +11,7 @@ import {
 import { sliceText } from "@tare/messages/internal";
 import { randomBytes } from "node:crypto";
 import { type Static, Type } from "typebox";
-import { HttpError } from "../http/http_error.ts";
+import { HttpError, invalidRequest, notFound } from "../http/http_error.ts";
 import { storedReader } from "../http/schema.ts";
 import { turnBehind } from "../sessions/event_log.ts";
 import type { Teller } from "../sessions/session_types.ts";
@@ -75,7 +75,6 @@ const NEWEST = "newest_webhook";
 /** After so many milliseconds webhooks are read again where other servers may have changed them. */
 const FRESH_MS = 1_000;
 
-/** Most webhooks of one key, and of the owner. */
 const MAX_WEBHOOKS = 50;
 
 /** How long the secret before signs too, in milliseconds. */
@@ -86,7 +85,6 @@ const MAX_TEXT = 10_000;
 
 /** The webhooks of a server, or of several on one store: who is told of what. */
 export class Webhooks {
-  /** Where they may go. */
   readonly reach: Reach;
   readonly #store: Store;
   readonly #documents: DocumentReader<Webhook>;
@@ -117,7 +115,7 @@ export class Webhooks {
   async get(id: string, asker: Asker): Promise<Webhook> {
     const found = (await this.list(asker)).find((one) => one.id === id);
     if (found) return found;
-    throw new HttpError(404, "not_found", `Cannot find webhook ${id}: there is none of this id.`);
+    throw notFound(`Cannot find webhook ${id}: there is none of this id.`);
   }
 
   /** Makes one. @throws {HttpError} 400 if its address can't be told, or there are too many. */
@@ -132,7 +130,7 @@ export class Webhooks {
       if (this.#all().filter((one) => one.by === by).length >= MAX_WEBHOOKS) {
         const message =
           `Cannot add a webhook: ${asker.name} has ${MAX_WEBHOOKS}, and no more are kept. Remove one first.`;
-        throw new HttpError(400, "invalid_request", message);
+        throw invalidRequest(message);
       }
       const made: Webhook = {
         ...settings,
@@ -212,7 +210,7 @@ export class Webhooks {
     if (found?.receiver !== id) {
       const message =
         `Cannot find delivery ${delivery}: webhook ${id} has none of this id, or it was too old.`;
-      throw new HttpError(404, "not_found", message);
+      throw notFound(message);
     }
     const value: DeliveryValue = { ...valueOf(found), status: "waiting", tries: 0 };
     const { sessionId } = found;
@@ -260,7 +258,6 @@ export class Webhooks {
     return noted?.disabled && !before?.disabled ? noted : undefined;
   }
 
-  /** The secrets that sign now. */
   secretsOf({ secrets }: Webhook): readonly string[] {
     const nowMs = this.#store.now();
     return secrets.flatMap(({ secret, untilMs = Infinity }) => untilMs > nowMs ? secret : []);
@@ -285,11 +282,7 @@ export class Webhooks {
   #assertReaches(url: string): void {
     const refused = refusedUrl(url, this.reach);
     if (refused === undefined) return;
-    throw new HttpError(
-      400,
-      "invalid_request",
-      `Cannot tell ${JSON.stringify(url)} of anything: ${refused}.`,
-    );
+    throw invalidRequest(`Cannot tell ${JSON.stringify(url)} of anything: ${refused}.`);
   }
 
   #all(): readonly Webhook[] {

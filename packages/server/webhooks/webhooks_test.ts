@@ -2,9 +2,18 @@ import { assert, assertEquals, assertThrows } from "@std/assert";
 import { Keys, StoreError } from "@tare/conversation";
 import { memoryStore } from "@tare/conversation/sqlite";
 import type { AssistantMessage, Model } from "@tare/messages";
-import { type AgentOptions, ALLOW_EVERYTHING, type HttpAgent } from "@tare/server";
+import type { HttpAgent } from "@tare/server";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
-import { agent, call, newSession, refused, scriptedModel, silentModel, turn } from "../fixture_test.ts";
+import {
+  agent,
+  call,
+  newSession,
+  refused,
+  scriptedModel,
+  silentModel,
+  type TestOptions,
+  turn,
+} from "../fixture_test.ts";
 import { FULL } from "../sessions/store_fixture_test.ts";
 import {
   addWebhook,
@@ -25,7 +34,7 @@ const saying = (message: Partial<AssistantMessage>): Model => (request) => scrip
 function telling(
   hosts: readonly string[],
   { model = saying({ content: "Done." }), clock = new WaitedClock(), ...options }:
-    & Omit<Partial<AgentOptions>, "model">
+    & Omit<TestOptions, "model" | "clock">
     & {
       readonly model?: Model;
       readonly clock?: WaitedClock;
@@ -98,7 +107,8 @@ Deno.test("what is asked before a call runs is told to whoever wants to hear of 
   } as const;
   const { handler, attempted } = telling([there.host], {
     model: saying({ tool_calls: [call] }),
-    approvals: { after: () => () => {} },
+    approvals: {},
+    after: () => () => {},
   });
   await addWebhook(handler, `${there.url}/both`, ["turn.ended", "approval.asked"]);
   await addWebhook(handler, `${there.url}/asked`, ["approval.asked"]);
@@ -380,7 +390,7 @@ Deno.test("a turn that has waited is told by the id that it had then, also where
     ...{ store: lost.store, now: clock.now, webhooks: { hosts: [there.host], after: clock.after } },
     // A server that is killed leaves no timer behind.
     clock: { now: () => 0, after: () => () => {} },
-    approvals: { rules: ALLOW_EVERYTHING, after: () => () => {} },
+    after: () => () => {},
   });
   const { handler, attempted } = telling([there.host], { clock, store: kept.store });
   await addWebhook(first, there.url);

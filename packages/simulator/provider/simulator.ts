@@ -1,9 +1,7 @@
-import { schemaChecker } from "@tare/loop/arguments";
 import {
   contentText,
   countMessageTokens,
   type FunctionToolCall,
-  type JsonSchema,
   type Message,
   type ToolDefinition,
   type Usage,
@@ -34,7 +32,6 @@ import {
 } from "@tare/wire/internal";
 import { eventText } from "@tare/wire/internal/sse";
 import { LRUCache } from "lru-cache";
-import { Compile } from "typebox/schema";
 import { type Dialect, DIALECTS, refusalIn } from "../dialects.ts";
 import { type Fault, faultError, promptTooLong, type ToolCallPieces } from "../fault.ts";
 import type { SimulatedModel, SimulatedReply, SimulatedRequest } from "../model.ts";
@@ -192,9 +189,7 @@ export function simulator(options: SimulatorOptions): Simulator {
   /** Answers a request in the format of the chat completions. */
   async function completion(request: Request): Promise<Response> {
     const key = keyOf(request, apiKey);
-    const text = await request.text();
-    const chat = await readCompletionRequest(new Request(request.url, { method: "POST", body: text }));
-    checkLegal(JSON.parse(text), DIALECTS.chat);
+    const chat = await reading(request, readCompletionRequest);
     return await answer(chat, serving(key, chat), ({ message, finishReason, usage, fault, ...head }) => {
       const sendsUsage = fault?.type !== "no_usage" && (!chat.stream || chat.includeUsage);
       const { index, created, model } = head;
@@ -221,7 +216,7 @@ export function simulator(options: SimulatorOptions): Simulator {
   /** Answers a request in the format of responses. */
   async function response(request: Request): Promise<Response> {
     const author = [keyOf(request, apiKey)];
-    const asked = await readResponsesRequest(request);
+    const asked = await reading(request, readResponsesRequest);
     author.push(asked.model);
     seals.checkItems(asked.items, author);
     return await answer(asked, serving(author[0]!, asked), ({ message, finishReason, usage, ...reply }) => {
@@ -258,7 +253,7 @@ export function simulator(options: SimulatorOptions): Simulator {
   /** Answers a request in the Messages format. */
   async function message(request: Request): Promise<Response> {
     const key = keyOf(request, apiKey);
-    const asked = await readMessagesRequest(request);
+    const asked = await reading(request, readMessagesRequest);
     const author = [key, asked.model];
     seals.checkMessages(asked.list, author, asked.mustThink);
     const id = JSON.stringify(author);
@@ -463,37 +458,42 @@ interface ResponsesRequest extends Omit<CompletionRequest, "includeUsage"> {
 const FINISHES = ["stop", "tool_calls", "length", "content_filter"] as const;
 
 /**
- * Reads and checks a request in the format of responses: calls and their results.
+ * Reads and checks a request's body.
  *
  * @throws {ApiError} with status 400 if a provider would refuse it.
  */
-async function readResponsesRequest(request: Request): Promise<ResponsesRequest> {
+async function reading<Asked>(
+  request: Request,
+  read: (bytes: Uint8Array<ArrayBuffer>) => Asked,
+): Promise<Asked> {
   const bytes = await request.bytes();
   try {
-    const wire = readRequest(readWireBody(bytes), RESPONSES_PROTOCOL, { items: reader, tools: reader });
-    const body = JSON.parse(new TextDecoder().decode(bytes));
-    const { input, include, prompt_cache_key: key } = body;
-    const items: readonly JsonRecord[] = typeof input === "string"
-      ? [{ type: "message", role: "user", content: input }]
-      : input;
-    const heads = wire.items.filter(({ bytes }) => bytes === undefined).flatMap(({ parts }) => parts);
-    const parts = [...heads, ...items.flatMap((item) => RESPONSES_PROTOCOL.readItem(item))];
-    const messages = joinReplies(parts.map(({ message }) => message));
-    checkPairs(messages);
-    checkLegal(body, DIALECTS.responses);
-    return {
-      model: wire.model,
-      messages,
-      tools: toolsInFront(wire),
-      stream: wire.stream,
-      cacheKey: typeof key === "string" ? key : "",
-      items,
-      isSealed: Array.isArray(include) && include.includes("reasoning.encrypted_content"),
-    };
+    return read(bytes);
   } catch (error) {
     if (error instanceof ApiError) throw error;
     throw new ApiError(400, `Cannot read the request: ${(error as Error).message}.`);
   }
+}
+
+function readResponsesRequest(bytes: Uint8Array<ArrayBuffer>): ResponsesRequest {
+  const wire = readRequest(readWireBody(bytes), RESPONSES_PROTOCOL, { items: reader, tools: reader });
+  const body = JSON.parse(new TextDecoder().decode(bytes));
+  checkLegal(body, DIALECTS.responses);
+  const { input, include, prompt_cache_key: key } = body;
+  const items: readonly JsonRecord[] = typeof input === "string"
+    ? [{ type: "message", role: "user", content: input }]
+    : input;
+  const heads = wire.items.filter(({ bytes }) => bytes === undefined).flatMap(({ parts }) => parts);
+  const parts = [...heads, ...items.flatMap((item) => RESPONSES_PROTOCOL.readItem(item))];
+  return {
+    model: wire.model,
+    messages: joinReplies(parts.map(({ message }) => message)),
+    tools: toolsInFront(wire),
+    stream: wire.stream,
+    cacheKey: typeof key === "string" ? key : "",
+    items,
+    isSealed: Array.isArray(include) && include.includes("reasoning.encrypted_content"),
+  };
 }
 
 /** What is said to who asks for nothing. */
@@ -505,54 +505,38 @@ const reader: JsonReader<never> = {
   read: (bytes, { read, ...span }) => ({ key: "", value: read(readJsonAt(bytes, span)) as never }),
 };
 
-/**
- * Reads and checks a request in the Messages format: calls and their results, and how many marks of the cache it has, and
- * in which order.
- *
- * @throws {ApiError} with status 400 if a provider would refuse it.
- */
-async function readMessagesRequest(request: Request): Promise<MessagesRequest> {
-  const bytes = await request.bytes();
-  try {
-    const wire = readRequest(readWireBody(bytes), MESSAGES_PROTOCOL, { items: reader, tools: reader });
-    const marks = readCacheMarks(wire);
-    if (marks.length > MAX_CACHE_MARKS) {
-      throw new ApiError(
-        400,
-        `A maximum of ${MAX_CACHE_MARKS} blocks with cache_control may be provided. Found ${marks.length}.`,
-      );
-    }
-    if (marks.some(({ ttlMs }, at) => ttlMs > (marks[at - 1]?.ttlMs ?? Infinity))) {
-      throw new ApiError(400, "A cache_control block with ttl 1h must not stand behind one with ttl 5m.");
-    }
-    // With the ids that they were sent with, which a provider goes by.
-    const asSent = wire.items.map((item) => {
-      const { bytes } = item;
-      if (!bytes) return item;
-      const json = readJsonAt(bytes, { start: 0, end: bytes.length });
-      return { ...item, parts: MESSAGES_PROTOCOL.readItem(json) };
-    });
-    const messages = withFoundTools(asSent, wire.tools).flatMap(({ parts }) =>
-      parts.map(({ message }) => message)
+function readMessagesRequest(bytes: Uint8Array<ArrayBuffer>): MessagesRequest {
+  const wire = readRequest(readWireBody(bytes), MESSAGES_PROTOCOL, { items: reader, tools: reader });
+  const body = JSON.parse(new TextDecoder().decode(bytes));
+  checkLegal(body, DIALECTS.messages);
+  const marks = readCacheMarks(wire);
+  if (marks.length > MAX_CACHE_MARKS) {
+    throw new ApiError(
+      400,
+      `A maximum of ${MAX_CACHE_MARKS} blocks with cache_control may be provided. Found ${marks.length}.`,
     );
-    checkPairs(messages);
-    const body = JSON.parse(new TextDecoder().decode(bytes));
-    checkLegal(body, DIALECTS.messages);
-    return {
-      model: wire.model,
-      messages,
-      tools: toolsInFront(wire),
-      stream: wire.stream,
-      isSilent: wire.replyTokens === 0,
-      searchable: searchableTools(wire),
-      marks,
-      list: body.messages,
-      mustThink: asRecord(body.thinking)?.type === "enabled",
-    };
-  } catch (error) {
-    if (error instanceof ApiError) throw error;
-    throw new ApiError(400, `Cannot read the request: ${(error as Error).message}.`);
   }
+  if (marks.some(({ ttlMs }, at) => ttlMs > (marks[at - 1]?.ttlMs ?? Infinity))) {
+    throw new ApiError(400, "A cache_control block with ttl 1h must not stand behind one with ttl 5m.");
+  }
+  // With the ids that they were sent with, which a provider goes by.
+  const asSent = wire.items.map((item) => {
+    const { bytes } = item;
+    if (!bytes) return item;
+    const json = readJsonAt(bytes, { start: 0, end: bytes.length });
+    return { ...item, parts: MESSAGES_PROTOCOL.readItem(json) };
+  });
+  return {
+    model: wire.model,
+    messages: withFoundTools(asSent, wire.tools).flatMap(({ parts }) => parts.map(({ message }) => message)),
+    tools: toolsInFront(wire),
+    stream: wire.stream,
+    isSilent: wire.replyTokens === 0,
+    searchable: searchableTools(wire),
+    marks,
+    list: body.messages,
+    mustThink: asRecord(body.thinking)?.type === "enabled",
+  };
 }
 
 /** The messages of a request's items: what a reply says stands in one, as models are asked. */
@@ -724,19 +708,14 @@ interface CompletionRequest {
   readonly cacheKey: string;
 }
 
-/**
- * Reads and checks the body of a chat-completions request, its pairs of calls and results included: a reply with
- * calls must be followed by the results of all of them, and by nothing else before.
- *
- * @throws {ApiError} with status 400 if a provider would refuse it.
- */
-export async function readCompletionRequest(request: Request): Promise<CompletionRequest> {
-  const body = await readJson(request);
-  const fault = VALID_BODY.Check(body) ? undefined : bodyFault(body);
-  if (fault !== undefined) throw new ApiError(400, `Cannot read the request: ${fault}.`);
-  // The schema has shown that it has this shape.
-  const { model, messages, tools, stream, stream_options, prompt_cache_key } = body as RequestBody;
-  checkPairs(messages);
+function readCompletionRequest(bytes: Uint8Array<ArrayBuffer>): CompletionRequest {
+  const body: RequestBody = JSON.parse(new TextDecoder().decode(bytes));
+  checkLegal(body, DIALECTS.chat);
+  const { model, messages, tools, stream, stream_options, prompt_cache_key, n } = body;
+  if (typeof model !== "string" || model === "") {
+    throw new ApiError(400, "You must provide a model parameter.");
+  }
+  if ((n ?? 1) !== 1) throw new ApiError(400, "Only one choice (n) is simulated.");
   return {
     model,
     messages,
@@ -748,159 +727,17 @@ export async function readCompletionRequest(request: Request): Promise<Completio
 }
 
 interface RequestBody {
-  readonly model: string;
+  readonly model?: unknown;
   readonly messages: readonly Message[];
   readonly tools?: readonly ToolDefinition[] | null;
   readonly stream?: boolean | null;
   readonly stream_options?: { readonly include_usage?: boolean | null } | null;
   readonly prompt_cache_key?: string | null;
-}
-
-const TEXT: JsonSchema = { type: "string" };
-const TEXT_OR_NULL: JsonSchema = { type: ["string", "null"] };
-
-/** An object with a `type`, which says what else it must have. */
-function typed(variants: Readonly<Record<string, JsonSchema>>): JsonSchema {
-  return {
-    type: "object",
-    required: ["type"],
-    properties: { type: TEXT },
-    allOf: Object.entries(variants).map(([type, properties]) => ({
-      if: { properties: { type: { const: type } } },
-      then: { required: Object.keys(properties), properties },
-    })),
-  };
-}
-
-/** An object that has these texts. */
-function texts(...names: readonly string[]): JsonSchema {
-  return {
-    type: "object",
-    required: names,
-    properties: Object.fromEntries(names.map((name) => [name, TEXT])),
-  };
-}
-
-/** Parts of other kinds, which providers may add, are taken as they are. */
-const PART = typed({
-  text: { text: TEXT },
-  refusal: { refusal: TEXT },
-  image_url: { image_url: texts("url") },
-  input_audio: { input_audio: texts("data") },
-  file: { file: { type: "object", properties: { file_data: TEXT } } },
-});
-
-const CALL: JsonSchema = {
-  ...typed({
-    function: { function: texts("name", "arguments") },
-    custom: { custom: texts("name", "input") },
-  }),
-  required: ["id", "type"],
-  properties: { id: TEXT, type: { enum: ["function", "custom"] } },
-};
-
-const MESSAGE: JsonSchema = {
-  type: "object",
-  required: ["role"],
-  properties: {
-    role: { enum: ["system", "developer", "user", "assistant", "tool", "function"] },
-    name: TEXT,
-    content: { type: ["string", "array", "null"], items: PART },
-    reasoning_content: TEXT_OR_NULL,
-    refusal: TEXT_OR_NULL,
-    tool_calls: { type: ["array", "null"], minItems: 1, items: CALL },
-    tool_call_id: TEXT,
-  },
-  if: { properties: { role: { const: "assistant" } } },
-  else: { required: ["content"] },
-  allOf: [{ if: { properties: { role: { const: "tool" } } }, then: { required: ["tool_call_id"] } }],
-};
-
-const TOOL: JsonSchema = {
-  type: "object",
-  required: ["type", "function"],
-  properties: {
-    type: { const: "function" },
-    function: {
-      type: "object",
-      required: ["name"],
-      properties: {
-        name: { type: "string", minLength: 1 },
-        description: TEXT,
-        parameters: { type: "object" },
-      },
-    },
-  },
-};
-
-const BODY: JsonSchema = {
-  type: "object",
-  required: ["model", "messages"],
-  properties: {
-    model: { type: "string", minLength: 1 },
-    messages: { type: "array", minItems: 1, items: MESSAGE },
-    tools: { type: ["array", "null"], items: TOOL },
-    stream: { type: ["boolean", "null"] },
-    stream_options: {
-      type: ["object", "null"],
-      properties: { include_usage: { type: ["boolean", "null"] } },
-    },
-    n: { enum: [1, null] },
-    prompt_cache_key: TEXT_OR_NULL,
-  },
-};
-
-const bodyFault = schemaChecker(BODY, "the body", { trusted: true });
-const VALID_BODY = Compile(BODY);
-
-async function readJson(request: Request): Promise<unknown> {
-  try {
-    return await request.json();
-  } catch (cause) {
-    throw new ApiError(400, `Cannot read the request: its body is not JSON (${(cause as Error).message}).`);
-  }
+  readonly n?: number | null;
 }
 
 /** Checks what providers of these dialects refuse. @throws {ApiError} with status 400. */
 function checkLegal(body: unknown, dialects: readonly Dialect[]): void {
   const refusal = refusalIn(body, dialects);
   if (refusal !== undefined) throw new ApiError(400, refusal);
-}
-
-/**
- * Checks that each call is answered right behind the message that makes it.
- *
- * Pending ids are a list, not a set: some clients use an id twice, or an empty one for each call.
- *
- * @throws {ApiError} with status 400 if one isn't.
- */
-function checkPairs(messages: readonly Message[]): void {
-  let pending: string[] = [];
-  const refusePending = (index: number) => {
-    if (pending.length === 0) return;
-    throw new ApiError(
-      400,
-      "An assistant message with 'tool_calls' must be followed by a tool message for each 'tool_call_id'; " +
-        `without a response: ${pending.join(", ")}.`,
-      { param: `messages.[${index}].role` },
-    );
-  };
-  messages.forEach((message, index) => {
-    if (message.role === "tool") {
-      const answered = pending.indexOf(message.tool_call_id);
-      if (answered < 0) {
-        throw new ApiError(
-          400,
-          "A message with role 'tool' must be a response to a preceding message with 'tool_calls'; " +
-            `none is open with the id ${JSON.stringify(message.tool_call_id)}.`,
-          { param: `messages.[${index}].role` },
-        );
-      }
-      pending.splice(answered, 1);
-      return;
-    }
-    refusePending(index);
-    if (message.role === "assistant") pending = (message.tool_calls ?? []).map((call) => call.id);
-  });
-  refusePending(messages.length);
 }

@@ -377,3 +377,54 @@ Deno.test("simulator() with shards sends what begins alike with one key to one, 
   nowMs += 60_000;
   assertEquals(await served("a", 15), Array(15).fill(true));
 });
+
+Deno.test("simulator() refuses chat completions that no provider reads, and names the first fault", async () => {
+  const user = { role: "user", content: "Hi" };
+  const call = (id: string) => ({ id, type: "function", function: { name: "f", arguments: "{}" } });
+  const result = (id: string) => ({ role: "tool", tool_call_id: id, content: "ok" });
+  const calling = { role: "assistant", tool_calls: [call("a"), call("b")] };
+  const stray = "messages with role 'tool' must be a response to a preceding message with 'tool_calls'";
+  const lacking = (ids: string) => `tool_call_ids did not have response messages: ${ids}`;
+  const faults: readonly (readonly [object | string, string])[] = [
+    ["{", "Cannot read the request: "],
+    [[], "the body must be an object"],
+    [{}, "[] is too short - 'messages'"],
+    [{ messages: [user], model: "" }, "You must provide a model parameter."],
+    [{ messages: [user], n: 2 }, "Only one choice (n) is simulated."],
+    [{ messages: [{ role: "user" }] }, "messages[0].content is missing"],
+    [{ messages: [{ ...user, content: 5 }] }, "Invalid type for 'messages[0].content'"],
+    [{ messages: [{ ...user, role: "model" }] }, "Invalid value: 'model'"],
+    [{ messages: [{ role: "tool", content: "" }] }, "messages[0].tool_call_id must be a string"],
+    [
+      { messages: [{ role: "assistant", tool_calls: [{ id: "a", type: "function" }] }] },
+      "messages[0].tool_calls[0].function must be an object",
+    ],
+    [
+      { messages: [{ role: "user", content: [{ type: "image_url", image_url: {} }] }] },
+      "messages[0].content.image_url.url must be a string",
+    ],
+    [{ messages: [user], tools: [{ type: "function" }] }, "tools[0].function must be an object"],
+    [{ messages: [user, result("a")] }, stray],
+    [{ messages: [user, calling] }, lacking("a,b")],
+    [{ messages: [user, calling, result("a"), user, result("b")] }, lacking("b")],
+    [{ messages: [user, calling, result("a"), result("a"), result("b")] }, stray],
+    [{ messages: [user, calling, result("a"), result("b"), result("b")] }, stray],
+    [{ messages: [user, calling, result("c")] }, stray],
+  ];
+  for (const [body, message] of faults) {
+    const text = typeof body === "string" || Array.isArray(body)
+      ? JSON.stringify(body)
+      : JSON.stringify({ model: "m", ...body });
+    const request = new Request("http://provider/v1/chat/completions", {
+      method: "POST",
+      body: body === "{" ? body : text,
+    });
+    const response = await provider().fetch(request);
+    const { error } = await response.json();
+    assertEquals(
+      [response.status, error.message.replace("openai: ", "").startsWith(message)],
+      [400, true],
+      error.message,
+    );
+  }
+});

@@ -30,15 +30,14 @@ interface Operation {
 
 /** The documents of the agent alone, and of agent and gateway. */
 async function documents(): Promise<readonly string[]> {
-  const rules = { profile: profileNamed("none"), windowTokens: 100_000 };
   const countTokens = () => Promise.resolve(estimateTokens);
   const options = {
-    ...rules,
-    countTokens,
-    model: () => {
-      throw new Error("Nobody asks it.");
+    models: {
+      ...{ countTokens, profile: profileNamed("none"), windowTokens: 100_000, defaultModel: "none" },
+      model: () => {
+        throw new Error("It isn't called.");
+      },
     },
-    defaultModel: "none",
     tools: [],
     store: memoryStore(),
   };

@@ -5,7 +5,8 @@ import { jsonPost } from "../../crash/json_post.ts";
 import { DEFINITIONS, parametersOf, runTool, SCRIPT, TOOLS } from "../../gateway/long_session.ts";
 import { isBroken, pause, send, until } from "./client.ts";
 import { SCRIPTED } from "./cluster_model.ts";
-import { extendsRequest, type Provider, type ProviderRequest } from "./provider.ts";
+import type { RecordedRequest } from "../../recording_provider.ts";
+import { extendsRequest, type Provider } from "./provider.ts";
 
 /** The protocols that other people's agents speak. */
 export const PROTOCOLS = ["chat", "responses", "messages"] as const;
@@ -82,7 +83,7 @@ export class Conversation {
   }
 
   /** What the provider was sent. */
-  requests(): Promise<readonly ProviderRequest[]> {
+  requests(): Promise<readonly RecordedRequest[]> {
     return this.#provider.requestsOf(this.name);
   }
 

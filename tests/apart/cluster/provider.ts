@@ -1,20 +1,13 @@
 import { fromFileUrl } from "@std/path";
 import { startProgram } from "../../crash/program.ts";
-
-/** One request to the provider: each of its pieces as JSON, byte by byte what a cache would compare. */
-export interface ProviderRequest {
-  readonly tools: string;
-  readonly messages: readonly string[];
-  /** Tokens that the provider served from its cache. */
-  readonly cachedTokens: number;
-}
+import type { RecordedRequest } from "../../recording_provider.ts";
 
 /** The simulated provider, in a process of its own. */
 export interface Provider extends AsyncDisposable {
   /** Without a path. */
   readonly url: string;
   /** The requests of a conversation in the order in which they came; it is known by its first text. */
-  readonly requestsOf: (firstText: string) => Promise<readonly ProviderRequest[]>;
+  readonly requestsOf: (firstText: string) => Promise<readonly RecordedRequest[]>;
 }
 
 const PROGRAM = fromFileUrl(new URL("provider_process.ts", import.meta.url));
@@ -40,7 +33,7 @@ export async function startProvider(seed: number): Promise<Provider> {
 }
 
 /** Whether a request begins with all that another one held. */
-export function extendsRequest(before: ProviderRequest, after: ProviderRequest): boolean {
+export function extendsRequest(before: RecordedRequest, after: RecordedRequest): boolean {
   return before.tools === after.tools &&
     before.messages.every((message, index) => message === after.messages[index]);
 }

@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import { Cluster } from "./cluster.ts";
 import { Conversation, PROTOCOLS } from "./conversation.ts";
 import { startPostgres } from "./postgres.ts";
-import type { ProviderRequest } from "./provider.ts";
+import type { RecordedRequest } from "../../recording_provider.ts";
 
 const postgres = await startPostgres();
 
@@ -13,7 +13,7 @@ const EXCHANGES_PER_RESTART = 8;
 const MAX_ATTEMPTS = 5;
 
 /** What the provider was sent, whatever the conversation's name is. */
-async function sentOf(conversation: Conversation): Promise<readonly ProviderRequest[]> {
+async function sentOf(conversation: Conversation): Promise<readonly RecordedRequest[]> {
   const { name } = conversation;
   return (await conversation.requests()).map(({ messages, ...request }) => ({
     ...request,
@@ -26,7 +26,7 @@ async function talk(
   conversation: Conversation,
   url: () => string,
   between?: (exchange: number) => Promise<void>,
-): Promise<readonly ProviderRequest[]> {
+): Promise<readonly RecordedRequest[]> {
   for (let exchange = 0; !conversation.isOver; exchange++) {
     await between?.(exchange);
     await conversation.exchange(url());
@@ -36,12 +36,12 @@ async function talk(
 }
 
 /** The same bytes, and the same read from the cache; says shortly where they first differ. */
-function assertSame(moved: readonly ProviderRequest[], expected: readonly ProviderRequest[]): void {
+function assertSame(moved: readonly RecordedRequest[], expected: readonly RecordedRequest[]): void {
   assertEquals(moved.length, expected.length);
   for (const [request, one] of moved.entries()) {
     const other = expected[request]!;
     const piece = one.messages.findIndex((message, at) => message !== other.messages[at]);
-    const show = ({ messages }: ProviderRequest) => messages[piece]?.slice(0, 200);
+    const show = ({ messages }: RecordedRequest) => messages[piece]?.slice(0, 200);
     assertEquals(
       [piece, show(one)],
       [-1, show(other)],

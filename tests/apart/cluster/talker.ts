@@ -4,7 +4,8 @@ import type { SessionEvent } from "@tare/server";
 import { readEvents, type ReceivedEvent } from "../../crash/read_events.ts";
 import { awaitedLater, get, isBroken, pause, post, postOnce, send, until } from "./client.ts";
 import { tokensIn } from "./cluster_model.ts";
-import { extendsRequest, type Provider, type ProviderRequest } from "./provider.ts";
+import type { RecordedRequest } from "../../recording_provider.ts";
+import { extendsRequest, type Provider } from "./provider.ts";
 import { assertTurns, isRewrite } from "../../crash/witness.ts";
 
 /** What a talker is made with. */
@@ -353,7 +354,7 @@ export class Talker {
       `${requests.length} requests begin with the instructions, in ${steps} steps`,
     );
     let breaks = 0;
-    let newest: ProviderRequest | undefined;
+    let newest: RecordedRequest | undefined;
     for (const request of requests) {
       // What a server sent before it was cut off may come late: a prompt of which all was sent before breaks no prefix.
       if (newest && extendsRequest(request, newest)) continue;

@@ -1,6 +1,6 @@
 import * as sdk from "@modelcontextprotocol/client";
 import type { Tool, ToolContext, ToolOutput } from "@tare/messages";
-import { type McpOptions, mcpServers, readMcpServers } from "@tare/loop/mcp";
+import { type McpOptions, mcpServers, readMcpServers } from "@tare/tools/mcp";
 
 /** What a turn would do with servers, without one. */
 export interface TriedServers extends AsyncDisposable {

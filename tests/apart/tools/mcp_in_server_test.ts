@@ -187,8 +187,8 @@ Deno.test("start.ts says in a sentence what is wrong in the file of MCP servers,
   }).catch((error) => error.message);
   assertStringIncludes(
     said,
-    'Cannot use MCP server "odd": arguments is not known; there are command, args, env, cwd, sandbox, folders, type, timeout, disabled, trustHints. ' +
-      "It stands in ",
+    "Cannot use MCP server \"odd\": it must not have 'arguments' (it takes command, args, env, cwd, sandbox, folders, type, timeout, disabled, trustHints). " +
+      "File: ",
   );
   assertEquals(said.includes("planted"), false);
 });

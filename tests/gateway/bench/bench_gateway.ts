@@ -3,7 +3,7 @@
  * compared with a bare proxy, one that holds bodies and hands each event on by itself, a gateway that keeps nothing of
  * conversations, and the same calls made directly. A second process of the same gateway shows what differs by chance.
  *
- *     deno task bench:gateway [--streams 20] [--tokens 100000] [--rounds 2] [--following 2000]
+ *     deno task bench gateway [--streams 20] [--tokens 100000] [--rounds 2] [--following 2000]
  *
  * Each stream sends a growing conversation, as agents do: reads the reply, pauses as long as a tool would take, and sends
  * all of it again with one more call and result. Provider and systems are processes of their own. The systems take turns,

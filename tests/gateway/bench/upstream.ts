@@ -1,9 +1,9 @@
 /**
- * The provider of `bench:gateway`, in a process of its own: reads requests without looking at them and answers with a
- * streamed reply. The path in front of `/v1` says how: `/paced/CHUNKS/MS` sends so many events so many milliseconds
- * apart. With a base URL it is a bare proxy in front of that provider instead: passes bodies on as they come, both ways,
- * and knows nothing of them; with `holding` behind it, it holds each body and hands every event on by itself, which is
- * what reading both takes at least. Prints its address.
+ * The provider of `bench gateway`, in a process of its own. It is not the simulator, whose work per request would be measured
+ * with the gateway's: it reads requests without parsing them and answers with a streamed reply. The path before `/v1` says
+ * how: `/paced/CHUNKS/MS` sends so many events so many milliseconds apart. With a base URL it is a bare proxy in front of
+ * that provider instead, which forwards bodies as they come, both ways; with `holding` after it, it holds each body and
+ * forwards every event by itself, which is the least that reading both takes. Prints its address.
  *
  * @module
  */

@@ -1,11 +1,9 @@
 import { Buffer } from "node:buffer";
 import pg from "pg";
-import type { SharedStore } from "../port.ts";
+import type { ConnectionFigures } from "../port.ts";
+import type { SqlValue } from "../queries.ts";
 import { StoreError } from "../store_error.ts";
 import { asStoreError, databaseError, isPassing } from "./database_error.ts";
-
-/** A value of a statement. */
-export type Value = string | number | boolean | null | Uint8Array | readonly string[];
 
 /** One connection, as what makes the tables uses it: statements without values, one after the other. */
 export interface Connection {
@@ -18,7 +16,7 @@ interface Client {
   query(query: {
     readonly text: string;
     readonly name?: string;
-    readonly values?: readonly Value[];
+    readonly values?: readonly SqlValue[];
     readonly query_timeout?: number;
   }): Promise<{ readonly rows: unknown[] }>;
   end(): Promise<void>;
@@ -49,20 +47,20 @@ export interface Connections {
    *
    * @throws {StoreError} if the database can't be reached or refuses.
    */
-  query<Row>(sql: string, values?: readonly Value[]): Promise<Row[]>;
+  query<Row>(sql: string, values?: readonly SqlValue[]): Promise<Row[]>;
   /**
    * Opens a connection for something that isn't to wait for anything else. A statement that takes longer than this ends
    * it; without a limit it takes as long as it takes. The caller closes it.
    */
   open(limitMs?: number): Promise<OwnConnection>;
   /** How those are that several share. */
-  figures(): NonNullable<ReturnType<SharedStore["figures"]>["connections"]>;
+  figures(): ConnectionFigures;
   close(): Promise<void>;
 }
 
 /** A connection that is one user's alone. */
 export interface OwnConnection extends Connection {
-  query<Row = unknown>(sql: string, values?: readonly Value[]): Promise<Row[]>;
+  query<Row = unknown>(sql: string, values?: readonly SqlValue[]): Promise<Row[]>;
   /** Told of each notification, and once of the connection's end. */
   onEvent(listener: { readonly notified: (payload: string) => void; readonly ended: () => void }): void;
   /** Ends it, without waiting for anything that is under way. */
@@ -95,7 +93,7 @@ export function connectionsTo(options: ConnectionOptions): Connections {
     names.set(sql, `s${names.size}`);
     return names.get(sql);
   };
-  const attempt = (sql: string, values: readonly Value[]): Promise<unknown[]> => {
+  const attempt = (sql: string, values: readonly SqlValue[]): Promise<unknown[]> => {
     if (!isOpen) throw new Error("Cannot use the store: it is closed");
     // The one with the least to do.
     const connection = shared.reduce((best, one) => one.waiting < best.waiting ? one : best);
@@ -118,7 +116,7 @@ export function connectionsTo(options: ConnectionOptions): Connections {
     }
   };
   return {
-    query: <Row>(sql: string, values: readonly Value[] = []) =>
+    query: <Row>(sql: string, values: readonly SqlValue[] = []) =>
       untilItGoes(async () => await attempt(sql, values) as Row[]),
     open: (limitMs) => untilItGoes(() => ownConnection(options, limitMs)),
     figures: () => {
@@ -153,7 +151,8 @@ async function connect(options: ConnectionOptions, pipeline: boolean): Promise<C
     await client.connect();
     // Not with the connection's first message: what pools connections takes only few settings there.
     await client.query({
-      text: `SET statement_timeout = ${Math.ceil(statementMs)}; SET lock_timeout = ${Math.ceil(lockMs)}`,
+      text: `SET search_path = tare; SET statement_timeout = ${Math.ceil(statementMs)};
+        SET lock_timeout = ${Math.ceil(lockMs)}`,
       query_timeout: connectMs,
     });
   } catch (error) {
@@ -199,7 +198,7 @@ function sharedConnection(options: ConnectionOptions) {
     waiting: 0,
     async run(
       sql: string,
-      { values, name }: { readonly values: readonly Value[]; readonly name: string | undefined },
+      { values, name }: { readonly values: readonly SqlValue[]; readonly name: string | undefined },
     ) {
       self.waiting++;
       try {
@@ -226,7 +225,7 @@ async function ownConnection(
   const client = await connect(options, false);
   let isOpen = true;
   return {
-    async query<Row>(sql: string, values?: readonly Value[]) {
+    async query<Row>(sql: string, values?: readonly SqlValue[]) {
       try {
         const limit = limitMs === undefined ? {} : { query_timeout: limitMs };
         return (await client.query({ text: sql, ...limit, ...(values && { values }) })).rows as Row[];

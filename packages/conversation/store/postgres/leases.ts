@@ -1,6 +1,7 @@
 import { columnText, jsonText, nameIn } from "../json_text.ts";
-import type { Hold, HolderRequest, SharedStore, Sighting, StoredEvent } from "../port.ts";
-import type { Connections, OwnConnection, Value } from "./connections.ts";
+import type { Hold, HolderRequest, OpeningListener, SharedStore, Sighting, StoredEvent } from "../port.ts";
+import type { SqlValue } from "../queries.ts";
+import type { Connections, OwnConnection } from "./connections.ts";
 import { HeldPlace, type Writer } from "./records.ts";
 import { asRefusal } from "./refusals.ts";
 
@@ -59,7 +60,7 @@ const RETRY_MS = 250;
 /** Joins those who have the store open. */
 export async function openLeases(connections: Connections, options: LeaseOptions): Promise<Leases> {
   const { leaseMs, renewMs, clock } = options;
-  let listener: Parameters<SharedStore["listen"]>[0] = { asked: () => {}, gone: () => {} };
+  let listener: OpeningListener = { asked: () => {}, gone: () => {} };
   let isOpen = true;
   let timer: ReturnType<typeof setTimeout> | undefined;
   let expiry: ReturnType<typeof setTimeout> | undefined;
@@ -72,7 +73,7 @@ export async function openLeases(connections: Connections, options: LeaseOptions
   const names = [me.id];
   let renewed = () => Promise.resolve();
 
-  const query = async <Row>(sql: string, values: Parameters<Connections["query"]>[1]): Promise<Row> => {
+  const query = async <Row>(sql: string, values: readonly SqlValue[]): Promise<Row> => {
     try {
       const [row] = await connections.query<Row>(sql, values);
       return row!;
@@ -296,7 +297,7 @@ function newMember(): Member {
 /** What openings tell each other, by a connection that nothing else waits on. */
 interface Talk extends Pick<SharedStore, "watch" | "ask"> {
   /** Runs a statement on that connection, which is made anew if it was lost. */
-  query<Row>(sql: string, values: readonly Value[]): Promise<Row[]>;
+  query<Row>(sql: string, values: readonly SqlValue[]): Promise<Row[]>;
   /** Lets all who wait look for themselves. */
   wake(): void;
   /** Tells of what is asked of this opening and wasn't told yet. */
@@ -322,7 +323,7 @@ function stateOf(seen: Sighting | undefined): string {
 /** What of an opening this needs to know. */
 interface Talker {
   /** Runs a statement on whatever connection, and gives its first row. */
-  readonly query: <Row>(sql: string, values: readonly Value[]) => Promise<Row>;
+  readonly query: <Row>(sql: string, values: readonly SqlValue[]) => Promise<Row>;
   /** How long a statement on that connection may take: others need to be heard in time. */
   readonly limitMs: number;
   readonly serverId: () => string;
@@ -507,7 +508,8 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
   };
   await connected();
   return {
-    query: async <Row>(sql: string, values: readonly Value[]) => (await connected()).query<Row>(sql, values),
+    query: async <Row>(sql: string, values: readonly SqlValue[]) =>
+      (await connected()).query<Row>(sql, values),
     wake: wakeAll,
     lookForRequests,
     watch(sessionId, changed) {

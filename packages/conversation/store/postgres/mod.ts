@@ -1,8 +1,8 @@
 /**
  * A store in PostgreSQL, behind the same port as the others, that any number of processes have open at once.
  *
- * {@linkcode openPostgresStore} opens it, {@linkcode openPostgresContents} all that it holds, to be copied. `@tare/conversation` doesn't load it, so that who keeps sessions in a file has no
- * client of a database.
+ * {@linkcode openPostgresStore} opens it, {@linkcode openPostgresContents} all that it holds, to be copied. `@tare/conversation`
+ * doesn't load it, nor the database's client.
  *
  * @example
  * ```ts
@@ -20,5 +20,5 @@
  *
  * @module
  */
-export { openPostgresContents } from "./contents.ts";
-export { openPostgresStore } from "./open_postgres.ts";
+export { openPostgresContents, type PostgresContentsOptions } from "./contents.ts";
+export { openPostgresStore, type PostgresStore, type PostgresStoreOptions } from "./open_postgres.ts";

@@ -1,11 +1,12 @@
 import { createHash } from "node:crypto";
-import { zstdCompressSync } from "node:zlib";
 import { bytesFromText } from "@tare/prune/internal";
 import { columnText, documentJson, jsonText, plainRecord } from "../json_text.ts";
 import type { StoreRecord } from "../port.ts";
+import type { Statement } from "../copied_tables.ts";
+import { fewAtOnce, type SqlValue } from "../queries.ts";
 import type { ObjectStore } from "../s3_objects.ts";
 import { notAskedError, StoreError } from "../store_error.ts";
-import type { Value } from "./connections.ts";
+import { packText } from "../texts.ts";
 
 /** A text as the archive holds it: here, or elsewhere. */
 export interface StoredText {
@@ -18,17 +19,11 @@ export interface StoredText {
   readonly object?: string;
 }
 
-/** A text, compressed. */
+/** Returns a text, compressed. */
 export function archivedText(content: string): Required<Omit<StoredText, "object">> {
-  const text = bytesFromText(content);
-  const zstd = new Uint8Array(zstdCompressSync(text));
-  return { sha256: createHash("sha256").update(text).digest(), bytes: zstd.length, zstd };
-}
-
-/** A statement with its values. */
-export interface Command {
-  readonly sql: string;
-  readonly values: readonly Value[];
+  const zstd = packText(content);
+  const sha256 = createHash("sha256").update(bytesFromText(content)).digest();
+  return { sha256, bytes: zstd.length, zstd };
 }
 
 /** A session that an opening holds, as it is written to. */
@@ -66,7 +61,7 @@ const NO_FENCE = -1;
 /** A statement that calls a function for each of several things, in their order, and does all or none. */
 export class CallList {
   readonly #calls: string[] = [];
-  readonly #values: Value[] = [];
+  readonly #values: SqlValue[] = [];
   readonly #places = new Map<string, string>();
   readonly #locked = new Set<string>();
   readonly #once = new Set<string>();
@@ -87,13 +82,13 @@ export class CallList {
   }
 
   /** A value, as the SQL that stands for it. */
-  value(value: Value, type = "text"): string {
+  value(value: SqlValue, type = "text"): string {
     this.#values.push(value);
     return `$${this.#values.length}::${type}`;
   }
 
   /** A value that several calls have. */
-  shared(name: string, value: Value, type = "text"): string {
+  shared(name: string, value: SqlValue, type = "text"): string {
     const place = this.#places.get(name) ?? this.value(value, type);
     this.#places.set(name, place);
     return place;
@@ -149,7 +144,7 @@ export class CallList {
     for (const place of this.#written) place.committed();
   }
 
-  command(): Command {
+  command(): Statement {
     // Not as columns, of which there may be only so many.
     return { sql: `SELECT ARRAY[${this.#calls.join()}]::bigint[]`, values: this.#values };
   }
@@ -296,9 +291,6 @@ function uuidOf(id: string): string {
  */
 const MIN_BYTES = 16 * 1024;
 
-/** Objects that are written, read or removed at a time. */
-const AT_ONCE = 16;
-
 /** Objects of texts that are gone, removed with one statement. */
 const SLICE = 500;
 
@@ -403,22 +395,4 @@ export function largeTexts({ objects, query, warn }: Owner): LargeTexts {
       await sweeping.catch(() => {});
     },
   };
-}
-
-/** Does something with each, with some at a time, until one fails. */
-export async function fewAtOnce<T>(items: readonly T[], act: (item: T) => Promise<void>): Promise<void> {
-  const left = items.values();
-  let hasFailed = false;
-  const work = async () => {
-    for (const item of left) {
-      if (hasFailed) return;
-      await act(item);
-    }
-  };
-  const workers = Array.from({ length: Math.min(AT_ONCE, items.length) }, work);
-  await Promise.all(workers).catch(async (error) => {
-    hasFailed = true;
-    await Promise.allSettled(workers);
-    throw error;
-  });
 }

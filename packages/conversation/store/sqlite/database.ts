@@ -15,9 +15,10 @@ import { dirname, resolve } from "@std/path";
 import { DatabaseSync, type SQLInputValue } from "node:sqlite";
 import { crc32 } from "node:zlib";
 import { folded, jsonText } from "../json_text.ts";
+import type { SqlValue } from "../queries.ts";
 import { StoreError } from "../store_error.ts";
 import { corruptError, goneError, lostError, toOpenError, toStoreError } from "./file_error.ts";
-import { APPLICATION_ID, type Migration } from "./migrations.ts";
+import { APPLICATION_ID, type Schema } from "./schema.ts";
 
 /** A prepared statement. */
 interface Statement<Row> {
@@ -33,8 +34,12 @@ export interface Database {
   readonly isInMemory: boolean;
   /** What of it is lost, as a sentence; the file itself, once it is gone. Nothing: nothing that is known. */
   readonly damage: string | undefined;
-  /** Prepares a statement. The caller knows the form of its rows. */
+  /** Prepares a statement that is used once. The caller knows the form of its rows. */
   prepare<Row = never>(sql: string): Statement<Row>;
+  /** Runs a statement with the values `$1`, `$2` …, prepared once, and returns its rows. */
+  query<Row>(sql: string, values?: readonly SqlValue[]): Row[];
+  /** Runs such a statement and returns how many rows it changed. */
+  run(sql: string, ...values: readonly SqlValue[]): number;
   /**
    * Runs `write` as one transaction: it is committed, in the file that stands under its name, when this returns; or
    * undone and the error thrown on.
@@ -69,8 +74,7 @@ interface FrozenFile {
 
 /** How a file is opened. */
 interface DatabaseOptions {
-  /** The history of such files: see {@linkcode MIGRATIONS}. */
-  readonly migrations: readonly Migration[];
+  readonly schema: Schema;
   /** Largest size of the file. Default: no limit. */
   readonly maxBytes?: number | undefined;
   /** Room on the disk that is held for {@linkcode Database.release}. Default: none. */
@@ -100,8 +104,7 @@ const LOG_PAGES = 1000;
 const LOG_BYTES = 4 * 2 ** 20;
 
 /**
- * Opens a SQLite file, makes it if it isn't there (for its owner alone, the folder too) and brings it to the newest
- * version of the schema.
+ * Opens a SQLite file, and creates it with its tables if there is none (for its owner only, the folder too).
  *
  * Two locks keep other processes out, both SQLite's, and the system releases them when a process ends, however it
  * ends. That of the file keeps other programs out, but on POSIX systems it is lost as soon as anything in this process
@@ -122,7 +125,7 @@ export function openDatabase(path: string, options: DatabaseOptions): Database {
     const found = damageOfLog(`${file}-wal`);
     const damage = found && keepDamagedLog(file, found);
     if (damage !== undefined) options.onWarning?.(damage);
-    connection = new DatabaseSync(file, { enableForeignKeyConstraints: false });
+    connection = new DatabaseSync(file);
     prepareFile(connection, { ...options, file });
     // Else the same damage would be told of again.
     if (damage !== undefined) connection.exec("PRAGMA wal_checkpoint(TRUNCATE)");
@@ -136,14 +139,18 @@ export function openDatabase(path: string, options: DatabaseOptions): Database {
   }
 }
 
-/** Opens an empty database in memory, with the newest version of the schema. */
-export function openMemory(migrations: readonly Migration[]): Database {
-  const connection = new DatabaseSync(":memory:", { enableForeignKeyConstraints: false });
-  connection.function("folded", { deterministic: true }, (json) => folded(String(json)));
+/** Opens an empty database in memory. */
+export function openMemory(schema: Schema): Database {
+  const connection = new DatabaseSync(":memory:");
+  setUp(connection);
   connection.exec("PRAGMA auto_vacuum = INCREMENTAL");
-  migrate(connection, { version: 0, migrations });
-  connection.exec("PRAGMA foreign_keys = ON");
+  connection.exec(schema.sql);
   return databaseOver(connection, { file: ":memory:" });
+}
+
+function setUp(connection: DatabaseSync): void {
+  connection.exec("PRAGMA foreign_keys = ON");
+  connection.function("folded", { deterministic: true }, (json) => folded(String(json)));
 }
 
 /** A file that holds nothing but whether there was a store beside it. */
@@ -198,16 +205,16 @@ function keepDamagedLog(file: string, { frame, frames }: LogDamage): string {
 
 function prepareFile(
   connection: DatabaseSync,
-  { file, migrations, maxBytes }: DatabaseOptions & { readonly file: string },
+  { file, schema, maxBytes }: DatabaseOptions & { readonly file: string },
 ): void {
-  connection.function("folded", { deterministic: true }, (json) => folded(String(json)));
+  setUp(connection);
   connection.exec("PRAGMA locking_mode = EXCLUSIVE; PRAGMA cell_size_check = ON");
   const version = schemaVersion(connection, file);
-  if (version > migrations.length) {
+  if (version !== 0 && version !== schema.version) {
     throw new StoreError(
-      "newer_version",
-      `Cannot open the store ${file}: its schema is version ${version}, and this program knows up to ` +
-        `${migrations.length}. Use the program that wrote it or a newer one, or another file.`,
+      "other_version",
+      `Cannot open the store ${file}: its schema is version ${version}, and this program's is ${schema.version}. ` +
+        "Use the program that wrote it, or another file.",
     );
   }
   // It takes effect before there is a table.
@@ -221,8 +228,11 @@ function prepareFile(
     const found = firstValue(connection, "PRAGMA quick_check(1)");
     if (found !== "ok") throw corruptError(file, String(found).replaceAll("\n", " "));
   }
-  migrate(connection, { version, migrations });
-  connection.exec("PRAGMA foreign_keys = ON");
+  if (version !== 0) return;
+  connection.exec(
+    `BEGIN IMMEDIATE; ${schema.sql};
+     PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = ${schema.version}; COMMIT`,
+  );
 }
 
 function limitSize(connection: DatabaseSync, maxBytes: number | undefined): void {
@@ -236,19 +246,6 @@ function schemaVersion(connection: DatabaseSync, file: string): number {
   if (id === APPLICATION_ID) return Number(firstValue(connection, "PRAGMA user_version"));
   if (id === 0 && firstValue(connection, "SELECT count(*) FROM sqlite_schema") === 0) return 0;
   throw corruptError(file, "it is another program's database");
-}
-
-function migrate(
-  connection: DatabaseSync,
-  { version, migrations }: { readonly version: number; readonly migrations: readonly Migration[] },
-): void {
-  for (const [index, step] of migrations.entries()) {
-    if (index < version) continue;
-    // Whoever fails closes the connection, which undoes what stands behind the last COMMIT.
-    connection.exec("BEGIN IMMEDIATE");
-    step(connection);
-    connection.exec(`PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = ${index + 1}; COMMIT`);
-  }
 }
 
 function firstValue(connection: DatabaseSync, sql: string): unknown {
@@ -289,9 +286,7 @@ function databaseOver(
       all: (...values) => guard(() => statement.all(...values)) as Row[],
     };
   };
-  const begin = prepare("BEGIN IMMEDIATE");
-  const commit = prepare("COMMIT");
-  const rollback = prepare("ROLLBACK");
+  const [begin, commit, rollback] = [prepare("BEGIN IMMEDIATE"), prepare("COMMIT"), prepare("ROLLBACK")];
   const transaction = <T>(write: () => T): T => {
     if (lost !== undefined) throw lostError(lost);
     begin.run();
@@ -306,6 +301,12 @@ function databaseOver(
     }
     if (!isThere()) throw lostError(lost ?? file);
     return result;
+  };
+  const prepared = new Map<string, Statement<unknown>>();
+  const once = (sql: string) => {
+    const statement = prepared.get(sql) ?? prepare<unknown>(sql.replaceAll("$", "?"));
+    prepared.set(sql, statement);
+    return statement;
   };
   const unused = prepare<{ readonly freelist_count: number }>("PRAGMA freelist_count");
   const countUnused = () => unused.get()?.freelist_count ?? 0;
@@ -325,6 +326,9 @@ function databaseOver(
       return isClosed || isThere() ? damage : lostError(lost ?? file).message;
     },
     prepare,
+    query: <Row>(sql: string, values: readonly SqlValue[] = []) =>
+      once(sql).all(...values.map(inputValue)) as Row[],
+    run: (sql, ...values) => once(sql).run(...values.map(inputValue)),
     transaction,
     release(write) {
       try {
@@ -400,23 +404,30 @@ function isFile(path: string, { dev, ino }: Stats): boolean {
   return there?.ino === ino && there.dev === dev;
 }
 
-/** A JSON value as it is stored. */
-export interface StoredJson {
-  readonly json: string;
-  /** CRC-32 of `json`: SQLite itself doesn't notice when a file's bytes change. */
-  readonly crc: number;
+/** Returns a value as SQLite takes it: a list as JSON. */
+export function inputValue(value: SqlValue): SQLInputValue {
+  if (typeof value === "boolean") return Number(value);
+  return Array.isArray(value) ? JSON.stringify(value) : value as SQLInputValue;
 }
 
-/** A value as it is stored. @throws {TypeError} if JSON can't hold it. */
-export function toStoredJson(value: unknown): StoredJson {
+/** Characters of a checksum. */
+const CRC_CHARS = 8;
+
+/**
+ * Returns the JSON of a value as it is stored, after its CRC-32: SQLite doesn't notice when a file's bytes change.
+ *
+ * @throws {TypeError} if JSON can't hold it.
+ */
+export function toStoredJson(value: unknown): string {
   const json = jsonText(value);
-  return { json, crc: crc32(json) };
+  return crc32(json).toString(16).padStart(CRC_CHARS, "0") + json;
 }
 
-/** The value that was stored. @throws {StoreError} `corrupt` if these are other bytes than were written. */
-export function fromStoredJson({ json, crc }: StoredJson, path: string): unknown {
-  if (crc32(json) !== crc) throw corruptError(path, "a record was damaged, its checksum doesn't match");
-  return JSON.parse(json);
+/** Returns the value that was stored. @throws {StoreError} `corrupt` if these are other bytes than were written. */
+export function fromStoredJson(stored: string, path: string): unknown {
+  const json = stored.slice(CRC_CHARS);
+  if (crc32(json) === parseInt(stored.slice(0, CRC_CHARS), 16)) return JSON.parse(json);
+  throw corruptError(path, "a record was damaged, its checksum doesn't match");
 }
 
 const LOG_HEADER_BYTES = 32;

@@ -3,19 +3,15 @@ import { join } from "@std/path";
 import { DatabaseSync } from "node:sqlite";
 import { StoreError } from "@tare/conversation";
 import { openDatabase } from "./database.ts";
-import type { Migration } from "./migrations.ts";
+import type { Schema } from "./schema.ts";
 import { withFolder } from "../folder_fixture_test.ts";
 import { needs, NOT_WINDOWS } from "../../../../tests/needs.ts";
 
-const sql = (text: string): Migration => (connection) => connection.exec(text);
-const V1 = sql("CREATE TABLE notes (text TEXT NOT NULL) STRICT");
-const V2 = sql(
-  "ALTER TABLE notes ADD COLUMN words INTEGER NOT NULL DEFAULT 0; UPDATE notes SET words = length(text)",
-);
+const V1: Schema = { version: 1, sql: "CREATE TABLE notes (text TEXT NOT NULL) STRICT" };
 
-/** Opens a file with these versions of a schema, and closes it again. */
-function use(path: string, migrations: readonly Migration[], statement?: string): unknown[] {
-  const database = openDatabase(path, { migrations });
+/** Opens a file with a schema, and closes it again. */
+function use(path: string, schema: Schema, statement?: string): unknown[] {
+  const database = openDatabase(path, { schema });
   try {
     if (statement !== undefined) database.prepare(statement).run();
     return database.prepare("SELECT * FROM notes").all().map((row) => ({ ...row as object }));
@@ -24,38 +20,30 @@ function use(path: string, migrations: readonly Migration[], statement?: string)
   }
 }
 
-Deno.test("openDatabase() brings a file of an older version to the newest, once, with what is in it", () =>
+Deno.test("openDatabase() creates the tables once, all or none of them", () =>
   withFolder((folder) => {
     const path = join(folder, "x.db");
-    assertEquals(use(path, [V1], "INSERT INTO notes VALUES ('four')"), [{ text: "four" }]);
-    assertEquals(use(path, [V1, V2]), [{ text: "four", words: 4 }]);
-    assertEquals(use(path, [V1, V2]), [{ text: "four", words: 4 }]);
-  }));
-
-Deno.test("openDatabase() undoes a migration that fails, and those before it stand", () =>
-  withFolder((folder) => {
-    const path = join(folder, "x.db");
-    use(path, [V1], "INSERT INTO notes VALUES ('four')");
-    const failing = sql("DELETE FROM notes; INSERT INTO nowhere VALUES (1)");
-    const error = assertThrows(() => use(path, [V1, V2, failing]), StoreError);
+    const failing = { version: 1, sql: `${V1.sql}; INSERT INTO nowhere VALUES (1)` };
+    const error = assertThrows(() => use(path, failing), StoreError);
     assertEquals([error.code, error.message], [
       "corrupt",
       `Cannot read the store ${path}: its tables aren't what they should be, no such table: nowhere. ` +
       "Restore it from a backup, or move it away to begin anew.",
     ]);
-    assertEquals(use(path, [V1, V2]), [{ text: "four", words: 4 }]);
+    assertEquals(use(path, V1, "INSERT INTO notes VALUES ('four')"), [{ text: "four" }]);
+    assertEquals(use(path, V1), [{ text: "four" }]);
   }));
 
-Deno.test("openDatabase() refuses a file of a newer version and leaves it alone", () =>
+Deno.test("openDatabase() refuses a file of another version and leaves it alone", () =>
   withFolder((folder) => {
     const path = join(folder, "x.db");
-    use(path, [V1, V2]);
+    use(path, { ...V1, version: 2 });
     const before = Deno.readFileSync(path);
-    const error = assertThrows(() => use(path, [V1]), StoreError);
+    const error = assertThrows(() => use(path, V1), StoreError);
     assertEquals([error.code, error.message], [
-      "newer_version",
-      `Cannot open the store ${path}: its schema is version 2, and this program knows up to 1. ` +
-      "Use the program that wrote it or a newer one, or another file.",
+      "other_version",
+      `Cannot open the store ${path}: its schema is version 2, and this program's is 1. ` +
+      "Use the program that wrote it, or another file.",
     ]);
     assertEquals(Deno.readFileSync(path), before);
   }));
@@ -68,7 +56,7 @@ Deno.test("openDatabase() refuses another program's database and leaves it alone
       theirs.exec(statement);
       theirs.close();
       const before = Deno.readFileSync(path);
-      const error = assertThrows(() => use(path, [V1]), StoreError, "it is another program's database");
+      const error = assertThrows(() => use(path, V1), StoreError, "it is another program's database");
       assertEquals([error.code, Deno.readFileSync(path)], ["corrupt", before]);
     }
   }));
@@ -78,7 +66,7 @@ Deno.test(
   () =>
     withFolder((folder) => {
       const path = join(folder, "new", "inner", "x.db");
-      const database = openDatabase(path, { migrations: [V1] });
+      const database = openDatabase(path, { schema: V1 });
       database.prepare("INSERT INTO notes VALUES ('x')").run();
       const modes = [join(folder, "new"), join(folder, "new", "inner"), path, `${path}-wal`, `${path}.lock`]
         .map((name) => Deno.statSync(name).mode! & 0o777);
@@ -92,7 +80,7 @@ Deno.test("openDatabase() says what is in the way of a file", () =>
     Deno.mkdirSync(join(folder, "x.db"));
     Deno.writeTextFileSync(join(folder, "file"), "");
     for (const path of [join(folder, "x.db"), join(folder, "file", "x.db")]) {
-      const error = assertThrows(() => use(path, [V1]), StoreError);
+      const error = assertThrows(() => use(path, V1), StoreError);
       assertEquals(error.code, "io");
       assertStringIncludes(error.message, `Cannot use the store ${path}: `);
     }
@@ -101,13 +89,13 @@ Deno.test("openDatabase() says what is in the way of a file", () =>
 Deno.test("openDatabase() keeps other programs and a second one of this process out until it is closed", () =>
   withFolder((folder) => {
     const path = join(folder, "x.db");
-    const first = openDatabase(path, { migrations: [V1] });
+    const first = openDatabase(path, { schema: V1 });
     const other = new DatabaseSync(path);
     assertThrows(() => other.exec("SELECT * FROM notes"), Error, "database is locked");
     other.close();
     for (const disturb of [() => {}, () => Deno.openSync(path).close()]) {
       disturb();
-      const error = assertThrows(() => use(path, [V1]), StoreError);
+      const error = assertThrows(() => use(path, V1), StoreError);
       assertEquals([error.code, error.message], [
         "locked",
         `Cannot open the store ${path}: another process has it open. Stop it, or use another file.`,
@@ -115,7 +103,7 @@ Deno.test("openDatabase() keeps other programs and a second one of this process 
     }
     first.close();
     first.close();
-    assertEquals(use(path, [V1]), []);
+    assertEquals(use(path, V1), []);
   }));
 
 /** A thread that starts one process after another until it is told to end. */
@@ -140,7 +128,7 @@ Deno.test(
       try {
         for (let processes = 0; processes < 100; processes++) {
           await started();
-          for (let times = 0; times < 10; times++) use(path, [V1]);
+          for (let times = 0; times < 10; times++) use(path, V1);
         }
       } finally {
         worker.postMessage("end");
@@ -151,7 +139,7 @@ Deno.test(
 
 Deno.test("transaction() undoes everything when something in it throws", () =>
   withFolder((folder) => {
-    const database = openDatabase(join(folder, "x.db"), { migrations: [V1] });
+    const database = openDatabase(join(folder, "x.db"), { schema: V1 });
     const insert = database.prepare("INSERT INTO notes VALUES (?)");
     const add = (...texts: (string | null)[]) =>
       database.transaction(() => texts.reduce((sum, text) => sum + insert.run(text), 0));

@@ -53,13 +53,13 @@ Deno.test("deleteSession() removes all that only the session refers to, from eve
     await fill("a");
     const ofA = await rows();
     assertEquals(ofA, {
-      activity: 2,
       archived: 2,
       counted: 1,
       deliveries: 1,
       documents: 1,
       events: 1,
-      idempotency_keys: 1,
+      heads: 2,
+      keys: 1,
       names: 2,
       sessions: 2,
       state: 1,
@@ -68,7 +68,7 @@ Deno.test("deleteSession() removes all that only the session refers to, from eve
     });
     await fill("b");
     await store.deleteSession("b");
-    assertEquals(await rows(), { ...ofA, activity: 1, sessions: 1 });
+    assertEquals(await rows(), { ...ofA, heads: 1, sessions: 1 });
     await store.deleteSession("a");
     const { counted: _, sums, ...left } = await rows();
     assertEquals([sums, new Set(Object.values(left))], [1, new Set([0])]);

@@ -37,6 +37,11 @@ export const api = client({
   },
 });
 
+/** Returns the message of an error. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
 /** A name for a request that may be sent again. Pages of hosts without TLS have no `randomUUID`. */
 export function requestKey(): string {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0"))

@@ -2,26 +2,29 @@ import type { Overview as Report, Sums } from "@tare/conversation/report";
 import type { MissesReport, SpendReport } from "../../../server/client.ts";
 import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
-import { readMisses, readOverview, readSpend, type Subject } from "../api/reports.ts";
+import { api } from "../api/api.ts";
+import type { Subject } from "../api/reports.ts";
 import { Choice } from "../parts/choice.tsx";
-import { count, counted, share } from "../parts/format.ts";
+import { count, counted } from "@tare/server/internal/format";
+import { share } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
 import { NumbersTable } from "../parts/numbers_table.tsx";
-import { money, saved, SpentTable, Units } from "../parts/spent.tsx";
+import { money, saved, SpentTable, Units, unpriced } from "../parts/spent.tsx";
 import { costsOf, overflowOf, programsOf, promptTokensOf, type Sum, SumList } from "../parts/sums.tsx";
+import { Trouble } from "../parts/trouble.tsx";
 import { addressOf } from "../place.ts";
 
 /** What was saved, how planned sessions do beside those left as they are, and what was warned of. */
 export function OverviewView(): JSX.Element {
   const { value, trouble } = useLoaded(async () => ({
-    session: await readOverview("session"),
-    gateway: await readOverview("gateway"),
+    session: await api.json("GET /overview", { query: { kind: "agent" } }),
+    gateway: await api.json("GET /overview", { query: { kind: "gateway" } }),
   }));
   return (
     <section class="report">
       <h1>Overview</h1>
       <Spend />
-      {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
+      <Trouble text={trouble} />
       {value && (
         <>
           <Saved what="The agent" report={value.session} />
@@ -74,39 +77,25 @@ function Groups({ session, gateway }: Reports) {
       <h2>Planned beside control</h2>
       <p class="note">
         Control: sessions of other agents that are left as they are, to compare with (TARE_CONTROL), or to see
-        what Tare would do (TARE_OBSERVE). A session costs so many token units on average; otherwise: what a
+        what Tare would do (TARE_CONTROL=1). A session costs so many token units on average; otherwise: what a
         planned one would have cost without Tare, and one of the control group with it, what reading back is
         expected to cost included.
       </p>
       <NumbersTable
         label="Planned beside control"
-        heads={[
-          "Group",
-          "Sessions",
-          "Calls",
-          "Prompt tokens",
-          "From cache",
-          "Token units",
-          "A session",
-          "Otherwise",
-          "Cost",
-          "Without a price",
-        ]}
         rows={rows}
-        draw={([name, sums]) => (
-          <tr key={name}>
-            <th scope="row">{name}</th>
-            <td>{count(sums.sessions)}</td>
-            <td>{count(sums.calls)}</td>
-            <td>{count(sums.promptTokens)}</td>
-            <td>{share(sums.cachedTokens, sums.promptTokens)}</td>
-            <td>{count(sums.tokenUnits)}</td>
-            <td>{each(sums.tokenUnits, sums.sessions)}</td>
-            <td>{each(otherwise(sums), sums.sessions)}</td>
-            <td>{sums.calls === 0 ? "–" : money(sums)}</td>
-            <td>{sums.unpricedCalls === 0 ? "" : count(sums.unpricedCalls)}</td>
-          </tr>
-        )}
+        columns={[
+          ["Group", ([name]) => name],
+          ["Sessions", ([, sums]) => count(sums.sessions)],
+          ["Calls", ([, sums]) => count(sums.calls)],
+          ["Prompt tokens", ([, sums]) => count(sums.promptTokens)],
+          ["From cache", ([, sums]) => share(sums.cachedTokens, sums.promptTokens)],
+          ["Token units", ([, sums]) => count(sums.tokenUnits)],
+          ["A session", ([, sums]) => each(sums.tokenUnits, sums.sessions)],
+          ["Otherwise", ([, sums]) => each(otherwise(sums), sums.sessions)],
+          ["Cost", ([, sums]) => sums.calls === 0 ? "–" : money(sums)],
+          ["Without a price", ([, sums]) => unpriced(sums)],
+        ]}
       />
     </>
   );
@@ -134,20 +123,18 @@ function Warnings({ session, gateway }: Reports) {
   );
 }
 
-/** What a day's money may be cut by. */
 const BY = { session: "By session", model: "By model", agent: "By agent" } as const;
 
 /** Where the money went: by day, and of a day or of all by session, model and agent, and what it went for. */
 function Spend(): JSX.Element {
   const [day, setDay] = useState<string>();
   const [by, setBy] = useState<keyof typeof BY>("session");
-  const days = useLoaded(() => readSpend({ by: "day", limit: 1_000 }));
+  const days = useLoaded(() => api.json("GET /spend", { query: { by: "day", limit: 1_000 } }));
   const sums = day === undefined ? days.value?.all : days.value?.rows.find(({ key }) => key === day);
-  const { trouble } = days;
   return (
     <>
       <h2>Where the money went</h2>
-      {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
+      <Trouble text={days.trouble} />
       {days.value && days.value.rows.length === 0 && <p>No call has been answered yet.</p>}
       {days.value && sums && days.value.rows.length > 0 && (
         <>
@@ -194,8 +181,8 @@ function dayInWords(day: string): string {
 /** A day's money, or all of it, cut by something. */
 function Cut({ by, day }: { readonly by: keyof typeof BY; readonly day: string | undefined }) {
   const days = day !== undefined && { from: day, to: day };
-  const { value, trouble } = useLoaded(() => readSpend({ by, limit: 200, ...days }));
-  if (trouble !== undefined) return <p class="trouble" role="alert">{trouble}</p>;
+  const { value, trouble } = useLoaded(() => api.json("GET /spend", { query: { by, limit: 200, ...days } }));
+  if (trouble !== undefined) return <Trouble text={trouble} />;
   if (!value || value.rows.length === 0) return null;
   return (
     <Rows
@@ -228,19 +215,17 @@ function Rows({ label, head, rows, name, chosen }: {
   return (
     <NumbersTable
       label={label}
-      heads={[head, "Cost", "Without a price", "Saved", "Calls", "From cache", "Missed the cache"]}
       rows={rows}
-      draw={(row) => (
-        <tr key={row.key} class={row.key === chosen ? "chosen" : undefined}>
-          <th scope="row" class="begins">{name(row)}</th>
-          <td>{money(row)}</td>
-          <td>{row.unpricedCalls === 0 ? "" : count(row.unpricedCalls)}</td>
-          <td>{saved(row)}</td>
-          <td>{count(row.calls)}</td>
-          <td>{share(row.cachedTokens, row.promptTokens)}</td>
-          <td>{share(missed(row), row.tokenUnits)}</td>
-        </tr>
-      )}
+      isChosen={({ key }) => key === chosen}
+      columns={[
+        [head, name, "begins"],
+        ["Cost", money],
+        ["Without a price", unpriced],
+        ["Saved", saved],
+        ["Calls", ({ calls }) => count(calls)],
+        ["From cache", ({ cachedTokens, promptTokens }) => share(cachedTokens, promptTokens)],
+        ["Missed the cache", (row) => share(missed(row), row.tokenUnits)],
+      ]}
     />
   );
 }
@@ -264,8 +249,8 @@ function Misses({ day }: { readonly day: string | undefined }): JSX.Element {
 }
 
 function Found({ day }: { readonly day: string | undefined }) {
-  const { value, trouble } = useLoaded(() => readMisses(day === undefined ? {} : { from: day, to: day }));
-  if (trouble !== undefined) return <p class="trouble" role="alert">{trouble}</p>;
+  const { value, trouble } = useLoaded(() => api.json("GET /misses", { query: { from: day, to: day } }));
+  if (trouble !== undefined) return <Trouble text={trouble} />;
   if (!value) return <p role="status">Looking …</p>;
   const { sessions, calls, promptTokens, cachedTokens, misses } = value;
   return (
@@ -277,21 +262,19 @@ function Found({ day }: { readonly day: string | undefined }) {
       </p>
       <NumbersTable
         label="Why the cache was missed"
-        heads={["Why", "Paid for it", "Without a price", "Tokens", "Calls", "What would mend it"]}
-        words={["What would mend it"]}
         rows={misses}
-        draw={(miss) => (
-          <tr key={miss.cause}>
-            <th scope="row" class="begins">{miss.avoidable ? <strong>{miss.name}</strong> : miss.name}</th>
-            <td>{money(miss)}</td>
-            <td>{miss.unpricedCalls === 0 ? "" : count(miss.unpricedCalls)}</td>
-            <td>{count(miss.tokens)}</td>
-            <td>{count(miss.calls)}</td>
-            <td class="words">
-              {miss.remedy} <Changed dearest={miss.dearest} />
-            </td>
-          </tr>
-        )}
+        columns={[
+          ["Why", ({ avoidable, name }) => avoidable ? <strong>{name}</strong> : name, "begins"],
+          ["Paid for it", money],
+          ["Without a price", unpriced],
+          ["Tokens", ({ tokens }) => count(tokens)],
+          ["Calls", ({ calls }) => count(calls)],
+          ["What would mend it", ({ remedy, dearest }) => (
+            <>
+              {remedy} <Changed dearest={dearest} />
+            </>
+          ), "words"],
+        ]}
       />
     </>
   );

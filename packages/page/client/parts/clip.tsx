@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { count } from "./format.ts";
+import { count } from "@tare/server/internal/format";
 
 /** Characters of a long text that are shown at first; each wish for more shows sixteen times as many. */
 const FIRST = 4_000;

@@ -1,15 +1,4 @@
-const COUNT = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const SHARE = new Intl.NumberFormat("en", { style: "percent", maximumFractionDigits: 1 });
-
-/** A number of tokens, calls or the like, whole. */
-export function count(value: number): string {
-  return COUNT.format(value);
-}
-
-/** A number and what it counts: `1 call`, `2 calls`. */
-export function counted(value: number, word: string): string {
-  return `${count(value)} ${word}${value === 1 ? "" : "s"}`;
-}
 
 /** A share of a whole as a percentage; of nothing it is nothing. */
 export function share(part: number, whole: number): string {

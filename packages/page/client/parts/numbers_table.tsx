@@ -1,19 +1,23 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
 
-/** Rows of a table that asks for no more. */
+/** Rows of a table at first. */
 const ROWS = 25;
 
-/** A table of numbers, which scrolls by itself: its first rows, and as many more as are asked for. */
-export function NumbersTable<Row>({ label, heads, words = [], rows, draw, more = "More" }: {
+/** A column. The first one names its rows; `words` and `begins` are texts, and the latter may be long. */
+export type Column<Row> = readonly [
+  head: string,
+  cell: (row: Row) => ComponentChildren,
+  kind?: "words" | "begins",
+];
+
+/** A table of numbers, which scrolls by itself: its first rows, and as many more as are requested. */
+export function NumbersTable<Row>({ label, columns, rows, isChosen, more = "More" }: {
   readonly label: string;
-  readonly heads: readonly string[];
-  /** Those of them under which words stand. Default: none but the first. */
-  readonly words?: readonly string[];
+  readonly columns: readonly Column<Row>[];
   readonly rows: readonly Row[];
-  /** A row as a `tr`. */
-  readonly draw: (row: Row) => ComponentChildren;
-  /** What asks for more rows. Default: "More". */
+  readonly isChosen?: (row: Row) => boolean;
+  /** Label of the button for more rows. Default: "More". */
   readonly more?: string;
 }): JSX.Element {
   const [shown, setShown] = useState(ROWS);
@@ -23,12 +27,22 @@ export function NumbersTable<Row>({ label, heads, words = [], rows, draw, more =
         <table class="numbers">
           <thead>
             <tr>
-              {heads.map((head) => (
-                <th key={head} scope="col" class={words.includes(head) ? "words" : undefined}>{head}</th>
+              {columns.map(([head, , kind]) => (
+                <th key={head} scope="col" class={kind === "words" ? kind : undefined}>{head}</th>
               ))}
             </tr>
           </thead>
-          <tbody>{rows.slice(0, shown).map(draw)}</tbody>
+          <tbody>
+            {rows.slice(0, shown).map((row, at) => (
+              <tr key={at} class={isChosen?.(row) ? "chosen" : undefined}>
+                {columns.map(([head, cell, kind], at) =>
+                  at === 0
+                    ? <th key={head} scope="row" class={kind}>{cell(row)}</th>
+                    : <td key={head} class={kind}>{cell(row)}</td>
+                )}
+              </tr>
+            ))}
+          </tbody>
         </table>
       </div>
       {rows.length > shown && (

@@ -3,12 +3,9 @@ import type { ComponentChildren, JSX } from "preact";
 /** A picture of many things of which one is chosen, by pointer or by keys, and said in words. */
 export interface SliderProps {
   readonly label: string;
-  /** How many there are. */
   readonly length: number;
-  /** Which is chosen, from 0. */
   readonly at: number;
   readonly choose: (at: number) => void;
-  /** What is chosen, in words. */
   readonly text: string;
   /** Which of them stands at a place of the picture, in its own pixels; nothing for none. */
   readonly find: (x: number, y: number) => number | undefined;

@@ -1,6 +1,7 @@
 import type { CallReport, Sums } from "@tare/conversation/report";
 import type { JSX } from "preact";
-import { count, counted, dollars, share } from "./format.ts";
+import { count, counted } from "@tare/server/internal/format";
+import { dollars, share } from "./format.ts";
 import { NumbersTable } from "./numbers_table.tsx";
 
 /** A cost, as far as prices are known. */
@@ -27,6 +28,11 @@ export function saved(cost: Priced & Pick<Sums, "withoutUsd" | "withoutTokenUnit
 /** How many calls aren't among the dollars; nothing if all are. */
 export function withoutPrice({ unpricedCalls }: Priced): string {
   return unpricedCalls === 0 ? "" : `${counted(unpricedCalls, "call")} without a price`;
+}
+
+/** Returns a number of calls without a price for a table. */
+export function unpriced({ unpricedCalls }: Pick<Priced, "unpricedCalls">): string {
+  return unpricedCalls === 0 ? "" : count(unpricedCalls);
 }
 
 /** What money goes for: what each part is called, and what it is. */
@@ -57,17 +63,16 @@ export function SpentTable({ sums }: { readonly sums: Sums }): JSX.Element {
   return (
     <NumbersTable
       label="What it went for"
-      heads={["Went for", isPriced(sums) ? "US dollars" : "Token units", "Share", "Which is"]}
-      words={["Which is"]}
+      columns={[
+        ["Went for", ([, name]) => name],
+        [
+          isPriced(sums) ? "US dollars" : "Token units",
+          ([part]) => isPriced(sums) ? dollars(sums[`${part}Usd`]) : count(sums[`${part}TokenUnits`]),
+        ],
+        ["Share", ([part]) => share(sums[`${part}${unit}`], whole)],
+        ["Which is", ([, , meaning]) => meaning, "words"],
+      ]}
       rows={PARTS.filter(([part]) => sums[`${part}${unit}`] > 0)}
-      draw={([part, name, meaning]) => (
-        <tr key={part}>
-          <th scope="row">{name}</th>
-          <td>{isPriced(sums) ? dollars(sums[`${part}Usd`]) : count(sums[`${part}TokenUnits`])}</td>
-          <td>{share(sums[`${part}${unit}`], whole)}</td>
-          <td class="words">{meaning}</td>
-        </tr>
-      )}
     />
   );
 }

@@ -1,13 +1,13 @@
 import type { Sums as CallSums } from "@tare/conversation/report";
 import type { JSX } from "preact";
-import { count, counted, dollars, share } from "./format.ts";
+import { count, counted } from "@tare/server/internal/format";
+import { dollars, share } from "./format.ts";
 import { isPriced, withoutPrice } from "./spent.tsx";
 
 /** A number that a view is about. */
 export interface Sum {
   readonly name: string;
   readonly value: string;
-  /** What it is a part of, or the like. */
   readonly note?: string;
 }
 

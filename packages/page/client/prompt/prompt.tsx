@@ -1,18 +1,19 @@
 import type { BlockReport, PinReport, PromptReport } from "@tare/conversation/report";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { pin, readBlock, readHead, readPrompt, type Subject } from "../api/reports.ts";
+import { api } from "../api/api.ts";
+import { pin, readHead, readPrompt, type Subject } from "../api/reports.ts";
 import { Clip } from "../parts/clip.tsx";
-import { count, counted, share } from "../parts/format.ts";
+import { count, counted } from "@tare/server/internal/format";
+import { share } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
 import { NumbersTable } from "../parts/numbers_table.tsx";
 import { Slider } from "../parts/slider.tsx";
 import { SumList } from "../parts/sums.tsx";
+import { Trouble, useAttempt } from "../parts/trouble.tsx";
 import { useWidth } from "../parts/width.ts";
 import { SessionHead } from "../session_head.tsx";
-import { sentenceOf } from "../talk/conversation.ts";
 
-/** A block of a prompt. */
 type Block = PromptReport["blocks"][number];
 
 const STATES: Readonly<Record<Block["state"], string>> = {
@@ -47,7 +48,7 @@ export function Prompt(
   return (
     <section class="report">
       <SessionHead place={{ view: "prompt", ...subject }} head={value?.head} />
-      {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
+      <Trouble text={trouble} />
       {value && blocks.length === 0 && <p>Nothing has been said yet.</p>}
       {value && blocks.length > 0 && (
         <>
@@ -138,25 +139,22 @@ function Detail(
   },
 ) {
   const [texts, setTexts] = useState<Pick<BlockReport, "now" | "original">>();
-  const [trouble, setTrouble] = useState<string>();
+  const [trouble, attempt] = useAttempt();
   const { id, place, state, tokens, originalTokens } = block;
   useEffect(() => {
     let isOld = false;
-    readBlock(subject, id).then(
-      (read) => !isOld && setTexts(read),
-      (error) => !isOld && setTrouble(sentenceOf(error)),
-    );
+    attempt(async () => {
+      const path = { id: subject.id, block: id };
+      const read = await api.json("GET /sessions/{id}/prompt/{block}", { path });
+      if (!isOld) setTexts(read);
+    });
     return () => isOld = true;
   }, [id, state]);
-  const wish = async (wish?: PinReport["wish"]) => {
-    setTrouble(undefined);
-    try {
+  const wish = (wish?: PinReport["wish"]) =>
+    attempt(async () => {
       await pin(subject, place!, wish);
       await changed();
-    } catch (error) {
-      setTrouble(sentenceOf(error));
-    }
-  };
+    });
   return (
     <section class="detail" aria-label="The chosen block">
       <h2>
@@ -169,7 +167,7 @@ function Detail(
         </small>
       </h2>
       {place !== null && <Wishes block={block} wish={wish} />}
-      {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
+      <Trouble text={trouble} />
       {texts && (
         <div class="sides">
           <Side title="In the prompt now" text={texts.now} none="Nothing." />
@@ -238,37 +236,28 @@ function Left(
     <section aria-label="What left, and what was asked for">
       <NumbersTable
         label="Table of blocks"
-        heads={["Block", "Begins", "Now", "Was", "State"]}
         rows={left}
         more="More blocks"
-        draw={([at, block]) => (
-          <tr key={block.id}>
-            <th scope="row">
-              <button type="button" class="quiet" onClick={() => choose(at)}>
-                <bdi>{nameOf(block)}</bdi>
-              </button>
-            </th>
-            <td class="begins">
-              <bdi>{block.title}</bdi>
-            </td>
-            <td>{count(block.tokens)}</td>
-            <td>{count(block.originalTokens)}</td>
-            <td class="words">
-              {block.pin ? (block.pin.wish === "keep" ? "keep" : "let go") : block.state}
-            </td>
-          </tr>
-        )}
+        columns={[
+          ["Block", ([at, block]) => (
+            <button type="button" class="quiet" onClick={() => choose(at)}>
+              <bdi>{nameOf(block)}</bdi>
+            </button>
+          )],
+          ["Begins", ([, { title }]) => <bdi>{title}</bdi>, "begins"],
+          ["Now", ([, { tokens }]) => count(tokens)],
+          ["Was", ([, { originalTokens }]) => count(originalTokens)],
+          ["State", ([, { pin, state }]) => pin ? (pin.wish === "keep" ? "keep" : "let go") : state, "words"],
+        ]}
       />
     </section>
   );
 }
 
-/** Height of a row of blocks and of the space under it, in pixels. */
 const ROW = { height: 30, gap: 6 };
 
 /** Colours of blocks, by who says them. */
 const KINDS = ["tools", "instructions", "user", "assistant", "result"] as const;
-/** Whose a block is. */
 type Kind = typeof KINDS[number];
 
 /** A piece of a block: blocks go on in the next row. */
@@ -279,13 +268,10 @@ interface Piece {
   readonly width: number;
 }
 
-/** Blocks in a row, about. */
 const A_ROW = 60;
 
-/** Most rows. */
 const MOST_ROWS = 14;
 
-/** Whose a block is. */
 function kindOf({ kind, role }: Pick<Block, "kind" | "role">): Kind {
   if (kind === "tool") return "tools";
   if (role === "system" || role === "developer") return "instructions";
@@ -325,7 +311,6 @@ function layOutStrip(blocks: readonly Block[], width: number) {
     rows,
     seen,
     gone,
-    /** The path of one block, with what left of it. */
     outline: (at: number) => pieces.filter((piece) => piece.at === at).map(box).join(""),
     /** Which block stands at a place. */
     find(x: number, y: number) {

@@ -1,9 +1,10 @@
 import type { Content, ContentPart } from "@tare/messages";
+import { fenced } from "@tare/server/internal/format";
 import type { JSX, RefObject, TargetedEvent } from "preact";
 import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { api } from "../api/api.ts";
+import { api, messageOf } from "../api/api.ts";
 import type { TurnLimits } from "../api/sessions.ts";
-import { sentenceOf } from "./conversation.ts";
+import { Trouble } from "../parts/trouble.tsx";
 
 /** What the composer can do. */
 export interface ComposerProps {
@@ -19,7 +20,6 @@ export interface ComposerProps {
   readonly goOn?: (budget?: TurnLimits) => void;
   /** What was said last, to be said otherwise. Default: something new is written. */
   readonly edits?: Content | undefined;
-  /** Leaves that as it was said. */
   readonly leave?: () => void;
   /** Begins with that. Default: it can't be. */
   readonly edit?: () => void;
@@ -72,7 +72,7 @@ export function Composer(
         all = [...all, await attach(file, all)];
         setFiles(all);
       } catch (error) {
-        troubles.push(sentenceOf(error));
+        troubles.push(messageOf(error));
       }
     }
     setTrouble(troubles.length === 0 ? undefined : troubles.join(" "));
@@ -141,7 +141,7 @@ export function Composer(
           ))}
         </ul>
       )}
-      {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
+      <Trouble text={trouble} />
       {seesPictures === false && files.some(({ part }) => part.type === "image_url") && (
         <p class="trouble" role="status">
           It isn’t known that this model looks at pictures: its provider may refuse the message.
@@ -183,10 +183,8 @@ export function Composer(
   );
 }
 
-/** The limits as they were written. */
 type LimitTexts = Readonly<Record<keyof TurnLimits, string>>;
 
-/** No limit is written. */
 const NO_LIMITS: LimitTexts = { maxSteps: "", maxTokens: "", maxUsd: "" };
 
 const FIELDS: readonly { readonly name: keyof TurnLimits; readonly label: string }[] = [
@@ -202,7 +200,6 @@ function limitsOf(texts: LimitTexts): TurnLimits | undefined {
   return Object.fromEntries(given.map(({ name }) => [name, Number(texts[name])]));
 }
 
-/** What the next turn may take at most. */
 function Limits(
   { texts, change }: { readonly texts: LimitTexts; readonly change: (texts: LimitTexts) => void },
 ): JSX.Element {
@@ -230,7 +227,6 @@ function Limits(
   );
 }
 
-/** A file that goes with the next input. */
 interface Attached {
   readonly name: string;
   readonly part: ContentPart;
@@ -299,7 +295,6 @@ function megabytes(bytes: number): string {
   return (bytes / 2 ** 20).toFixed(1);
 }
 
-/** @throws {RangeError} */
 function assertFits({ name, size }: File, most: number): void {
   if (size <= most) return;
   throw new RangeError(
@@ -320,7 +315,7 @@ async function partOf(file: File): Promise<ContentPart> {
     return { type: "input_audio", input_audio: { data, format: format === "mpeg" ? "mp3" : format } };
   }
   const text = asText(bytes);
-  if (text !== undefined) return { type: "text", text: `${name}:\n\n${fence(text)}` };
+  if (text !== undefined) return { type: "text", text: `${name}:\n\n${fenced(text)}` };
   return { type: "file", file: { filename: name, file_data: await dataUrl(file) } };
 }
 
@@ -341,7 +336,6 @@ async function fitted(file: File): Promise<File> {
   return smaller;
 }
 
-/** The bytes as UTF-8, if they are text. */
 function asText(bytes: Uint8Array<ArrayBuffer>): string | undefined {
   if (bytes.includes(0)) return undefined;
   try {
@@ -349,13 +343,6 @@ function asText(bytes: Uint8Array<ArrayBuffer>): string | undefined {
   } catch {
     return undefined;
   }
-}
-
-/** A fence that is longer than any inside. */
-function fence(text: string): string {
-  const longest = Math.max(2, ...(text.match(/`{3,}/g) ?? []).map(({ length }) => length));
-  const mark = "`".repeat(longest + 1);
-  return `${mark}\n${text.replace(/\n?$/, "\n")}${mark}`;
 }
 
 function dataUrl(file: File): Promise<string> {
@@ -367,7 +354,6 @@ function dataUrl(file: File): Promise<string> {
   });
 }
 
-/** Files that are offered at a time. */
 const MOST = 8;
 
 /** How long one waits for the end of a name that is being typed, in milliseconds. */
@@ -375,7 +361,6 @@ const PAUSE = 100;
 
 /** What is being written of a file: an `@`, and a part of its path. */
 interface Mention {
-  /** Where that part begins. */
   readonly from: number;
   readonly asked: string;
 }
@@ -384,15 +369,11 @@ interface Mention {
 function useMentions(
   { field, change }: {
     readonly field: RefObject<HTMLTextAreaElement | null>;
-    /** Puts this text there. */
     readonly change: (text: string) => void;
   },
 ): {
-  /** Looks at what is written. */
   readonly look: () => void;
-  /** Whether a key was for the offer. */
   readonly onKeyDown: (event: KeyboardEvent) => boolean;
-  /** What the field says of the offer, and tells it. */
   readonly attributes: {
     readonly "aria-autocomplete": "list";
     readonly "aria-controls"?: string;

@@ -2,7 +2,7 @@ import type { Content } from "@tare/messages";
 import type { WorkPlan } from "@tare/messages/internal";
 import { type TranscriptEntry, TranscriptReducer, updateEntries } from "@tare/server/internal/transcript";
 import type { Body } from "../../../server/client.ts";
-import { api, RefusedError, requestKey } from "../api/api.ts";
+import { api, messageOf, RefusedError, requestKey } from "../api/api.ts";
 import type {
   AgentSession,
   SessionWithMessages,
@@ -26,7 +26,6 @@ export interface Sending {
 /** What a person says to whether a call may run. */
 export interface Said {
   readonly decision: "allow" | "deny" | "always";
-  /** Why not, for the model. */
   readonly reason?: string;
 }
 
@@ -37,15 +36,11 @@ export interface Said {
 export class SessionTalk {
   entries: TranscriptEntry[] = [];
   session: SessionWithMessages | undefined;
-  /** Whether a turn runs. */
   isRunning = false;
-  /** The calls that wait for an answer. */
   approvals: readonly WaitingCall[] = [];
-  /** What is wrong now, in a sentence. */
   trouble: string | undefined;
   /** An input that the server hasn't taken, with the key that lets it act once. */
   unsent: (Sending & { readonly key: string }) | undefined;
-  /** Whether that is on its way. */
   isSending = false;
   readonly id: string;
   readonly #changed: () => void;
@@ -113,7 +108,6 @@ export class SessionTalk {
     if (this.isRunning || this.approvals.length > 0) await this.follow();
   }
 
-  /** Stops following. */
   close(): void {
     this.#closing.abort();
     if (this.#frame !== undefined) cancelAnimationFrame(this.#frame);
@@ -138,12 +132,10 @@ export class SessionTalk {
     await this.#start({ ...sending, key: requestKey() });
   }
 
-  /** Sends again what the server didn't take. */
   async sendAgain(): Promise<void> {
     if (this.unsent) await this.#start(this.unsent);
   }
 
-  /** Goes on with a turn that was cut off. */
   async continue(budget?: TurnLimits): Promise<void> {
     await this.#post({ continue: true, ...(budget && { budget }) }, requestKey());
   }
@@ -176,7 +168,6 @@ export class SessionTalk {
     return made;
   }
 
-  /** Says whether a call may run. */
   async answer(approval: WaitingCall, said: Said): Promise<boolean> {
     const done = await this.#attempt(async () => {
       const path = { ...this.#path, approval: approval.id };
@@ -187,7 +178,6 @@ export class SessionTalk {
     return done;
   }
 
-  /** Cancels the turn that runs. */
   async cancel(): Promise<void> {
     await this.#attempt(async () => {
       await api.send("POST /sessions/{id}/cancel", { path: this.#path });
@@ -280,7 +270,7 @@ export class SessionTalk {
         return;
       } catch (error) {
         if (this.#closing.signal.aborted) return;
-        this.trouble = sentenceOf(error);
+        this.trouble = messageOf(error);
         this.#tell();
         if (!(error instanceof RefusedError) || error.status !== 0) return;
         await new Promise((resolve) => setTimeout(resolve, pause));
@@ -295,7 +285,7 @@ export class SessionTalk {
       this.trouble = undefined;
       return true;
     } catch (error) {
-      this.trouble = sentenceOf(error);
+      this.trouble = messageOf(error);
       return false;
     } finally {
       this.#tell();
@@ -310,11 +300,6 @@ export class SessionTalk {
       this.#changed();
     });
   }
-}
-
-/** What an error says. */
-export function sentenceOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 /** The text of a content: its text parts, and a word for each part that is none. */

@@ -4,7 +4,6 @@ import type { AgentSession } from "../api/sessions.ts";
 export interface Listed {
   /** Changes whenever something has happened in the session. */
   readonly mark: string;
-  /** The session itself, of the agent's. */
   readonly session?: AgentSession;
 }
 

@@ -4,9 +4,11 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { api } from "../api/api.ts";
 import type { TurnLimits } from "../api/sessions.ts";
+import { Field } from "../parts/field.tsx";
+import { Trouble, useAttempt } from "../parts/trouble.tsx";
 import { addressOf } from "../place.ts";
 import { Composer } from "./composer.tsx";
-import { type Sending, sentenceOf } from "./conversation.ts";
+import type { Sending } from "./conversation.ts";
 
 /** Where a session begins: its first input, and if wished its model and instructions. */
 export function NewSessionView(
@@ -18,9 +20,9 @@ export function NewSessionView(
   const [model, setModel] = useState("");
   const [effort, setEffort] = useState("");
   const [instructions, setInstructions] = useState("");
-  const [trouble, setTrouble] = useState<string>();
-  const begin = async (input: Content, budget?: TurnLimits) => {
-    try {
+  const [trouble, attempt] = useAttempt();
+  const begin = (input: Content, budget?: TurnLimits) =>
+    attempt(async () => {
       const session = await api.json("POST /sessions", {
         body: {
           ...(model.trim() !== "" && { model: model.trim() }),
@@ -29,32 +31,21 @@ export function NewSessionView(
         },
       });
       handOver(session.id, { input, ...(budget && { budget }) });
-      return true;
-    } catch (error) {
-      setTrouble(sentenceOf(error));
-      return false;
-    }
-  };
+    });
   return (
     <section class="new">
       <h1>What is to be done?</h1>
-      {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
+      <Trouble text={trouble} />
       <Composer send={begin} {...(model.trim() === "" && { seesPictures })} />
       <details class="settings">
         <summary>Model, effort and instructions</summary>
-        <label for="model">Model</label>
-        <input
-          id="model"
-          value={model}
-          placeholder="the server's own"
-          onInput={(event) => setModel(event.currentTarget.value)}
-        />
-        <label for="effort">Effort</label>
-        <input
+        <Field id="model" label="Model" value={model} change={setModel} placeholder="the server's own" />
+        <Field
           id="effort"
+          label="Effort"
           value={effort}
+          change={setEffort}
           placeholder="as the model likes, or low, medium, high"
-          onInput={(event) => setEffort(event.currentTarget.value)}
         />
         <label for="instructions">Instructions</label>
         <textarea

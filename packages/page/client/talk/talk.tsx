@@ -1,20 +1,22 @@
 import type { TurnLedger } from "@tare/loop";
 import type { Content, ContentPart, FileChange } from "@tare/messages";
 import type { WorkPlan } from "@tare/messages/internal";
+import { changedLines, count, counted } from "@tare/server/internal/format";
 import { type EntryOf, shortArguments, type TranscriptEntry } from "@tare/server/internal/transcript";
 import type { JSX } from "preact";
 import { memo } from "preact/compat";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Told } from "../../../server/client.ts";
-import { api, RefusedError } from "../api/api.ts";
+import { api, messageOf, RefusedError } from "../api/api.ts";
 import { headOf, type TurnLimits, type WaitingCall } from "../api/sessions.ts";
 import { Clip } from "../parts/clip.tsx";
-import { count, counted, dollars, duration, plain, share } from "../parts/format.ts";
+import { dollars, duration, plain, share } from "../parts/format.ts";
 import { Markdown } from "../parts/markdown.tsx";
+import { Trouble } from "../parts/trouble.tsx";
 import { addressOf } from "../place.ts";
 import { SessionHead } from "../session_head.tsx";
 import { Composer } from "./composer.tsx";
-import { plainText, type Said, type Sending, sentenceOf, SessionTalk } from "./conversation.ts";
+import { plainText, type Said, type Sending, SessionTalk } from "./conversation.ts";
 import { listen } from "./heard.ts";
 import { handOver, takeOver } from "./new_session.tsx";
 
@@ -87,7 +89,7 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
           ? "The agent waits."
           : ""}
       </p>
-      {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
+      <Trouble text={trouble} />
       {unsent && !conversation.isSending && (
         <p class="trouble unsent">
           Not sent: <bdi>{plainText(unsent.input).slice(0, 80)}</bdi>
@@ -111,7 +113,6 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
   );
 }
 
-/** What the model means to do, and how far it is. */
 function PlanView({ plan: { steps, done } }: { readonly plan: WorkPlan }) {
   const isDone = done === steps.length;
   return (
@@ -154,7 +155,6 @@ function Top({ hidden, more }: { readonly hidden: number; readonly more: () => v
   );
 }
 
-/** How long the agent has been at it. */
 function Working() {
   const [seconds, setSeconds] = useState(0);
   useEffect(() => {
@@ -427,7 +427,6 @@ function Call({ item }: { readonly item: EntryOf<"call"> }) {
   );
 }
 
-/** What is said of a call beside its time. */
 const WORDS = { asked: "waits", running: "runs", failed: "failed", done: "", denied: "denied" } as const;
 
 /** Longest line of arguments in characters. */
@@ -501,7 +500,6 @@ function End(
   );
 }
 
-/** What a turn cost, in a line. */
 function sumOf(
   { calls, promptTokens, cachedTokens, outputTokens, saved, usd, estimated }: TurnLedger,
 ): string {
@@ -547,7 +545,7 @@ function Changes({ id }: { readonly id: string }): JSX.Element | null {
       }
     } catch (error) {
       const mayForce = error instanceof RefusedError && error.status === 409;
-      setRefused({ wish, why: sentenceOf(error), mayForce });
+      setRefused({ wish, why: messageOf(error), mayForce });
     }
     await read();
   };
@@ -593,12 +591,10 @@ function Changes({ id }: { readonly id: string }): JSX.Element | null {
   );
 }
 
-const KINDS: Readonly<Record<string, string>> = { "+": "comes", "-": "goes", "@": "where" };
-
 /** What a call changes in a file, line by line: what comes begins with `+`, what goes with `-`. */
 function Diff({ change }: { readonly change: FileChange }): JSX.Element {
-  const { path, added, removed, diff, omitted } = change;
-  const lines = useMemo(() => diff === "" ? [] : diff.split("\n"), [diff]);
+  const { path, added, removed } = change;
+  const { lines, rest } = useMemo(() => changedLines(change), [change]);
   return (
     <div class="diff">
       <p>
@@ -607,10 +603,10 @@ function Diff({ change }: { readonly change: FileChange }): JSX.Element {
       </p>
       {lines.length > 0 && (
         <pre tabIndex={0} role="group" aria-label={`Changes of ${path}`}>
-          {lines.map((line, at) => <span key={at} class={KINDS[line.charAt(0)]}>{`${plain(line)}\n`}</span>)}
+          {lines.map(({ kind, text }, at) => <span key={at} class={kind}>{`${plain(text)}\n`}</span>)}
         </pre>
       )}
-      {omitted !== undefined && <p>and {count(omitted)} lines more, or longer than shown</p>}
+      {rest !== undefined && <p>and {rest}</p>}
     </div>
   );
 }

@@ -2,18 +2,20 @@ import type { CallReport } from "@tare/conversation/report";
 import type { SessionSpend } from "../../../server/client.ts";
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { pin, readCalls, readHead, readSessionSpend, type Subject } from "../api/reports.ts";
+import { api } from "../api/api.ts";
+import { pin, readCalls, readHead, type Subject } from "../api/reports.ts";
 import { Choice } from "../parts/choice.tsx";
-import { count, counted, dollars } from "../parts/format.ts";
+import { count, counted } from "@tare/server/internal/format";
+import { dollars } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
 import { NumbersTable } from "../parts/numbers_table.tsx";
 import { Slider } from "../parts/slider.tsx";
-import { money, SpentTable, Units } from "../parts/spent.tsx";
+import { money, SpentTable, Units, unpriced } from "../parts/spent.tsx";
 import { costsOf, overflowOf, promptTokensOf, type Sum, SumList } from "../parts/sums.tsx";
+import { Trouble, useAttempt } from "../parts/trouble.tsx";
 import { useWidth } from "../parts/width.ts";
 import { addressOf } from "../place.ts";
 import { SessionHead } from "../session_head.tsx";
-import { sentenceOf } from "../talk/conversation.ts";
 
 const NAMES: Readonly<Record<Part, string>> = {
   cached: "Read from cache",
@@ -27,7 +29,7 @@ export function Calls({ subject }: { readonly subject: Subject }): JSX.Element {
   const { value, trouble, reload } = useLoaded(async () => ({
     head: await readHead(subject),
     calls: await readCalls(subject),
-    spend: await readSessionSpend(subject),
+    spend: await api.json("GET /sessions/{id}/spend", { path: { id: subject.id } }),
   }), subject.id);
   const [chosen, setChosen] = useState<number>();
   const calls = value?.calls ?? [];
@@ -35,7 +37,7 @@ export function Calls({ subject }: { readonly subject: Subject }): JSX.Element {
   return (
     <section class="report">
       <SessionHead place={{ view: "calls", ...subject }} head={value?.head} />
-      {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
+      <Trouble text={trouble} />
       {value && calls.length === 0 && <p>No call has been answered yet.</p>}
       {calls.length > 0 && (
         <>
@@ -56,7 +58,6 @@ export function Calls({ subject }: { readonly subject: Subject }): JSX.Element {
   );
 }
 
-/** What the calls come to. */
 function sumsOf(calls: readonly CallReport[]): Sum[] {
   const add = (value: (call: CallReport) => number | null) =>
     calls.reduce((sum, call) => sum + (value(call) ?? 0), 0);
@@ -215,7 +216,6 @@ const CAUSES: Readonly<Record<string, string>> = {
   provider_lost: "lost by the provider’s cache",
 };
 
-/** Why tokens weren't read from the cache, to stand behind their number. */
 function causeInWords(cause: string): string {
   return CAUSES[cause] ?? cause;
 }
@@ -225,34 +225,22 @@ function Table({ calls, at, choose }: Choice) {
     <section aria-label="Calls in numbers">
       <NumbersTable
         label="Table of calls"
-        heads={[
-          "Call",
-          ...PARTS.map((part) => NAMES[part]),
-          "Prompt",
-          "Prompt without Tare",
-          "Token units",
-          "Units without Tare",
-        ]}
         rows={calls.toReversed()}
+        isChosen={(call) => call === calls[at]}
         more="Older calls"
-        draw={(call) => {
-          const tokens = partsOf(call);
-          return (
-            <tr key={call.number} class={call === calls[at] ? "chosen" : undefined}>
-              <th scope="row">
-                <button type="button" class="quiet" onClick={() => choose(call.number - 1)}>
-                  {call.number}
-                </button>
-                {call.rewrites.length > 0 && <span class="mark" title="Rewritten before this call">▲</span>}
-              </th>
-              {PARTS.map((part) => <td key={part}>{count(tokens[part])}</td>)}
-              <td>{count(call.promptTokens)}</td>
-              <td>{call.without ? count(call.without.promptTokens) : "–"}</td>
-              <td>{count(call.tokenUnits)}</td>
-              <td>{call.without ? count(call.without.tokenUnits) : "–"}</td>
-            </tr>
-          );
-        }}
+        columns={[
+          ["Call", ({ number, rewrites }) => (
+            <>
+              <button type="button" class="quiet" onClick={() => choose(number - 1)}>{number}</button>
+              {rewrites.length > 0 && <span class="mark" title="Rewritten before this call">▲</span>}
+            </>
+          )],
+          ...PARTS.map((part) => [NAMES[part], (call: CallReport) => count(partsOf(call)[part])] as const),
+          ["Prompt", ({ promptTokens }) => count(promptTokens)],
+          ["Prompt without Tare", ({ without }) => without ? count(without.promptTokens) : "–"],
+          ["Token units", ({ tokenUnits }) => count(tokenUnits)],
+          ["Units without Tare", ({ without }) => without ? count(without.tokenUnits) : "–"],
+        ]}
       />
       <p class="note">
         Without Tare: what the client alone would have sent and paid, its own compactions included. The rest
@@ -265,10 +253,8 @@ function Table({ calls, at, choose }: Choice) {
 
 /** What the tokens of a call were, from the base of its bar to its top. */
 const PARTS = ["cached", "written", "fresh", "output"] as const;
-/** What a token of a call was. */
 type Part = typeof PARTS[number];
 
-/** Height of the bars, in pixels. */
 const HEIGHT = 200;
 
 /** Room above the highest of them for half a line, in pixels. */
@@ -280,7 +266,6 @@ const FOOT = 14;
 /** Narrowest and widest bars, in pixels, with the space between them. */
 const PITCH = { least: 5, most: 36 };
 
-/** How many tokens of each kind a call took. */
 function partsOf(
   { cachedTokens, writtenTokens, newTokens, outputTokens }: CallReport,
 ): Readonly<Record<Part, number>> {
@@ -323,7 +308,6 @@ function round(pixels: number): number {
   return Math.round(pixels * 10) / 10;
 }
 
-/** What a session's money may be cut by. */
 const BY = { subject: "By path or command", tool: "By tool", result: "By result", turn: "By turn" } as const;
 
 /** What a session's money went for, and which results cost most. */
@@ -362,16 +346,12 @@ function Results({ label, subject, rows, changed }: {
   readonly rows: readonly SessionSpend["results"][number][];
   readonly changed: () => Promise<void>;
 }) {
-  const [trouble, setTrouble] = useState<string>();
-  const letGo = async (place: number) => {
-    setTrouble(undefined);
-    try {
+  const [trouble, attempt] = useAttempt();
+  const letGo = (place: number) =>
+    attempt(async () => {
       await pin(subject, place, "let_go");
       await changed();
-    } catch (error) {
-      setTrouble(sentenceOf(error));
-    }
-  };
+    });
   if (rows.length === 0) {
     const isPassing = subject.kind === "gateway";
     return (
@@ -388,28 +368,26 @@ function Results({ label, subject, rows, changed }: {
         A result stands in the prompt of each call behind it, and is paid for each time: what that has cost
         until now.
       </p>
-      {trouble !== undefined && <p class="trouble" role="alert">{trouble}</p>}
+      <Trouble text={trouble} />
       <NumbersTable
         label={label}
-        heads={["Result", "Tool", "Has cost", "Calls", "Tokens now", "Let go"]}
-        words={["Tool", "Let go"]}
         rows={rows}
-        draw={(result) => (
-          <tr key={result.id}>
-            <th scope="row" class="begins">
-              <a href={addressOf({ ...subject, view: "prompt", block: result.id })}>
-                <bdi>{result.subject ?? result.tool ?? "A result"}</bdi>
+        columns={[
+          [
+            "Result",
+            ({ id, subject: about, tool }) => (
+              <a href={addressOf({ ...subject, view: "prompt", block: id })}>
+                <bdi>{about ?? tool ?? "A result"}</bdi>
               </a>
-            </th>
-            <td class="words">
-              <bdi>{result.tool}</bdi>
-            </td>
-            <td>{money(result)}</td>
-            <td>{count(result.calls)}</td>
-            <td>{count(result.tokens)}</td>
-            <td class="words">{standing(result, letGo)}</td>
-          </tr>
-        )}
+            ),
+            "begins",
+          ],
+          ["Tool", ({ tool }) => <bdi>{tool}</bdi>, "words"],
+          ["Has cost", money],
+          ["Calls", ({ calls }) => count(calls)],
+          ["Tokens now", ({ tokens }) => count(tokens)],
+          ["Let go", (result) => standing(result, letGo), "words"],
+        ]}
       />
     </>
   );
@@ -433,23 +411,13 @@ function Carried(
   return (
     <NumbersTable
       label={BY[by]}
-      heads={[
-        by === "tool" ? "Tool" : "Path or command",
-        "Carrying it has cost",
-        "Results",
-        "Tokens when they came",
-      ]}
       rows={rows}
-      draw={({ key, results, tokens, ...cost }) => (
-        <tr key={key}>
-          <th scope="row" class="begins">
-            <bdi>{key || "not known"}</bdi>
-          </th>
-          <td>{money(cost)}</td>
-          <td>{count(results)}</td>
-          <td>{count(tokens)}</td>
-        </tr>
-      )}
+      columns={[
+        [by === "tool" ? "Tool" : "Path or command", ({ key }) => <bdi>{key || "not known"}</bdi>, "begins"],
+        ["Carrying it has cost", money],
+        ["Results", ({ results }) => count(results)],
+        ["Tokens when they came", ({ tokens }) => count(tokens)],
+      ]}
     />
   );
 }
@@ -458,18 +426,15 @@ function Turns({ turns }: Pick<SessionSpend, "turns">) {
   return (
     <NumbersTable
       label={BY.turn}
-      heads={["Turn", "Cost", "Without a price", "Calls", "Answered first", "Output tokens"]}
       rows={turns}
-      draw={({ turn, at, ...sums }) => (
-        <tr key={turn}>
-          <th scope="row">{turn === null ? "No turn: titles, summaries and the like" : `Turn ${turn}`}</th>
-          <td>{money(sums)}</td>
-          <td>{sums.unpricedCalls === 0 ? "" : count(sums.unpricedCalls)}</td>
-          <td>{count(sums.calls)}</td>
-          <td>{at === null ? "–" : new Date(at).toLocaleString("en-GB")}</td>
-          <td>{count(sums.outputTokens)}</td>
-        </tr>
-      )}
+      columns={[
+        ["Turn", ({ turn }) => turn === null ? "No turn: titles, summaries and the like" : `Turn ${turn}`],
+        ["Cost", money],
+        ["Without a price", unpriced],
+        ["Calls", ({ calls }) => count(calls)],
+        ["Answered first", ({ at }) => at === null ? "–" : new Date(at).toLocaleString("en-GB")],
+        ["Output tokens", ({ outputTokens }) => count(outputTokens)],
+      ]}
     />
   );
 }

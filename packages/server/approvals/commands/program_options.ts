@@ -13,7 +13,6 @@ export interface JudgedOptions {
   readonly readsAt?: string;
 }
 
-/** By the program's name. */
 export const JUDGED_OPTIONS: Readonly<Record<string, JudgedOptions>> = {
   make: {
     effects: "E,eval f,file,makefile C,directory I,include-dir",

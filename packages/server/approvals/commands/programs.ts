@@ -33,29 +33,9 @@ interface ProgramOptions {
 /** By the program's name; those of {@linkcode JUDGED_OPTIONS} besides. */
 const PROGRAMS: Readonly<Record<string, ProgramOptions>> = {
   git: {
-    words: [
-      ...[
-        "config",
-        "bisect",
-        "difftool",
-        "mergetool",
-        "filter-branch",
-        "submodule",
-        "hook",
-        "daemon",
-        "instaweb",
-      ],
-      ...[
-        "send-email",
-        "archive",
-        "bundle",
-        "credential",
-        "alias",
-        "fsmonitor--daemon",
-        "maintenance",
-        "shell",
-      ],
-    ],
+    words:
+      ("config bisect difftool mergetool filter-branch submodule hook daemon instaweb send-email archive " +
+        "bundle credential alias fsmonitor--daemon maintenance shell").split(" "),
     staysInside: true,
   },
   find: { staysInside: true },
@@ -119,68 +99,12 @@ const SAME_PROGRAM: Readonly<Record<string, string>> = {
 };
 
 /** Programs that run what their words name: what follows is a command of its own, which nobody was asked about. */
-const RUNNERS: ReadonlySet<string> = new Set([
-  ...[
-    "sh",
-    "bash",
-    "dash",
-    "zsh",
-    "ksh",
-    "fish",
-    "busybox",
-    "eval",
-    "exec",
-    "command",
-    "builtin",
-    ".",
-    "source",
-    "trap",
-  ],
-  ...[
-    "env",
-    "xargs",
-    "parallel",
-    "nice",
-    "ionice",
-    "nohup",
-    "setsid",
-    "stdbuf",
-    "timeout",
-    "time",
-    "watch",
-    "script",
-  ],
-  ...[
-    "sudo",
-    "doas",
-    "su",
-    "runuser",
-    "chroot",
-    "unshare",
-    "nsenter",
-    "bwrap",
-    "flock",
-    "strace",
-    "ltrace",
-    "gdb",
-  ],
-  ...[
-    "ssh",
-    "docker",
-    "podman",
-    "python",
-    "python3",
-    "node",
-    "perl",
-    "ruby",
-    "php",
-    "lua",
-    "vi",
-    "vim",
-    "ed",
-    "ex",
-  ],
-]);
+const RUNNERS: ReadonlySet<string> = new Set(
+  ("sh bash dash zsh ksh fish busybox eval exec command builtin . source trap env xargs parallel nice " +
+    "ionice nohup setsid stdbuf timeout time watch script sudo doas su runuser chroot unshare nsenter " +
+    "bwrap flock strace ltrace gdb ssh docker podman python python3 node perl ruby php lua vi vim ed ex")
+    .split(" "),
+);
 
 /** Whether a program runs what its words name. */
 export function isRunner(program: string): boolean {
@@ -290,7 +214,6 @@ function doesElse(
   return undefined;
 }
 
-/** The options of a program, as {@linkcode JUDGED_OPTIONS} lists them. */
 interface Judged {
   readonly effects: ReadonlySet<string>;
   readonly harmless: ReadonlySet<string>;

@@ -3,7 +3,7 @@
  * several on one PostgreSQL; and what must not depend on how many sessions are stored. Servers, provider and database are
  * processes of their own; servers are started as the start command starts them. `load.ts` defines what counts as added.
  *
- *     deno task bench:server [--parts load,sessions] [--servers 1,2,4] [--sessions 60] [--seconds 20]
+ *     deno task bench server [--parts load,sessions] [--servers 1,2,4] [--sessions 60] [--seconds 20]
  *                            [--sizes 10000,1000000] [--rounds 21]
  *
  * CPU is read from `/proc`, so this runs on Linux alone. `TARE_TEST_POSTGRES` names another database, whose CPU is unknown

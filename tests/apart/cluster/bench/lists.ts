@@ -117,19 +117,22 @@ function serverOn(store: Store, size: number): Server {
   const countTokens = () => Promise.resolve(estimateTokens);
   const rules = { profile: profileNamed("none"), windowTokens: 100_000 };
   const handler = agentHandler({
-    ...{ store, countTokens, ...rules },
-    model: () => {
-      throw new Error("Cannot ask a model: there is none");
+    models: {
+      ...{ ...rules, countTokens },
+      model: () => {
+        throw new Error("Cannot ask a model: there is none");
+      },
+      defaultModel: "some-model",
     },
-    defaultModel: "some-model",
+    store,
     tools: [],
     approvals: { rules: ALLOW_EVERYTHING },
-    maxSessions: Infinity,
     onError: console.error,
     gateway: gateway({
       upstreams: { chat: { ...rules, baseURL: "http://upstream.example/v1" } },
       ...{ countTokens, store },
     }),
+    limits: { maxSessions: Infinity },
   });
   const ask = async (path: string, method: string) => {
     const headers = { "content-type": "application/json" };

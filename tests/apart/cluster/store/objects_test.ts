@@ -326,8 +326,8 @@ Deno.test("openPostgresStore() says which object is missing, or why it can't be 
     const damaged = await assertRejects(() => store.archive("a").get(ref), StoreError);
     assertEquals([damaged.code, damaged.message], [
       "corrupt",
-      `Cannot read the archived text ${ref} in the store postgres://${host}${pathname}: it was damaged, it can't be ` +
-      "decompressed. Restore it from a backup.",
+      `Cannot read the archived text ${ref} in the store postgres://${host}${pathname}: it was damaged, its content ` +
+      "has another hash. Restore it from a backup.",
     ]);
   }));
 

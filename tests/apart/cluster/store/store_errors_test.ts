@@ -95,7 +95,7 @@ test("says what its URL should be", async () => {
   }
 });
 
-test("says that a newer program made the tables", async (url) => {
+test("says that another version of the program made the tables", async (url) => {
   await (await openPostgresStore(url, FEW)).close();
   const [row] = await query<{ version: number }>(
     url,
@@ -103,12 +103,10 @@ test("says that a newer program made the tables", async (url) => {
   );
   const { version } = row!;
   await assertRefused(url, {
-    code: "newer_version",
+    code: "other_version",
     message:
-      `Cannot open the store ${
-        placeIn(url)
-      }: its schema is version ${version}, and this program knows up to ` +
-      `${version - 7}. Use the program that wrote it or a newer one, or another database.`,
+      `Cannot open the store ${placeIn(url)}: its schema is version ${version}, and this program's is ` +
+      `${version - 7}. Use the program that wrote it, or another database.`,
   });
 });
 
@@ -219,7 +217,7 @@ test("gives a store that says what is damaged", async (url) => {
     () => store.getDocument("response", "r"),
     `Cannot read the store ${
       placeIn(url)
-    }: its tables aren't what they should be, relation "tare.documents" does not exist. ` +
+    }: its tables aren't what they should be, relation "documents" does not exist. ` +
       "Restore it from a backup, or use another database.",
   );
   await store.close();

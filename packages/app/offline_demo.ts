@@ -1,0 +1,38 @@
+import { openaiModel } from "@tare/loop/openai";
+import { profileNamed } from "@tare/planner";
+import { DEFAULT_PROVIDER } from "@tare/planner/internal";
+import { rehearsal, simulator } from "@tare/simulator";
+import type { Tokenizer } from "@tare/tiktoken";
+import { type AgentModels, USUAL_WINDOW } from "./agent_models.ts";
+import { lazily } from "./lazily.ts";
+import type { Settings } from "./settings/settings.ts";
+
+/** Notice of the server at its start, and of every turn, while no provider is configured. */
+export const REHEARSAL_NOTICE =
+  "no language model is configured; a rehearsal model that only follows fixed rules answers";
+
+/** Base URL of the offline demo model, whose requests stay in this process. */
+const BASE_URL = "http://127.0.0.1/v1";
+
+/** Returns the offline demo model: requests in the real wire format, answered by a simulated provider in this process. */
+export function offlineDemo(
+  settings: Pick<Settings, "profile" | "windowTokens">,
+  tokenizer: () => Promise<Tokenizer>,
+): AgentModels {
+  const profile = settings.profile?.profile ?? profileNamed(DEFAULT_PROVIDER.profile);
+  const provider = lazily(async () =>
+    simulator({ model: { rehearsal: rehearsal() }, profile, tokenizer: await tokenizer() })
+  );
+  const send: typeof fetch = async (input, init) => await (await provider()).fetch(new Request(input, init));
+  return {
+    model: "rehearsal",
+    ask: (model) => openaiModel({ model, baseURL: BASE_URL, fetch: send }),
+    efforts: () => [],
+    seesPictures: () => false,
+    address: () => BASE_URL,
+    profile: () => profile,
+    windowTokens: () => settings.windowTokens ?? USUAL_WINDOW,
+    assumesWindow: () => settings.windowTokens === undefined,
+    notice: REHEARSAL_NOTICE,
+  };
+}

@@ -1,0 +1,79 @@
+import { Keys } from "@tare/conversation";
+import { join } from "@std/path";
+import { OWNER_FILE, type OwnerFile, ownerIn } from "./find_owner_key.ts";
+
+/** So many ports are remembered on which servers with this data folder have listened. */
+const MAX_PORTS = 16;
+
+/**
+ * The owner's key of a data folder, made at the first start.
+ *
+ * @throws {RangeError} if it can be neither read nor written.
+ */
+export async function ownerKey(data: string): Promise<string> {
+  const path = join(data, OWNER_FILE);
+  const known = await readOwner(path);
+  if (known) return known.key;
+  const key = Keys.newSecret();
+  const write = () =>
+    Deno.writeTextFile(path, JSON.stringify({ key, ports: [] } satisfies OwnerFile), {
+      createNew: true,
+      mode: 0o600,
+    });
+  try {
+    await write().catch(async (error) => {
+      if (!(error instanceof Deno.errors.AlreadyExists) || await readWritten(path)) throw error;
+      // Of a start that was killed while it wrote.
+      await Deno.remove(path);
+      await write();
+    });
+    return key;
+  } catch (cause) {
+    // Another server with this folder was faster.
+    const theirs = await readOwner(path);
+    if (theirs) return theirs.key;
+    throw new RangeError(
+      `Cannot start: the owner's key belongs in ${path}, and it can't be written (${
+        (cause as Error).message
+      }). ` +
+        "Make room, or set TARE_TOKEN.",
+      { cause },
+    );
+  }
+}
+
+/** Notes that a server listens on this port which lets the key of this data folder in. */
+export async function noteOwnerPort(data: string, port: number): Promise<void> {
+  const path = join(data, OWNER_FILE);
+  const known = await readOwner(path);
+  if (!known) return;
+  const now = new Date();
+  if (known.ports[0] === port) return await Deno.utime(path, now, now);
+  const ports = [port, ...known.ports.filter((other) => other !== port)].slice(0, MAX_PORTS);
+  const part = `${path}.${crypto.randomUUID()}.part`;
+  try {
+    await Deno.writeTextFile(part, JSON.stringify({ ...known, ports }), { createNew: true, mode: 0o600 });
+    await Deno.rename(part, path);
+  } catch (error) {
+    await Deno.remove(part).catch(() => {});
+    throw error;
+  }
+}
+
+/** Who makes the file has written it after so many looks, so many milliseconds apart. */
+const MOST_LOOKS = 20;
+const LOOK_MS = 50;
+
+/** What a file holds that somebody else may be about to write; nothing if nobody is. */
+async function readWritten(path: string): Promise<OwnerFile | undefined> {
+  for (let looks = 1;; looks++) {
+    const owner = await readOwner(path);
+    if (owner || looks === MOST_LOOKS) return owner;
+    await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+  }
+}
+
+async function readOwner(path: string): Promise<OwnerFile | undefined> {
+  const text = await Deno.readTextFile(path).catch(() => "");
+  return ownerIn(text);
+}

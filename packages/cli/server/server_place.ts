@@ -1,0 +1,58 @@
+import { join, resolve } from "@std/path";
+import { endLeftCommands } from "@tare/tools/internal";
+import { createHash } from "node:crypto";
+
+/** A server's place in a data folder. */
+interface ServerPlace {
+  /** A name for what its commands start, so that the next server here finds what they left running. */
+  readonly owner: string;
+  /** How many processes were ended that servers had left which are gone. */
+  readonly ended: number;
+  /** Leaves it to the next server. */
+  readonly close: () => void;
+}
+
+/**
+ * The place of the one server that can have the data folder, because its store lets no other in: whatever commands left
+ * running there was left by a server that was killed.
+ */
+export async function onlyPlace(data: string): Promise<ServerPlace> {
+  const owner = ownerOf(resolve(data));
+  return { owner, ended: await endLeftCommands(owner), close() {} };
+}
+
+/**
+ * The first free place among several servers that have one data folder. A place is a file whose lock the system releases
+ * when its server's process ends, however it ends. What commands of free places left running is ended: nobody who is
+ * there started it.
+ */
+export async function freePlace(data: string): Promise<ServerPlace> {
+  const folder = resolve(data);
+  await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
+  const locked: { readonly owner: string; readonly file: Deno.FsFile }[] = [];
+  for (let number = 1;; number++) {
+    const path = join(folder, `server-${number}.lock`);
+    const options = { create: locked.length === 0, read: true, write: true, mode: 0o600 };
+    const file = await Deno.open(path, options).catch((error) => {
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+    });
+    if (!file) break;
+    if (file.tryLockSync(true)) locked.push({ owner: ownerOf(`${folder}\n${number}`), file });
+    else file.close();
+  }
+  let ended = 0;
+  for (const { owner } of locked) ended += await endLeftCommands(owner);
+  const [own, ...free] = locked;
+  for (const { file } of free) unlock(file);
+  return { owner: own!.owner, ended, close: () => unlock(own!.file) };
+}
+
+/** Closing it alone would leave it locked while a process that is being started has it too. */
+function unlock(file: Deno.FsFile): void {
+  file.unlockSync();
+  file.close();
+}
+
+function ownerOf(text: string): string {
+  return createHash("sha256").update(text).digest("hex").slice(0, 16);
+}

@@ -1,0 +1,98 @@
+import type { Figures } from "./telemetry.ts";
+import { Counter, Gauge, Histogram, Registry } from "prom-client";
+
+type Options = Parameters<Figures["figure"]>[0];
+type Facts = Parameters<ReturnType<Figures["figure"]>>[1];
+
+/** So many values of a figure are told apart: names of models and tools come from clients. */
+const MAX_SERIES = 500;
+
+/** Characters of a label. */
+const MAX_LABEL = 200;
+
+/** What stands in the labels of the values beyond. */
+const OTHER = "_OTHER";
+
+/**
+ * Figures as Prometheus reads them. They are called as OpenTelemetry's exporters for it call them: dots are underscores,
+ * units and `_total` stand at the end. `onError` is told why a figure couldn't be found out, which then isn't there.
+ */
+export function prometheus({ onError }: { readonly onError: (error: unknown) => void }): Figures {
+  const registry = new Registry();
+  const figures = new Map<string, ReturnType<Figures["figure"]>>();
+  const about = ({ kind, name, unit, description: help, labels = [] }: Options) => ({
+    name: `${plain(name)}${unitOf(unit)}${kind === "sum" ? "_total" : ""}`,
+    help,
+    labelNames: labels.map(plain),
+    registers: [registry],
+  });
+  const make = (options: Options): ReturnType<Figures["figure"]> => {
+    const labelsOf = labeller(options);
+    switch (options.kind) {
+      case "sum": {
+        const counter = new Counter(about(options));
+        return (value, facts) => counter.inc(labelsOf(facts), value);
+      }
+      case "level": {
+        const gauge = new Gauge(about(options));
+        return (value, facts) => gauge.inc(labelsOf(facts), value);
+      }
+      case "histogram": {
+        const histogram = new Histogram({ ...about(options), buckets: [...options.bounds ?? []] });
+        return (value, facts) => histogram.observe(labelsOf(facts), value);
+      }
+    }
+  };
+  return {
+    mediaType: registry.contentType,
+    figure(options) {
+      const figure = figures.get(options.name) ?? make(options);
+      figures.set(options.name, figure);
+      return figure;
+    },
+    observe(options, read) {
+      const labelsOf = labeller(options);
+      const Made = options.kind === "sum" ? Counter : Gauge;
+      new Made({
+        ...about(options),
+        async collect() {
+          try {
+            const readings = await read();
+            this.reset();
+            for (const [value, facts] of readings) this.inc(labelsOf(facts), value);
+          } catch (error) {
+            this.reset();
+            this.remove();
+            onError(error);
+          }
+        },
+      });
+    },
+    text: () => registry.metrics(),
+  };
+}
+
+/** Makes the labels of a figure's values, of as many as are told apart. */
+function labeller({ labels = [] }: Options): (facts: Facts) => Record<string, string> {
+  const seen = new Set<string>();
+  const named = labels.map((label) => [label, plain(label)] as const);
+  return (facts = {}) => {
+    const values = named.map(([label, name]) =>
+      [name, String(facts[label] ?? "").slice(0, MAX_LABEL)] as const
+    );
+    const key = JSON.stringify(values);
+    const isKnown = seen.has(key) || seen.size < MAX_SERIES;
+    if (isKnown) seen.add(key);
+    return Object.fromEntries(isKnown ? values : values.map(([name]) => [name, OTHER]));
+  };
+}
+
+function plain(name: string): string {
+  return name.replaceAll(/[^a-zA-Z0-9_]/g, "_");
+}
+
+/** Units in braces only say what is counted. */
+function unitOf(unit: string): string {
+  if (unit.startsWith("{")) return "";
+  return unit === "s" ? "_seconds" : `_${unit}`;
+}

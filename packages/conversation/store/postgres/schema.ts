@@ -1,0 +1,1040 @@
+import { foldedLetters } from "../json_text.ts";
+import { StoreError } from "../store_error.ts";
+import type { Connection } from "./connections.ts";
+import { REFUSAL, REFUSE } from "./refusals.ts";
+
+const FOLDED = foldedLetters();
+
+/**
+ * The tables. Names stand in them as `columnText` writes them, values as JSON in plain text: to take it
+ * apart would cost more than all else that a commit does.
+ *
+ * A session's row never changes but where it is removed; what changes with each commit is its head, a small row that
+ * fits beside its older versions in one page. Who writes to a session has its head locked, so that one comes after the
+ * other, also a commit and the takeover that fences it off.
+ */
+const TABLES = `
+  CREATE TABLE tare.servers (
+    id text PRIMARY KEY,
+    lease interval NOT NULL,
+    expires_at timestamptz NOT NULL,
+    is_dead boolean NOT NULL DEFAULT false
+  ) WITH (fillfactor = 50);
+
+  CREATE TABLE tare.sessions (
+    key bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id text NOT NULL UNIQUE,
+    json text NOT NULL,
+    commit_id uuid NOT NULL DEFAULT gen_random_uuid(),
+    is_removed boolean NOT NULL DEFAULT false
+  );
+  CREATE INDEX ON tare.sessions (key) WHERE is_removed;
+
+  CREATE SEQUENCE tare.namings;
+  CREATE TABLE tare.heads (
+    session bigint PRIMARY KEY,
+    kind text NOT NULL,
+    -- The key with which it was made. NULL: the owner's.
+    made_by text,
+    -- The session that it was forked from, as long as that is there.
+    parent bigint,
+    holder text,
+    fence bigint NOT NULL DEFAULT 0,
+    last bigint NOT NULL DEFAULT 0,
+    commits bigint NOT NULL DEFAULT 0,
+    commit_id uuid,
+    -- The newest commits for which it was held alone, the newest first.
+    recent uuid[],
+    watched_until timestamptz NOT NULL DEFAULT '-infinity',
+    touched_at_ms bigint NOT NULL,
+    -- Which of its names were given last, whatever the clocks of the servers say; 0: it has none.
+    named bigint NOT NULL DEFAULT 0,
+    -- What it took when it was last weighed, and whether nothing was written to it since.
+    bytes bigint NOT NULL DEFAULT 0,
+    is_weighed boolean NOT NULL DEFAULT false
+  ) WITH (fillfactor = 50);
+  CREATE INDEX ON tare.heads (holder) WHERE holder IS NOT NULL;
+  CREATE INDEX ON tare.heads (kind, touched_at_ms, session);
+  CREATE INDEX ON tare.heads (kind, session) WHERE NOT is_weighed;
+  CREATE INDEX ON tare.heads (parent) WHERE parent IS NOT NULL;
+  -- Lists, an index for each way in which they are cut.
+  CREATE INDEX ON tare.heads (kind, session);
+  CREATE INDEX ON tare.heads (kind, session) WHERE parent IS NULL;
+  CREATE INDEX ON tare.heads (made_by, kind, session) WHERE made_by IS NOT NULL;
+  CREATE INDEX ON tare.heads (made_by, kind, session) WHERE made_by IS NOT NULL AND parent IS NULL;
+
+  -- How many sessions of a kind there are, and what they took when they were weighed: the sum of its rows. Whoever
+  -- changes it adds a row, so that nobody waits for another; see fold_counts().
+  CREATE TABLE tare.counted (
+    kind text NOT NULL,
+    sessions bigint NOT NULL,
+    bytes bigint NOT NULL
+  );
+
+  -- What sessions have come to, and what was added since these were last put together; see put_sums(). The key of the
+  -- owner has no name.
+  CREATE TABLE tare.sums (
+    kind text NOT NULL,
+    made_by text NOT NULL,
+    day text COLLATE "C" NOT NULL,
+    about text NOT NULL,
+    json jsonb NOT NULL,
+    PRIMARY KEY (day, kind, made_by, about)
+  );
+  CREATE TABLE tare.sums_added (
+    kind text NOT NULL,
+    made_by text NOT NULL,
+    day text COLLATE "C" NOT NULL,
+    about text NOT NULL,
+    json jsonb NOT NULL
+  );
+
+  -- What sessions can be found by.
+  CREATE TABLE tare.names (
+    name text NOT NULL,
+    session bigint NOT NULL,
+    PRIMARY KEY (name, session)
+  );
+  CREATE INDEX ON tare.names (session);
+
+  -- Those of one commit: a JSON array of so many, the first of which has this number.
+  CREATE TABLE tare.events (
+    session bigint NOT NULL,
+    first bigint NOT NULL,
+    count integer NOT NULL,
+    types text[] NOT NULL,
+    json text NOT NULL,
+    PRIMARY KEY (session, first)
+  );
+
+  CREATE TABLE tare.state (
+    session bigint NOT NULL,
+    name text NOT NULL,
+    json text NOT NULL,
+    PRIMARY KEY (session, name)
+  ) WITH (fillfactor = 70);
+
+  -- Some of the state once more: an index of what states hold, even of these alone, would make every one slower to write.
+  CREATE TABLE tare.titles (
+    session bigint PRIMARY KEY,
+    json text NOT NULL,
+    -- With letters of either case the same, as titles are searched.
+    folded text NOT NULL
+  );
+  CREATE TABLE tare.attention (
+    name text NOT NULL,
+    session bigint NOT NULL,
+    json text NOT NULL,
+    PRIMARY KEY (name, session)
+  );
+  CREATE INDEX ON tare.attention (session);
+
+  -- A text is stored once, however many sessions have it: here, or as an object of an object store.
+  CREATE TABLE tare.texts (
+    ref text PRIMARY KEY,
+    sha256 bytea NOT NULL,
+    -- Compressed.
+    bytes integer NOT NULL,
+    zstd bytea,
+    object text,
+    CHECK ((zstd IS NULL) <> (object IS NULL))
+  );
+  CREATE INDEX ON tare.texts (object) WHERE object IS NOT NULL;
+  -- Objects that are no text's: those that are being written, and those that have to go.
+  CREATE TABLE tare.objects (
+    name text PRIMARY KEY,
+    is_left boolean NOT NULL DEFAULT false,
+    made_at timestamptz NOT NULL DEFAULT clock_timestamp()
+  );
+  -- Where objects are.
+  CREATE TABLE tare.object_store (
+    is_one boolean PRIMARY KEY DEFAULT true CHECK (is_one),
+    place text NOT NULL
+  );
+  ALTER TABLE tare.texts ALTER COLUMN zstd SET STORAGE EXTERNAL;
+  CREATE TABLE tare.archived (
+    session bigint NOT NULL,
+    ref text NOT NULL,
+    PRIMARY KEY (session, ref)
+  );
+  CREATE INDEX ON tare.archived (ref);
+
+  CREATE TABLE tare.documents (
+    kind text NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    -- NULL: it goes with none.
+    session bigint,
+    json text NOT NULL,
+    PRIMARY KEY (kind, id)
+  );
+  CREATE INDEX ON tare.documents (session);
+
+  CREATE TABLE tare.keys (
+    scope text NOT NULL,
+    key text NOT NULL,
+    body_hash text NOT NULL,
+    owner text NOT NULL,
+    claim_id uuid NOT NULL DEFAULT gen_random_uuid(),
+    was_claimed boolean NOT NULL DEFAULT false,
+    is_atomic boolean NOT NULL,
+    touched_at_ms bigint NOT NULL,
+    json text,
+    session bigint,
+    commit_id uuid,
+    PRIMARY KEY (scope, key)
+  );
+  CREATE INDEX ON tare.keys (touched_at_ms);
+  CREATE INDEX ON tare.keys (session) WHERE session IS NOT NULL;
+
+  -- What somebody outside is to be told.
+  CREATE TABLE tare.deliveries (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id text NOT NULL UNIQUE,
+    receiver text NOT NULL,
+    -- NULL: it goes with none.
+    session bigint,
+    json text NOT NULL,
+    made_at_ms bigint NOT NULL,
+    -- NULL: nothing more is to be done.
+    due_at_ms bigint,
+    claims bigint NOT NULL DEFAULT 0
+  );
+  CREATE INDEX ON tare.deliveries (receiver, number);
+  CREATE INDEX ON tare.deliveries (session) WHERE session IS NOT NULL;
+  CREATE INDEX ON tare.deliveries (receiver, due_at_ms) WHERE due_at_ms IS NOT NULL;
+
+  -- What is asked of the opening that holds a session.
+  CREATE TABLE tare.requests (
+    id uuid PRIMARY KEY,
+    session bigint NOT NULL,
+    holder text NOT NULL,
+    fence bigint NOT NULL,
+    json text NOT NULL,
+    answer text,
+    is_withdrawn boolean NOT NULL DEFAULT false,
+    commit_id uuid,
+    made_at timestamptz NOT NULL DEFAULT clock_timestamp()
+  );
+  CREATE INDEX ON tare.requests (holder);
+  CREATE INDEX ON tare.requests (session);
+`;
+
+/** Of so many writes one puts together what those before it have added. */
+const FOLD_SHARE = 1 / 128;
+
+/** Keeps two from putting together the same at once: "sums" in ASCII. */
+const FOLD_LOCK = 0x73756d73;
+
+/**
+ * What writes to the tables, as functions of the database: each takes one record of a commit, so that a
+ * commit of several is one statement and one round trip.
+ *
+ * A commit has an id. Whoever isn't sure whether it was done sends it again: the function that finds the id on what it
+ * is about to write says so by the refusal `wasDone`, which undoes the rest of the second attempt. And it has a number, one
+ * more than that of the session's commit before: an attempt that was lost on its way and comes after others, from a
+ * connection that nobody has any more, writes nothing. `holder` is NULL for a session that an earlier record of the same
+ * commit has made or locked. A session that is held for one commit has the fence in place of that number, which every
+ * hold raises, and remembers the ids of the newest such commits.
+ */
+const FUNCTIONS = `
+  ${REFUSE}
+  CREATE FUNCTION tare.fold_counts() RETURNS void LANGUAGE plpgsql AS $$
+  BEGIN
+    IF NOT pg_try_advisory_xact_lock(${FOLD_LOCK}, 0) THEN RETURN; END IF;
+    WITH gone AS (DELETE FROM tare.counted RETURNING *)
+    INSERT INTO tare.counted SELECT kind, sum(sessions), sum(bytes) FROM gone GROUP BY kind;
+  END $$;
+
+  CREATE FUNCTION tare.count_made() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    INSERT INTO tare.counted SELECT kind, count(*), sum(bytes) FROM made GROUP BY kind;
+    IF random() < ${FOLD_SHARE} THEN PERFORM tare.fold_counts(); END IF;
+    RETURN NULL;
+  END $$;
+  CREATE TRIGGER made AFTER INSERT ON tare.heads REFERENCING NEW TABLE AS made
+    FOR EACH STATEMENT EXECUTE FUNCTION tare.count_made();
+
+  CREATE FUNCTION tare.count_gone() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    INSERT INTO tare.counted SELECT kind, -count(*), -sum(bytes) FROM gone GROUP BY kind;
+    IF random() < ${FOLD_SHARE} THEN PERFORM tare.fold_counts(); END IF;
+    RETURN NULL;
+  END $$;
+  CREATE TRIGGER gone AFTER DELETE ON tare.heads REFERENCING OLD TABLE AS gone
+    FOR EACH STATEMENT EXECUTE FUNCTION tare.count_gone();
+
+  CREATE FUNCTION tare.folded(words text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT translate(words, '${FOLDED.letters}', '${FOLDED.folded}')
+  $$;
+
+  -- The runs of three characters in a text that is folded.
+  CREATE FUNCTION tare.grams(words text) RETURNS text[] LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+    SELECT array_agg(DISTINCT substr(words, at, 3) COLLATE "C") FROM generate_series(1, length(words) - 2) AS at
+  $$;
+  CREATE INDEX ON tare.titles USING gin (tare.grams(folded)) WITH (gin_pending_list_limit = 256);
+
+  CREATE FUNCTION tare.keep_title() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    INSERT INTO tare.titles VALUES (NEW.session, NEW.json, tare.folded(NEW.json))
+      ON CONFLICT (session) DO UPDATE SET json = excluded.json, folded = excluded.folded;
+    RETURN NULL;
+  END $$;
+  CREATE TRIGGER titled AFTER INSERT OR UPDATE ON tare.state
+    FOR EACH ROW WHEN (NEW.name = 'title') EXECUTE FUNCTION tare.keep_title();
+
+  -- What says that something is to be done.
+  CREATE FUNCTION tare.keep_attention() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    IF NEW.json = 'null' THEN
+      DELETE FROM tare.attention WHERE name = NEW.name AND session = NEW.session;
+    ELSE
+      INSERT INTO tare.attention VALUES (NEW.name, NEW.session, NEW.json)
+        ON CONFLICT (name, session) DO UPDATE SET json = excluded.json;
+    END IF;
+    RETURN NULL;
+  END $$;
+  CREATE TRIGGER attention AFTER INSERT OR UPDATE ON tare.state
+    FOR EACH ROW WHEN (NEW.name IN ('turn', 'asks', 'queue')) EXECUTE FUNCTION tare.keep_attention();
+
+  -- Of a database that was away all have a lease's time to come back.
+  CREATE FUNCTION tare.is_gone(s tare.servers) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT s.is_dead OR greatest(s.expires_at, pg_postmaster_start_time() + s.lease) < clock_timestamp()
+  $$;
+
+  CREATE FUNCTION tare.is_there(server text) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT EXISTS (SELECT FROM tare.servers s WHERE s.id = server AND NOT tare.is_gone(s))
+  $$;
+
+  CREATE FUNCTION tare.notify(kind text, about text) RETURNS void LANGUAGE sql AS $$
+    SELECT pg_notify('tare', kind || substr(about, 1, 1000))
+  $$;
+
+  -- Tells who watches a session how it is, with the events that were written last as far as a notification holds them,
+  -- which is 8,000 bytes. Names stand in the tables as JSON has them. Of longer ones is told that something has changed.
+  CREATE FUNCTION tare.tell(session_id text, head tare.heads, the_events text) RETURNS void LANGUAGE plpgsql AS $$
+  DECLARE begins text;
+  BEGIN
+    IF head.watched_until <= clock_timestamp() THEN RETURN; END IF;
+    begins := '["' || session_id || '",' || head.fence || ',' || coalesce('"' || head.holder || '"', 'null') || ','
+      || head.last || ',';
+    IF length(session_id) >= 1000 THEN
+      PERFORM tare.notify('w', session_id);
+    ELSIF octet_length(begins) + octet_length(the_events) < 7900 THEN
+      PERFORM pg_notify('tare', 'w' || begins || the_events || ']');
+    ELSE
+      PERFORM pg_notify('tare', 'w' || begins || '[]]');
+    END IF;
+  END $$;
+
+  CREATE FUNCTION tare.key_of(session_id text) RETURNS bigint LANGUAGE plpgsql AS $$
+  DECLARE found_key bigint;
+  BEGIN
+    SELECT key INTO found_key FROM tare.sessions WHERE id = session_id;
+    IF found_key IS NULL THEN PERFORM tare.refuse(${REFUSAL.noSession}, session_id); END IF;
+    RETURN found_key;
+  END $$;
+
+  -- The same, and nobody removes it before the end of the transaction.
+  CREATE FUNCTION tare.kept_key_of(session_id text) RETURNS bigint LANGUAGE plpgsql AS $$
+  DECLARE found_key bigint;
+  BEGIN
+    SELECT key INTO found_key FROM tare.sessions WHERE id = session_id FOR SHARE;
+    IF found_key IS NULL THEN PERFORM tare.refuse(${REFUSAL.noSession}, session_id); END IF;
+    RETURN found_key;
+  END $$;
+
+  -- Why the head of a session isn't what a commit takes it for.
+  CREATE FUNCTION tare.refuse_head(
+    session_id text, the_session bigint, the_holder text, the_fence bigint, the_number bigint, the_commit uuid,
+    after bigint
+  ) RETURNS void LANGUAGE plpgsql AS $$
+  DECLARE head tare.heads;
+  BEGIN
+    SELECT * INTO head FROM tare.heads WHERE session = the_session;
+    IF head.session IS NULL THEN PERFORM tare.refuse(${REFUSAL.noSession}, session_id); END IF;
+    IF the_holder IS NOT NULL AND head.commit_id = the_commit THEN PERFORM tare.refuse(${REFUSAL.wasDone}, session_id); END IF;
+    IF the_holder IS NOT NULL AND (head.holder IS DISTINCT FROM the_holder OR head.fence <> the_fence) THEN
+      PERFORM tare.refuse(${REFUSAL.fenced}, session_id);
+    END IF;
+    IF the_holder IS NOT NULL AND head.commits <> the_number THEN
+      PERFORM tare.refuse(${REFUSAL.otherCommits}, session_id, head.commits::text);
+    END IF;
+    PERFORM tare.refuse(${REFUSAL.conflict}, session_id, after || ' ' || head.last);
+  END $$;
+
+  -- Locks the head of a session that this holder has, for a record other than events.
+  CREATE FUNCTION tare.lock_head(
+    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint
+  )
+  RETURNS bigint LANGUAGE plpgsql AS $$
+  DECLARE
+    the_session bigint := tare.key_of(session_id);
+    head tare.heads;
+  BEGIN
+    IF the_holder IS NULL THEN RETURN the_session; END IF;
+    UPDATE tare.heads SET commits = commits + 1, commit_id = the_commit, is_weighed = false,
+        touched_at_ms = CASE WHEN touched_at_ms <= now_ms - 60000 THEN now_ms ELSE touched_at_ms END
+      WHERE session = the_session AND holder = the_holder AND fence = the_fence AND commits = the_number
+      RETURNING * INTO head;
+    IF head.session IS NULL THEN
+      PERFORM tare.refuse_head(session_id, the_session, the_holder, the_fence, the_number, the_commit, NULL);
+    END IF;
+    PERFORM tare.tell(session_id, head, '[]');
+    RETURN the_session;
+  END $$;
+
+  CREATE FUNCTION tare.put_session(
+    session_id text, the_kind text, the_key text, the_json text, parent_id text, archive_of text, now_ms bigint,
+    the_commit uuid
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE
+    archive_key bigint;
+    the_parent bigint;
+    the_session bigint;
+    found_commit uuid;
+  BEGIN
+    IF coalesce(parent_id, archive_of) IS NOT NULL THEN
+      archive_key := tare.key_of(coalesce(parent_id, archive_of));
+      -- Nothing is taken out of its archive while it is copied.
+      SELECT session INTO the_parent FROM tare.heads WHERE session = archive_key FOR SHARE;
+    END IF;
+    IF parent_id IS NULL THEN the_parent := NULL; END IF;
+    INSERT INTO tare.sessions (id, json, commit_id) VALUES (session_id, the_json, the_commit)
+      ON CONFLICT DO NOTHING RETURNING key INTO the_session;
+    IF the_session IS NULL THEN
+      SELECT commit_id INTO found_commit FROM tare.sessions WHERE id = session_id;
+      PERFORM tare.refuse(CASE WHEN found_commit = the_commit THEN ${REFUSAL.wasDone} ELSE ${REFUSAL.sessionExists} END, session_id);
+    END IF;
+    INSERT INTO tare.heads (session, kind, made_by, parent, touched_at_ms)
+      VALUES (the_session, the_kind, the_key, the_parent, now_ms);
+    IF archive_key IS NOT NULL THEN
+      INSERT INTO tare.archived SELECT the_session, ref FROM tare.archived WHERE session = archive_key;
+    END IF;
+    RETURN 1;
+  END $$;
+
+  CREATE FUNCTION tare.put_events(
+    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint,
+    after bigint, the_count integer, the_types text[], the_json text
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE
+    the_session bigint := tare.key_of(session_id);
+    head tare.heads;
+  BEGIN
+    UPDATE tare.heads SET
+        last = last + the_count,
+        commits = CASE WHEN the_holder IS NULL THEN commits ELSE commits + 1 END,
+        commit_id = the_commit,
+        is_weighed = false,
+        -- It stands in an index: to write it each time would cost more than the rest.
+        touched_at_ms = CASE WHEN touched_at_ms <= now_ms - 60000 THEN now_ms ELSE touched_at_ms END
+      WHERE session = the_session AND last = after AND (the_holder IS NULL OR (
+        holder = the_holder AND fence = the_fence AND commits = the_number
+      ))
+      RETURNING * INTO head;
+    IF head.session IS NULL THEN
+      PERFORM tare.refuse_head(session_id, the_session, the_holder, the_fence, the_number, the_commit, after);
+    END IF;
+    IF the_count > 0 THEN
+      INSERT INTO tare.events VALUES (the_session, after + 1, the_count, the_types, the_json);
+    END IF;
+    PERFORM tare.tell(session_id, head, the_json);
+    RETURN 1;
+  END $$;
+
+  CREATE FUNCTION tare.put_state(
+    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint,
+    the_name text, the_json text
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit, now_ms);
+  BEGIN
+    INSERT INTO tare.state VALUES (the_session, the_name, the_json)
+      ON CONFLICT (session, name) DO UPDATE SET json = excluded.json;
+    RETURN 1;
+  END $$;
+
+  CREATE FUNCTION tare.put_names(
+    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint,
+    the_names text[]
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit, now_ms);
+  BEGIN
+    DELETE FROM tare.names WHERE session = the_session AND NOT name = ANY (the_names);
+    INSERT INTO tare.names SELECT unnest(the_names), the_session ON CONFLICT DO NOTHING;
+    UPDATE tare.heads SET named = nextval('tare.namings') WHERE session = the_session;
+    RETURN 1;
+  END $$;
+
+  -- Adds to what sessions of this one's kind and key have come to. Now and then somebody puts together what was added:
+  -- one at a time, and nobody waits for it.
+  CREATE FUNCTION tare.put_sums(
+    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint,
+    the_days text[], the_abouts text[], the_jsons text[]
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit, now_ms);
+  BEGIN
+    INSERT INTO tare.sums_added
+      SELECT h.kind, coalesce(h.made_by, ''), added.day, added.about, added.json::jsonb
+      FROM tare.heads h, unnest(the_days, the_abouts, the_jsons) AS added (day, about, json)
+      WHERE h.session = the_session;
+    IF random() < ${FOLD_SHARE} THEN PERFORM tare.fold_sums(); END IF;
+    RETURN 1;
+  END $$;
+
+  CREATE FUNCTION tare.fold_sums() RETURNS void LANGUAGE plpgsql AS $$
+  BEGIN
+    IF NOT pg_try_advisory_xact_lock(${FOLD_LOCK}, 1) THEN RETURN; END IF;
+    WITH gone AS (
+      DELETE FROM tare.sums_added RETURNING *
+    ), parts AS (
+      SELECT * FROM gone UNION ALL
+      SELECT * FROM tare.sums WHERE (day, kind, made_by, about) IN (SELECT day, kind, made_by, about FROM gone)
+    ), numbers AS (
+      SELECT kind, made_by, day, about, name, sum(value::numeric) AS value FROM parts, jsonb_each_text(json) AS each (name, value)
+      GROUP BY kind, made_by, day, about, name
+    )
+    INSERT INTO tare.sums
+      SELECT kind, made_by, day, about, jsonb_object_agg(name, value) FROM numbers GROUP BY kind, made_by, day, about
+      ON CONFLICT (day, kind, made_by, about) DO UPDATE SET json = excluded.json;
+  END $$;
+
+  CREATE FUNCTION tare.put_text(
+    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint,
+    the_ref text, the_sha256 bytea, the_bytes integer, the_zstd bytea, the_object text
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE
+    the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit, now_ms);
+    found_sha256 bytea;
+  BEGIN
+    IF the_object IS NOT NULL THEN
+      PERFORM FROM tare.objects WHERE name = the_object AND NOT is_left FOR UPDATE;
+      IF NOT FOUND THEN PERFORM tare.refuse(${REFUSAL.textGone}, the_ref); END IF;
+    END IF;
+    -- Another transaction may remove the last reference to it in between.
+    LOOP
+      INSERT INTO tare.texts SELECT the_ref, the_sha256, the_bytes, the_zstd, the_object
+        WHERE the_zstd IS NOT NULL OR the_object IS NOT NULL ON CONFLICT DO NOTHING;
+      SELECT sha256 INTO found_sha256 FROM tare.texts WHERE ref = the_ref FOR KEY SHARE;
+      EXIT WHEN FOUND;
+      IF the_zstd IS NULL AND the_object IS NULL THEN PERFORM tare.refuse(${REFUSAL.textGone}, the_ref); END IF;
+    END LOOP;
+    -- Another one may have put the same text at the same time.
+    UPDATE tare.objects SET is_left = true WHERE name = the_object;
+    DELETE FROM tare.objects o WHERE name = the_object
+      AND EXISTS (SELECT FROM tare.texts t WHERE t.ref = the_ref AND t.object = the_object);
+    IF found_sha256 <> the_sha256 THEN PERFORM tare.refuse(${REFUSAL.otherText}, the_ref); END IF;
+    INSERT INTO tare.archived VALUES (the_session, the_ref) ON CONFLICT DO NOTHING;
+    RETURN 1;
+  END $$;
+
+  CREATE FUNCTION tare.put_document(
+    session_id text, the_kind text, the_id text, the_json text, replaced text
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE
+    the_session bigint := CASE WHEN session_id IS NOT NULL THEN tare.kept_key_of(session_id) END;
+  BEGIN
+    IF replaced IS NULL THEN
+      INSERT INTO tare.documents VALUES (the_kind, the_id, the_session, the_json)
+        ON CONFLICT (kind, id) DO UPDATE SET session = excluded.session, json = excluded.json;
+    ELSIF replaced = '' THEN
+      INSERT INTO tare.documents VALUES (the_kind, the_id, the_session, the_json) ON CONFLICT DO NOTHING;
+    ELSE
+      UPDATE tare.documents SET session = the_session, json = the_json
+        WHERE kind = the_kind AND id = the_id AND json = replaced;
+    END IF;
+    IF NOT FOUND THEN
+      -- The same write may have been sent before.
+      PERFORM FROM tare.documents WHERE kind = the_kind AND id = the_id AND json = the_json FOR UPDATE;
+      IF NOT FOUND THEN PERFORM tare.refuse(${REFUSAL.changed}, the_id, the_kind); END IF;
+    END IF;
+    RETURN 1;
+  END $$;
+
+  CREATE FUNCTION tare.drop_document(the_kind text, the_id text) RETURNS integer LANGUAGE sql AS $$
+    DELETE FROM tare.documents WHERE kind = the_kind AND id = the_id;
+    SELECT 1
+  $$;
+
+  CREATE FUNCTION tare.put_response(
+    the_scope text, the_key text, session_id text, now_ms bigint, the_commit uuid, the_json text
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE
+    the_session bigint := CASE WHEN session_id IS NOT NULL THEN tare.kept_key_of(session_id) END;
+    found_commit uuid;
+  BEGIN
+    UPDATE tare.keys SET json = the_json, session = the_session, touched_at_ms = now_ms, commit_id = the_commit
+      WHERE scope = the_scope AND key = the_key AND json IS NULL AND tare.is_there(owner);
+    IF NOT FOUND THEN
+      SELECT commit_id INTO found_commit FROM tare.keys WHERE scope = the_scope AND key = the_key;
+      PERFORM tare.refuse(CASE WHEN found_commit = the_commit THEN ${REFUSAL.wasDone} ELSE ${REFUSAL.notClaimed} END, the_key, the_scope);
+    END IF;
+    RETURN 1;
+  END $$;
+
+  CREATE FUNCTION tare.put_delivery(
+    session_id text, the_id text, the_receiver text, the_json text, now_ms bigint, due_in_ms bigint
+  ) RETURNS integer LANGUAGE plpgsql AS $$
+  BEGIN
+    INSERT INTO tare.deliveries AS d (id, receiver, session, json, made_at_ms, due_at_ms) VALUES (
+      the_id, the_receiver, CASE WHEN session_id IS NOT NULL THEN tare.kept_key_of(session_id) END, the_json, now_ms,
+      now_ms + due_in_ms
+    ) ON CONFLICT (id) DO UPDATE SET receiver = excluded.receiver, session = excluded.session, json = excluded.json,
+      due_at_ms = excluded.due_at_ms, claims = d.claims + 1;
+    RETURN 1;
+  END $$;
+
+  CREATE FUNCTION tare.put_attempt(the_id text, the_claim bigint, the_json text, now_ms bigint, due_in_ms bigint)
+  RETURNS integer LANGUAGE sql AS $$
+    UPDATE tare.deliveries SET json = the_json, due_at_ms = now_ms + due_in_ms
+      WHERE id = the_id AND claims = the_claim;
+    SELECT 1
+  $$;
+
+  CREATE FUNCTION tare.drop_deliveries(the_receiver text) RETURNS integer LANGUAGE sql AS $$
+    DELETE FROM tare.deliveries WHERE receiver = the_receiver;
+    SELECT 1
+  $$;
+
+  CREATE FUNCTION tare.put_answer(the_id uuid, the_server text, the_commit uuid, the_json text)
+  RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE found_commit uuid;
+  BEGIN
+    UPDATE tare.requests SET answer = the_json, commit_id = the_commit
+      WHERE id = the_id AND answer IS NULL AND NOT is_withdrawn AND holder = the_server;
+    IF NOT FOUND THEN
+      SELECT commit_id INTO found_commit FROM tare.requests WHERE id = the_id;
+      PERFORM tare.refuse(CASE WHEN found_commit = the_commit THEN ${REFUSAL.wasDone} ELSE ${REFUSAL.notAsked} END, the_id::text);
+    END IF;
+    PERFORM tare.notify('r', the_id::text);
+    RETURN 1;
+  END $$;
+
+  -- Texts that nobody has any more go. Whoever is about to have one waits, or is waited for.
+  CREATE FUNCTION tare.sweep_texts(refs text[]) RETURNS void LANGUAGE plpgsql AS $$
+  BEGIN
+    PERFORM FROM tare.texts WHERE ref = ANY (refs) ORDER BY ref FOR UPDATE;
+    WITH gone AS (
+      DELETE FROM tare.texts t WHERE ref = ANY (refs)
+        AND NOT EXISTS (SELECT FROM tare.archived a WHERE a.ref = t.ref) RETURNING object
+    ) INSERT INTO tare.objects (name, is_left) SELECT object, true FROM gone WHERE object IS NOT NULL;
+  END $$;
+
+  -- Writes down the objects that are about to be written, and says which: not those of texts that are there.
+  CREATE FUNCTION tare.name_objects(refs text[], names text[]) RETURNS SETOF text LANGUAGE sql AS $$
+    INSERT INTO tare.objects (name) SELECT wanted.name FROM unnest(refs, names) AS wanted (ref, name)
+      WHERE NOT EXISTS (SELECT FROM tare.texts t WHERE t.ref = wanted.ref)
+      ON CONFLICT (name) DO UPDATE SET made_at = clock_timestamp() RETURNING name
+  $$;
+
+  -- Objects that have to go, those among them that nobody has come to commit within an hour.
+  CREATE FUNCTION tare.left_objects(slice integer) RETURNS SETOF text LANGUAGE sql AS $$
+    UPDATE tare.objects SET is_left = true WHERE NOT is_left AND made_at < clock_timestamp() - interval '1 hour';
+    SELECT name FROM tare.objects WHERE is_left ORDER BY made_at LIMIT slice
+  $$;
+
+  -- Where objects are, which may be here if there are none yet.
+  CREATE FUNCTION tare.objects_in(here text) RETURNS text LANGUAGE plpgsql AS $$
+  DECLARE
+    is_used boolean := EXISTS (SELECT FROM tare.texts WHERE object IS NOT NULL) OR EXISTS (SELECT FROM tare.objects);
+  BEGIN
+    IF here IS NOT NULL THEN
+      INSERT INTO tare.object_store (place) VALUES (here)
+        ON CONFLICT (is_one) DO UPDATE SET place = here WHERE NOT is_used;
+    END IF;
+    RETURN (SELECT place FROM tare.object_store WHERE is_used OR place = here);
+  END $$;
+
+  -- Takes a session away at once; what it has goes by sweep().
+  CREATE FUNCTION tare.remove(the_session bigint) RETURNS void LANGUAGE plpgsql AS $$
+  BEGIN
+    PERFORM tare.notify('w', id) FROM tare.sessions WHERE key = the_session;
+    UPDATE tare.sessions SET id = 'removed:' || gen_random_uuid(), json = '', is_removed = true
+      WHERE key = the_session;
+    DELETE FROM tare.heads WHERE session = the_session;
+    -- Behind that: a fork that is being made locks its parent.
+    UPDATE tare.heads SET parent = NULL WHERE parent = the_session;
+    DELETE FROM tare.names WHERE session = the_session;
+    DELETE FROM tare.titles WHERE session = the_session;
+    DELETE FROM tare.attention WHERE session = the_session;
+    DELETE FROM tare.documents WHERE session = the_session;
+    DELETE FROM tare.keys WHERE session = the_session;
+    DELETE FROM tare.deliveries WHERE session = the_session;
+    UPDATE tare.requests SET is_withdrawn = true WHERE session = the_session AND answer IS NULL;
+  END $$;
+
+  CREATE FUNCTION tare.remove_session(
+    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint
+  )
+  RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit, now_ms);
+  BEGIN
+    PERFORM tare.remove(the_session);
+    RETURN 1;
+  END $$;
+
+  -- Weighs some sessions of a kind that were written since they were last weighed, behind this one. Gives the last of
+  -- them: NULL if there are no more.
+  CREATE FUNCTION tare.weigh(the_kind text, after bigint, slice integer) RETURNS bigint LANGUAGE plpgsql AS $$
+  DECLARE
+    head record;
+    weighed bigint;
+    weight bigint;
+    more bigint := 0;
+  BEGIN
+    FOR head IN SELECT session, bytes FROM tare.heads WHERE kind = the_kind AND session > after AND NOT is_weighed
+      ORDER BY session LIMIT slice FOR UPDATE SKIP LOCKED
+    LOOP
+      weighed := head.session;
+      weight :=
+        (SELECT coalesce(sum(octet_length(json)), 0) FROM tare.events WHERE session = weighed) +
+        (SELECT coalesce(sum(octet_length(json)), 0) FROM tare.state WHERE session = weighed) +
+        (SELECT coalesce(sum(t.bytes), 0) FROM tare.archived JOIN tare.texts t USING (ref) WHERE session = weighed);
+      UPDATE tare.heads SET bytes = weight, is_weighed = true WHERE session = weighed;
+      more := more + weight - head.bytes;
+    END LOOP;
+    IF more <> 0 THEN INSERT INTO tare.counted VALUES (the_kind, 0, more); END IF;
+    RETURN weighed;
+  END $$;
+
+  -- Takes away some sessions beyond these limits that nobody holds, and says how many: 0 if there are no more.
+  CREATE FUNCTION tare.expire(the_kind text, before_ms bigint, max_bytes bigint, slice integer)
+  RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE
+    head record;
+    passed_ms bigint := -9223372036854775807;
+    passed bigint := 0;
+    rest bigint;
+    expired integer := 0;
+  BEGIN
+    SELECT coalesce(sum(bytes), 0) INTO rest FROM tare.counted WHERE kind = the_kind;
+    WHILE expired < slice LOOP
+      -- One by one, so that it is looked for in the index.
+      SELECT session, touched_at_ms, bytes, holder INTO head FROM tare.heads
+        WHERE kind = the_kind AND (touched_at_ms, session) > (passed_ms, passed)
+        ORDER BY touched_at_ms, session LIMIT 1;
+      EXIT WHEN NOT FOUND OR head.touched_at_ms >= before_ms AND rest <= max_bytes;
+      passed_ms := head.touched_at_ms;
+      passed := head.session;
+      -- One that is held counts for what its place in the order allows, and stays.
+      rest := rest - head.bytes;
+      CONTINUE WHEN head.holder IS NOT NULL AND tare.is_there(head.holder);
+      -- It may have been used, or taken, meanwhile.
+      PERFORM FROM tare.heads WHERE session = head.session AND touched_at_ms = head.touched_at_ms
+        AND holder IS NOT DISTINCT FROM head.holder FOR UPDATE SKIP LOCKED;
+      CONTINUE WHEN NOT FOUND;
+      PERFORM tare.remove(head.session);
+      expired := expired + 1;
+    END LOOP;
+    RETURN expired;
+  END $$;
+
+  -- Frees some of what removed sessions took, and says whether there may be more.
+  CREATE FUNCTION tare.sweep(slice integer) RETURNS boolean LANGUAGE plpgsql AS $$
+  DECLARE
+    the_session bigint;
+    refs text[];
+  BEGIN
+    SELECT key INTO the_session FROM tare.sessions WHERE is_removed ORDER BY key LIMIT 1 FOR UPDATE SKIP LOCKED;
+    IF the_session IS NULL THEN RETURN false; END IF;
+    DELETE FROM tare.events WHERE session = the_session
+      AND first IN (SELECT first FROM tare.events WHERE session = the_session ORDER BY first LIMIT slice);
+    IF FOUND THEN RETURN true; END IF;
+    WITH gone AS (
+      DELETE FROM tare.archived WHERE session = the_session
+        AND ref IN (SELECT ref FROM tare.archived WHERE session = the_session ORDER BY ref LIMIT slice)
+        RETURNING ref
+    ) SELECT array_agg(ref) INTO refs FROM gone;
+    IF refs IS NOT NULL THEN
+      PERFORM tare.sweep_texts(refs);
+      RETURN true;
+    END IF;
+    DELETE FROM tare.state WHERE session = the_session;
+    DELETE FROM tare.sessions WHERE key = the_session;
+    RETURN true;
+  END $$;
+
+  -- What a key stands for, and takes it. Who asks twice with one id gets the same answer twice.
+  CREATE FUNCTION tare.claim_key(
+    the_scope text, the_key text, hash text, atomic boolean, the_owner text, the_claim uuid, now_ms bigint,
+    keep_ms bigint, OUT state text, OUT response text
+  ) LANGUAGE plpgsql AS $$
+  DECLARE kept tare.keys;
+  BEGIN
+    IF NOT tare.is_there(the_owner) THEN
+      state := 'unknown';
+      RETURN;
+    END IF;
+    DELETE FROM tare.keys
+      WHERE touched_at_ms <= now_ms - keep_ms AND (json IS NOT NULL OR NOT tare.is_there(owner));
+    LOOP
+      INSERT INTO tare.keys (scope, key, body_hash, owner, claim_id, was_claimed, is_atomic, touched_at_ms)
+        VALUES (the_scope, the_key, hash, the_owner, the_claim, false, atomic, now_ms) ON CONFLICT DO NOTHING;
+      IF FOUND THEN
+        state := 'new';
+        RETURN;
+      END IF;
+      SELECT * INTO kept FROM tare.keys WHERE scope = the_scope AND key = the_key FOR UPDATE;
+      EXIT WHEN FOUND;
+    END LOOP;
+    IF kept.body_hash <> hash THEN
+      state := 'mismatch';
+    ELSIF kept.json IS NOT NULL THEN
+      state := 'done';
+      response := kept.json;
+    ELSIF kept.claim_id = the_claim THEN
+      state := CASE WHEN kept.was_claimed THEN 'interrupted' ELSE 'new' END;
+    ELSIF tare.is_there(kept.owner) THEN
+      state := 'running';
+    ELSE
+      UPDATE tare.keys
+        SET owner = the_owner, claim_id = the_claim, was_claimed = NOT is_atomic, touched_at_ms = now_ms
+        WHERE scope = the_scope AND key = the_key;
+      state := CASE WHEN kept.is_atomic THEN 'new' ELSE 'interrupted' END;
+    END IF;
+  END $$;
+`;
+
+/**
+ * How openings share sessions, as functions of the database. An opening is a row of `servers` that it
+ * renews; what it holds is good while that row is. The clock is the database's own, the same for all.
+ */
+const LEASE_FUNCTIONS = `
+  CREATE FUNCTION tare.join_in(server text, lease_ms double precision) RETURNS integer LANGUAGE sql AS $$
+    INSERT INTO tare.servers VALUES (
+      server, lease_ms * interval '1 ms', clock_timestamp() + lease_ms * interval '1 ms'
+    ) ON CONFLICT DO NOTHING;
+    SELECT 1
+  $$;
+
+  -- Gives back all that an opening holds. Others hear of it at once.
+  CREATE FUNCTION tare.leave(server text) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE head tare.heads;
+  BEGIN
+    FOR head IN UPDATE tare.heads h SET holder = NULL WHERE h.holder = server RETURNING * LOOP
+      PERFORM tare.tell(s.id, head, '[]') FROM tare.sessions s WHERE s.key = head.session;
+    END LOOP;
+    DELETE FROM tare.servers WHERE id = server;
+    PERFORM tare.notify('g', server);
+    RETURN 1;
+  END $$;
+
+  -- Lets go of what an opening holds that has lost its lease, so that somebody else takes it.
+  CREATE FUNCTION tare.give_up(server text) RETURNS integer LANGUAGE sql AS $$
+    UPDATE tare.servers SET is_dead = true WHERE id = server;
+    SELECT tare.notify('g', server);
+    SELECT 1
+  $$;
+
+  -- Renews a lease, and says who is there. NULL: somebody has taken it for dead.
+  CREATE FUNCTION tare.renew(server text) RETURNS text[] LANGUAGE plpgsql AS $$
+  BEGIN
+    UPDATE tare.servers SET expires_at = clock_timestamp() + lease WHERE id = server AND NOT is_dead;
+    IF NOT FOUND THEN RETURN NULL; END IF;
+    -- Rows that tell nobody anything any more.
+    DELETE FROM tare.servers s WHERE s.expires_at < clock_timestamp() - interval '1 hour'
+      AND NOT EXISTS (SELECT FROM tare.heads h WHERE h.holder = s.id);
+    DELETE FROM tare.requests WHERE made_at < clock_timestamp() - interval '1 hour';
+    RETURN array(SELECT s.id FROM tare.servers s WHERE NOT tare.is_gone(s));
+  END $$;
+
+  -- Whether an opening holds it that is there. One that isn't can't renew its lease any more then.
+  CREATE FUNCTION tare.is_held(head tare.heads) RETURNS boolean LANGUAGE plpgsql AS $$
+  BEGIN
+    IF head.holder IS NULL THEN RETURN false; END IF;
+    UPDATE tare.servers s SET is_dead = true WHERE s.id = head.holder AND tare.is_gone(s);
+    RETURN NOT FOUND AND EXISTS (SELECT FROM tare.servers WHERE id = head.holder);
+  END $$;
+
+  -- Takes a session, also from an opening whose lease has run out.
+  CREATE FUNCTION tare.hold(
+    session_id text, server text, OUT fence bigint, OUT commits bigint, OUT state text, OUT was_left boolean
+  ) LANGUAGE plpgsql AS $$
+  DECLARE
+    the_session bigint := tare.key_of(session_id);
+    head tare.heads;
+  BEGIN
+    SELECT * INTO head FROM tare.heads WHERE session = the_session FOR UPDATE;
+    IF head.session IS NULL THEN PERFORM tare.refuse(${REFUSAL.noSession}, session_id); END IF;
+    fence := head.fence;
+    commits := head.commits;
+    was_left := false;
+    IF head.holder = server THEN
+      state := 'this';
+      RETURN;
+    END IF;
+    IF tare.is_held(head) THEN
+      state := 'other';
+      RETURN;
+    END IF;
+    IF NOT EXISTS (SELECT FROM tare.servers WHERE id = server AND NOT is_dead) THEN
+      state := 'unknown';
+      RETURN;
+    END IF;
+    fence := head.fence + 1;
+    was_left := head.holder IS NOT NULL;
+    state := 'this';
+    UPDATE tare.heads h SET holder = server, fence = head.fence + 1 WHERE h.session = the_session
+      RETURNING * INTO head;
+    PERFORM tare.tell(session_id, head, '[]');
+  END $$;
+
+  -- Takes a session for the commit that is being written, and gives it back: nobody else gets to it before the end of
+  -- that. Gives the number of this hold.
+  CREATE FUNCTION tare.hold_briefly(session_id text, the_fence bigint, the_commit uuid, now_ms bigint)
+  RETURNS bigint LANGUAGE plpgsql AS $$
+  DECLARE
+    the_session bigint := tare.key_of(session_id);
+    head tare.heads;
+  BEGIN
+    SELECT * INTO head FROM tare.heads WHERE session = the_session FOR UPDATE;
+    IF head.session IS NULL THEN PERFORM tare.refuse(${REFUSAL.noSession}, session_id); END IF;
+    IF the_commit = ANY (head.recent) THEN PERFORM tare.refuse(${REFUSAL.wasDone}, session_id); END IF;
+    IF head.fence <> the_fence OR tare.is_held(head) THEN
+      PERFORM tare.refuse(${REFUSAL.notFree}, session_id);
+    END IF;
+    UPDATE tare.heads SET holder = NULL, fence = head.fence + 1, commits = commits + 1, is_weighed = false,
+        commit_id = the_commit, recent = (the_commit || recent)[1:8],
+        touched_at_ms = CASE WHEN touched_at_ms <= now_ms - 60000 THEN now_ms ELSE touched_at_ms END
+      WHERE session = the_session
+      RETURNING * INTO head;
+    PERFORM tare.tell(session_id, head, '[]');
+    RETURN head.fence;
+  END $$;
+
+  CREATE FUNCTION tare.release(session_id text, server text, the_fence bigint) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE head tare.heads;
+  BEGIN
+    UPDATE tare.heads h SET holder = NULL FROM tare.sessions s
+      WHERE s.id = session_id AND h.session = s.key AND h.holder = server AND h.fence = the_fence
+      RETURNING h.* INTO head;
+    IF FOUND THEN PERFORM tare.tell(session_id, head, '[]'); END IF;
+    RETURN 1;
+  END $$;
+
+  CREATE FUNCTION tare.whose(holder text, server text) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT CASE
+      WHEN holder IS NULL THEN 'nobody'
+      WHEN NOT tare.is_there(holder) THEN 'left'
+      WHEN holder = server THEN 'this'
+      ELSE 'other'
+    END
+  $$;
+
+  CREATE FUNCTION tare.look(session_id text, server text, OUT fence bigint, OUT holder text, OUT last bigint)
+  LANGUAGE plpgsql AS $$
+  DECLARE the_session bigint := tare.key_of(session_id);
+  BEGIN
+    SELECT h.fence, h.last, tare.whose(h.holder, server)
+      INTO fence, last, holder FROM tare.heads h WHERE h.session = the_session;
+    IF fence IS NULL THEN PERFORM tare.refuse(${REFUSAL.noSession}, session_id); END IF;
+  END $$;
+
+  -- Whoever asks hears from now on what becomes of the sessions, and sees how they are.
+  CREATE FUNCTION tare.watch(session_ids text[], seconds integer, server text)
+  RETURNS TABLE (id text, fence bigint, holder text, last bigint) LANGUAGE sql AS $$
+    UPDATE tare.heads h SET watched_until = clock_timestamp() + seconds * interval '1 second'
+      FROM tare.sessions s WHERE seconds > 0 AND s.id = ANY (session_ids) AND h.session = s.key
+        AND h.watched_until < clock_timestamp() + seconds * interval '0.5 second';
+    SELECT s.id, h.fence, tare.whose(h.holder, server), h.last
+      FROM tare.sessions s JOIN tare.heads h ON h.session = s.key WHERE s.id = ANY (session_ids)
+  $$;
+
+  -- How these sessions are, but for those that are as they were, and what was written behind these events of them.
+  CREATE FUNCTION tare.news(session_ids text[], known text[], afters bigint[], server text)
+  RETURNS TABLE (id text, fence bigint, holder text, last bigint, events text) LANGUAGE sql STABLE AS $$
+    SELECT s.id, h.fence, tare.whose(h.holder, server), h.last, (
+        SELECT string_agg(substr(e.json, 2, length(e.json) - 2), ',' ORDER BY e.first) FROM tare.events e
+          WHERE e.session = h.session AND e.first > seen.after AND h.last - seen.after <= 256
+      )
+      FROM unnest(session_ids, known, afters) AS seen (id, state, after)
+        JOIN tare.sessions s ON s.id = seen.id JOIN tare.heads h ON h.session = s.key
+      WHERE seen.state <> h.fence || ' ' || h.last || ' ' || (h.holder IS NULL)
+  $$;
+
+  -- Asks something of the opening that holds a session. False: nobody does. The row stays when all is said, so that an
+  -- attempt that was lost on its way doesn't ask again.
+  CREATE FUNCTION tare.ask(session_id text, the_id uuid, the_json text) RETURNS boolean LANGUAGE plpgsql AS $$
+  DECLARE
+    the_session bigint := tare.key_of(session_id);
+    head tare.heads;
+  BEGIN
+    PERFORM tare.watch(ARRAY[session_id], 10, NULL);
+    SELECT * INTO head FROM tare.heads WHERE session = the_session;
+    IF head.holder IS NULL OR NOT tare.is_there(head.holder) THEN RETURN false; END IF;
+    INSERT INTO tare.requests (id, session, holder, fence, json)
+      VALUES (the_id, the_session, head.holder, head.fence, the_json) ON CONFLICT DO NOTHING;
+    PERFORM tare.notify('a', head.holder);
+    RETURN true;
+  END $$;
+
+  -- What has become of a request. Once its holder has lost the session it is withdrawn, unless it was answered.
+  CREATE FUNCTION tare.asked(the_id uuid, OUT is_over boolean, OUT answer text) LANGUAGE plpgsql AS $$
+  BEGIN
+    UPDATE tare.requests r SET is_withdrawn = true WHERE r.id = the_id AND r.answer IS NULL AND NOT EXISTS (
+      SELECT FROM tare.heads h WHERE h.session = r.session AND h.holder = r.holder AND h.fence = r.fence
+        AND tare.is_there(h.holder)
+    );
+    SELECT r.answer, r.answer IS NOT NULL OR r.is_withdrawn INTO answer, is_over
+      FROM tare.requests r WHERE r.id = the_id;
+    is_over := coalesce(is_over, true);
+  END $$;
+`;
+
+/** The version of the tables and functions: a database of another one is refused. */
+const VERSION = 1;
+
+/** Oldest server that this was tried with. */
+const LEAST_SERVER = 15;
+
+/** Keeps two that open a new database at once from making its tables twice: "tare" in ASCII. */
+const LOCK = 0x74617265;
+
+/**
+ * Makes the tables of a store, unless they exist, or another opening makes them: then it waits for that.
+ *
+ * @throws {StoreError} `other_version` if another version of the program made them.
+ */
+export async function createTables(connection: Connection, place: string): Promise<void> {
+  const [server] = await connection.query<{ version: string; number: number }>(
+    "SELECT current_setting('server_version') AS version, current_setting('server_version_num')::int AS number",
+  );
+  if (server!.number < LEAST_SERVER * 10_000) {
+    throw new StoreError(
+      "io",
+      `Cannot open the store ${place}: this is PostgreSQL ${server!.version}. Use ${LEAST_SERVER} or newer.`,
+    );
+  }
+  if (await hasTables(connection, place)) return;
+  await connection.query("BEGIN");
+  try {
+    await connection.query("SET LOCAL statement_timeout = 0");
+    await connection.query(`SELECT pg_advisory_xact_lock(${LOCK})`);
+    if (!await hasTables(connection, place)) {
+      // Who may not make schemas may have been given this one.
+      const [found] = await connection.query("SELECT 1 FROM pg_namespace WHERE nspname = 'tare'");
+      if (!found) await connection.query("CREATE SCHEMA tare");
+      await connection.query(`CREATE TABLE tare.schema_version AS SELECT ${VERSION} AS version`);
+      await connection.query(TABLES + FUNCTIONS + LEASE_FUNCTIONS);
+    }
+    await connection.query("COMMIT");
+  } catch (error) {
+    // What the connection's own end undoes needs no more.
+    await connection.query("ROLLBACK").catch(() => {});
+    throw error;
+  }
+}
+
+async function hasTables(connection: Connection, place: string): Promise<boolean> {
+  // Not to_regclass(), which may not know yet what another opening has made since this one last asked.
+  const [found] = await connection.query(
+    "SELECT 1 FROM pg_tables WHERE schemaname = 'tare' AND tablename = 'schema_version'",
+  );
+  if (!found) return false;
+  const [row] = await connection.query<{ version: number }>("SELECT version FROM tare.schema_version");
+  if (row?.version === VERSION) return true;
+  throw new StoreError(
+    "other_version",
+    `Cannot open the store ${place}: its schema is version ${row?.version}, and this program's is ${VERSION}. ` +
+      "Use the program that wrote it, or another database.",
+  );
+}

@@ -1,0 +1,351 @@
+import { type Archive, archiveRef } from "@tare/prune";
+import { columnText, intact, nameIn, searchedJson } from "./json_text.ts";
+import type {
+  ListedSession,
+  SessionRecord,
+  Store,
+  StoredDelivery,
+  StoredDocument,
+  StoredSums,
+} from "./port.ts";
+import { noSessionError } from "./store_error.ts";
+
+/** A value of a statement. */
+export type SqlValue = string | number | boolean | null | Uint8Array | readonly string[];
+
+/**
+ * How a database is queried: by SQL that SQLite and PostgreSQL share, over tables of the same names. The fields are where
+ * they differ.
+ */
+export interface Dialect {
+  /** Runs a statement with the values `$1`, `$2` … and returns its rows. SQLite has run it when this returns. */
+  query<Row>(sql: string, values?: readonly SqlValue[]): Promise<Row[]>;
+  /** Parses a column of JSON. @throws {StoreError} `corrupt` if it was damaged. */
+  parse(json: string): unknown;
+  /** Returns the SQL of a table `list` with the columns `value` and `key`, its position, of the list in a parameter. */
+  list(parameter: string): string;
+  /** Returns the SQL by which a text contains the text in a parameter. */
+  contains(text: string, parameter: string): string;
+  /** Returns the SQL by which an index finds titles that contain the text in a parameter. Absent: there is no index. */
+  findsTitles?(parameter: string): string;
+  /** Number of the newest sessions whose titles are searched without the index. */
+  readonly searched: number;
+  /** SQL of a session's last event, fencing number, and whether an opening holds it, by its head `h`. */
+  readonly last: string;
+  readonly fence: string;
+  readonly isHeld: string;
+  /** SQL of the table of sums. */
+  readonly sums: string;
+  /** Returns the text of a row of `texts`; undefined if it is gone by now. @throws {StoreError} `corrupt` if it was damaged. */
+  textIn(row: TextRow): Promise<string | undefined>;
+}
+
+/** A row of `texts`. */
+export interface TextRow {
+  readonly ref: string;
+  /** Compressed. Null: it is damaged, or in an object store. */
+  readonly zstd: Uint8Array<ArrayBuffer> | null;
+  /** Name of its object. */
+  readonly object?: string | null;
+}
+
+/** The kinds of sessions. */
+const KINDS = ["agent", "gateway"] as const satisfies readonly SessionRecord["kind"][];
+
+interface ListRow {
+  readonly json: string;
+  readonly last: number;
+  readonly totals: string | null;
+  readonly title: string | null;
+  readonly is_held: boolean | number;
+}
+
+/** A row of {@linkcode deliveryColumns}. */
+export interface DeliveryRow {
+  readonly number: number;
+  readonly id: string;
+  readonly receiver: string;
+  readonly session: string | null;
+  readonly json: string;
+  readonly made: number;
+  readonly due: number | null;
+  readonly claims: number;
+}
+
+/** Deliveries, with the names of their sessions. */
+export const DELIVERIES =
+  `SELECT d.number, d.id, d.receiver, s.id AS session, d.json, d.made_at_ms AS made, d.due_at_ms AS due, d.claims
+   FROM deliveries d LEFT JOIN sessions s ON s.key = d.session`;
+
+/** Returns the delivery of a row. */
+export function deliveryIn(
+  { id, receiver, session, json, made, due, claims }: DeliveryRow,
+  { parse }: Pick<Dialect, "parse">,
+): StoredDelivery {
+  return {
+    ...{ id: nameIn(id), receiver: nameIn(receiver), value: parse(json), madeAtMs: made, claims },
+    ...(session !== null && { sessionId: nameIn(session) }),
+    ...(due !== null && { dueAtMs: due }),
+  };
+}
+
+/** Returns a name as a column holds it; null of none. */
+export function optionalText(name: string | undefined): string | null {
+  return name === undefined ? null : columnText(name);
+}
+
+/** Returns what of a store is the same for every dialect. `commit` and `now` are the store's. */
+export function storeQueries(
+  db: Dialect,
+  { commit, now }: Pick<Store, "commit" | "now">,
+): Pick<
+  Store,
+  | "getSession"
+  | "listSessions"
+  | "readSums"
+  | "countSessions"
+  | "idleSessions"
+  | "findNamed"
+  | "lastEvent"
+  | "readState"
+  | "sessionsWith"
+  | "getDocument"
+  | "listDocuments"
+  | "archive"
+  | "readTexts"
+  | "listDeliveries"
+  | "getDelivery"
+  | "expireDeliveries"
+> {
+  const { query, parse, list } = db;
+  const first = async <Row>(sql: string, values: readonly SqlValue[]): Promise<Row | undefined> =>
+    (await query<Row>(sql, values))[0];
+  const ofSession = async <Row>(id: string, sql: string, values: readonly SqlValue[] = []): Promise<Row> => {
+    const row = await first<Row>(sql, [columnText(id), ...values]);
+    if (!row) throw noSessionError(id);
+    return row;
+  };
+  const listed = ({ json, last, totals, title, is_held }: ListRow): ListedSession => ({
+    ...parse(json) as SessionRecord,
+    lastEvent: last,
+    ...(totals !== null && { totals: parse(totals) }),
+    ...(title !== null && { title: parse(title) }),
+    ...(is_held && { isHeld: true }),
+  });
+  // In SQLite CROSS JOIN keeps the order of the tables.
+  const rows =
+    `SELECT s.json, ${db.last} AS last, totals.json AS totals, titles.json AS title, ${db.isHeld} AS is_held
+    FROM page CROSS JOIN heads h CROSS JOIN sessions s
+      LEFT JOIN state totals ON totals.session = s.key AND totals.name = 'totals'
+      LEFT JOIN titles ON titles.session = s.key
+    WHERE h.session = page.session AND s.key = page.session ORDER BY page.session DESC`;
+  const readTexts: Store["readTexts"] = async (id, refs) => {
+    const found = await query<TextRow>(
+      `SELECT t.*, a.ref FROM sessions s JOIN archived a ON a.session = s.key LEFT JOIN texts t ON t.ref = a.ref
+       WHERE s.id = $1 AND a.ref IN (SELECT value FROM ${list("$2")})`,
+      [columnText(id), refs.map(columnText)],
+    );
+    const texts = new Map<string, string>();
+    await fewAtOnce(found, async (row) => {
+      const content = await db.textIn(row);
+      if (content !== undefined) texts.set(row.ref, content);
+      else for (const [ref, again] of await readTexts(id, [row.ref])) texts.set(ref, again);
+    });
+    return texts;
+  };
+  return {
+    async getSession(id) {
+      const row = await first<{ json: string }>("SELECT json FROM sessions WHERE id = $1", [columnText(id)]);
+      return row && parse(row.json) as SessionRecord;
+    },
+    async listSessions({ kind, limit = 100, after, search = "", by, forks = true } = {}) {
+      const { key } = after === undefined
+        ? { key: Number.MAX_SAFE_INTEGER }
+        : await ofSession<{ key: number }>(after, "SELECT key FROM sessions WHERE id = $1");
+      const kinds = KINDS.filter((one) => kind === undefined || one === kind);
+      const also = (by === undefined ? "" : " AND made_by = $3") + (forks ? "" : " AND parent IS NULL");
+      // Of each kind by an index, so that it takes the same time however many there are.
+      const each = kinds.map((kind) =>
+        `SELECT * FROM (SELECT session FROM heads WHERE kind = '${kind}' AND session < $1${also}
+           ORDER BY session DESC LIMIT $2) AS ${kind}s`
+      );
+      const newest = `SELECT session FROM (${
+        each.join(" UNION ALL ")
+      }) AS newest ORDER BY session DESC LIMIT $2`;
+      const of = by === undefined ? [] : [columnText(by)];
+      const page = async (sql: string, values: readonly SqlValue[]) =>
+        (await query<ListRow>(`WITH ${sql} ${rows}`, values)).map(listed);
+      if (search === "") return await page(`page AS MATERIALIZED (${newest})`, [key, limit, ...of]);
+      const [text, most] = [`$${of.length + 3}`, `$${of.length + 4}`];
+      const near = await page(
+        `searched AS MATERIALIZED (${newest}), page AS MATERIALIZED (
+           SELECT session FROM searched
+           WHERE EXISTS (
+             SELECT 1 FROM titles WHERE titles.session = searched.session AND ${db.contains("folded", text)}
+           ) ORDER BY session DESC LIMIT ${most}
+         )`,
+        [key, db.searched, ...of, searchedJson(search), limit],
+      );
+      if (near.length >= limit || !db.findsTitles) return near;
+      const edge = await first<{ session: number }>(
+        `SELECT session FROM (${newest}) AS searched ORDER BY session DESC LIMIT 1 OFFSET ${db.searched - 1}`,
+        [key, db.searched, ...of],
+      );
+      if (!edge) return near;
+      const far = await page(
+        `found AS MATERIALIZED (
+           SELECT session FROM titles WHERE ${db.findsTitles(text)} AND ${
+          db.contains("folded", text)
+        } AND session < $1
+         ), page AS MATERIALIZED (
+           SELECT session FROM found JOIN heads USING (session) WHERE kind IN (${
+          kinds.map((kind) => `'${kind}'`).join()
+        })${also} ORDER BY session DESC LIMIT $2
+         )`,
+        [edge.session, limit - near.length, ...of, searchedJson(search)],
+      );
+      return [...near, ...far];
+    },
+    async readSums({ kind, by, from, to }) {
+      const found = await query<Omit<StoredSums, "by" | "sums"> & { made_by: string; json: string }>(
+        `SELECT kind, made_by, day, about, json FROM ${db.sums} WHERE day BETWEEN $1 AND $2
+           AND (CAST($3 AS text) IS NULL OR kind = $3) AND (CAST($4 AS text) IS NULL OR made_by = $4)`,
+        [columnText(from), columnText(to), kind ?? null, optionalText(by)],
+      );
+      return found.map(({ kind, made_by, day, about, json }) => ({
+        ...{ kind, day: nameIn(day), about: nameIn(about) },
+        ...(made_by !== "" && { by: nameIn(made_by) }),
+        sums: parse(json) as StoredSums["sums"],
+      }));
+    },
+    async countSessions(kind) {
+      const row = await first<{ count: number }>(
+        `SELECT CAST(coalesce(sum(sessions), 0) AS bigint) AS count FROM counted
+         WHERE CAST($1 AS text) IS NULL OR kind = $1`,
+        [kind ?? null],
+      );
+      return row!.count;
+    },
+    async idleSessions({ kind, beforeMs, limit }) {
+      const found = await query<{ id: string }>(
+        `SELECT s.id FROM heads h JOIN sessions s ON s.key = h.session WHERE h.kind = $1 AND h.touched_at_ms <= $2
+         ORDER BY h.touched_at_ms, h.session LIMIT $3`,
+        [kind, Math.floor(beforeMs), limit],
+      );
+      return found.map(({ id }) => nameIn(id));
+    },
+    async findNamed(names, limit = 16) {
+      const found = await query<{ id: string; fence: number }>(
+        `SELECT s.id, ${db.fence} AS fence FROM ${list("$1")} JOIN names n ON n.name = list.value
+           JOIN heads h ON h.session = n.session JOIN sessions s ON s.key = n.session
+         GROUP BY s.key, h.session ORDER BY min(list.key), h.named DESC LIMIT $2`,
+        [names.map(columnText), limit],
+      );
+      return found.map(({ id, fence }) => ({ id: nameIn(id), fence }));
+    },
+    lastEvent: async (id) =>
+      (await ofSession<{ last: number }>(
+        id,
+        `SELECT ${db.last} AS last FROM sessions s JOIN heads h ON h.session = s.key WHERE s.id = $1`,
+      )).last,
+    async readState(id, name) {
+      const { json } = await ofSession<{ json: string | null }>(
+        id,
+        "SELECT t.json FROM sessions s LEFT JOIN state t ON t.session = s.key AND t.name = $2 WHERE s.id = $1",
+        [columnText(name)],
+      );
+      return json === null ? undefined : parse(json);
+    },
+    async sessionsWith(name) {
+      const found = await query<{ id: string; json: string; is_held: boolean | number }>(
+        `SELECT s.id, t.json, ${db.isHeld} AS is_held
+         FROM attention t JOIN heads h ON h.session = t.session JOIN sessions s ON s.key = t.session WHERE t.name = $1`,
+        [name],
+      );
+      return found.map(({ id, json, is_held }) => ({
+        id: nameIn(id),
+        value: parse(json),
+        ...(is_held && { isHeld: true }),
+      }));
+    },
+    async getDocument(kind, id) {
+      const row = await first<{ json: string }>(
+        "SELECT json FROM documents WHERE kind = $1 AND id = $2",
+        [columnText(kind), columnText(id)],
+      );
+      return row && parse(row.json) as StoredDocument;
+    },
+    async listDocuments(kind, damaged) {
+      const found = await query<{ id: string; json: string }>(
+        "SELECT id, json FROM documents WHERE kind = $1 ORDER BY id",
+        [columnText(kind)],
+      );
+      return intact(found, ({ json }) => parse(json) as StoredDocument, damaged);
+    },
+    archive: (sessionId): Archive => ({
+      async put(content) {
+        const ref = await archiveRef(content);
+        await commit([{ type: "archive", sessionId, ref, content }]);
+        return ref;
+      },
+      get: async (ref) => (await readTexts(sessionId, [ref])).get(ref),
+    }),
+    readTexts,
+    async listDeliveries(receiver, { limit = 100, before } = {}) {
+      const found = await query<DeliveryRow>(
+        `${DELIVERIES} WHERE d.receiver = $1
+           AND (CAST($2 AS text) IS NULL OR d.number < (SELECT number FROM deliveries WHERE id = $2))
+         ORDER BY d.number DESC LIMIT $3`,
+        [columnText(receiver), optionalText(before), limit],
+      );
+      return found.map((row) => deliveryIn(row, db));
+    },
+    async getDelivery(id) {
+      const row = await first<DeliveryRow>(`${DELIVERIES} WHERE d.id = $1`, [columnText(id)]);
+      return row && deliveryIn(row, db);
+    },
+    async expireDeliveries({ receiver, olderThanMs, keep }) {
+      await query(
+        `DELETE FROM deliveries WHERE receiver = $1 AND (made_at_ms < $2 OR number <= (
+           SELECT number FROM deliveries WHERE receiver = $1 ORDER BY number DESC LIMIT 1 OFFSET $3
+         ))`,
+        [columnText(receiver), Math.max(0, Math.floor(now() - olderThanMs)), keep],
+      );
+    },
+  };
+}
+
+/** Returns in how many milliseconds the next delivery to one of these is due. Undefined: none is. */
+export async function nextDelivery(
+  { query, list }: Pick<Dialect, "query" | "list">,
+  { receivers, nowMs }: { readonly receivers: readonly string[]; readonly nowMs: number },
+): Promise<number | undefined> {
+  const [row] = await query<{ next: number | null }>(
+    `SELECT min(due) AS next FROM (SELECT (
+       SELECT min(due_at_ms) FROM deliveries WHERE receiver = list.value AND due_at_ms IS NOT NULL
+     ) AS due FROM ${list("$1")}) AS each`,
+    [receivers.map(columnText)],
+  );
+  return row?.next == null ? undefined : Math.max(0, row.next - nowMs);
+}
+
+/** Most texts or objects that are read, written or removed at a time. */
+const AT_ONCE = 16;
+
+/** Does something with each, with some at a time, until one fails. */
+export async function fewAtOnce<T>(items: readonly T[], act: (item: T) => Promise<void>): Promise<void> {
+  const left = items.values();
+  let hasFailed = false;
+  const work = async () => {
+    for (const item of left) {
+      if (hasFailed) return;
+      await act(item);
+    }
+  };
+  const workers = Array.from({ length: Math.min(AT_ONCE, items.length) }, work);
+  await Promise.all(workers).catch(async (error) => {
+    hasFailed = true;
+    await Promise.allSettled(workers);
+    throw error;
+  });
+}

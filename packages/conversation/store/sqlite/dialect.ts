@@ -1,0 +1,33 @@
+import { promiseOf } from "../json_text.ts";
+import type { Dialect, SqlValue } from "../queries.ts";
+import { unpackText } from "../texts.ts";
+import { type Database, fromStoredJson } from "./database.ts";
+import { corruptError } from "./file_error.ts";
+
+/** So many of the newest sessions are searched for a title: some hundredths of a second. */
+const SEARCHED = 10_000;
+
+/** Returns how a file is queried. */
+export function sqliteDialect(database: Database): Dialect {
+  const { path } = database;
+  return {
+    query: <Row>(sql: string, values?: readonly SqlValue[]) =>
+      promiseOf(() => {
+        const run = () => database.query<Row>(sql, values);
+        return sql.startsWith("DELETE") ? database.transaction(run) : run();
+      }),
+    parse: (json) => fromStoredJson(json, path),
+    list: (parameter) => `json_each(${parameter}) AS list`,
+    contains: (text, parameter) => `instr(${text}, ${parameter}) > 0`,
+    searched: SEARCHED,
+    last: "coalesce((SELECT max(number) FROM events WHERE events.session = h.session), 0)",
+    fence: "0",
+    isHeld: "0",
+    sums: "sums",
+    textIn({ ref, zstd }) {
+      const content = zstd ? unpackText(zstd, ref) : undefined;
+      if (content !== undefined) return Promise.resolve(content);
+      throw corruptError(path, `the archived text ${ref} was damaged, its content has another hash`);
+    },
+  };
+}

@@ -1,0 +1,165 @@
+/** Marks a SQLite file as a store: "TARE" in ASCII. */
+export const APPLICATION_ID = 0x54415245;
+
+/** The tables of a file, and their version: a file of another one is refused. */
+export interface Schema {
+  readonly version: number;
+  readonly sql: string;
+}
+
+// Names are stored as `columnText` returns them, values as `toStoredJson` does: with a checksum of eight characters. Events
+// are clustered by session, so that a session is read in one sweep.
+const TABLES = `
+  CREATE TABLE sessions (
+    key INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    json TEXT NOT NULL
+  ) STRICT;
+
+  -- What of a session changes all the time. One without a row here is being deleted.
+  CREATE TABLE heads (
+    session INTEGER PRIMARY KEY REFERENCES sessions ON DELETE CASCADE,
+    kind TEXT NOT NULL,
+    -- The key with which it was made. NULL: the owner's.
+    made_by TEXT,
+    -- The session that it was forked from, as long as that is there.
+    parent INTEGER,
+    touched_at_ms INTEGER NOT NULL,
+    -- Which record of names was the last, whatever the clock.
+    named INTEGER NOT NULL DEFAULT 0,
+    -- What it took when it was last weighed, and whether nothing was written to it since.
+    bytes INTEGER NOT NULL DEFAULT 0,
+    is_weighed INTEGER NOT NULL DEFAULT 0
+  ) STRICT;
+  CREATE INDEX heads_by_age ON heads (kind, touched_at_ms, session);
+  CREATE INDEX heads_unweighed ON heads (kind, session) WHERE NOT is_weighed;
+  CREATE INDEX heads_by_parent ON heads (parent) WHERE parent IS NOT NULL;
+  -- Lists, an index for each way in which they are cut.
+  CREATE INDEX heads_by_kind ON heads (kind, session);
+  CREATE INDEX heads_no_forks ON heads (kind, session) WHERE parent IS NULL;
+  CREATE INDEX heads_by_maker ON heads (made_by, kind, session) WHERE made_by IS NOT NULL;
+  CREATE INDEX heads_no_forks_by_maker ON heads (made_by, kind, session)
+    WHERE made_by IS NOT NULL AND parent IS NULL;
+  CREATE TRIGGER heads_forks AFTER DELETE ON heads BEGIN
+    UPDATE heads SET parent = NULL WHERE parent = OLD.session;
+  END;
+
+  -- How many sessions of a kind there are, and what they took when they were weighed.
+  CREATE TABLE counted (
+    kind TEXT PRIMARY KEY NOT NULL,
+    sessions INTEGER NOT NULL,
+    bytes INTEGER NOT NULL
+  ) STRICT, WITHOUT ROWID;
+  CREATE TRIGGER heads_made AFTER INSERT ON heads BEGIN
+    INSERT INTO counted VALUES (NEW.kind, 1, NEW.bytes)
+      ON CONFLICT DO UPDATE SET sessions = sessions + 1, bytes = bytes + excluded.bytes;
+  END;
+  CREATE TRIGGER heads_gone AFTER DELETE ON heads BEGIN
+    UPDATE counted SET sessions = sessions - 1, bytes = bytes - OLD.bytes WHERE kind = OLD.kind;
+  END;
+  CREATE TRIGGER heads_weighed AFTER UPDATE OF bytes ON heads BEGIN
+    UPDATE counted SET bytes = bytes + NEW.bytes - OLD.bytes WHERE kind = NEW.kind;
+  END;
+
+  -- What sessions have come to. The key of the owner has no name.
+  CREATE TABLE sums (
+    day TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    made_by TEXT NOT NULL,
+    about TEXT NOT NULL,
+    json TEXT NOT NULL,
+    PRIMARY KEY (day, kind, made_by, about)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX heads_by_naming ON heads (named) WHERE named > 0;
+
+  CREATE TABLE names (
+    name TEXT NOT NULL,
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+    PRIMARY KEY (name, session)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX names_by_session ON names (session);
+
+  CREATE TABLE events (
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    type TEXT NOT NULL,
+    json TEXT NOT NULL,
+    PRIMARY KEY (session, number)
+  ) STRICT, WITHOUT ROWID;
+
+  CREATE TABLE state (
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+    name TEXT NOT NULL,
+    json TEXT NOT NULL,
+    PRIMARY KEY (session, name)
+  ) STRICT, WITHOUT ROWID;
+  -- States by which something is to be done.
+  CREATE INDEX state_attention ON state (name, session)
+    WHERE substr(json, 9) <> 'null' AND name IN ('turn', 'asks', 'queue');
+  CREATE VIEW attention AS SELECT name, session, json FROM state
+    WHERE substr(json, 9) <> 'null' AND name IN ('turn', 'asks', 'queue');
+
+  -- Titles by themselves, so that thousands of them are searched at once.
+  CREATE INDEX state_titles ON state (session, json) WHERE name = 'title';
+  CREATE VIEW titles AS SELECT session, json, folded(substr(json, 9)) AS folded
+    FROM state INDEXED BY state_titles WHERE name = 'title';
+
+  CREATE TABLE texts (
+    ref TEXT PRIMARY KEY NOT NULL,
+    zstd BLOB NOT NULL
+  ) STRICT;
+
+  CREATE TABLE archived (
+    session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
+    ref TEXT NOT NULL REFERENCES texts,
+    PRIMARY KEY (session, ref)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX archived_by_ref ON archived (ref);
+  -- A text goes with the last that has it.
+  CREATE TRIGGER archived_last AFTER DELETE ON archived BEGIN
+    DELETE FROM texts WHERE ref = OLD.ref AND NOT EXISTS (SELECT 1 FROM archived WHERE ref = OLD.ref);
+  END;
+
+  CREATE TABLE keys (
+    scope TEXT NOT NULL,
+    key TEXT NOT NULL,
+    body_hash TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    is_atomic INTEGER NOT NULL,
+    touched_at_ms INTEGER NOT NULL,
+    session INTEGER REFERENCES sessions ON DELETE CASCADE,
+    json TEXT,
+    PRIMARY KEY (scope, key)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX keys_by_age ON keys (touched_at_ms);
+  CREATE INDEX keys_by_session ON keys (session) WHERE session IS NOT NULL;
+
+  CREATE TABLE documents (
+    kind TEXT NOT NULL,
+    id TEXT NOT NULL,
+    -- NULL: it goes with none.
+    session INTEGER REFERENCES sessions ON DELETE CASCADE,
+    json TEXT NOT NULL,
+    PRIMARY KEY (kind, id)
+  ) STRICT, WITHOUT ROWID;
+  CREATE INDEX documents_by_session ON documents (session);
+
+  CREATE TABLE deliveries (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    receiver TEXT NOT NULL,
+    -- NULL: it goes with none.
+    session INTEGER REFERENCES sessions ON DELETE CASCADE,
+    json TEXT NOT NULL,
+    made_at_ms INTEGER NOT NULL,
+    -- NULL: nothing more is to be done.
+    due_at_ms INTEGER,
+    claims INTEGER NOT NULL DEFAULT 0
+  ) STRICT;
+  CREATE INDEX deliveries_by_receiver ON deliveries (receiver, number);
+  CREATE INDEX deliveries_by_session ON deliveries (session) WHERE session IS NOT NULL;
+  CREATE INDEX deliveries_due ON deliveries (receiver, due_at_ms) WHERE due_at_ms IS NOT NULL;
+`;
+
+/** The schema of a store. */
+export const SCHEMA: Schema = { version: 1, sql: TABLES };

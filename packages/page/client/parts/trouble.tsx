@@ -1,0 +1,27 @@
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { messageOf } from "../api/api.ts";
+
+/** What went wrong; nothing if nothing did. */
+export function Trouble({ text }: { readonly text: string | undefined }): JSX.Element | null {
+  return text === undefined ? null : <p class="trouble" role="alert">{text}</p>;
+}
+
+/** Returns the error of the last attempt, and what attempts something and resolves to whether it succeeded. */
+export function useAttempt(): readonly [
+  string | undefined,
+  (act: () => Promise<unknown>) => Promise<boolean>,
+] {
+  const [trouble, setTrouble] = useState<string>();
+  const attempt = async (act: () => Promise<unknown>) => {
+    setTrouble(undefined);
+    try {
+      await act();
+      return true;
+    } catch (error) {
+      setTrouble(messageOf(error));
+      return false;
+    }
+  };
+  return [trouble, attempt];
+}

@@ -1,0 +1,136 @@
+import { type Price, type Profile, profileNamed, PROFILES } from "./providers.ts";
+
+/** What a field must be, and whether a value is that. */
+interface Rule {
+  readonly right: string;
+  readonly holds: (value: unknown) => boolean;
+}
+
+const PRICE: Rule = { right: "a number from 0", holds: (value) => isFrom(value, 0) };
+const TIME: Rule = { right: "a number of milliseconds from 0", holds: (value) => isFrom(value, 0) };
+const TEXT: Rule = { right: "a text", holds: (value) => typeof value === "string" && value !== "" };
+
+const LINE = '{"idleMs": 60000, "probability": 0.9}';
+
+const RULES: Readonly<Record<Exclude<keyof Profile, "warmth"> | "profile", Rule>> = {
+  profile: oneOf(Object.keys(PROFILES)),
+  name: TEXT,
+  minTokens: wholeFrom(0),
+  blockTokens: wholeFrom(1),
+  ttlMs: TIME,
+  write: PRICE,
+  writes: {
+    right: 'two prices from 0, such as {"short": 1.25, "hour": 2}',
+    holds: (value) => {
+      const { short, hour } = Object(value) as Readonly<Record<string, unknown>>;
+      return isFrom(short, 0) && isFrom(hour, 0);
+    },
+  },
+  read: PRICE,
+  price: {
+    right: 'dollars for a million tokens such as {"input": 3, "output": 15, "cacheRead": 0.3}, and perhaps ' +
+      'cacheWrite, cacheWriteHour and "long": {"aboveTokens": 200000, "input": 2, "output": 1.5}',
+    holds: isPrice,
+  },
+  coldAfterMs: TIME,
+  dialect: oneOf([...new Set(Object.values(PROFILES).map(({ dialect }) => dialect))].sort()),
+  notes: TEXT,
+  source: TEXT,
+};
+
+const FIELDS = [...Object.keys(RULES), "warmth"];
+
+/**
+ * Reads a profile from a file's text: a JSON object with `profile`, the name of a known profile, and any of a
+ * {@linkcode Profile}'s fields that replace its own, such as a measured `warmth`.
+ *
+ * @throws {RangeError} naming the field, its value and what would be right.
+ */
+export function readProfileFile(text: string): Profile {
+  const { profile, ...own } = parseObject(text);
+  const fields: Readonly<Record<string, unknown>> = { profile, ...own };
+  for (const [field, value] of Object.entries(fields)) {
+    if (!FIELDS.includes(field)) {
+      refuse(`it has a field ${JSON.stringify(field)}, but fields are ${FIELDS.join(", ")}`);
+    }
+    if (field !== "warmth") check(field, value, RULES[field as keyof typeof RULES]);
+  }
+  if ("warmth" in own) checkWarmth(own.warmth);
+  // Each field has been checked.
+  return { ...profileNamed(String(profile)), ...own as Partial<Profile> };
+}
+
+function parseObject(text: string): Readonly<Record<string, unknown>> {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    refuse(`it is no JSON (${(error as Error).message})`, error);
+  }
+  if (typeof value !== "object" || value === null || Array.isArray(value)) refuse("it is no JSON object");
+  return value as Readonly<Record<string, unknown>>;
+}
+
+function checkWarmth(lines: unknown): void {
+  const list = { right: `a list of lines such as ${LINE}`, holds: Array.isArray };
+  check("warmth", lines, list);
+  let before: Profile["warmth"][number] = { idleMs: 0, probability: 1 };
+  for (const [at, line] of (lines as Profile["warmth"]).entries()) {
+    const name = `warmth[${at}]`;
+    check(name, line, {
+      right: `a line such as ${LINE}`,
+      holds: (value) => typeof value === "object" && value !== null,
+    });
+    check(`${name}.idleMs`, line.idleMs, {
+      right: `a number above ${before.idleMs}`,
+      holds: (value) => isFrom(value, before.idleMs) && value !== before.idleMs,
+    });
+    const most = before.probability;
+    check(`${name}.probability`, line.probability, {
+      right: `a number from 0 to ${most}${most < 1 ? ": a prefix doesn't come back" : ""}`,
+      holds: (value) => isFrom(value, 0) && Number(value) <= most,
+    });
+    before = line;
+  }
+}
+
+function check(field: string, value: unknown, { right, holds }: Rule): void {
+  if (holds(value)) return;
+  refuse(`${field} is ${value === undefined ? "missing" : JSON.stringify(value)}, but it must be ${right}`);
+}
+
+function refuse(why: string, cause?: unknown): never {
+  throw new RangeError(`Cannot use the profile: ${why}`, { cause });
+}
+
+function isFrom(value: unknown, least: number): boolean {
+  return typeof value === "number" && value >= least;
+}
+
+function wholeFrom(least: number): Rule {
+  return {
+    right: `a whole number from ${least}`,
+    holds: (value) => isFrom(value, least) && Number.isInteger(value),
+  };
+}
+
+function oneOf(names: readonly string[]): Rule {
+  return { right: `one of ${names.join(", ")}`, holds: (value) => names.some((name) => name === value) };
+}
+
+const PRICE_FIELDS: readonly string[] = ["cacheRead", "cacheWrite", "cacheWriteHour", "long"];
+
+/** Whether a value is a price: no field is missing, unknown, or no number from 0. */
+export function isPrice(value: unknown): value is Price {
+  const { long, ...prices } = Object(value) as Readonly<Record<string, unknown>>;
+  return hasNumbers(prices, ["input", "output"]) &&
+    (long === undefined || hasNumbers(long, ["aboveTokens", "input", "output"], []));
+}
+
+function hasNumbers(value: unknown, needed: readonly string[], more = PRICE_FIELDS): boolean {
+  const fields = Object(value) as Readonly<Record<string, unknown>>;
+  return needed.every((name) => name in fields) &&
+    Object.entries(fields).every(([name, number]) =>
+      (needed.includes(name) || more.includes(name)) && Number.isFinite(number) && Number(number) >= 0
+    );
+}

@@ -1,0 +1,74 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import { chooseProfile, profileNamed } from "./providers.ts";
+import { readProfileFile } from "./profile_file.ts";
+
+const WARMTH = [{ idleMs: 60_000, probability: 0.98 }, { idleMs: 3_600_000, probability: 0.3 }];
+
+Deno.test("readProfileFile() takes what the file says, and the named profile's word for the rest", () => {
+  assertEquals(
+    readProfileFile(
+      JSON.stringify({ profile: "openai", name: "openai, measured", ttlMs: 60_000, warmth: WARMTH }),
+    ),
+    { ...profileNamed("openai"), name: "openai, measured", ttlMs: 60_000, warmth: WARMTH },
+  );
+  assertEquals(readProfileFile('{"profile": "deepseek"}'), profileNamed("deepseek"));
+  assertEquals(readProfileFile('{"profile": "none", "warmth": []}'), chooseProfile({}));
+  const price = { input: 3, output: 15, cacheRead: 0, long: { aboveTokens: 5, input: 2, output: 2 } };
+  assertEquals(readProfileFile(JSON.stringify({ profile: "local", price })).price, price);
+});
+
+Deno.test("readProfileFile() names what is wrong and what would be right", () => {
+  const faults: [unknown, string][] = [
+    [[], "it is no JSON object"],
+    [{ warmth: WARMTH }, "profile is missing, but it must be one of anthropic-5m, "],
+    [{ profile: "x" }, 'profile is "x", but it must be one of anthropic-5m, '],
+    [{ profile: "none", warm: [] }, 'it has a field "warm", but fields are profile, name, minTokens, '],
+    [{ profile: "none", name: "" }, 'name is "", but it must be a text'],
+    [{ profile: "none", read: "0.1" }, 'read is "0.1", but it must be a number from 0'],
+    [{ profile: "none", write: -1 }, "write is -1, but it must be a number from 0"],
+    [
+      { profile: "none", price: { input: 3 } },
+      'price is {"input":3}, but it must be dollars for a million tokens ',
+    ],
+    [{ profile: "none", price: 3 }, "price is 3, but it must be dollars for a million tokens such as "],
+    [
+      { profile: "none", price: { input: 3, output: "15" } },
+      'price is {"input":3,"output":"15"}, but it must be ',
+    ],
+    [{ profile: "none", price: { input: 3, output: 1, read: 1 } }, "price is {"],
+    [{ profile: "none", price: { input: 3, output: 1, long: { aboveTokens: 1 } } }, "price is {"],
+    [{ profile: "none", blockTokens: 0 }, "blockTokens is 0, but it must be a whole number from 1"],
+    [{ profile: "none", minTokens: 1.5 }, "minTokens is 1.5, but it must be a whole number from 0"],
+    [{ profile: "none", dialect: "x" }, 'dialect is "x", but it must be one of anthropic, '],
+    [{ profile: "none", warmth: {} }, "warmth is {}, but it must be a list of lines such as "],
+    [
+      { profile: "none", warmth: [{ idleMs: 1 }] },
+      "warmth[0].probability is missing, but it must be a number from 0 to 1",
+    ],
+    [
+      { profile: "none", warmth: [{ idleMs: 1, probability: 1.4 }] },
+      "warmth[0].probability is 1.4, but it must be a number from 0 to 1",
+    ],
+    [
+      { profile: "none", warmth: [{ idleMs: "1m", probability: 1 }] },
+      'warmth[0].idleMs is "1m", but it must be a number above 0',
+    ],
+    [{ profile: "none", warmth: [null] }, "warmth[0] is null, but it must be a line such as "],
+    [
+      { profile: "none", warmth: [{ idleMs: 2, probability: 1 }, { idleMs: 2, probability: 0 }] },
+      "warmth[1].idleMs is 2, but it must be a number above 2",
+    ],
+    [
+      { profile: "none", warmth: [{ idleMs: 1, probability: 0.5 }, { idleMs: 2, probability: 0.6 }] },
+      "warmth[1].probability is 0.6, but it must be a number from 0 to 0.5: a prefix doesn't come back",
+    ],
+  ];
+  for (const [file, message] of faults) {
+    assertThrows(
+      () => readProfileFile(JSON.stringify(file)),
+      RangeError,
+      `Cannot use the profile: ${message}`,
+    );
+  }
+  assertThrows(() => readProfileFile("{"), RangeError, "Cannot use the profile: it is no JSON");
+});

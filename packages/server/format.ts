@@ -1,0 +1,58 @@
+/**
+ * How displays of a session write numbers, texts and changes. An entry point of its own, so that a page carries nothing
+ * else of the server.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { counted, oneLine } from "@tare/server/internal/format";
+ *
+ * assertEquals(counted(1_234, "call"), "1,234 calls");
+ * assertEquals(oneLine("cat a.ts\ncat b.ts", 12), "cat a.ts ca…");
+ * ```
+ *
+ * @module
+ */
+import type { FileChange } from "@tare/messages";
+import { sliceText } from "@tare/messages/internal";
+
+const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+
+/** Returns a whole number with separators: `1,234`. */
+export function count(value: number): string {
+  return WHOLE.format(value);
+}
+
+/** Returns a number with its noun: `1 call`, `2 calls`. */
+export function counted(value: number, noun: string): string {
+  return `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+}
+
+/** Returns a text in one line of at most so many UTF-16 code units. */
+export function oneLine(text: string, chars: number): string {
+  const flat = text.replaceAll(/\s+/g, " ").trim();
+  return flat.length <= chars ? flat : `${sliceText(flat, 0, chars - 1)}…`;
+}
+
+/** Returns a text as a block of code in Markdown, whatever fences it contains. */
+export function fenced(text: string): string {
+  const longest = Math.max(2, ...[...text.matchAll(/`{3,}/g)].map(([run]) => run.length));
+  const fence = "`".repeat(longest + 1);
+  return `${fence}\n${text.replace(/\n?$/, "\n")}${fence}`;
+}
+
+/** A line of a change: added, removed, the position of those that follow, or neither. */
+export interface ChangedLine {
+  readonly kind: "comes" | "goes" | "where" | undefined;
+  readonly text: string;
+}
+
+const KINDS: Readonly<Record<string, ChangedLine["kind"]>> = { "+": "comes", "-": "goes", "@": "where" };
+
+/** Returns the lines of a change, and a note on those that it omits, if there are any. */
+export function changedLines(
+  { diff, omitted = 0 }: FileChange,
+): { readonly lines: readonly ChangedLine[]; readonly rest?: string } {
+  const lines = diff === "" ? [] : diff.split("\n").map((text) => ({ kind: KINDS[text.charAt(0)], text }));
+  return { lines, ...(omitted > 0 && { rest: `${count(omitted)} lines more, or longer than shown` }) };
+}

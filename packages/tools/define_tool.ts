@@ -1,0 +1,134 @@
+import type { Effects, FileChange, JsonSchema, Tool, ToolContext, ToolOutput } from "@tare/messages";
+
+/**
+ * The reason why a tool refused a call, with what the model can do instead. {@linkcode defineTool} turns it into an error
+ * result that begins with the attempt: the message completes `Cannot read "a.ts": …`.
+ */
+export class Refusal extends Error {
+  override readonly name = "Refusal";
+}
+
+type CallArguments = Readonly<Record<string, unknown>>;
+
+/** A tool whose functions take arguments valid for `properties`. */
+interface ToolSpec<Args extends CallArguments> extends Pick<Tool, "stance" | "timeoutMs"> {
+  readonly name: string;
+  readonly description: string;
+  /** JSON Schema of each argument. Others are not allowed. */
+  readonly properties: { readonly [Name in keyof Args]: JsonSchema };
+  /** Those that a call must have. Default: none. */
+  readonly required?: readonly (keyof Args & string)[];
+  readonly reads?: keyof Args & string;
+  readonly writes?: keyof Args & string;
+  isContained?(args: Args): boolean;
+  effects?(args: Args): Promise<Effects>;
+  /** Throws as `run` does. */
+  preview?(args: Args, context: ToolContext): Promise<FileChange | undefined>;
+  clearUp?(args: Args, context: Pick<ToolContext, "callId">): Promise<void>;
+  /** Returns what a call tries to do, such as `read src/a.ts`; completes "Cannot …: why". */
+  attempt(args: Args): string;
+  run(args: Args, context: ToolContext): Promise<ToolOutput>;
+}
+
+/** Returns a tool whose refusals and system errors are error results. Any other error is a bug and is thrown. */
+export function defineTool<Args extends CallArguments>(spec: ToolSpec<Args>): Tool {
+  const { name, description, properties, required, attempt, preview, clearUp, run, ...rest } = spec;
+  const parameters = {
+    type: "object",
+    properties,
+    ...(required && { required }),
+    additionalProperties: false,
+  };
+  const problemOf = (args: Args, error: unknown): string => {
+    const reason = error instanceof Refusal ? error.message : ioReason(error);
+    if (reason === undefined) throw error;
+    return `Cannot ${attempt(args)}: ${reason}`;
+  };
+  // The caller has validated the arguments against `parameters`.
+  return {
+    definition: { type: "function", function: { name, description, parameters } },
+    ...rest as Pick<Tool, Exclude<keyof typeof rest, "required">>,
+    async run(args, context) {
+      context.signal.throwIfAborted();
+      try {
+        return await run(args as Args, context);
+      } catch (error) {
+        return { content: problemOf(args as Args, error), error: true };
+      }
+    },
+    ...(clearUp && {
+      async clearUp(args: CallArguments, context: Pick<ToolContext, "callId">) {
+        try {
+          await clearUp(args as Args, context);
+        } catch (error) {
+          // What is out of reach now, such as in a deleted folder, doesn't keep the turn from continuing.
+          if (!(error instanceof Refusal) && ioReason(error) === undefined) throw error;
+        }
+      },
+    }),
+    ...(preview && {
+      async preview(args: CallArguments, context: ToolContext) {
+        try {
+          return await preview(args as Args, context);
+        } catch (error) {
+          return { problem: problemOf(args as Args, error) };
+        }
+      },
+    }),
+  };
+}
+
+const REASONS: Readonly<Record<string, string>> = {
+  E2BIG: "it is longer than the system allows. Write it to a file and run that.",
+  EACCES: "permission denied.",
+  EBUSY: "it is in use by the system.",
+  EDQUOT: "the disk quota is used up.",
+  EEXIST: "it exists already.",
+  EFBIG: "the file would be larger than the system allows.",
+  EIO: "the disk reported an error.",
+  EISDIR: "it is a folder, not a file.",
+  ELOOP: "its symbolic links lead in a circle.",
+  EMFILE: "too many files are open at the moment; try again.",
+  ENAMETOOLONG: "its name is longer than the file system allows.",
+  ENFILE: "too many files are open at the moment; try again.",
+  ENOENT: "it does not exist.",
+  ENOSPC: "the disk is full.",
+  ENOTDIR: "a part of its path is a file, not a folder.",
+  ENOTEMPTY: "the folder is not empty.",
+  EPERM: "the system does not permit it.",
+  EROFS: "the file system is read-only.",
+  ESTALE: "the network file system lost it; try again.",
+  ETXTBSY: "it is a program that is running.",
+};
+
+/**
+ * Returns the reason of a system error, or `undefined` for other errors. The system's own message is not used: it names
+ * absolute paths.
+ */
+export function ioReason(error: unknown): string | undefined {
+  if (isDenied(error)) return "this server was started without permission for it.";
+  const code = systemCode(error);
+  return code && (REASONS[code] ?? `the system answered ${code}.`);
+}
+
+/** Returns the code of a system error, such as `ENOENT`. */
+export function systemCode(error: unknown): string | undefined {
+  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  // Names with underscores are the runtime's, of a caller's mistakes.
+  return typeof code === "string" && /^E[A-Z0-9]+$/.test(code) ? code : undefined;
+}
+
+/** Returns `undefined` for the error that a path doesn't exist, and throws others. */
+export function ignoreMissing(error: unknown): undefined {
+  if (!isMissing(error)) throw error;
+}
+
+/** Returns whether an error says that a path doesn't exist. */
+export function isMissing(error: unknown): boolean {
+  return ["ENOENT", "ENOTDIR"].includes(systemCode(error) ?? "");
+}
+
+/** Returns whether the permissions of the runtime, Deno's, deny an access. */
+export function isDenied(error: unknown): boolean {
+  return error instanceof Error && error.name === "NotCapable";
+}

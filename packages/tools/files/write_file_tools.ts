@@ -1,0 +1,608 @@
+import { constants, type Stats } from "node:fs";
+import { copyFile, type FileHandle, lstat, mkdir, open, readdir, rename, rm, unlink } from "node:fs/promises";
+import type { FileChange, Tool, ToolContext } from "@tare/messages";
+import { formatPatch, OMIT_HEADERS, structuredPatch } from "diff";
+import { basename, dirname, join } from "@std/path";
+import { defineTool, ignoreMissing, ioReason, Refusal, systemCode } from "../define_tool.ts";
+import {
+  assertAllowed,
+  assertOpenAt,
+  effectsOn,
+  type Folder,
+  inFolder,
+  inNewFolder,
+  openAt,
+  readAt,
+  resolveInWorkspace,
+  temporaryName,
+  type WorkspaceLimits,
+  type WorkspacePath,
+} from "./resolve_in_workspace.ts";
+import { regular, similarity, statFile } from "./stat_in_workspace.ts";
+import { shortLines, sliceText } from "../result_text.ts";
+import { approvePath } from "../sandbox/guard.ts";
+
+type WriteFileArguments = { readonly path: string; readonly content: string };
+
+/** Properties that tools share which write the file at `path`. */
+function writing(workspace: string, limits: WorkspaceLimits) {
+  return {
+    stance: "once",
+    writes: "path",
+    effects: ({ path }: { readonly path: string }) => effectsOn(path, { ...limits, workspace, as: "writes" }),
+    async clearUp(args: { readonly path: string }, context: Pick<ToolContext, "callId">) {
+      const temporary = temporaryOf(args, context);
+      if (temporary === undefined) return;
+      const { absolute } = await resolveInWorkspace(workspace, args.path, limits);
+      await removeTemporary(absolute, { temporary, own: limits.hidden });
+    },
+  } as const;
+}
+
+/** Returns `write_file`, which creates a text file or replaces the whole of one. */
+export function writeFileTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
+  return defineTool<WriteFileArguments>({
+    name: "write_file",
+    description:
+      "Creates a text file, and the folders it needs, or replaces all of one. To change a part, use edit_file.",
+    properties: {
+      path: { type: "string", minLength: 1, description: "From the workspace." },
+      content: { type: "string", description: "All of it, with a newline at its end." },
+    },
+    required: ["path", "content"],
+    ...writing(workspace, limits),
+    attempt: ({ path }) => `write ${JSON.stringify(path)}`,
+    async preview({ path, content }, context) {
+      const { absolute, relative } = await resolveInWorkspace(workspace, path, limits);
+      assertAllowed(context, absolute, "writes");
+      return changeOf(relative, await textOf(absolute, await existingFile(absolute)), content);
+    },
+    async run(args, context) {
+      const { path, content } = args;
+      const { signal, confirm } = context;
+      const { absolute, relative } = await resolveInWorkspace(workspace, path, limits);
+      assertAllowed(context, absolute, "writes");
+      approvePath(absolute);
+      return await inTurn(absolute, async () => {
+        signal.throwIfAborted();
+        const old = await existingFile(absolute);
+        const change = changeOf(relative, await textOf(absolute, old), content);
+        const bytes = new TextEncoder().encode(content);
+        await writeAtomically(absolute, bytes, {
+          mode: old?.mode,
+          temporary: temporaryOf(args, context),
+          own: limits.hidden,
+          confirm,
+        });
+        const lines = content === "" ? 0 : content.split("\n").length - (content.endsWith("\n") ? 1 : 0);
+        const before = old ? ` (before: bytes ${old.size})` : "";
+        const did = old ? "replaced" : "created";
+        return {
+          content: `${did} ${relative}: bytes ${bytes.length}, lines ${lines}${before}`,
+          error: false,
+          change,
+        };
+      });
+    },
+  });
+}
+
+async function existingFile(absolute: string): Promise<Stats | undefined> {
+  const info = await lstat(absolute).catch((error): undefined => {
+    if (systemCode(error) !== "ENOENT") throw error;
+  });
+  return info && regular(info, "Name a file in it.");
+}
+
+/** What a file holds before it is written, empty if there is none; nothing where people can't be shown it. */
+async function textOf(absolute: string, file: Stats | undefined): Promise<string | undefined> {
+  if (!file) return "";
+  if (file.size > MAX_BYTES) return undefined;
+  try {
+    return await readUtf8(absolute);
+  } catch (error) {
+    // It may be replaced all the same.
+    if (error instanceof Refusal || ioReason(error) !== undefined) return undefined;
+    throw error;
+  }
+}
+
+/** Longest diff that people are shown, in characters, and its longest line. */
+const MAX_DIFF = 16_000;
+const MAX_DIFF_LINE = 2_000;
+
+/** Texts that differ in more lines are shown as one that goes and one that comes: to find what they share takes long. */
+const MAX_EDITS = 1_000;
+
+/** What it changes that a file's text becomes another; nothing where it can't be shown. */
+function changeOf(path: string, before: string | undefined, after: string): FileChange | undefined {
+  if (before === undefined || before.length + after.length > 2 * MAX_BYTES) return undefined;
+  const isCrlf = [before, after].every((text) => text === "" || uniformLineEnd(text) === "\r\n");
+  const [old, now] = isCrlf ? [before, after].map((text) => text.replaceAll("\r\n", "\n")) : [before, after];
+  const hunks = hunksOf(old!, now!);
+  const count = (mark: string) =>
+    hunks.reduce((sum, { lines }) => sum + lines.filter((line) => line.startsWith(mark)).length, 0);
+  const shown: string[] = [];
+  let omitted = 0;
+  let chars = 0;
+  const all = hunks.length === 0 ? [] : formatPatch(
+    { ...{ oldFileName: path, newFileName: path, oldHeader: undefined, newHeader: undefined }, hunks },
+    OMIT_HEADERS,
+  ).replace(/\n$/, "").split("\n");
+  for (const line of all) {
+    const text = line.length <= MAX_DIFF_LINE
+      ? line
+      : `${sliceText(line, 0, MAX_DIFF_LINE)}… and ${line.length - MAX_DIFF_LINE} characters more`;
+    // What stands above in the file changes the numbers of a hunk, and not how much of it is shown.
+    if (!line.startsWith("@@")) chars += text.length + 1;
+    const isWhole = chars <= MAX_DIFF;
+    if (isWhole) shown.push(text);
+    if (!isWhole || text !== line) omitted++;
+  }
+  return {
+    ...{ path, added: count("+"), removed: count("-"), diff: shown.join("\n") },
+    ...(omitted > 0 && { omitted }),
+  };
+}
+
+function hunksOf(before: string, after: string) {
+  const options = { context: 3, maxEditLength: MAX_EDITS };
+  const isWhole = before === "" || after === "";
+  const patch = isWhole ? undefined : structuredPatch("", "", before, after, undefined, undefined, options);
+  if (patch) return patch.hunks;
+  if (before === after) return [];
+  const [old, now] = [before, after].map((text) => text === "" ? [] : text.replace(/\n$/, "").split("\n"));
+  const lines = [...old!.map((line) => `-${line}`), ...now!.map((line) => `+${line}`)];
+  return [{ oldStart: 1, oldLines: old!.length, newStart: 1, newLines: now!.length, lines }];
+}
+
+type EditFileArguments = {
+  readonly path: string;
+  readonly old_text: string;
+  readonly new_text: string;
+  readonly replace_all?: boolean;
+};
+
+const MAX_BYTES = 4 * 1024 * 1024;
+/** Lines shown before and after what changed. */
+const CONTEXT_LINES = 2;
+
+/** Returns `edit_file`, which replaces exact text in a text file. */
+export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
+  const placeOf = async (
+    { path, old_text: oldText, new_text: newText }: EditFileArguments,
+    context: ToolContext,
+  ) => {
+    if (oldText === "") throw new Refusal("old_text is empty. To write a whole file, use write_file.");
+    if (oldText === newText) throw new Refusal("old_text and new_text are the same.");
+    const place = await resolveInWorkspace(workspace, path, limits);
+    assertAllowed(context, place.absolute, "writes");
+    return place;
+  };
+  const edit = async (
+    { old_text: oldText, new_text: newText, replace_all: all }: EditFileArguments,
+    { place, quotes, ...context }: ToolContext & {
+      readonly place: WorkspacePath;
+      readonly quotes?: boolean;
+    },
+  ) => {
+    const { size, mode } = await statFile(place, context);
+    if (size > MAX_BYTES) throw new Refusal(`it has ${size} bytes. Edit files of that size with shell.`);
+    const before = await readUtf8(place.absolute);
+    const replaced = replaceText(before, { oldText, newText, all, quotes });
+    return { mode, replaced, change: changeOf(place.relative, before, replaced.text) };
+  };
+  return defineTool<EditFileArguments>({
+    name: "edit_file",
+    description:
+      "Replaces text in a file. old_text must stand there exactly so, white space included, and only once unless " +
+      "replace_all is true: copy it from read_file.",
+    properties: {
+      path: { type: "string", minLength: 1, description: "From the workspace." },
+      old_text: {
+        type: "string",
+        minLength: 1,
+        description: "With enough around it to be unique.",
+      },
+      new_text: { type: "string", description: "What takes its place." },
+      replace_all: { type: "boolean", description: "Default: false." },
+    },
+    required: ["path", "old_text", "new_text"],
+    ...writing(workspace, limits),
+    attempt: ({ path }) => `edit ${JSON.stringify(path)}`,
+    async preview(args, context) {
+      const place = await placeOf(args, context);
+      // Somebody would have to allow it, and nobody has yet.
+      return (await edit(args, { ...context, place, quotes: false })).change;
+    },
+    async run(args, context) {
+      const place = await placeOf(args, context);
+      approvePath(place.absolute);
+      return await inTurn(place.absolute, async () => {
+        context.signal.throwIfAborted();
+        const { mode, replaced, change } = await edit(args, { ...context, place });
+        await writeAtomically(place.absolute, new TextEncoder().encode(replaced.text), {
+          mode,
+          temporary: temporaryOf(args, context),
+          own: limits.hidden,
+          confirm: context.confirm,
+        });
+        return { content: report(place.relative, replaced), error: false, change };
+      });
+    },
+  });
+}
+
+/** Reads a file such that writing the text back gives the same bytes, a byte order mark included. */
+async function readUtf8(absolute: string): Promise<string> {
+  const bytes = await readAt(absolute);
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    throw new Refusal("it is not valid UTF-8, and an edit would damage it. Edit it with shell.");
+  }
+}
+
+function report(path: string, { text, starts, length }: ReplacedText): string {
+  const [first = 0, ...others] = starts;
+  const lines = text.split(/\r?\n/);
+  if (lines.at(-1) === "") lines.pop();
+  const from = Math.max(1, lineNumberAt(text, first) - CONTEXT_LINES);
+  const to = Math.min(lines.length, lineNumberAt(text, first + length) + CONTEXT_LINES);
+  const more = others.length > 0
+    ? `${starts.length} replacements, in lines ${lineNumbers(text, starts)}; `
+    : "";
+  return `edited ${path}: ${more}lines ${from}-${to} of ${lines.length} are now\n` +
+    shortLines(lines.slice(from - 1, to));
+}
+
+/** Places named in a message. */
+const MAX_NAMED = 20;
+
+/** What to replace. */
+interface Replacement {
+  readonly oldText: string;
+  readonly newText: string;
+  /** Replace every occurrence. Default: there must be exactly one. */
+  readonly all?: boolean | undefined;
+  /** Whether a refusal may say what the text holds. Default: it may. */
+  readonly quotes?: boolean | undefined;
+}
+
+/** A text in which something was replaced. */
+interface ReplacedText {
+  readonly text: string;
+  /** Where the new pieces start in `text`, in order. */
+  readonly starts: readonly number[];
+  /** Length of each new piece. */
+  readonly length: number;
+}
+
+/**
+ * Replaces exact text. If all lines of the file end alike, LF or CRLF, the replacement's line ends count as those.
+ *
+ * @throws {Refusal} if the old text is not found, or found more than once and `all` is not set.
+ */
+export function replaceText(
+  text: string,
+  { oldText, newText, all = false, quotes = true }: Replacement,
+): ReplacedText {
+  const lineEnd = uniformLineEnd(text);
+  const adapt = (part: string) => lineEnd === undefined ? part : part.replaceAll(/\r?\n/g, lineEnd);
+  const [wanted, replacement] = [adapt(oldText), adapt(newText)];
+  const found = occurrences(text, wanted);
+  if (found.length === 0) throw new Refusal(notFound(text, { oldText, lineEnd, quotes }));
+  if (found.length > 1 && !all) throw new Refusal(ambiguous(text, found));
+  const growth = replacement.length - wanted.length;
+  return {
+    text: text.replaceAll(wanted, () => replacement),
+    starts: found.map((at, earlier) => at + earlier * growth),
+    length: replacement.length,
+  };
+}
+
+/** Number, from 1, of the line that holds the character at `index`. */
+export function lineNumberAt(text: string, index: number): number {
+  let line = 1;
+  for (let at = text.indexOf("\n"); at >= 0 && at < index; at = text.indexOf("\n", at + 1)) line++;
+  return line;
+}
+
+/** Numbers of the lines at these indices, of at most the first twenty, for a message. */
+export function lineNumbers(text: string, indices: readonly number[]): string {
+  const numbers = indices.slice(0, MAX_NAMED).map((at) => lineNumberAt(text, at));
+  return numbers.join(", ") + (indices.length > MAX_NAMED ? ", …" : "");
+}
+
+/** How all lines end; `undefined` if they differ or there is but one. */
+function uniformLineEnd(text: string): "\n" | "\r\n" | undefined {
+  const ends = text.split("\n").length - 1;
+  const crlf = text.split("\r\n").length - 1;
+  if (ends === 0) return undefined;
+  return crlf === 0 ? "\n" : crlf === ends ? "\r\n" : undefined;
+}
+
+function occurrences(text: string, wanted: string): number[] {
+  const found: number[] = [];
+  for (let at = text.indexOf(wanted); at >= 0; at = text.indexOf(wanted, at + wanted.length)) found.push(at);
+  return found;
+}
+
+function ambiguous(text: string, found: readonly number[]): string {
+  return `old_text occurs ${found.length} times, in lines ${
+    lineNumbers(text, found)
+  }. Add lines around it until it ` +
+    "is unique, or set replace_all to true.";
+}
+
+function notFound(
+  text: string,
+  { oldText, lineEnd, quotes }: {
+    readonly oldText: string;
+    readonly lineEnd: string | undefined;
+    readonly quotes: boolean;
+  },
+): string {
+  const lines = text.split(/\r?\n/);
+  const nearest = nearestLines(lines, oldText.split(/\r?\n/));
+  const mixed = lineEnd === undefined && text.includes("\r\n")
+    ? " Some lines of the file end in CRLF and some in LF; edit such lines one by one."
+    : "";
+  if (!nearest) {
+    return `old_text is not in it, nor anything like it. Look for the place with search_files.${mixed}`;
+  }
+  return `old_text is not in it. Copy it exactly, white space included.${mixed} The nearest lines are ` +
+    `${nearest.start + 1}-${nearest.end}${
+      quotes ? `:\n${shortLines(lines.slice(nearest.start, nearest.end))}` : ". Read them first."
+    }`;
+}
+
+/** A run of lines, counted from 0; `end` is not included. */
+interface LineRange {
+  readonly start: number;
+  readonly end: number;
+}
+
+const MIN_SIMILARITY = 0.5;
+/** Places compared line by line once the longest line has singled them out. */
+const MAX_PLACES = 10;
+
+/** How much of a line is compared. */
+const MAX_LINE_CHARS = 500;
+
+/** The run of as many `lines` as are `wanted` that is most like them; `undefined` if none is much like them. */
+export function nearestLines(lines: readonly string[], wanted: readonly string[]): LineRange | undefined {
+  const [heads, wantedHeads] = [lines.map(head), wanted.map(head)];
+  const anchor = wantedHeads.reduce(
+    (longest, line, at) => line.length > (wantedHeads[longest]?.length ?? 0) ? at : longest,
+    0,
+  );
+  const anchorLength = wantedHeads[anchor]?.length ?? 0;
+  const likeness = (at: number, wantedAt: number) => similarity(heads[at] ?? "", wantedHeads[wantedAt] ?? "");
+  const starts = heads
+    .map((line, at) => ({ at, score: mayBeAlike(line.length, anchorLength) ? likeness(at, anchor) : 0 }))
+    .filter(({ score }) => score >= MIN_SIMILARITY)
+    .sort((a, b) => b.score - a.score)
+    .slice(0, MAX_PLACES)
+    .map(({ at }) => at - anchor);
+  const scores = starts.map((start) => wanted.reduce((sum, _, at) => sum + likeness(start + at, at), 0));
+  const start = starts[scores.indexOf(Math.max(...scores))];
+  if (start === undefined) return undefined;
+  return { start: Math.max(0, start), end: Math.min(lines.length, start + wanted.length) };
+}
+
+function head(line: string): string {
+  return line.trim().slice(0, MAX_LINE_CHARS);
+}
+
+/** Texts of too different lengths can't reach the least similarity, which spares comparing them. */
+function mayBeAlike(length: number, other: number): boolean {
+  return Math.min(length, other) >= MIN_SIMILARITY * Math.max(length, other);
+}
+
+/** Name of the file that a call writes before it takes its place. It follows from the call. */
+function temporaryOf(args: object, { callId }: Pick<ToolContext, "callId">): string | undefined {
+  return callId === undefined ? undefined : temporaryName([callId, args]);
+}
+
+/** The server's own folder for files that are written before they take their place. */
+const STAGING = "staged";
+
+/**
+ * Writes a whole file so that readers see either the old bytes or the new ones, also after a crash: the bytes go to a
+ * new file, to disk, and then take its name in its folder, which is verified once it is open. Missing folders are made.
+ *
+ * With a folder of the server's own, no other process reaches the new file before it is in place; if that folder is on
+ * another file system, the new file is copied to the workspace first, under a random name.
+ *
+ * @param mode Permission bits of the file that is replaced, which the new one gets too. Default: there is none, and
+ *   the new file gets what the system gives new files.
+ * @param isForced Whether it replaces a file too that may not be written to. Default: it doesn't.
+ * @param temporary Name of the new file until then. Default: a random one.
+ * @param own The server's own folder. Default: there is none, and the new file is written next to the old one.
+ * @param confirm Called right before the file takes its name, which it doesn't if this throws.
+ */
+export async function writeAtomically(
+  absolute: string,
+  bytes: Uint8Array,
+  { mode, isForced = false, temporary = randomName(), own, confirm }: {
+    readonly mode?: number | undefined;
+    readonly isForced?: boolean;
+    readonly temporary?: string | undefined;
+    readonly own?: string | undefined;
+    readonly confirm?: (() => void) | undefined;
+  } = {},
+): Promise<void> {
+  // Replacing a file takes no permission to write to it; whoever withheld that meant it.
+  if (mode !== undefined && !isForced) await (await openAt(absolute, constants.O_WRONLY)).close();
+  const bits = mode === undefined ? undefined : mode & 0o7777;
+  await inNewFolder(dirname(absolute), async (folder) => {
+    const place = async (file: NewFile) => {
+      folder.check();
+      confirm?.();
+      await file.moveTo(folder.at(basename(absolute)));
+      file.check(absolute);
+    };
+    if (own === undefined) {
+      return await onNewFile(createBeside(folder, absolute, { name: temporary, bits }), async (file) => {
+        await file.write(bytes, bits);
+        await place(file);
+      });
+    }
+    const copyName = randomName();
+    await onNewFile(
+      createStaged(join(own, STAGING), { name: `${temporary}-${copyName}`, bits }),
+      async (staged) => {
+        await staged.write(bytes, bits);
+        try {
+          return await place(staged);
+        } catch (error) {
+          if (systemCode(error) !== "EXDEV") throw error;
+        }
+        await onNewFile(
+          copyInto(folder, join(dirname(absolute), copyName), { from: staged.path, bits }),
+          place,
+        );
+      },
+    );
+  });
+}
+
+/** Works on a new file, and removes it at the end unless it was moved. */
+async function onNewFile(created: Promise<NewFile>, work: (file: NewFile) => Promise<void>): Promise<void> {
+  const file = await created;
+  try {
+    await work(file);
+  } finally {
+    await file.close();
+  }
+}
+
+/** Removes what {@linkcode writeAtomically} wrote for this file under a temporary name when its process was killed. */
+export async function removeTemporary(
+  absolute: string,
+  { temporary, own }: { readonly temporary: string; readonly own: string | undefined },
+): Promise<void> {
+  const beside = [temporary];
+  for (const name of own === undefined ? [] : await readdir(join(own, STAGING)).catch(ignoreMissing) ?? []) {
+    if (!name.startsWith(`${temporary}-`)) continue;
+    beside.push(name.slice(temporary.length + 1));
+    await rm(join(own!, STAGING, name), { force: true });
+  }
+  await inFolder(dirname(absolute), async (folder) => {
+    for (const name of beside) await unlink(folder.at(name)).catch(ignoreMissing);
+  });
+}
+
+/** A file that is to replace another one. */
+class NewFile {
+  readonly path: string;
+  readonly #file: FileHandle;
+  #isMoved = false;
+
+  constructor(path: string, file: FileHandle) {
+    this.path = path;
+    this.#file = file;
+  }
+
+  /** Throws unless it is at this path. @throws {Refusal} */
+  check(absolute: string): void {
+    assertOpenAt(this.#file.fd, absolute);
+  }
+
+  /** Writes it to disk. */
+  async write(bytes: Uint8Array | undefined, bits: number | undefined): Promise<void> {
+    if (bytes) await this.#file.writeFile(bytes);
+    // A new file has fewer permissions than requested, by the process's mask.
+    if (bits !== undefined) await this.#file.chmod(bits);
+    await this.#file.sync();
+  }
+
+  async moveTo(to: string): Promise<void> {
+    await rename(this.path, to);
+    this.#isMoved = true;
+  }
+
+  /** Closes it, and removes it unless it was moved. */
+  async close(): Promise<void> {
+    await this.#file.close();
+    if (!this.#isMoved) await unlink(this.path).catch(() => {}); // The first error is the one to report.
+  }
+}
+
+/** Creates the new file next to the old one. If another process has taken the name, it gets another one. */
+async function createBeside(
+  folder: Folder,
+  absolute: string,
+  { name, bits }: { readonly name: string; readonly bits: number | undefined },
+): Promise<NewFile> {
+  const path = folder.at(name);
+  const handle = await create(path, bits).catch((error) => {
+    if (systemCode(error) !== "EEXIST") throw error;
+  });
+  if (!handle) return await createBeside(folder, absolute, { name: randomName(), bits });
+  const file = new NewFile(path, handle);
+  try {
+    file.check(join(dirname(absolute), name));
+    return file;
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+}
+
+async function createStaged(
+  folder: string,
+  { name, bits }: { readonly name: string; readonly bits: number | undefined },
+): Promise<NewFile> {
+  const path = join(folder, name);
+  const file = await create(path, bits).catch(async (error) => {
+    if (systemCode(error) !== "ENOENT") throw error;
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+    return await create(path, bits);
+  });
+  return new NewFile(path, file);
+}
+
+/** Copies a file into another file system. */
+async function copyInto(
+  folder: Folder,
+  absolute: string,
+  { from, bits }: { readonly from: string; readonly bits: number | undefined },
+): Promise<NewFile> {
+  const path = folder.at(basename(absolute));
+  await copyFile(from, path);
+  const handle = await openAt(absolute, constants.O_WRONLY).catch(async (error) => {
+    await unlink(path).catch(ignoreMissing);
+    throw error;
+  });
+  const file = new NewFile(path, handle);
+  await file.write(undefined, bits);
+  return file;
+}
+
+/** Creates a file that others can't read half-written if they can't read the one that it replaces. */
+function create(path: string, bits = 0o666): Promise<FileHandle> {
+  return open(path, "wx", bits);
+}
+
+function randomName(): string {
+  return temporaryName(crypto.randomUUID());
+}
+
+const last = new Map<string, Promise<unknown>>();
+
+/**
+ * Runs actions with the same key one after the other, in the order in which they were handed in. Calls of one step
+ * run in parallel, and two edits of one file must not both start from the same text.
+ */
+export async function inTurn<T>(key: string, action: () => Promise<T>): Promise<T> {
+  const before = last.get(key) ?? Promise.resolve();
+  const run = before.then(action, action);
+  last.set(key, run);
+  try {
+    return await run;
+  } finally {
+    if (last.get(key) === run) last.delete(key);
+  }
+}

@@ -1,0 +1,19 @@
+/**
+ * Files that instruct agents: those of a project and of the user, and skills. Not part of the public API: names and
+ * behavior may change in any release.
+ *
+ * @module
+ */
+export { readFound } from "./found_file.ts";
+export { readFrontMatter } from "./front_matter.ts";
+export { realPath } from "./real_path.ts";
+export { skillTool } from "./skill_tool.ts";
+export {
+  filesOf,
+  findPlaces,
+  type InstructionPlaces,
+  lookAround,
+  skillsOutside,
+  workplaceOf,
+  workplaceText,
+} from "./workplace.ts";

@@ -1,0 +1,482 @@
+import { dirname, isAbsolute } from "@std/path";
+import { asRecord, joinBytes } from "@tare/wire/internal";
+import { SseSplitter } from "@tare/wire/internal/sse";
+import { systemCode } from "../define_tool.ts";
+import { guardWorkspace } from "../sandbox/guard.ts";
+import { type Sandbox, sandboxed, type SandboxStart, unconfined } from "../sandbox/sandbox.ts";
+import { settlesWithin } from "../shell/processes.ts";
+import { type StartedCommand, startProgram } from "../shell/run_command.ts";
+import { Breaks, excessOf, limitNotes } from "./floods.ts";
+import type { McpServerEntry } from "./read_servers.ts";
+
+/**
+ * The used part of `@modelcontextprotocol/client`: the module itself fits. It is injected, so that only users of MCP
+ * servers install it.
+ */
+export interface McpSdk {
+  /** Implements the protocol over a transport. */
+  readonly Client: new (
+    info: { readonly name: string; readonly version: string },
+    options: { readonly capabilities: Readonly<Record<string, never>> },
+  ) => McpClient;
+  /** Connects to a server by streamable HTTP. */
+  readonly StreamableHTTPClientTransport: new (url: URL, options: {
+    readonly requestInit: { readonly headers: Record<string, string> };
+    readonly fetch: (url: string | URL, init?: RequestInit) => Promise<Response>;
+  }) => McpHttpTransport;
+}
+
+/** A client of the protocol. */
+export interface McpClient {
+  /** Called once the connection is closed by either side. */
+  onclose?: (() => void) | undefined;
+  /** Called with errors that concern no request. */
+  onerror?: ((error: Error) => void) | undefined;
+  /** Connects and agrees on a version. */
+  connect(transport: object, options: Omit<McpRequestOptions, "onprogress">): Promise<void>;
+  /** Sends a request. The schema validates the answer. */
+  request(
+    request: { readonly method: string; readonly params: Record<string, unknown> },
+    schema: McpResultSchema,
+    options: McpRequestOptions,
+  ): Promise<unknown>;
+  /** Ends the connection. */
+  close(): Promise<void>;
+}
+
+/** A transport by streamable HTTP. */
+export interface McpHttpTransport {
+  /** Ends the session at the server. */
+  terminateSession(): Promise<void>;
+}
+
+/** A schema of results, as validators define it in common. */
+export interface McpResultSchema {
+  readonly "~standard": {
+    readonly version: 1;
+    readonly vendor: string;
+    readonly validate: (value: unknown) => { readonly value: unknown };
+  };
+}
+
+/** Options of a request. */
+export interface McpRequestOptions {
+  /** In milliseconds. */
+  readonly timeout: number;
+  /** Aborting it cancels the request at the server too. */
+  readonly signal: AbortSignal;
+  /** Called with the progress of the request. Default: no progress is requested. */
+  readonly onprogress?: (progress: McpProgress) => void;
+}
+
+/** The progress of a request. */
+export interface McpProgress {
+  readonly progress: number;
+  readonly total?: number | undefined;
+  readonly message?: string | undefined;
+}
+
+/** A result schema that takes every answer: results are validated where they are read. */
+const ANY_RESULT: McpResultSchema = {
+  "~standard": { version: 1, vendor: "tare", validate: (value) => ({ value }) },
+};
+
+/** How a server is reached. */
+interface ConnectOptions extends Omit<StdioTransportOptions, "entry"> {
+  readonly sdk: McpSdk;
+  /** Called whenever the server says that its tools have changed. */
+  readonly onChanged: () => void;
+  /** Longest time until it is connected, in milliseconds. */
+  readonly timeoutMs: number;
+  /** Aborting it gives up. */
+  readonly signal: AbortSignal;
+}
+
+/** A server may spread its list over so many pages. */
+const MAX_PAGES = 64;
+
+/** How long a server may take to hear that it isn't needed any more, in milliseconds. */
+const FAREWELL_MS = 500;
+
+/** A connection to one server. */
+export class McpConnection {
+  readonly #client: McpClient;
+  readonly #lost = Promise.withResolvers<string>();
+  #reason: string | undefined;
+  #end: () => Promise<void> = () => Promise.resolve();
+
+  private constructor(client: McpClient) {
+    this.#client = client;
+  }
+
+  /** Starts or reaches a server. @throws {Error} whose message says why that can't be. */
+  static async open(entry: McpServerEntry, options: ConnectOptions): Promise<McpConnection> {
+    const { sdk, onChanged, timeoutMs, signal } = options;
+    const client = new sdk.Client({ name: "tare", version: "0.1.0" }, { capabilities: {} });
+    const connection = new McpConnection(client);
+    let ending = (): string | undefined => undefined;
+    let transport: object;
+    if (entry.by === "stdio") {
+      const program = transport = new StdioTransport({ ...options, entry });
+      ending = () => program.ending;
+      connection.#end = () => program.close();
+    } else {
+      const http = transport = httpTransport(entry, { sdk, onBroken: (why) => connection.lose(why) });
+      connection.#end = async () => void await settlesWithin(http.terminateSession(), FAREWELL_MS);
+    }
+    limitNotes(transport, onChanged);
+    client.onclose = () => connection.lose(ending() ?? "it closed the connection");
+    try {
+      await client.connect(transport, { timeout: timeoutMs, signal });
+      return connection;
+    } catch (cause) {
+      const why = ending() ?? startFault(entry, cause);
+      await connection.close();
+      throw new Error(why, { cause });
+    }
+  }
+
+  /** Resolves once it is gone, with the reason. */
+  get lost(): Promise<string> {
+    return this.#lost.promise;
+  }
+
+  /** Why it is gone; nothing while it is there. */
+  get reason(): string | undefined {
+    return this.#reason;
+  }
+
+  /** Says that it is gone. */
+  lose(why: string): void {
+    this.#reason ??= why;
+    this.#lost.resolve(why);
+  }
+
+  /** Sends a request. @throws the server's error, and what became of the connection. */
+  async request(
+    method: string,
+    params: Record<string, unknown>,
+    options: McpRequestOptions,
+  ): Promise<Readonly<Record<string, unknown>>> {
+    return asRecord(await this.#client.request({ method, params }, ANY_RESULT, options)) ?? {};
+  }
+
+  /** The tools as the server lists them, a page at a time. */
+  async *listTools(options: McpRequestOptions): AsyncGenerator<readonly unknown[]> {
+    let cursor: unknown;
+    for (let page = 0; page < MAX_PAGES; page++) {
+      const params = typeof cursor === "string" ? { cursor } : {};
+      const { tools, nextCursor } = await this.request("tools/list", params, options);
+      if (Array.isArray(tools)) yield tools;
+      if (typeof nextCursor !== "string" || nextCursor === cursor) break;
+      cursor = nextCursor;
+    }
+  }
+
+  /** Ends it, and the program that it led to. */
+  async close(): Promise<void> {
+    this.lose("it was closed");
+    await this.#end().catch(() => {});
+    await this.#client.close().catch(() => {});
+  }
+}
+
+function startFault(entry: McpServerEntry, error: unknown): string {
+  const message = messageOf(error);
+  if (entry.by === "http") return `it can't be reached: ${message}`;
+  return systemCode(error) === "ENOENT"
+    ? `there is no program ${entry.command}, or no folder that it is to start in`
+    : `its program doesn't answer: ${message}`;
+}
+
+/** What an error says. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message || error.name : String(error);
+}
+
+/** How a server's program is started. */
+interface StdioTransportOptions {
+  readonly entry: Extract<McpServerEntry, { readonly by: "stdio" }>;
+  /** Folder that it starts in if its entry names none. */
+  readonly cwd: string;
+  /** What every program's environment has, beneath what its entry names. */
+  readonly env: Readonly<Record<string, string>>;
+  /** Who is to be found in what its processes leave behind. */
+  readonly owner: string;
+  /** The sandbox that it runs in, unless its entry says otherwise. Default: none. */
+  readonly sandbox?: Sandbox | undefined;
+}
+
+/** How long a server may take to end once its input has, in milliseconds. */
+const CLOSE_MS = 500;
+
+/** So much of what it wrote last to standard error is kept, in bytes. */
+const TAIL_BYTES = 500;
+
+/** Where in a message its id is looked for if the whole is too large to be read, in bytes from either end. */
+const EDGE_BYTES = 256;
+
+/** JSON-RPC with a program of this machine, a message a line. A message that is too large is an error of its call alone. */
+class StdioTransport {
+  onclose?: (() => void) | undefined;
+  onerror?: ((error: Error) => void) | undefined;
+  onmessage?: ((message: unknown) => void) | undefined;
+  readonly #options: StdioTransportOptions;
+  readonly #breaks = new Breaks();
+  #started: Promise<void> = Promise.resolve();
+  #program: StartedCommand | undefined;
+  #ended: Promise<void> = Promise.resolve();
+  #ending: string | undefined;
+  #leave: () => void = () => {};
+  #closed: Promise<void> | undefined;
+  #stderr: Uint8Array<ArrayBuffer> = new Uint8Array();
+  /** Ids of the requests that have no answer yet. */
+  readonly #open = new Set<number>();
+  /** The line that isn't whole yet; of one that is too large, its edges. */
+  #pieces: Uint8Array<ArrayBuffer>[] = [];
+  #bytes = 0;
+
+  /** The program isn't started yet. */
+  constructor(options: StdioTransportOptions) {
+    this.#options = options;
+  }
+
+  /** How the program ended, with what it wrote last; `undefined` while it runs. */
+  get ending(): string | undefined {
+    return this.#ending;
+  }
+
+  /** Starts the program. @throws the system's error if it can't be. */
+  start(): Promise<void> {
+    return this.#started = this.#start();
+  }
+
+  async #start(): Promise<void> {
+    const { entry, cwd, env, owner, sandbox } = this.#options;
+    const start = sandbox ? this.#sandboxed(sandbox) : unconfined([entry.command, ...entry.args]);
+    const program = this.#program = await startProgram({ ...start, env: {} }, {
+      // Where the system makes the sandbox's folders, the sandbox sets the folder.
+      cwd: start.endsWhole ? cwd : entry.cwd ?? cwd,
+      ...{ env: { ...env, ...start.env, ...entry.env }, owner, hasInput: true },
+      onOutput: (chunk) => this.#read(chunk),
+      onAside: (chunk) => {
+        this.#stderr = joinBytes([this.#stderr, chunk.subarray(-TAIL_BYTES)]).slice(-TAIL_BYTES);
+      },
+    });
+    this.#ended = program.exited.then(async ({ code, signal }) => {
+      this.#leave();
+      // Processes that it has left running must not outlive it.
+      await program.end();
+      const said = new TextDecoder().decode(this.#stderr).trim();
+      const how = signal === null ? `exit code ${code}` : `signal ${signal}`;
+      this.#ending = `it ended with ${how}${said === "" ? "" : `; it last wrote: ${said}`}`;
+      this.onclose?.();
+    });
+  }
+
+  /** Returns how the program is started in a sandbox: it can read what its entry names, and write the folders named there. */
+  #sandboxed(sandbox: Sandbox): SandboxStart {
+    const { entry: { command, args, cwd, folders = [], isOutside = false }, cwd: usual } = this.#options;
+    const reads = [...(cwd === undefined ? [] : [cwd]), ...(isAbsolute(command) ? [dirname(command)] : [])];
+    // It runs for as long as the server: what appears meanwhile may be the user's.
+    const guard = isOutside ? undefined : guardWorkspace(sandbox, { isSearched: false });
+    if (guard) this.#leave = () => void guard.end();
+    return sandboxed(sandbox, {
+      ...{ command: [command, ...args], cwd: cwd ?? usual, folders, reads, isOutside },
+      ...(guard && { fixed: guard.fixed }),
+    });
+  }
+
+  /** Sends a message; resolves once the program can take more. */
+  async send(message: unknown): Promise<void> {
+    const { id, method } = asRecord(message) ?? {};
+    if (typeof id === "number" && method !== undefined) this.#open.add(id);
+    const stdin = this.#program?.stdin;
+    if (!stdin?.writable) throw new Error("its input is closed");
+    await new Promise<void>((resolve) => stdin.write(`${JSON.stringify(message)}\n`, () => resolve()));
+  }
+
+  /** Ends the program and all that it started: its input ends first, then it is asked, then made. */
+  close(): Promise<void> {
+    // The protocol's client and the connection both close it, and only one of them waits.
+    return this.#closed ??= this.#close();
+  }
+
+  async #close(): Promise<void> {
+    // A connection that is given up while it starts must not leave the program running.
+    await this.#started.catch(() => {});
+    this.#program?.stdin?.end();
+    if (!await settlesWithin(this.#ended, CLOSE_MS)) await this.#program?.end();
+    await this.#ended;
+  }
+
+  /** Reads no faster than it handles messages: a program that floods waits meanwhile, and others don't. */
+  async #read(chunk: Uint8Array<ArrayBuffer>): Promise<void> {
+    this.#breaks.goOn();
+    let from = 0;
+    for (let at = chunk.indexOf(LINE_FEED); at >= 0; at = chunk.indexOf(LINE_FEED, from)) {
+      this.#take(chunk.subarray(from, at));
+      this.#line();
+      from = at + 1;
+      await this.#breaks.due();
+    }
+    this.#take(chunk.subarray(from));
+    await this.#breaks.due();
+  }
+
+  #take(piece: Uint8Array<ArrayBuffer>): void {
+    this.#bytes += piece.length;
+    if (piece.length > 0) this.#pieces.push(piece);
+    if (this.#bytes <= MAX_MESSAGE_BYTES) return;
+    const text = joinBytes(this.#pieces);
+    this.#pieces = [text.slice(0, EDGE_BYTES), text.slice(-EDGE_BYTES)];
+  }
+
+  #line(): void {
+    const [isTooLarge, bytes] = [this.#bytes > MAX_MESSAGE_BYTES, joinBytes(this.#pieces)];
+    this.#pieces = [];
+    this.#bytes = 0;
+    // Programs that write other things to their output are common, and harmless.
+    if (bytes[0] !== OPENING_BRACE) return;
+    const text = new TextDecoder().decode(bytes);
+    if (isTooLarge) return this.#refuse(text, TOO_LARGE);
+    const excess = excessOf(bytes);
+    if (excess !== undefined) {
+      return this.#refuse(
+        text.slice(0, EDGE_BYTES) + text.slice(-EDGE_BYTES),
+        `its answer can't be read: ${excess}`,
+      );
+    }
+    let message: unknown;
+    try {
+      message = JSON.parse(text);
+    } catch {
+      return;
+    }
+    const { id, method } = asRecord(message) ?? {};
+    // What nobody asked for is no answer.
+    if (method === undefined && !(typeof id === "number" && this.#open.delete(id))) return;
+    this.onmessage?.(message);
+  }
+
+  /** Answers the request that a message was for which can't be read; all that are open if that isn't to be seen. */
+  #refuse(edges: string, why: string): void {
+    const named = Array.from(edges.matchAll(/"id"\s*:\s*(\d+)/g), ([, id]) => Number(id));
+    const meant = named.filter((id) => this.#open.has(id));
+    for (const id of meant.length > 0 ? meant : [...this.#open]) {
+      this.#open.delete(id);
+      this.onmessage?.({ jsonrpc: "2.0", id, error: { code: -32000, message: why } });
+    }
+  }
+}
+
+const LINE_FEED = 10;
+const OPENING_BRACE = 123;
+
+/**
+ * JSON-RPC with a server at an address, by streamable HTTP. `onBroken` is told why an answer broke off, which one does
+ * too that is too large.
+ */
+function httpTransport(
+  { url, headers }: Extract<McpServerEntry, { readonly by: "http" }>,
+  { sdk, onBroken }: { readonly sdk: McpSdk; readonly onBroken: (why: string) => void },
+): McpHttpTransport {
+  return new sdk.StreamableHTTPClientTransport(new URL(url), {
+    requestInit: { headers: { ...headers } },
+    async fetch(url, init) {
+      const response = await fetch(url, init);
+      if (!response.body) return response;
+      const isStream = response.headers.get("content-type")?.startsWith("text/event-stream") ?? false;
+      const body = limited(response.body, isStream, (error) => {
+        // Who cancels a call breaks its answer off; and what is said unasked goes on by itself on another connection.
+        if (init?.signal?.aborted) return;
+        if (error instanceof RangeError) onBroken(error.message);
+        else if (init?.method === "POST") onBroken(`its answer broke off (${error})`);
+      });
+      const { status, statusText, headers } = response;
+      return new Response(body, { status, statusText, headers });
+    },
+  });
+}
+
+/** So many bytes of a stream are handed on at once, and so many lines in a millisecond. */
+const PIECE_BYTES = 8_192;
+const LINES_PER_MS = 50;
+
+/**
+ * Passes a server's bytes on as long as they can be read: messages neither too large nor of too many values, where a
+ * stream has one in each event; and no more lines at a time than whoever reads them bears.
+ */
+function limited(
+  body: ReadableStream<Uint8Array<ArrayBuffer>>,
+  isStream: boolean,
+  onBroken: (error: unknown) => void,
+): ReadableStream<Uint8Array<ArrayBuffer>> {
+  const reader = body.getReader();
+  const checked = (isStream ? events : whole)(read(reader));
+  return new ReadableStream({
+    async pull(controller) {
+      try {
+        const { done, value } = await checked.next();
+        if (done) controller.close();
+        else controller.enqueue(value);
+      } catch (error) {
+        onBroken(error);
+        controller.error(error);
+        await reader.cancel().catch(() => {});
+      }
+    },
+    cancel: (reason) => reader.cancel(reason),
+  });
+}
+
+async function* read(
+  reader: ReadableStreamDefaultReader<Uint8Array<ArrayBuffer>>,
+): AsyncGenerator<Uint8Array<ArrayBuffer>> {
+  for (let { done, value } = await reader.read(); !done && value; { done, value } = await reader.read()) {
+    yield value;
+  }
+}
+
+async function* whole(
+  body: AsyncIterable<Uint8Array<ArrayBuffer>>,
+): AsyncGenerator<Uint8Array<ArrayBuffer>, undefined> {
+  const pieces: Uint8Array<ArrayBuffer>[] = [];
+  let length = 0;
+  for await (const piece of body) {
+    pieces.push(piece);
+    if ((length += piece.length) > MAX_MESSAGE_BYTES) throw new RangeError(TOO_LARGE);
+  }
+  const bytes = joinBytes(pieces);
+  const excess = excessOf(bytes);
+  if (excess !== undefined) throw new RangeError(`its answer can't be read: ${excess}`);
+  yield bytes;
+}
+
+async function* events(
+  body: AsyncIterable<Uint8Array<ArrayBuffer>>,
+): AsyncGenerator<Uint8Array<ArrayBuffer>, undefined> {
+  const splitter = new SseSplitter({ maxEventBytes: MAX_MESSAGE_BYTES, maxStreamBytes: Infinity });
+  const encoder = new TextEncoder();
+  for await (const chunk of body) {
+    for (let start = 0; start < chunk.length; start += PIECE_BYTES) {
+      const piece = chunk.subarray(start, start + PIECE_BYTES);
+      for (const { data = "" } of splitter.events(piece)) {
+        const excess = excessOf(encoder.encode(data));
+        if (excess !== undefined) throw new RangeError(`its answer can't be read: ${excess}`);
+      }
+      if (splitter.excess !== undefined) throw new RangeError(TOO_LARGE);
+      const lines = piece.reduce((count, byte) => byte === LINE_FEED ? count + 1 : count, 0);
+      if (lines > LINES_PER_MS) await new Promise((resolve) => setTimeout(resolve, lines / LINES_PER_MS));
+      yield piece;
+    }
+  }
+}
+
+/** Largest message that is taken from a server, in bytes. */
+const MAX_MESSAGE_BYTES: number = 16 * 2 ** 20;
+
+/** What is said of a larger one. */
+const TOO_LARGE: string = `its answer is larger than ${
+  MAX_MESSAGE_BYTES / 2 ** 20
+} MiB: ask for less in one call`;

@@ -1,0 +1,566 @@
+import { Buffer } from "node:buffer";
+import type { Tool, ToolContext, ToolDefinition, ToolOutput } from "@tare/messages";
+import { pictureHead } from "@tare/messages/internal";
+import { schemaChecker } from "@tare/loop/arguments";
+import { createHash } from "node:crypto";
+import { asRecord } from "@tare/wire/internal";
+import { isDeepStrictEqual } from "node:util";
+import { Breaks } from "./floods.ts";
+import { McpConnection, type McpProgress, type McpSdk, messageOf } from "./connection.ts";
+import type { McpServerEntry } from "./read_servers.ts";
+import { describeImage, isImageAccepted, MAX_PICTURE_BYTES } from "../picture.ts";
+import { sliceText } from "../result_text.ts";
+import type { Sandbox } from "../sandbox/sandbox.ts";
+import { settlesWithin } from "../shell/processes.ts";
+
+/** What servers are run with. */
+export interface McpOptions {
+  /** Loads `@modelcontextprotocol/client`; called when a server starts. */
+  readonly sdk: () => Promise<McpSdk>;
+  /** Folder that programs start in whose entry names none. */
+  readonly cwd: string;
+  /** What every program's environment has, beneath what its entry names. Default: nothing. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** Marks the processes, so that `endLeftCommands()` finds them after a crash. Default: a mark of no owner. */
+  readonly owner?: string;
+  /** The sandbox that programs run in, but for those whose entry says otherwise. Default: none. */
+  readonly sandbox?: Sandbox | undefined;
+  /** Longest time until a server that starts has named its tools, in milliseconds. Default: 60,000. */
+  readonly startTimeoutMs?: number;
+  /** How long a server that ended stays so, in milliseconds; twice as long after each further time. Default: 1,000. */
+  readonly restartMs?: number;
+  /** How long a server that let a call run out may take to say that it is alive, in milliseconds. Default: 30,000. */
+  readonly aliveMs?: number;
+  /** Told what people should know of the servers, a sentence at a time. Default: nobody is. */
+  readonly onWarning?: (sentence: string) => void;
+}
+
+/** Longest time that a server that ends again and again stays so, in milliseconds. */
+const MAX_RESTART_MS = 60_000;
+
+/** Of one that has run so long earlier ends don't count any more, in milliseconds. */
+const STEADY_MS = 60_000;
+
+/**
+ * Shortest time between two looks at a list that changes, in milliseconds; twice as long after each further one, up to
+ * five seconds, as long as it goes on changing.
+ */
+const LIST_EVERY_MS = 200;
+const MAX_LIST_EVERY_MS = 5_000;
+
+/** Of a server that says something else each time so many sentences are told. */
+const MAX_TOLD = 100;
+
+/** Longest note on how far a call is, in characters. */
+const MAX_NOTE_CHARS = 1_000;
+
+/** The time limit of requests that have one elsewhere: the longest delay of a timer. */
+const NO_LIMIT_MS = 2 ** 31 - 1;
+
+/** One server: started, asked, started again when it has ended. Meanwhile its tools stay known, and say so. */
+export class McpServer {
+  readonly #entry: McpServerEntry;
+  readonly #options: McpOptions;
+  readonly #closing = new AbortController();
+  readonly #started = Promise.withResolvers<void>();
+  #work: Promise<void> | undefined;
+  #connection: McpConnection | undefined;
+  #problem: string | undefined = "is still starting";
+  #tools: ReadonlyMap<string, Tool> = new Map();
+  /** By what the server said of them: of what hasn't changed the tool stays the same. */
+  #known: ReadonlyMap<string, Tool | string> = new Map();
+  #listing: Promise<void> | undefined;
+  #isStale = false;
+  /** Settles when a list is there that was asked for after the server had said that it has another one. */
+  #renamed: PromiseWithResolvers<void> | undefined;
+  readonly #told = new Set<string>();
+
+  /** It doesn't run yet. */
+  constructor(entry: McpServerEntry, options: McpOptions) {
+    this.#entry = entry;
+    this.#options = options;
+  }
+
+  /** Starts it, if it isn't. */
+  start(): void {
+    this.#work ??= this.#run();
+  }
+
+  /** Resolves once the server has named its tools, again if it has said that they are others now; or has failed to. */
+  get started(): Promise<void> {
+    return this.#renamed?.promise ?? this.#started.promise;
+  }
+
+  /** Its tools as it named them last. */
+  get tools(): readonly Tool[] {
+    return [...this.#tools.values()];
+  }
+
+  /** Why it can't be asked now, as a sentence; nothing if it can. */
+  get problem(): string | undefined {
+    return this.#problem && `MCP server ${this.#entry.name} ${this.#problem}.`;
+  }
+
+  /** Ends it. */
+  async close(): Promise<void> {
+    this.#closing.abort();
+    this.#started.resolve();
+    await this.#work;
+    await this.#listing;
+  }
+
+  async #run(): Promise<void> {
+    const { restartMs = 1_000 } = this.#options;
+    const { signal } = this.#closing;
+    for (let failures = 0; !signal.aborted;) {
+      const startedAt = performance.now();
+      const why = await this.#live(signal);
+      if (signal.aborted) break;
+      failures = performance.now() - startedAt > STEADY_MS ? 1 : failures + 1;
+      const delayMs = Math.min(restartMs * 2 ** (failures - 1), MAX_RESTART_MS);
+      this.#problem = `isn't there, because ${why}; it is started again within ${
+        Math.ceil(delayMs / 1000)
+      } s`;
+      // Of one that never comes up people are told less and less often.
+      if ((failures & (failures - 1)) === 0) this.#options.onWarning?.(this.problem!);
+      this.#started.resolve();
+      await pause(delayMs, signal);
+    }
+    this.#problem = "has been closed";
+    this.#started.resolve();
+  }
+
+  /** Connects and stays so as long as it lasts. Gives the reason why it has ended; never rejects. */
+  async #live(signal: AbortSignal): Promise<string> {
+    const { sdk, cwd, env = {}, owner = "", sandbox, startTimeoutMs = 60_000 } = this.#options;
+    let connection: McpConnection | undefined;
+    let listed: Promise<void> | undefined;
+    const onAbort = () => connection?.lose("it was closed");
+    signal.addEventListener("abort", onAbort);
+    try {
+      connection = await McpConnection.open(this.#entry, {
+        ...{ sdk: await sdk(), cwd, env, owner, sandbox, signal },
+        timeoutMs: startTimeoutMs,
+        onChanged: () => this.#changed(),
+      });
+      listed = this.#list(connection);
+      const ended = await Promise.race([connection.lost, listed]);
+      if (ended !== undefined) return ended;
+      this.#connection = connection;
+      this.#problem = undefined;
+      this.#started.resolve();
+      // What it said while it was listed.
+      if (this.#isStale) this.#changed();
+      return await connection.lost;
+    } catch (error) {
+      return messageOf(error);
+    } finally {
+      this.#connection = undefined;
+      // Until it is known when it is started again.
+      this.#problem ??= "was lost a moment ago";
+      this.#letGoOn();
+      signal.removeEventListener("abort", onAbort);
+      await connection?.close();
+      await listed?.catch(() => {});
+    }
+  }
+
+  /** Looks at the list again, however often the server says that it has changed. */
+  #changed(): void {
+    this.#isStale = true;
+    this.#renamed ??= Promise.withResolvers();
+    const connection = this.#connection;
+    if (!connection || this.#listing) return;
+    const look = async () => {
+      for (let everyMs = LIST_EVERY_MS; this.#isStale && this.#connection === connection;) {
+        await this.#list(connection);
+        await pause(everyMs, this.#closing.signal);
+        everyMs = Math.min(2 * everyMs, MAX_LIST_EVERY_MS);
+      }
+    };
+    this.#listing = look()
+      .catch((error) =>
+        this.#warn(`Cannot list the tools of MCP server ${this.#entry.name}: ${messageOf(error)}`)
+      )
+      .finally(() => {
+        this.#listing = undefined;
+        // The list may have changed since the last look at it, or be another server's by now.
+        if (this.#isStale && this.#connection) this.#changed();
+        else this.#letGoOn();
+      });
+  }
+
+  async #list(connection: McpConnection): Promise<void> {
+    const { startTimeoutMs = 60_000 } = this.#options;
+    this.#isStale = false;
+    const pages = connection.listTools({ timeout: startTimeoutMs, signal: this.#closing.signal });
+    const { tools, faults, known } = await this.#readOffer(pages);
+    for (const fault of faults) this.#warn(fault);
+    this.#known = known;
+    this.#tools = tools;
+    this.#letGoOn();
+  }
+
+  /** Nobody need wait for other names any more. */
+  #letGoOn(): void {
+    this.#renamed?.resolve();
+    this.#renamed = undefined;
+  }
+
+  /** Says each sentence once. */
+  #warn(sentence: string): void {
+    if (this.#told.has(sentence) || this.#told.size >= MAX_TOLD) return;
+    this.#told.add(sentence);
+    this.#options.onWarning?.(sentence);
+  }
+
+  /**
+   * Reads a server's list of tools. Names get the server's in front, `server__tool`; what providers don't take in one
+   * becomes `_`, and of one too long a hash stands for the end. A tool whose name another has, or whose definition is
+   * none, is left out. A tool that says it only reads may be called again, if the server's hints are trusted; all others
+   * happened once. What was read before isn't read again, and in between others have their turn.
+   */
+  async #readOffer(pages: AsyncIterable<readonly unknown[]>): Promise<Offer> {
+    const server = this.#entry.name;
+    const known = new Map<string, Tool | string>();
+    const tools = new Map<string, Tool>();
+    const ownNames = new Map<string, string>();
+    const faults: string[] = [];
+    const breaks = new Breaks();
+    let [count, chars] = [0, 0];
+    const enough = (what: string) =>
+      faults.push(`Cannot use all tools of MCP server ${server}: ${what} are taken.`);
+    pages: for await (const page of pages) {
+      breaks.goOn();
+      for (const one of page) {
+        await breaks.due();
+        const said = JSON.stringify(one) ?? "";
+        if (++count > MAX_TOOLS) {
+          enough(`it has more than ${MAX_TOOLS}, and the first ${MAX_TOOLS}`);
+          break pages;
+        }
+        if ((chars += said.length) > MAX_OFFER_CHARS) {
+          enough(
+            `their definitions have more than ${MAX_OFFER_CHARS} characters together, and the first ${
+              count - 1
+            }`,
+          );
+          break pages;
+        }
+        const read = known.get(said) ?? this.#known.get(said) ?? this.#read(one);
+        known.set(said, read);
+        if (typeof read === "string") {
+          faults.push(read);
+          continue;
+        }
+        const { name } = read.definition.function;
+        const ownName = String(asRecord(one)?.name);
+        const other = ownNames.get(name);
+        if (other === undefined) {
+          ownNames.set(name, ownName);
+          tools.set(name, read);
+          continue;
+        }
+        const why = `its name becomes ${name}, and so does that of ${quote(other)}`;
+        faults.push(`Cannot use tool ${quote(ownName)} of MCP server ${server}: ${why}.`);
+      }
+    }
+    // In the same order after every start: the prompt begins with them.
+    const sorted = [...tools].sort(([a], [b]) => a < b ? -1 : 1);
+    return { tools: new Map(sorted), faults, known };
+  }
+
+  #read(listed: unknown): Tool | string {
+    const read = readTool(this.#entry, listed);
+    return typeof read === "string" ? read : this.#toolOf(read);
+  }
+
+  #toolOf({ ownName, definition, stance, hints }: OfferedTool): Tool {
+    const { timeoutMs } = this.#entry;
+    const tool: Tool = {
+      definition,
+      ...(stance && { stance }),
+      ...(hints && { hints }),
+      mayDefer: true,
+      ...(timeoutMs !== undefined && { timeoutMs }),
+      run: (args, context) => this.#call({ tool, ownName, args, context }),
+    };
+    return tool;
+  }
+
+  async #call(
+    { tool, ownName, args, context }: {
+      readonly tool: Tool;
+      readonly ownName: string;
+      readonly args: Readonly<Record<string, unknown>>;
+      readonly context: ToolContext;
+    },
+  ): Promise<ToolOutput> {
+    const { signal } = context;
+    signal.throwIfAborted();
+    const { name } = tool.definition.function;
+    const { name: server, by } = this.#entry;
+    const refuse = (why: string) => ({ content: `Cannot run ${name}: ${why}`, error: true });
+    const connection = this.#connection;
+    if (!connection) return refuse(`${this.problem} Go on without it, or call again later.`);
+    if (!this.#tools.has(name)) {
+      return refuse(`MCP server ${server} no longer has it. What it has now is shown from the next turn on.`);
+    }
+    const onprogress = ({ progress, total, message }: McpProgress) => {
+      context.progress();
+      const so = total === undefined ? `${progress}` : `${progress} of ${total}`;
+      context.output?.(`${message === undefined ? so : `${so}: ${message.slice(0, MAX_NOTE_CHARS)}`}\n`);
+    };
+    try {
+      const call = { name: ownName, arguments: args };
+      const options = { timeout: NO_LIMIT_MS, signal, onprogress };
+      return callResult(await connection.request("tools/call", call, options), context);
+    } catch (error) {
+      if (signal.aborted) {
+        this.#probe(connection);
+        throw signal.reason;
+      }
+      // What the server itself answers has a number; all else befell the connection.
+      const isAnswer = typeof (error as { readonly code?: unknown }).code === "number";
+      if (isAnswer && connection.reason === undefined) {
+        return refuse(`MCP server ${server} says: ${messageOf(error)}`);
+      }
+      if (by === "http") connection.lose(messageOf(error));
+      const advice = tool.stance === "rederivable"
+        ? "It only reads: call it again later if you need it."
+        : "It may have taken effect: find out before you call it again.";
+      const content =
+        `Cannot tell the result of ${name}: MCP server ${server} was lost during the call, because ${
+          connection.reason ?? messageOf(error)
+        }. ${advice}`;
+      return { content, error: true };
+    }
+  }
+
+  /** Whether a server still answers that let a call run out: one that doesn't is started again. */
+  #probe(connection: McpConnection): void {
+    const { aliveMs = 30_000 } = this.#options;
+    connection.request("ping", {}, { timeout: aliveMs, signal: this.#closing.signal })
+      .catch(() => connection.lose("it no longer answers"));
+  }
+}
+
+/** Waits, unless the signal is aborted. */
+async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  await settlesWithin(new Promise(() => {}), ms, signal);
+}
+
+/** Longest name of a tool that providers take. */
+const MAX_NAME = 64;
+
+/** Largest definition of one tool, in characters of its JSON: it stands in every prompt. */
+const MAX_DEFINITION_CHARS = 65_536;
+
+/** Most tools of one server. */
+const MAX_TOOLS = 1_000;
+
+/** Largest definitions of all tools of a server, in characters of their JSON. */
+const MAX_OFFER_CHARS = 4 * 2 ** 20;
+
+/** What a server offers: its tools by name, what of it can't be used, a sentence for each, and what was made of which words. */
+interface Offer {
+  readonly tools: ReadonlyMap<string, Tool>;
+  readonly faults: readonly string[];
+  readonly known: ReadonlyMap<string, Tool | string>;
+}
+
+/** A tool as a server offers it. */
+interface OfferedTool extends Pick<Tool, "definition" | "stance" | "hints"> {
+  /** What the server itself calls it. */
+  readonly ownName: string;
+}
+
+function readTool(
+  { name: server, trustHints = false }: McpServerEntry,
+  listed: unknown,
+): OfferedTool | string {
+  const { name: ownName, description, title, inputSchema, annotations } = asRecord(listed) ?? {};
+  const hints = asRecord(annotations);
+  const refuse = (what: string) => `Cannot use tool ${quote(ownName)} of MCP server ${server}: ${what}.`;
+  if (typeof ownName !== "string" || ownName === "") return refuse("its name must be a text");
+  const schema = asRecord(inputSchema);
+  if (!schema) return refuse("its inputSchema must be an object");
+  if (schema.type !== undefined && schema.type !== "object") {
+    return refuse(`the type of its inputSchema must be object, but it is ${quote(schema.type)}`);
+  }
+  const says = [description, title, hints?.title].find((text) => typeof text === "string" && text !== "");
+  const definition: ToolDefinition = {
+    type: "function",
+    function: {
+      name: toolName(server, ownName),
+      ...(says !== undefined && { description: String(says).replaceAll("\0", "").toWellFormed() }),
+      parameters: { ...schema, type: "object" },
+    },
+  };
+  const { length } = JSON.stringify(definition);
+  if (length > MAX_DEFINITION_CHARS) {
+    return refuse(`its definition has ${length} characters, and at most ${MAX_DEFINITION_CHARS} may be`);
+  }
+  try {
+    schemaChecker(schema);
+  } catch (error) {
+    return refuse(`its inputSchema is no JSON Schema: ${(error as Error).message}`);
+  }
+  const isReading = trustHints && hints?.readOnlyHint === true;
+  return { ownName, definition, stance: isReading ? "rederivable" : "once", ...(hints && { hints }) };
+}
+
+function toolName(server: string, own: string): string {
+  const name = `${server}__${own.replaceAll(/[^A-Za-z0-9_-]/g, "_")}`;
+  if (name.length <= MAX_NAME) return name;
+  const hash = createHash("sha256").update(own).digest("hex").slice(0, 8);
+  return `${name.slice(0, MAX_NAME - hash.length - 1)}_${hash}`;
+}
+
+/** What a server says may be anything. */
+function quote(value: unknown): string {
+  const text = JSON.stringify(value) ?? "without a name";
+  return text.length > 100 ? `${text.slice(0, 100)}…` : text;
+}
+
+/** Longest text of a result, in UTF-16 code units. What is longer than a prompt should hold is shortened there. */
+const MAX_CHARS = 2 ** 20;
+
+/** Most pictures of one result that are shown. */
+const MAX_PICTURES = 20;
+
+/**
+ * What a model reads of a call's result. Pictures are shown, as far as the model sees any; of all else that isn't text a
+ * line says what it was and how large, and of what was too long a line says how much is missing. Structured content that a
+ * text repeats is left out.
+ */
+function callResult(result: unknown, context: Pick<ToolContext, "seesPictures">): ToolOutput {
+  const { content, structuredContent, isError } = asRecord(result) ?? {};
+  const pictures = new Pictures(context);
+  const blocks = Array.isArray(content)
+    ? content.map((block) => describe(asRecord(block) ?? {}, pictures))
+    : [];
+  if (structuredContent !== undefined && !repeats(content, structuredContent)) {
+    blocks.push(`[structured content]\n${JSON.stringify(structuredContent, withoutBinary)}`);
+  }
+  if (blocks.length === 0) blocks.push("[the tool gave an empty result]");
+  const text = clean(cut(blocks.join("\n")));
+  const { urls } = pictures;
+  if (isError !== true && urls.length === 0) return text;
+  return { content: text, error: isError === true, ...(urls.length > 0 && { pictures: urls }) };
+}
+
+/** The pictures of a result that are shown behind its text. */
+class Pictures {
+  readonly urls: string[] = [];
+  readonly #areSeen: boolean;
+  #bytes = 0;
+
+  constructor({ seesPictures = false }: Pick<ToolContext, "seesPictures">) {
+    this.#areSeen = seesPictures;
+  }
+
+  /** Takes a picture and gives the line that stands for it. */
+  describe(base64: unknown, mimeType: unknown): string {
+    const what = `[image, ${sizeOf(base64, mimeType)}: left out, because`;
+    if (!this.#areSeen || typeof base64 !== "string") return `${what} ${TEXT_ALONE}]`;
+    const bytes = Buffer.from(base64, "base64");
+    const head = pictureHead(bytes);
+    if (!head) return `${what} it is no PNG, JPEG, GIF or WebP]`;
+    if (!isImageAccepted(head, bytes.length)) {
+      return `${what} providers take no ${describeImage(head, bytes.length)}]`;
+    }
+    if (this.urls.length === MAX_PICTURES || this.#bytes + bytes.length > MAX_PICTURE_BYTES) {
+      return `${what} a result shows at most ${MAX_PICTURES} pictures and ${MAX_PICTURE_BYTES} bytes of them]`;
+    }
+    this.#bytes += bytes.length;
+    this.urls.push(`data:${head.type};base64,${bytes.toString("base64")}`);
+    return `[image ${this.urls.length}: ${describeImage(head, bytes.length)}]`;
+  }
+}
+
+const TEXT_ALONE = "a tool's result holds text alone";
+
+function describe(block: Readonly<Record<string, unknown>>, pictures: Pictures): string {
+  const { type, text, data, resource, uri, name, title, description, mimeType, size } = block;
+  switch (type) {
+    case "text":
+      return typeof text === "string" ? text : "[a text that is none]";
+    case "image":
+      return pictures.describe(data, mimeType);
+    case "audio":
+      return `[${type}, ${sizeOf(data, mimeType)}: left out, because ${TEXT_ALONE}]`;
+    case "resource_link": {
+      const about = [
+        title ?? name,
+        mimeType,
+        typeof size === "number" ? `${size} bytes` : undefined,
+        description,
+      ];
+      return `[link to resource ${uri}: ${about.filter((part) => part !== undefined).join(", ")}]`;
+    }
+    case "resource": {
+      const { uri, text, blob, mimeType } = asRecord(resource) ?? {};
+      if (typeof text === "string") return `[resource ${uri}]\n${text}`;
+      if (typeof mimeType === "string" && mimeType.startsWith("image/")) {
+        return `[resource ${uri}]\n${pictures.describe(blob, mimeType)}`;
+      }
+      return `[resource ${uri}, ${sizeOf(blob, mimeType)}: left out, because ${TEXT_ALONE}]`;
+    }
+    default:
+      return `[${
+        typeof type === "string" ? type : "content without a type"
+      }: left out, because it isn't known here]`;
+  }
+}
+
+function sizeOf(base64: unknown, mimeType: unknown): string {
+  const bytes = typeof base64 === "string" ? Math.floor(base64.replace(/=+$/, "").length * 3 / 4) : 0;
+  return `${typeof mimeType === "string" ? mimeType : "of no type"}, ${bytes.toLocaleString("en")} bytes`;
+}
+
+/** Base64 that is longer is no text for a model. */
+const MAX_BASE64 = 1_000;
+
+/** A value of structured content, with a line in place of binary content. */
+function withoutBinary(_: string, value: unknown): unknown {
+  if (typeof value !== "string" || value.length <= MAX_BASE64) return value;
+  const base64 = /^(?:data:[^,]{0,100};base64,)?([A-Za-z0-9+/_-]+={0,2})$/.exec(value)?.[1];
+  return base64 === undefined
+    ? value
+    : `[binary, ${sizeOf(base64, undefined)}: left out, because ${TEXT_ALONE}]`;
+}
+
+/** Whether one of the texts says the same: as JSON, or as the only value. */
+function repeats(content: unknown, structured: unknown): boolean {
+  if (!Array.isArray(content)) return false;
+  const values = Object.values(asRecord(structured) ?? {});
+  let chars = 0;
+  return content.some((block) => {
+    const { text } = asRecord(block) ?? {};
+    if (typeof text !== "string") return false;
+    if (values.length === 1 && values[0] === text) return true;
+    // What is longer isn't worth its time.
+    if ((chars += text.length) > MAX_CHARS) return false;
+    try {
+      return isDeepStrictEqual(JSON.parse(text), structured);
+    } catch {
+      return false;
+    }
+  });
+}
+
+/** Providers refuse NUL and halves of surrogate pairs. */
+function clean(text: string): string {
+  return text.replaceAll("\0", "\uFFFD").toWellFormed();
+}
+
+function cut(text: string): string {
+  if (text.length <= MAX_CHARS) return text;
+  const left = text.length - MAX_CHARS;
+  const head = sliceText(text, 0, MAX_CHARS / 2);
+  const tail = sliceText(text, text.length - MAX_CHARS / 2, text.length);
+  return `${head}\n[… ${left.toLocaleString("en")} characters left out: a result holds at most ${
+    MAX_CHARS.toLocaleString("en")
+  } …]\n${tail}`;
+}

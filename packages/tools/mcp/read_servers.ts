@@ -1,0 +1,179 @@
+import { resolve } from "@std/path";
+import { schemaChecker } from "@tare/loop/arguments";
+import { asRecord } from "@tare/wire/internal";
+import { type Static, Type } from "typebox";
+
+/** An MCP server, as a file names it. */
+export type McpServerEntry =
+  & {
+    /** What its tools' names begin with. */
+    readonly name: string;
+    /** Longest time of a call, in milliseconds. Default: the loop's. */
+    readonly timeoutMs?: number;
+    /** Whether a tool that says it only reads is believed. Default: no, and it is asked for like any other. */
+    readonly trustHints?: boolean;
+  }
+  & (
+    /** A program of this machine. */
+    | {
+      /** How it is reached: by its standard input and output. */
+      readonly by: "stdio";
+      readonly command: string;
+      readonly args: readonly string[];
+      /** Its whole environment, but for `PATH` where that isn't among it. */
+      readonly env: Readonly<Record<string, string>>;
+      /** Absolute path of the folder that it starts in. Default: whoever starts it says. */
+      readonly cwd?: string;
+      /** Whether it runs with the person's own rights where there is a sandbox. Default: no. */
+      readonly isOutside?: boolean;
+      /** Absolute paths of further folders that it may write in there. Default: none. */
+      readonly folders?: readonly string[];
+    }
+    /** A server at an address. */
+    | {
+      /** How it is reached: by streamable HTTP. */
+      readonly by: "http";
+      readonly url: string;
+      /** Sent with every request, such as `authorization`. */
+      readonly headers: Readonly<Record<string, string>>;
+    }
+  );
+
+const texts = Type.Unsafe<Readonly<Record<string, string>>>({
+  type: "object",
+  additionalProperties: { type: "string" },
+});
+const optionalTexts = Type.Optional(Type.Array(Type.String()));
+const flag = Type.Optional(Type.Boolean());
+
+const COMMON = {
+  type: Type.Optional(Type.Unknown()),
+  timeout: Type.Optional(Type.Integer({ minimum: 1000, maximum: 2 ** 31 - 1 })),
+  disabled: flag,
+  trustHints: flag,
+};
+
+const STDIO = Type.Object({
+  command: Type.String({ minLength: 1 }),
+  args: optionalTexts,
+  env: Type.Optional(texts),
+  cwd: Type.Optional(Type.String()),
+  sandbox: flag,
+  folders: optionalTexts,
+  ...COMMON,
+}, { additionalProperties: false });
+
+const HTTP = Type.Object({
+  url: Type.String(),
+  headers: Type.Optional(texts),
+  ...COMMON,
+}, { additionalProperties: false });
+
+const CHECKS = {
+  stdio: schemaChecker({ ...STDIO }, "it"),
+  http: schemaChecker({ ...HTTP }, "it"),
+};
+
+const TYPES: Readonly<Record<string, McpServerEntry["by"]>> = {
+  stdio: "stdio",
+  http: "http",
+  "streamable-http": "http",
+  streamableHttp: "http",
+};
+
+/** Of tools' names, which providers limit to 64 characters, so many are the server's. */
+const SERVER_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9-]|_(?=[A-Za-z0-9-])){0,31}$/;
+
+/**
+ * Reads the servers that a JSON text names under `mcpServers`, in the form that MCP's clients share; what else stands
+ * beside that is other programs' and ignored. Disabled servers are left out. Relative folders count from `folder`.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { readMcpServers } from "@tare/tools/mcp";
+ *
+ * const text = '{"mcpServers": {"docs": {"url": "https://docs.example/mcp"}}}';
+ * assertEquals(readMcpServers(text, "/etc"), [
+ *   { name: "docs", by: "http", url: "https://docs.example/mcp", headers: {} },
+ * ]);
+ * ```
+ *
+ * @throws {RangeError} naming the field that is wrong and what would be right. No value of `env` or `headers` is in it.
+ */
+export function readMcpServers(text: string, folder: string): readonly McpServerEntry[] {
+  let file: unknown;
+  try {
+    file = JSON.parse(text);
+  } catch (cause) {
+    // The parser's own words may quote what stands there, and that may be a key.
+    throw new RangeError(
+      "Cannot read the MCP servers: the file is not valid JSON. That has no comments, and no comma behind the last entry.",
+      { cause },
+    );
+  }
+  const servers = asRecord(asRecord(file)?.mcpServers);
+  if (servers === undefined) {
+    throw new RangeError(
+      'Cannot read the MCP servers: the file must be an object such as {"mcpServers": {"name": {"command": "…"}}}.',
+    );
+  }
+  return Object.entries(servers).flatMap(([name, entry]) => readEntry(name, { entry, folder }));
+}
+
+function readEntry(
+  name: string,
+  { entry, folder }: { readonly entry: unknown; readonly folder: string },
+): readonly McpServerEntry[] {
+  const refuse = (what: string): never => {
+    throw new RangeError(`Cannot use MCP server ${JSON.stringify(name)}: ${what}.`);
+  };
+  if (!SERVER_NAME.test(name)) {
+    refuse(
+      "its tools' names begin with its name, which must be 1 to 32 letters, digits, - and single _ between them",
+    );
+  }
+  const given = asRecord(entry) ?? refuse("it must be an object with command or url");
+  const { type } = given;
+  if (type === "sse") {
+    refuse("its type is sse, which streamable HTTP has replaced: give its address for that");
+  }
+  if (type !== undefined && (typeof type !== "string" || !Object.hasOwn(TYPES, type))) {
+    refuse(`type is ${JSON.stringify(type)}, but must be ${Object.keys(TYPES).join(" or ")}`);
+  }
+  if ((given.command === undefined) === (given.url === undefined)) {
+    refuse("it must have either command, a program of this machine, or url");
+  }
+  const by = given.command === undefined ? "http" : "stdio";
+  if (typeof type === "string" && TYPES[type] !== by) {
+    refuse(`type is ${type}, but it has ${by === "http" ? "a url" : "a command"}`);
+  }
+  const fault = CHECKS[by](given);
+  if (fault !== undefined) refuse(fault);
+  const { timeout, trustHints = false, disabled } = given as Static<typeof STDIO> | Static<typeof HTTP>;
+  if (disabled) return [];
+  const common = {
+    name,
+    ...(timeout !== undefined && { timeoutMs: timeout }),
+    ...(trustHints && { trustHints }),
+  };
+  const plain = (field: string, values: Readonly<Record<string, string>> = {}) => {
+    const [name] = Object.entries(values).find(([, text]) => text.includes("${")) ?? [];
+    if (name === undefined) return values;
+    return refuse(`${field}.${name} holds \${…}, which is not replaced here: write the value itself`);
+  };
+  if (by === "http") {
+    const { url, headers } = given as Static<typeof HTTP>;
+    if (!/^https?:$/.test(URL.parse(url)?.protocol ?? "")) {
+      refuse("url must be an address such as https://host/mcp");
+    }
+    return [{ ...common, by, url, headers: plain("headers", headers) }];
+  }
+  const { command, args = [], env, cwd, sandbox = true, folders } = given as Static<typeof STDIO>;
+  return [{
+    ...{ ...common, by, command, args, env: plain("env", env) },
+    ...(cwd !== undefined && { cwd: resolve(folder, cwd) }),
+    ...(!sandbox && { isOutside: true }),
+    ...(folders !== undefined && { folders: folders.map((one) => resolve(folder, one)) }),
+  }];
+}

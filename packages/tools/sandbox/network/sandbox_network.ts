@@ -1,0 +1,58 @@
+/**
+ * The sandbox's way to the network, by a proxy and a bridge that are programs of Deno's.
+ *
+ * @module
+ */
+import { fromFileUrl, join } from "@std/path";
+import type { Sandbox } from "../sandbox.ts";
+
+const PROXY: string = fromFileUrl(new URL("domain_proxy.ts", import.meta.url));
+const BRIDGE: string = fromFileUrl(new URL("bridge.js", import.meta.url));
+
+/** Where Deno's cache is, and whose certificates it believes. */
+const VARIABLES = ["HOME", "DENO_DIR", "XDG_CACHE_HOME", "DENO_CERT", "DENO_TLS_CA_STORE"];
+
+/** Starts the bridge in the background, waits until it listens, and becomes the command. */
+const BRIDGED =
+  'deno=$1 bridge=$2 socket=$3; shift 3; mkfifo /tmp/.bridge; DENO_DIR=/tmp/.deno "$deno" run --no-prompt ' +
+  '--no-config --no-lock "--allow-net=127.0.0.1:3128,unix:$socket" "--allow-read=$socket" "--allow-write=$socket" ' +
+  '"$bridge" "$socket" </dev/null >/tmp/.bridge 2>/dev/null & read -r _ </tmp/.bridge; exec "$@"';
+
+/**
+ * Starts the proxy by which the sandbox reaches these hosts, in a process that ends with this one.
+ *
+ * @param folder Where its socket is made.
+ */
+export async function sandboxNetwork(
+  domains: readonly string[],
+  folder: string,
+): Promise<{ readonly domains: readonly string[]; readonly proxy: NonNullable<Sandbox["proxy"]> }> {
+  const socket = join(folder, `tare-${crypto.randomUUID()}.sock`);
+  const reached = domains.flatMap((domain) => [`${domain}:443`, `${domain}:80`]);
+  const process = new Deno.Command(Deno.execPath(), {
+    args: [
+      ...[
+        "run",
+        "--no-prompt",
+        "--no-config",
+        "--no-lock",
+        `--allow-net=${[...reached, `unix:${socket}`].join(",")}`,
+      ],
+      ...[`--allow-read=${socket}`, `--allow-write=${socket}`, PROXY, socket, ...domains],
+    ],
+    clearEnv: true,
+    env: Object.fromEntries(VARIABLES.flatMap((name) => {
+      const value = Deno.env.get(name);
+      return value === undefined ? [] : [[name, value]];
+    })),
+    stdin: "piped",
+    stdout: "piped",
+  }).spawn();
+  // It ends with this process, which waits for nothing of it.
+  process.unref();
+  for await (const _ of process.stdout) break;
+  // By its own path, Deno would take it for a program of Node's that shall be run by Deno, and add permissions.
+  const deno = Deno.execPath().replace(/[^/]*$/, "./$&");
+  const bridge = ["/bin/sh", "-c", BRIDGED, "sh", deno, BRIDGE, socket];
+  return { domains, proxy: { socket, bridge, files: [deno, BRIDGE] } };
+}

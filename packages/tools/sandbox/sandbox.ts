@@ -1,0 +1,438 @@
+import { existsSync, lstatSync, readdirSync, readlinkSync, realpathSync, statSync } from "node:fs";
+import { basename, DELIMITER, dirname, isAbsolute, join, relative, resolve, SEPARATOR } from "@std/path";
+import type { ChildProcess } from "node:child_process";
+import process from "node:process";
+import { Writable } from "node:stream";
+import { isWithin } from "../path_within.ts";
+import { PROTECTED_REGEX } from "./protected_paths.ts";
+import { systemCallFilter } from "./system_call_filter.ts";
+
+/**
+ * A sandbox that this machine can make, and what stands in it. It is plain data, so that one process may find it out,
+ * which may look at all of the machine, and another one use it, which may not. {@linkcode findSandbox} makes one.
+ */
+export interface Sandbox {
+  /** What makes it: `bubblewrap` on Linux, `seatbelt` on macOS. */
+  readonly by: "bubblewrap" | "seatbelt";
+  /** Absolute path of the program that makes it. */
+  readonly program: string;
+  /** Absolute path, without links, of the only folder of this machine that can be written in. */
+  readonly workspace: string;
+  /** The person's home folder: of it nothing is seen but what {@linkcode Sandbox.shown} names. */
+  readonly home: string;
+  /** The system's folders that can be read; `link` is where one leads that is a link. */
+  readonly system: readonly { readonly path: string; readonly link?: string }[];
+  /** Folders of programs that can be read too, as `at`, where their links lead to `path`. */
+  readonly shown: readonly { readonly path: string; readonly at: string }[];
+  /** What of all that is hidden again. */
+  readonly hidden: readonly { readonly path: string; readonly isFolder: boolean }[];
+  /** Files in the workspace that can't be written. */
+  readonly readOnly: readonly string[];
+  /** Names of hosts that can be reached, `*.` in front for those below; empty if there is no network. */
+  readonly domains: readonly string[];
+  /** How hosts are reached. Absent without `domains`. */
+  readonly proxy?: SandboxProxy;
+}
+
+/** The only way from a sandbox to the network. */
+export interface SandboxProxy {
+  /** Absolute path of the socket on which a proxy lets through what is allowed. */
+  readonly socket: string;
+  /** The command that, within the sandbox, carries connections from the proxy's port to the socket and then runs what follows. */
+  readonly bridge: readonly string[];
+  /** Files that the bridge needs to see. */
+  readonly files: readonly string[];
+}
+
+/** Options of {@linkcode findSandbox}. */
+export interface SandboxOptions {
+  /** Folder that commands work in. */
+  readonly workspace: string;
+  /** The user's home folder. Default: none. */
+  readonly home?: string | undefined;
+  /** Where programs are found, as in the variable `PATH`; those in the home folder are visible too. Default: the system's. */
+  readonly path?: string | undefined;
+  /** Folders hidden from commands, such as that of the sessions. Default: none. */
+  readonly hiddenFolders?: readonly string[];
+  /** Files hidden from commands, such as those with keys. Default: none. */
+  readonly hiddenFiles?: readonly string[];
+  /** Files that commands cannot write, such as those with rules. Default: none. */
+  readonly readOnly?: readonly string[];
+  /** Names of hosts that can be reached, and how. Default: no network. */
+  readonly network?: { readonly domains: readonly string[]; readonly proxy: SandboxProxy };
+  /** Runs a program and returns its error output if it failed. @throws if there is no such program. */
+  readonly tryOut: (program: string, args: readonly string[]) => Promise<string | undefined>;
+}
+
+/** The reason why this machine cannot make a sandbox. */
+export interface NoSandbox {
+  /** Completes "because …". */
+  readonly why: string;
+}
+
+/** What is run in a sandbox. */
+export interface SandboxedCommand {
+  /** The program and its arguments. */
+  readonly command: readonly string[];
+  /** Folder that it starts in. */
+  readonly cwd: string;
+  /** Further folders that it may write in. Default: none. */
+  readonly folders?: readonly string[];
+  /** Paths in the workspace that it can't write. Default: none. */
+  readonly fixed?: readonly string[];
+  /** Further folders and files that it may read. Default: none. */
+  readonly reads?: readonly string[];
+  /**
+   * Whether it runs with the person's own rights, files and network. Even then, on Linux, it sees no other processes, nothing of
+   * what is hidden, and ends with whoever started it. Default: it doesn't.
+   */
+  readonly isOutside?: boolean;
+}
+
+/** How a program is started, in a sandbox or not. */
+export interface SandboxStart {
+  readonly program: string;
+  readonly args: readonly string[];
+  /** What it reads from its descriptors from 3 on, by {@linkcode writeInputs}. */
+  readonly inputs: readonly (string | Uint8Array)[];
+  /** What its environment has besides. */
+  readonly env: Readonly<Record<string, string>>;
+  /** Whether the system ends all that it started once its first process ends. */
+  readonly endsWhole: boolean;
+}
+
+/** The port in a sandbox on which its proxy is reached. */
+const PROXY_PORT = 3128;
+
+/** Returns how a command is started without a sandbox. */
+export function unconfined([program = "", ...args]: readonly string[]): SandboxStart {
+  return { program, args, env: {}, inputs: [], endsWhole: false };
+}
+
+/** Returns how a command is started in a sandbox. Call `guardWorkspace()` before. */
+export function sandboxed(sandbox: Sandbox, given: SandboxedCommand): SandboxStart {
+  const { by, program, proxy } = sandbox;
+  const isBridged = proxy !== undefined && given.isOutside !== true;
+  const env = isBridged ? PROXY_ENVIRONMENT : {};
+  if (by === "seatbelt") {
+    if (given.isOutside) return unconfined(given.command);
+    return { program, args: seatbeltArgs(sandbox, given), env, inputs: [], endsWhole: false };
+  }
+  const { options, command } = bubblewrapArgs(sandbox, given);
+  const filter = given.isOutside ? undefined : FILTER;
+  return {
+    program,
+    args: ["--args", "3", ...(filter === undefined ? [] : ["--seccomp", "4"]), "--", ...command],
+    // A command that could read them on the command line of its sandbox would learn what is hidden.
+    inputs: [options.map((option) => `${option}\0`).join(""), ...(filter === undefined ? [] : [filter])],
+    ...{ env, endsWhole: true },
+  };
+}
+
+const FILTER = systemCallFilter();
+
+/** Writes what a sandbox reads from its descriptors from 3 on, which are pipes, once it has been started. */
+export function writeInputs(child: Pick<ChildProcess, "stdio">, inputs: SandboxStart["inputs"]): void {
+  for (const [at, input] of inputs.entries()) {
+    const pipe = child.stdio[3 + at];
+    if (!(pipe instanceof Writable)) {
+      throw new TypeError(`Cannot write to descriptor ${3 + at}: it is no pipe.`);
+    }
+    // It may have been ended at once.
+    pipe.on("error", () => {});
+    pipe.end(input);
+  }
+}
+
+const PROXY = `http://127.0.0.1:${PROXY_PORT}`;
+
+/** The names under which programs look for a proxy, and Node's word that it shall look too. */
+const PROXY_ENVIRONMENT = {
+  HTTP_PROXY: PROXY,
+  HTTPS_PROXY: PROXY,
+  http_proxy: PROXY,
+  https_proxy: PROXY,
+  NO_PROXY: "localhost,127.0.0.1,::1",
+  no_proxy: "localhost,127.0.0.1,::1",
+  NODE_USE_ENV_PROXY: "1",
+};
+
+/** Namespaces of its own for all there are, no rights, and an end with whoever started it. */
+const APART = [
+  "--unshare-all",
+  // As the system's administrator too, whose mounts could be undone otherwise.
+  "--unshare-user",
+  "--die-with-parent",
+  "--new-session",
+  ...["--cap-drop", "ALL"],
+];
+
+/** What Bubblewrap is told to find out whether it can make a sandbox here. */
+export const PROBE: readonly string[] = [
+  ...APART,
+  ...["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc", "--tmpfs", "/tmp"],
+  ...["--", "/bin/sh", "-c", ":"],
+];
+
+/** What Bubblewrap is told to run a command in a sandbox. Of what comes later in the list the later counts. */
+function bubblewrapArgs(
+  sandbox: Sandbox,
+  given: SandboxedCommand,
+): { readonly options: readonly string[]; readonly command: readonly string[] } {
+  const { command, cwd, isOutside = false } = given;
+  const walls = isOutside ? outside(sandbox) : inside(sandbox, given);
+  const bridge = isOutside ? [] : sandbox.proxy?.bridge ?? [];
+  return { options: [...walls, "--chdir", cwd], command: [...bridge, ...command] };
+}
+
+function inside(
+  sandbox: Sandbox,
+  { folders = [], reads = [], fixed: given = [] }: SandboxedCommand,
+): readonly string[] {
+  const { workspace, home, system, shown, hidden, readOnly, proxy } = sandbox;
+  const writable = [workspace, ...folders];
+  const seen = [...system.map(({ path }) => path), ...shown.map(({ at }) => at), ...reads, ...writable];
+  const hides = hidden.filter(({ path }) => seen.some((folder) => isWithin(path, folder)));
+  const git = join(workspace, ".git");
+  const kept = [...readOnly, ...given];
+  const fixed = [git, ...kept, ...hides.map(({ path }) => path)];
+  return [
+    ...APART,
+    ...system.flatMap(({ path, link }) => link === undefined ? show(path) : ["--symlink", link, path]),
+    ...["--dev", "/dev", "--proc", "/proc"],
+    // By /proc/sys the system's administrator could have programs run outside.
+    ...["--remount-ro", "/proc"],
+    // Sockets of other programs stand in these folders.
+    ...["/tmp", "/run", "/var/tmp"].flatMap((path) => ["--tmpfs", path]),
+    ...["--symlink", "/run", "/var/run"],
+    ...["--tmpfs", home],
+    ...shown.flatMap(({ path, at }) => ["--ro-bind-try", path, at]),
+    ...reads.flatMap((path) => ["--ro-bind-try", path, path]),
+    ...writable.flatMap((path) => ["--bind", path, path]),
+    // A folder could be renamed in which something stands fixed, and another one made in its place; what is itself mounted can't.
+    ...pinned(fixed, workspace).flatMap((path) => ["--bind-try", path, path]),
+    // Not there only where `guardWorkspace()` could make none, and neither can a command.
+    ...(isThere(git) ? show(git) : []),
+    ...kept.flatMap((path) => ["--ro-bind-try", path, path]),
+    ...hide(hides),
+    ...(proxy === undefined ? [] : [proxy.socket, ...proxy.files].flatMap(show)),
+    ...["--remount-ro", "/"],
+  ];
+}
+
+/** All that a person may, but for other processes and what is hidden. */
+function outside({ hidden }: Sandbox): readonly string[] {
+  return [
+    ...["--die-with-parent", "--new-session", "--unshare-pid"],
+    // The system's administrator could undo what hides the others.
+    ...["--cap-drop", "CAP_SYS_ADMIN", "--cap-drop", "CAP_SYS_PTRACE"],
+    ...["--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--proc", "/proc"],
+    // A command outside may be meant for what the system keeps to itself, but never for what the server does.
+    ...hide(hidden.filter(({ path }) => !path.startsWith("/etc/") && isThere(path))),
+  ];
+}
+
+function show(path: string): readonly string[] {
+  return ["--ro-bind", path, path];
+}
+
+function hide(hidden: Sandbox["hidden"]): readonly string[] {
+  return hidden.flatMap(({ path, isFolder }) =>
+    isFolder ? ["--tmpfs", path, "--remount-ro", path] : ["--ro-bind-try", "/dev/null", path]
+  );
+}
+
+/** The folders between another one and what stands somewhere in it, the outermost first. */
+function pinned(paths: readonly string[], folder: string): readonly string[] {
+  const between = new Set<string>();
+  for (const path of paths.filter((path) => isWithin(path, folder))) {
+    for (let at = dirname(path); at !== folder && isWithin(at, folder); at = dirname(at)) between.add(at);
+  }
+  return [...between].sort((a, b) => a.length - b.length);
+}
+
+function isThere(path: string): boolean {
+  return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
+}
+
+/** What of macOS itself nearly every program reads. */
+const MACOS = [
+  ...[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/System",
+    "/Library",
+    "/opt",
+    "/etc",
+    "/private/etc",
+    "/var/db",
+    "/private/var/db",
+  ],
+  ...["/var/select", "/private/var/select", "/dev", "/Applications"],
+];
+
+/** Services that names, users, time zones and certificates are looked up by, and none that would start a program. */
+const SERVICES = [
+  "com.apple.system.opendirectoryd.libinfo",
+  "com.apple.system.opendirectoryd.membership",
+  "com.apple.system.logger",
+  "com.apple.system.notification_center",
+  "com.apple.trustd.agent",
+];
+
+/** What `sandbox-exec` is told to run a command in a sandbox: all that isn't named is refused. */
+function seatbeltArgs(
+  { workspace, shown, hidden, readOnly }: Sandbox,
+  { command, folders = [], reads = [], fixed: given = [] }: SandboxedCommand,
+): readonly string[] {
+  const temporary = `/private/tmp/tare-${process.getuid?.() ?? 0}`;
+  const writable = [workspace, temporary, ...folders];
+  const fixed = [join(workspace, ".git"), ...readOnly, ...given];
+  const subpaths = (paths: readonly string[]) => paths.map((path) => `(subpath ${quoted(path)})`).join(" ");
+  const profile = [
+    "(version 1)",
+    "(deny default)",
+    "(allow process-exec process-fork)",
+    "(allow signal process-info* (target same-sandbox))",
+    "(allow sysctl-read)",
+    "(allow file-read-metadata)",
+    `(allow file-read* (literal "/") ${
+      subpaths([...MACOS, ...shown.flatMap(({ path, at }) => [path, at]), ...reads, ...writable])
+    })`,
+    `(allow file-write* ${subpaths(writable)})`,
+    '(allow file-write-data file-ioctl (literal "/dev/null") (literal "/dev/zero") (literal "/dev/tty") (regex #"^/dev/fd/"))',
+    `(allow mach-lookup ${SERVICES.map((name) => `(global-name ${quoted(name)})`).join(" ")})`,
+    "(allow ipc-posix-sem ipc-posix-shm)",
+    `(deny file-write* ${subpaths(fixed)})`,
+    `(deny file-write* (require-all (subpath ${quoted(workspace)}) (regex #"${PROTECTED_REGEX}")))`,
+    ...(hidden.length === 0
+      ? []
+      : [`(deny file-read* file-write* ${subpaths(hidden.map(({ path }) => path))})`]),
+  ];
+  return ["-p", profile.join("\n"), "/bin/sh", "-c", WITH_TEMPORARY, "sh", temporary, ...command];
+}
+
+/** Makes the folder for what is temporary before it runs the command. */
+const WITH_TEMPORARY = 'export TMPDIR="$1"; mkdir -p "$1"; shift; exec "$@"';
+
+function quoted(text: string): string {
+  return `"${text.replaceAll("\\", "\\\\").replaceAll('"', '\\"')}"`;
+}
+
+/** The folders of the system in which programs and what they need stand; no other folder is seen. */
+const SYSTEM = [
+  ...["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt"],
+  ...["/nix/store", "/gnu/store"],
+];
+
+/** What makes sandboxes, by the system. */
+const MAKERS: Readonly<Record<string, Sandbox["by"]>> = { linux: "bubblewrap", darwin: "seatbelt" };
+
+/** Where programs are looked for that nothing else names. */
+const USUAL_PATH = "/usr/local/bin:/usr/bin:/bin";
+
+/**
+ * Returns a sandbox that this machine can make, or the reason why it cannot.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { findSandbox } from "@tare/tools/sandbox";
+ *
+ * const found = await findSandbox({ workspace: "/", tryOut: () => Promise.resolve(undefined) });
+ * assertEquals(found, { why: "the workspace / is the home folder or holds what a sandbox must hide" });
+ * ```
+ */
+export async function findSandbox(options: SandboxOptions): Promise<Sandbox | NoSandbox> {
+  const { home = "/nonexistent", path = USUAL_PATH, tryOut, network } = options;
+  const workspace = realPath(options.workspace);
+  const houses = [realPath(home), ...SYSTEM, "/tmp", "/run", "/var/tmp"];
+  if (houses.some((folder) => folder !== workspace ? isWithin(folder, workspace) : !isTemporary(folder))) {
+    return { why: `the workspace ${workspace} is the home folder or holds what a sandbox must hide` };
+  }
+  if (isWithin("/usr", realPath(home))) return { why: `the home folder is ${home}, which holds the system` };
+  const folders = path.split(DELIMITER).filter(isAbsolute);
+  const by = MAKERS[process.platform];
+  if (by === undefined) return { why: `there is none for ${process.platform}` };
+  const program = by === "bubblewrap"
+    ? findProgram("bwrap", folders)
+    : findProgram("sandbox-exec", ["/usr/bin"]);
+  if (program === undefined) {
+    return { why: by === "bubblewrap" ? "bubblewrap (bwrap) is not installed" : "there is no sandbox-exec" };
+  }
+  const fault = await tryOut(
+    program,
+    by === "bubblewrap" ? PROBE : ["-p", "(version 1)(allow default)", "/usr/bin/true"],
+  )
+    .catch((error: Error) => error.message);
+  if (fault !== undefined) return { why: `${basename(program)} fails here: ${fault.trim()}` };
+  const hidden = [
+    ...(options.hiddenFolders ?? []).map((path) => ({ path: realPath(path), isFolder: true })),
+    ...(options.hiddenFiles ?? []).map((path) => ({ path: realPath(path), isFolder: false })),
+    ...(by === "bubblewrap" ? kept("/etc") : []),
+  ];
+  return {
+    ...{ by, program, workspace, home: realPath(home), hidden },
+    system: SYSTEM.flatMap((path) => {
+      const found = lstatSync(path, { throwIfNoEntry: false });
+      return found === undefined
+        ? []
+        : [{ path, ...(found.isSymbolicLink() && { link: readlinkSync(path) }) }];
+    }),
+    shown: programFolders(folders, realPath(home)),
+    readOnly: (options.readOnly ?? []).map(realPath).filter((path) => isWithin(path, workspace)),
+    domains: network?.domains ?? [],
+    ...(network && { proxy: network.proxy }),
+  };
+}
+
+/** A folder that is empty in each sandbox may itself be the workspace. */
+function isTemporary(folder: string): boolean {
+  return ["/tmp", "/var/tmp"].includes(folder);
+}
+
+function findProgram(name: string, folders: readonly string[]): string | undefined {
+  return folders.map((folder) => join(folder, name)).find((path) => existsSync(path));
+}
+
+/**
+ * The folders of programs that the system's don't hold, with what belongs to them: of `…/node/v24/bin` that is `…/node/v24`.
+ * Near a home folder, as in `~/.tool/bin`, keys may stand beside the programs.
+ */
+function programFolders(folders: readonly string[], home: string): Sandbox["shown"] {
+  const shown = folders.flatMap((folder) => {
+    if (!existsSync(folder)) return [];
+    return [...new Set([folder, realpathSync(folder)])].flatMap((at) => {
+      if (SYSTEM.some((one) => isWithin(at, one))) return [];
+      const whole = /^\.?bin$/.test(basename(at)) ? dirname(at) : at;
+      const isDeep = isWithin(whole, home) ? partsOf(relative(home, whole)) > 2 : partsOf(whole) > 2;
+      const shown = isDeep ? whole : at;
+      return [{ path: realpathSync(shown), at: shown }];
+    });
+  });
+  return [...new Map(shown.map((one) => [one.at, one])).values()];
+}
+
+function partsOf(path: string): number {
+  return path.split(SEPARATOR).filter(Boolean).length;
+}
+
+/** What in a folder of the system not everybody on the machine may read: whoever runs this perhaps may. */
+function kept(folder: string): Sandbox["hidden"] {
+  return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
+    const path = join(folder, entry.name);
+    if (entry.isSymbolicLink()) return [];
+    const { mode } = statSync(path);
+    if (!entry.isDirectory()) return (mode & 0o004) === 0 ? [{ path, isFolder: false }] : [];
+    return (mode & 0o001) === 0 ? [{ path, isFolder: true }] : kept(path);
+  });
+}
+
+/** The absolute path without links, as far as there is something. */
+function realPath(path: string): string {
+  const absolute = resolve(path);
+  if (existsSync(absolute)) return realpathSync(absolute);
+  const parent = dirname(absolute);
+  return parent === absolute ? absolute : join(realPath(parent), basename(absolute));
+}

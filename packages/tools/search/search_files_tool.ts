@@ -1,0 +1,349 @@
+import type { FileHandle } from "node:fs/promises";
+import type { Tool, ToolContext } from "@tare/messages";
+import { RE2JS, RE2JSException } from "re2js";
+import { defineTool, ioReason, Refusal } from "../define_tool.ts";
+import {
+  assertAllowed,
+  effectsOn,
+  resolveInWorkspace,
+  type WorkspaceLimits,
+  type WorkspacePath,
+} from "../files/resolve_in_workspace.ts";
+import { statFile, statInWorkspace } from "../files/stat_in_workspace.ts";
+import { byteLength, decodeText, fittingRows, MAX_RESULT_BYTES, sliceText } from "../result_text.ts";
+import { MAX_LINE_BYTES, openText, textBlocks } from "../files/text_file.ts";
+import { type Skipped, walk } from "../files/walk.ts";
+
+type SearchFilesArguments = {
+  readonly pattern: string;
+  readonly path?: string;
+  readonly glob?: string;
+  readonly ignore_case?: boolean;
+  readonly output?: "lines" | "files" | "count";
+  readonly context_lines?: number;
+  readonly max_results?: number;
+  readonly include_hidden?: boolean;
+};
+
+const DEFAULT_RESULTS = 200;
+const MAX_RESULTS = 2000;
+const MAX_CONTEXT_LINES = 20;
+
+/**
+ * Returns `search_files`, which finds lines that match an RE2 regular expression, the files that hold such lines, or their
+ * number in each file. The pattern `^` with `output: "count"` gives the number of lines of each file.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { searchFilesTool } from "@tare/tools/search";
+ *
+ * const { definition } = searchFilesTool("/srv/project", { hidden: "/srv/project/.data" });
+ * assertEquals(definition.function.name, "search_files");
+ * ```
+ */
+export function searchFilesTool(workspace: string, limits: WorkspaceLimits = {}): Tool {
+  return defineTool<SearchFilesArguments>({
+    name: "search_files",
+    description:
+      "Searches text files line by line. The first line of the result counts what was found and what is left out: " +
+      "hidden, git-ignored and binary files.",
+    properties: {
+      pattern: { type: "string", description: "RE2 regular expression: no lookaround, no backreferences." },
+      path: {
+        type: "string",
+        description: "Folder or file. Default: the workspace.",
+      },
+      glob: {
+        type: "string",
+        minLength: 1,
+        description: 'Files such as "*.ts" (in any folder) or "src/**/*.md".',
+      },
+      ignore_case: { type: "boolean", description: "Default: false." },
+      output: {
+        type: "string",
+        enum: ["lines", "files", "count"],
+        description: 'Default: "lines". "count" is matching lines of each file.',
+      },
+      context_lines: {
+        type: "integer",
+        minimum: 0,
+        maximum: MAX_CONTEXT_LINES,
+        description: "Around each match. Default: 0.",
+      },
+      max_results: {
+        type: "integer",
+        minimum: 1,
+        maximum: MAX_RESULTS,
+        description: `Most rows. Default: ${DEFAULT_RESULTS}.`,
+      },
+      include_hidden: { type: "boolean", description: "Git-ignored too." },
+    },
+    required: ["pattern"],
+    stance: "rederivable",
+    effects: ({ path = "." }) => effectsOn(path, { ...limits, workspace, as: "searches" }),
+    attempt: ({ path = "." }) => `search ${JSON.stringify(path)}`,
+    async run(args, context) {
+      const { output = "lines", max_results: maxResults = DEFAULT_RESULTS } = args;
+      const pattern = searchPattern(args.pattern, { ignoreCase: args.ignore_case });
+      const place = await resolveInWorkspace(workspace, args.path ?? ".", limits);
+      assertAllowed(context, place.absolute, "reads");
+      const tally: Tally = {
+        ...{ searched: 0, cutLines: 0, hidden: 0, binary: 0, unreadable: 0, forbidden: 0, uncounted: 0 },
+      };
+      const grep = output === "lines"
+        ? new GrepRows({ pattern, maxMatches: maxResults, contextLines: args.context_lines ?? 0 })
+        : undefined;
+      const found: FileMatches[] = [];
+      for await (const { file, path } of textFiles(place, args, { tally, context })) {
+        const options = { path, pattern, rows: grep, firstOnly: output === "files", context };
+        const { matches, cutLines } = await searchText(file, options).finally(() => file.close());
+        tally.searched++;
+        tally.cutLines += cutLines;
+        if (matches > 0) found.push({ path, matches });
+        if (grep?.full) break;
+      }
+      const all = found.map(({ path, matches }) => (output === "files" ? path : `${path}:${matches}`));
+      const rows = grep?.rows ?? fittingRows(all, maxResults);
+      const complete = grep ? !grep.full : rows.length === all.length;
+      return [header(found, { output, complete, shown: grep?.matches ?? rows.length, tally }), ...rows].join(
+        "\n",
+      );
+    },
+  });
+}
+
+interface FileMatches {
+  readonly path: string;
+  readonly matches: number;
+}
+
+type Tally = Record<Skipped | "searched" | "cutLines" | "binary", number>;
+
+interface TextFile {
+  readonly file: FileHandle;
+  readonly path: string;
+}
+
+/** The file at `place`, or the text files in the folder there, one after the other. Whoever takes one closes it. */
+async function* textFiles(
+  place: WorkspacePath,
+  { glob, include_hidden: includeHidden }: SearchFilesArguments,
+  { tally, context }: { readonly tally: Tally; readonly context: ToolContext },
+): AsyncGenerator<TextFile> {
+  const info = await statInWorkspace(place, context);
+  if (!info.isDirectory()) {
+    await statFile(place, context);
+    yield { file: await openText(place.absolute), path: place.relative };
+    return;
+  }
+  const onSkip = (why: Skipped) => tally[why]++;
+  for await (const { absolute, relative, kind } of walk(place, { context, glob, includeHidden, onSkip })) {
+    if (kind !== "file") continue;
+    if (!(context.allows?.(absolute, "reads") ?? true)) {
+      tally.forbidden++;
+      continue;
+    }
+    try {
+      yield { file: await openText(absolute), path: relative };
+    } catch (error) {
+      if (error instanceof Refusal) tally.binary++;
+      else if (ioReason(error) !== undefined) tally.unreadable++;
+      else throw error;
+    }
+  }
+}
+
+interface Summary {
+  readonly output: "lines" | "files" | "count";
+  readonly complete: boolean;
+  readonly shown: number;
+  readonly tally: Tally;
+}
+
+function header(found: readonly FileMatches[], { output, complete, shown, tally }: Summary): string {
+  const notes: string[] = [];
+  const total = found.reduce((sum, { matches }) => sum + matches, 0);
+  if (output === "lines" && !complete) {
+    notes.push(
+      `the first ${shown} matching lines follow, there are more: narrow it with pattern, path or glob`,
+    );
+  } else {
+    if (output !== "files") notes.push(`matching lines: ${total}`);
+    notes.push(`files with matches: ${found.length}`, `files searched: ${tally.searched}`);
+    if (!complete) notes.push(`only the first ${shown} follow, narrow it with pattern, path or glob`);
+  }
+  if (tally.hidden > 0) notes.push(`hidden or ignored, left out: ${tally.hidden}`);
+  if (tally.forbidden > 0) notes.push(`left out by a rule: ${tally.forbidden}`);
+  if (tally.binary > 0) notes.push(`binary, skipped: ${tally.binary}`);
+  if (tally.unreadable > 0) notes.push(`could not be read: ${tally.unreadable}`);
+  if (tally.uncounted > 0) notes.push(`folders with too many entries to search all: ${tally.uncounted}`);
+  if (tally.cutLines > 0) {
+    notes.push(`lines searched only in their first ${MAX_LINE_BYTES / 1024} KiB: ${tally.cutLines}`);
+  }
+  return notes.join("; ");
+}
+
+/** How one file is searched. */
+export interface SearchTextOptions {
+  /** Names the file in the rows. */
+  readonly path: string;
+  readonly pattern: SearchPattern;
+  /** Takes the rows to show; the search ends once it is full. */
+  readonly rows?: GrepRows | undefined;
+  /** Stop at the first match. Default: false. */
+  readonly firstOnly?: boolean;
+}
+
+/** What a search found in one file. */
+interface TextMatches {
+  readonly matches: number;
+  /** Lines so long that only their start was searched. */
+  readonly cutLines: number;
+}
+
+/** Searches an open text file line by line, in constant memory. Line ends are no part of a line, CRLF included. */
+export async function searchText(
+  file: FileHandle,
+  options: SearchTextOptions & { readonly context: ToolContext },
+): Promise<TextMatches> {
+  const { path, pattern, rows, firstOnly = false, context } = options;
+  let number = 0;
+  let matches = 0;
+  let cutLines = 0;
+  for await (const { bytes, droppedBytes } of textBlocks(file, context)) {
+    if (droppedBytes > 0) cutLines++;
+    const lines = decodeText(bytes).text.split("\n");
+    if (lines.at(-1) === "") lines.pop();
+    for (const line of lines) {
+      number++;
+      const text = line.endsWith("\r") ? line.slice(0, -1) : line;
+      const matched = pattern.matches(text);
+      if (matched) matches++;
+      rows?.add({ path, number, text, matched });
+      if (rows?.full || (matched && firstOnly)) return { matches, cutLines };
+    }
+  }
+  return { matches, cutLines };
+}
+
+/** A line of a file that is being searched. */
+interface SearchedLine {
+  readonly path: string;
+  /** From 1. */
+  readonly number: number;
+  readonly text: string;
+  readonly matched: boolean;
+}
+
+/** How much is shown. */
+interface GrepRowsOptions {
+  readonly pattern: SearchPattern;
+  readonly maxMatches: number;
+  /** Lines shown before and after each match. */
+  readonly contextLines: number;
+}
+
+const MAX_ROW_CHARS = 300;
+/** What is shown of a long line in front of the match. */
+const LEAD_CHARS = 100;
+
+/**
+ * Collects what a search shows, in the manner of grep: `path:line: text` for a match, `path-line- text` for the lines
+ * around it, `--` between groups that are apart.
+ */
+export class GrepRows {
+  readonly rows: string[] = [];
+  matches = 0;
+  /** True once a matching line was left out for lack of room. */
+  full = false;
+  readonly #options: GrepRowsOptions;
+  #bytes = 0;
+  /** The last lines that were not shown, for the context of the next match. */
+  #before: SearchedLine[] = [];
+  #after = 0;
+  #last: SearchedLine | undefined;
+
+  constructor(options: GrepRowsOptions) {
+    this.#options = options;
+  }
+
+  /** Takes the next line. Lines that neither match nor can be context need not be given. */
+  add(line: SearchedLine): void {
+    const { maxMatches, contextLines } = this.#options;
+    if (line.path !== this.#last?.path) this.#after = 0;
+    if (line.path !== this.#before[0]?.path) this.#before = [];
+    if (line.matched) {
+      if (this.matches === maxMatches) this.full = true;
+      for (const earlier of this.#before) this.#show(earlier);
+      this.#before = [];
+      this.#show(line);
+      if (!this.full) this.matches++;
+      this.#after = contextLines;
+    } else if (this.#after > 0) {
+      this.#after--;
+      this.#show(line);
+    } else if (contextLines > 0) {
+      this.#before.push(line);
+      if (this.#before.length > contextLines) this.#before.shift();
+    }
+  }
+
+  #show(line: SearchedLine): void {
+    const { path, number, matched } = line;
+    const mark = matched ? ":" : "-";
+    const apart = this.#options.contextLines > 0 && this.#last !== undefined &&
+      (this.#last.path !== path || this.#last.number !== number - 1);
+    const row = `${apart ? "--\n" : ""}${path}${mark}${number}${mark} ${this.#shorten(line)}`;
+    this.#bytes += byteLength(row) + 1;
+    if (this.#bytes > MAX_RESULT_BYTES) this.full = true;
+    if (this.full) return;
+    this.rows.push(row);
+    this.#last = line;
+  }
+
+  #shorten({ text, matched }: SearchedLine): string {
+    if (text.length <= MAX_ROW_CHARS) return text;
+    const match = matched ? this.#options.pattern.matchStart(text) : 0;
+    const start = Math.max(0, Math.min(match - LEAD_CHARS, text.length - MAX_ROW_CHARS));
+    const shown = sliceText(text, start, start + MAX_ROW_CHARS);
+    return `${start > 0 ? "…" : ""}${shown}${start + MAX_ROW_CHARS < text.length ? "…" : ""}`;
+  }
+}
+
+/** A regular expression held against one line at a time. */
+interface SearchPattern {
+  /** Whether it matches anywhere in the line. */
+  matches(line: string): boolean;
+  /** Index in the line where its first match starts; 0 if there is none. */
+  matchStart(line: string): number;
+}
+
+/**
+ * Compiles an RE2 regular expression. Matching takes time linear in the line, whatever the pattern, so that no
+ * pattern of a model can stall the server.
+ *
+ * @throws {Refusal} if it is no RE2 pattern.
+ */
+export function searchPattern(
+  source: string,
+  { ignoreCase = false }: { readonly ignoreCase?: boolean | undefined } = {},
+): SearchPattern {
+  let expression: RE2JS;
+  try {
+    expression = RE2JS.compile(source, ignoreCase ? RE2JS.CASE_INSENSITIVE : 0);
+  } catch (error) {
+    if (!(error instanceof RE2JSException)) throw error;
+    throw new Refusal(
+      `the pattern is not valid: ${error.message}. Patterns are RE2 regular expressions: no lookahead, no ` +
+        "lookbehind, no backreferences; characters such as ( ) [ ] { } . * + ? need a backslash to stand for themselves.",
+    );
+  }
+  return {
+    matches: (line) => expression.test(line),
+    matchStart(line) {
+      const matcher = expression.matcher(line);
+      return matcher.find() ? matcher.start() : 0;
+    },
+  };
+}

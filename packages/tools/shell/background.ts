@@ -1,0 +1,430 @@
+import { describeRenamed } from "../sandbox/guard.ts";
+import type { Tool } from "@tare/messages";
+import { randomBytes } from "node:crypto";
+import { defineTool, Refusal } from "../define_tool.ts";
+import { settlesWithin } from "./processes.ts";
+import {
+  BoundedOutput,
+  type CommandEnd,
+  type CommandStatus,
+  startCommand,
+  type StartedCommand,
+  type StartOptions,
+} from "./run_command.ts";
+
+/** Most commands of a session that run in the background, and of all sessions together. */
+const MAX_RUNNING = 4;
+const MAX_RUNNING_IN_ALL = 32;
+
+/** So many that have ended wait in a session until somebody looks at them. */
+const MAX_ENDED = 8;
+
+/** What is waited at the start, in milliseconds, so that what fails at once says so at once. */
+const FIRST_LOOK_MS = 300;
+
+/** Longest wait that a call may ask for, in milliseconds: the loop takes a turn that is silent for longer for stalled. */
+const MAX_WAIT_MS = 240_000;
+
+/** So much of the newest output is looked through for what somebody waits for, in UTF-16 code units. */
+const SOUGHT_CHARS = 10_000;
+
+/**
+ * Commands that go on running behind the calls that started them, of all sessions of a server. They are in its memory and end
+ * with it: {@linkcode BackgroundCommands.close} ends them in order, and what a server that was killed has left is found by
+ * its owner's mark, or was ended by the system with it.
+ */
+export class BackgroundCommands {
+  /** Where what the model is told says of a command that it `runs`, or has `ended`. */
+  static readonly STATE: RegExp = /^\[?(bg_[0-9a-f]{6}) (runs|ended)/gm;
+  readonly #all = new Map<string, BackgroundCommand>();
+
+  /**
+   * Starts a command for a session.
+   *
+   * @internal
+   * @throws {Refusal} if it has too many already.
+   */
+  async start(
+    session: string,
+    command: string,
+    options: Omit<StartOptions, "onOutput" | "onAside" | "script"> & { readonly maxOutputBytes: number },
+  ): Promise<BackgroundCommand> {
+    const running = [...this.#all.values()].filter(({ status }) => !status);
+    const own = running.filter((one) => one.session === session);
+    if (own.length >= MAX_RUNNING || running.length >= MAX_RUNNING_IN_ALL) {
+      const names = own.map(({ name }) => name).join(", ");
+      throw new Refusal(
+        own.length >= MAX_RUNNING
+          ? `${names} run in the background, and no more than ${MAX_RUNNING} may. Stop one first.`
+          : `${running.length} commands of all sessions run in the background, and no more may.`,
+      );
+    }
+    const name = `bg_${randomBytes(3).toString("hex")}`;
+    const background = new BackgroundCommand({
+      name,
+      session,
+      command,
+      maxOutputBytes: options.maxOutputBytes,
+    });
+    // Its place is taken while it starts.
+    this.#all.set(name, background);
+    try {
+      await background.begin(options);
+    } catch (error) {
+      this.#all.delete(name);
+      throw error;
+    }
+    await settlesWithin(background.ended, FIRST_LOOK_MS);
+    return background;
+  }
+
+  /**
+   * A session's command of this name.
+   *
+   * @internal
+   * @throws {Refusal} if there is none.
+   */
+  find(session: string, name: string): BackgroundCommand {
+    const found = this.#all.get(name);
+    if (found?.session === session) return found;
+    const names = this.#of(session).map((one) => one.name);
+    throw new Refusal(
+      `there is no such command: it was looked at when it had ended, or ended with its server. ` +
+        (names.length === 0 ? "None runs." : `There are ${names.join(", ")}.`),
+    );
+  }
+
+  /**
+   * What a look at a command gives; one that has ended is gone behind it.
+   *
+   * @internal
+   */
+  look(background: BackgroundCommand): string {
+    const told = background.look();
+    if (background.status) this.#all.delete(background.name);
+    return told;
+  }
+
+  /** What a session's model isn't told yet: which of its commands have ended, a line each. */
+  ended(session: string): readonly string[] {
+    const ended = this.#of(session).filter(({ status }) => status);
+    for (const { name } of ended.slice(0, -MAX_ENDED)) this.#all.delete(name);
+    return ended.flatMap((background) => background.tellEnd() ?? []);
+  }
+
+  /**
+   * What a session's model is to be told before a turn, which takes these commands to run: which have ended, and which went
+   * with the server that ran them. Nothing if all run.
+   */
+  news(session: string, running: readonly string[]): string | undefined {
+    const lost = running.filter((name) => !this.#all.has(name)).map((name) =>
+      `${name} ended, or is out of reach: the server that ran it is gone, and so is what it wrote since the last look.`
+    );
+    const all = [...this.ended(session), ...lost];
+    return all.length === 0 ? undefined : all.join("\n");
+  }
+
+  /** Ends all commands of a session. */
+  async end(session: string): Promise<void> {
+    await Promise.all(this.#of(session).map((background) => background.stop()));
+    for (const { name } of this.#of(session)) this.#all.delete(name);
+  }
+
+  /** Ends all commands. */
+  async close(): Promise<void> {
+    await Promise.all([...this.#all.values()].map((background) => background.stop()));
+    this.#all.clear();
+  }
+
+  #of(session: string): readonly BackgroundCommand[] {
+    return [...this.#all.values()].filter((one) => one.session === session);
+  }
+}
+
+/** A command in the background. */
+export class BackgroundCommand {
+  readonly name: string;
+  readonly session: string;
+  readonly #command: string;
+  readonly #maxOutputBytes: number;
+  readonly #startedAt = performance.now();
+  readonly #ended = Promise.withResolvers<void>();
+  /** What came since the last look. */
+  #output: BoundedOutput;
+  /** The newest of what came, and who waits for something in it. */
+  #newest = "";
+  readonly #decoder = new TextDecoder();
+  #sought: (() => void) | undefined;
+  #started: StartedCommand | undefined;
+  #status: CommandStatus | undefined;
+  #runs = "";
+  #isTold = false;
+  #isStopped = false;
+  #besides: Besides | undefined;
+
+  constructor({ name, session, command, maxOutputBytes }: {
+    readonly name: string;
+    readonly session: string;
+    readonly command: string;
+    readonly maxOutputBytes: number;
+  }) {
+    this.name = name;
+    this.session = session;
+    this.#command = command;
+    this.#maxOutputBytes = maxOutputBytes;
+    this.#output = new BoundedOutput(maxOutputBytes);
+  }
+
+  /** How it ended; nothing while it runs. */
+  get status(): CommandStatus | undefined {
+    return this.#status;
+  }
+
+  #renamed: CommandEnd["renamed"] = [];
+
+  /** Settles when it has ended, with all that it started. */
+  get ended(): Promise<void> {
+    return this.#ended.promise;
+  }
+
+  /** Starts it. */
+  async begin(options: Omit<StartOptions, "onOutput" | "onAside" | "script">): Promise<void> {
+    const { sandbox, isOutside = false } = options;
+    const isShared = sandbox?.by === "bubblewrap" && !isOutside;
+    const besides = isShared ? new Besides((text) => this.#started?.stdin?.write(text)) : undefined;
+    this.#besides = besides;
+    const started = await startCommand(this.#command, {
+      ...options,
+      onOutput: (piece) => this.#take(piece),
+      ...(besides && { script: BESIDES, onAside: (piece) => besides.take(piece) }),
+    });
+    this.#started = started;
+    started.exited.then(async () => {
+      const { status, renamed } = await started.end();
+      this.#renamed = renamed;
+      this.#runs = this.#seconds();
+      this.#status = status;
+      besides?.close();
+      this.#sought?.();
+      this.#ended.resolve();
+    });
+  }
+
+  /** Waits until it has ended, its newest output holds a text, or the time is up. */
+  async wait(
+    { waitMs, until, signal }: {
+      readonly waitMs: number;
+      readonly until: string | undefined;
+      readonly signal: AbortSignal;
+    },
+  ): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    if (until !== undefined) this.#sought = () => this.#newest.includes(until) && resolve();
+    this.#sought?.();
+    await settlesWithin(Promise.race([promise, this.ended]), waitMs, signal);
+    this.#sought = undefined;
+    signal.throwIfAborted();
+  }
+
+  /** Ends it, with all that it started. */
+  async stop(): Promise<void> {
+    if (!this.#status) this.#isStopped = true;
+    await this.#started?.end();
+    if (this.#started) await this.ended;
+  }
+
+  /** What is new of it, for the model. */
+  look(): string {
+    this.#isTold = this.#status !== undefined;
+    const output = this.#output.describe("new output");
+    this.#output = new BoundedOutput(this.#maxOutputBytes);
+    return `${this.#state()}; ${output}${describeRenamed(this.#renamed)}`;
+  }
+
+  /** That it has ended, if the model isn't told. */
+  tellEnd(): string | undefined {
+    if (!this.#status || this.#isTold) return undefined;
+    this.#isTold = true;
+    return `${this.#state()}.`;
+  }
+
+  /** Runs another command in its sandbox, and gives its exit code; nothing if it was stopped before it had one. */
+  async beside(
+    command: string,
+    options: { readonly signal: AbortSignal; readonly onOutput: (piece: Uint8Array) => void },
+  ): Promise<number | undefined> {
+    if (this.#status) throw new Refusal(`${this.#state()}. Look at it with background, and start it again.`);
+    if (!this.#besides) {
+      throw new Refusal(`${this.name} doesn't run in a sandbox: run the command as it runs, without beside.`);
+    }
+    return await this.#besides.run(command, options);
+  }
+
+  #state(): string {
+    if (!this.#status) return `${this.name} runs, ${this.#seconds()} so far`;
+    const { code, signal } = this.#status;
+    const how = this.#isStopped ? "stopped" : signal === null ? `exit code ${code}` : `by ${signal}`;
+    return `${this.name} ended: ${how} after ${this.#runs}`;
+  }
+
+  #seconds(): string {
+    return `${Math.round((performance.now() - this.#startedAt) / 1000)} s`;
+  }
+
+  #take(piece: Uint8Array): void {
+    this.#output.push(piece);
+    this.#newest = (this.#newest + this.#decoder.decode(piece, { stream: true })).slice(-SOUGHT_CHARS);
+    this.#sought?.();
+  }
+}
+
+/**
+ * Runs the command, and beside it what lines of standard input ask for, in the same sandbox: `run MARK COMMAND`, with what
+ * isn't plain of the command as octal codes, and `stop MARK`, which ends all of that. What such a command writes comes on the
+ * error output, and behind it its mark and exit code. All ends with the command.
+ */
+const BESIDES = "exec 3<&0 4>&2; while IFS= read -r line <&3; do rest=${line#* }; mark=${rest%% *}; " +
+  'case $line in run*) code=$(printf "%b." "${rest#* }"); ' +
+  'setsid /bin/sh -c \'/bin/sh -c "$1" </dev/null 2>&1; printf "\\n%s %s\\n" "$2" "$?"\' sh "${code%.}" "$mark" >&4 2>&4 3<&- 4>&- & ' +
+  'pid=$!;; stop*) kill -KILL "-$pid" 2>/dev/null; printf "\\n%s stopped\\n" "$mark" >&4;; esac; done & ' +
+  '/bin/sh -c "$1" </dev/null 2>&1 3<&- 4>&-';
+
+/** What runs beside a command, one after the other. */
+class Besides {
+  readonly #write: (text: string) => void;
+  /** Settles when what was asked before is over. */
+  #before: Promise<unknown> = Promise.resolve();
+  #reader: ((piece: Uint8Array) => void) | undefined;
+  readonly #closed = Promise.withResolvers<undefined>();
+
+  constructor(write: (text: string) => void) {
+    this.#write = write;
+  }
+
+  /** Takes what comes beside the command's own output. */
+  take(piece: Uint8Array): void {
+    this.#reader?.(piece);
+  }
+
+  /** The command has ended. */
+  close(): void {
+    this.#closed.resolve(undefined);
+  }
+
+  run(
+    command: string,
+    options: { readonly signal: AbortSignal; readonly onOutput: (piece: Uint8Array) => void },
+  ): Promise<number | undefined> {
+    const done = this.#before.then(() => this.#run(command, options));
+    this.#before = done.catch(() => {});
+    return done;
+  }
+
+  async #run(
+    command: string,
+    { signal, onOutput }: { readonly signal: AbortSignal; readonly onOutput: (piece: Uint8Array) => void },
+  ): Promise<number | undefined> {
+    if (signal.aborted) return undefined;
+    const mark = randomBytes(16).toString("hex");
+    const code = Promise.withResolvers<number>();
+    const stopped = Promise.withResolvers<undefined>();
+    // Bytes are characters here, so that a mark is found however pieces are cut.
+    let held = "";
+    const end = new RegExp(`\\n${mark} (\\d+|stopped)\\n`);
+    this.#reader = (piece) => {
+      held += new TextDecoder("latin1").decode(piece);
+      for (let found; (found = end.exec(held));) {
+        give(held.slice(0, found.index), onOutput);
+        held = held.slice(found.index + found[0].length);
+        if (found[1] === "stopped") stopped.resolve(undefined);
+        else code.resolve(Number(found[1]));
+      }
+      const kept = mark.length + 16;
+      give(held.slice(0, -kept), onOutput);
+      held = held.slice(-kept);
+    };
+    this.#write(`run ${mark} ${octal(command)}\n`);
+    const aborted = new Promise<undefined>((resolve) =>
+      signal.addEventListener("abort", () => resolve(undefined), { once: true })
+    );
+    const result = await Promise.race([code.promise, aborted, this.#closed.promise]);
+    // What it has left running ends with it, as behind every command.
+    this.#write(`stop ${mark}\n`);
+    await Promise.race([stopped.promise, this.#closed.promise]);
+    this.#reader = undefined;
+    return result;
+  }
+}
+
+function give(latin1: string, onOutput: (piece: Uint8Array) => void): void {
+  if (latin1 !== "") onOutput(Uint8Array.from(latin1, (character) => character.charCodeAt(0)));
+}
+
+/** A command in one line, as `printf %b` reads it. */
+function octal(command: string): string {
+  return Array.from(new TextEncoder().encode(command), (byte) => {
+    const character = String.fromCharCode(byte);
+    return /[\w./=, -]/.test(character) ? character : `\\0${byte.toString(8).padStart(3, "0")}`;
+  }).join("");
+}
+
+type LookArguments = {
+  readonly name: string;
+  readonly wait_ms?: number;
+  readonly until?: string;
+  readonly stop?: boolean;
+};
+
+/**
+ * Returns `background`, which looks at a command that `shell` left running, waits for it, or stops it.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { BackgroundCommands, backgroundTool, shellTool } from "@tare/tools/shell";
+ *
+ * const background = new BackgroundCommands();
+ * const tools = [shellTool({ workspace: "/srv/project", background }), backgroundTool(background)];
+ * assertEquals(tools.map(({ definition }) => definition.function.name), ["shell", "background"]);
+ * await background.close();
+ * ```
+ */
+export function backgroundTool(commands: BackgroundCommands): Tool {
+  return defineTool<LookArguments>({
+    name: "background",
+    description:
+      "What a command does that shell left running: its state, and its output since the last look.",
+    properties: {
+      name: { type: "string", description: "As shell gave it." },
+      wait_ms: {
+        type: "integer",
+        minimum: 0,
+        maximum: MAX_WAIT_MS,
+        description: "Longest wait for its end.",
+      },
+      until: {
+        type: "string",
+        minLength: 1,
+        maxLength: 500,
+        description: "Text in its output that ends the wait.",
+      },
+      stop: { type: "boolean", description: "Ends it." },
+    },
+    required: ["name"],
+    stance: "once",
+    isContained: () => true,
+    timeoutMs: MAX_WAIT_MS + 10_000,
+    attempt: ({ name }) => `look at ${JSON.stringify(name)}`,
+    async run({ name, wait_ms: waitMs = 0, until, stop = false }, { session = "", signal }) {
+      const background = commands.find(session, name);
+      if (waitMs > 0) await background.wait({ waitMs, until, signal });
+      if (stop) await background.stop();
+      return withEnded(commands.look(background), commands.ended(session));
+    },
+  });
+}
+
+/** A result, with what has ended meanwhile. */
+export function withEnded(result: string, ended: readonly string[]): string {
+  return ended.length === 0 ? result : `${result}\n\n${ended.map((line) => `[${line}]`).join("\n")}`;
+}

@@ -1,0 +1,125 @@
+import process from "node:process";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { isDenied } from "../define_tool.ts";
+
+/** How long processes may take to end when asked, and output to arrive once they have. */
+export const GRACE_MS: number = 1000;
+
+const POLL_MS = 20;
+const LOOK_MS = 50;
+
+/**
+ * Whether any process of the group is left. One that has ended counts until its parent has taken note, which for
+ * orphans is the system's first process and may take it a second.
+ */
+export function groupIsAlive(group: number): boolean {
+  return signalGroup(group, 0);
+}
+
+/**
+ * Ends all processes of a group: asks them (SIGTERM), and makes them (SIGKILL) after `graceMs`, or once `enough`
+ * settles. Processes that left the group (`setsid`) are found by their mark.
+ */
+export async function endGroup(
+  group: number,
+  { graceMs, enough }: { readonly graceMs: number; readonly enough: Promise<unknown> },
+): Promise<void> {
+  signalGroup(group, "SIGTERM");
+  for (let waited = 0; waited < graceMs && groupIsAlive(group); waited += POLL_MS) {
+    if (await settlesWithin(enough, POLL_MS)) break;
+  }
+  signalGroup(group, "SIGKILL");
+}
+
+/** Waits until `work` settles, `ms` have passed or the signal is aborted. Returns whether it settled. */
+export async function settlesWithin(
+  work: Promise<unknown>,
+  ms: number,
+  signal?: AbortSignal,
+): Promise<boolean> {
+  if (signal?.aborted) return false;
+  const { promise, resolve } = Promise.withResolvers<boolean>();
+  const giveUp = () => resolve(false);
+  const timer = setTimeout(giveUp, ms);
+  signal?.addEventListener("abort", giveUp);
+  work.then(() => resolve(true), () => resolve(true));
+  const settled = await promise;
+  clearTimeout(timer);
+  signal?.removeEventListener("abort", giveUp);
+  return settled;
+}
+
+function signalGroup(group: number, signal: "SIGTERM" | "SIGKILL" | 0): boolean {
+  try {
+    process.kill(-group, signal);
+    return true;
+  } catch {
+    return false; // Nobody is left, or nobody that this process may signal.
+  }
+}
+
+/** The variable that marks the processes of a command: they keep it when they leave the command's process group. */
+export const MARK = "TARE_COMMAND";
+
+/** The one variable that Node hands on to programs that get an environment of their own. */
+export const NOTHING_INHERITED: Readonly<Record<string, undefined>> = { NODE_V8_COVERAGE: undefined };
+
+/** The processes of one command, or of all that were given this owner. */
+interface Marked {
+  /** Who ran it. */
+  readonly owner: string;
+  /** The command. Default: any. */
+  readonly id?: string;
+}
+
+/** A command's mark, as its processes carry it. */
+export function markOf({ owner, id = "" }: Marked): string {
+  return `${owner}.${id}`;
+}
+
+/**
+ * Ends all processes that still carry a mark: asks them (SIGTERM), and makes them (SIGKILL) a second later. Gives how
+ * many there were. One that took another environment is out of reach, and all are on systems without `/proc`.
+ */
+export async function endMarked(marked: Marked): Promise<number> {
+  const found = await findMarked(marked);
+  for (const id of found) signal(id, "SIGTERM");
+  let left = found;
+  for (let waited = 0; waited < GRACE_MS && left.length > 0; waited += LOOK_MS) {
+    await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+    left = await findMarked(marked);
+  }
+  // Those that they started meanwhile too; one that even this doesn't end must keep nobody waiting.
+  for (let round = 0; round < MAX_ROUNDS && left.length > 0; round++) {
+    for (const id of left) signal(id, "SIGKILL");
+    left = await findMarked(marked);
+  }
+  return found.length;
+}
+
+const MAX_ROUNDS = 20;
+
+/** Deno itself reads `/proc` only with all permissions. */
+async function findMarked(marked: Marked): Promise<number[]> {
+  if (process.platform !== "linux") return [];
+  const args = ["-c", 'exec grep -lsF -e "$1" /proc/[0-9]*/environ', "sh", `${MARK}=${markOf(marked)}`];
+  const grep = spawn("/bin/sh", args, { env: NOTHING_INHERITED, stdio: ["ignore", "pipe", "ignore"] });
+  let paths = "";
+  grep.stdout.setEncoding("utf8").on("data", (piece) => paths += piece);
+  try {
+    await once(grep, "close");
+  } catch (error) {
+    // Who may run nothing but what makes sandboxes leaves nothing running: the system ends all that is in one.
+    if (!isDenied(error)) throw error;
+  }
+  return Array.from(paths.matchAll(/^\/proc\/(\d+)\//gm), ([, id]) => Number(id));
+}
+
+function signal(id: number, sent: "SIGTERM" | "SIGKILL"): void {
+  try {
+    process.kill(id, sent);
+  } catch {
+    // It has ended by itself.
+  }
+}

@@ -1,0 +1,205 @@
+import type { Tool } from "@tare/messages";
+import { defineTool, Refusal } from "../define_tool.ts";
+import { resolveInWorkspace } from "../files/resolve_in_workspace.ts";
+import { describeRenamed } from "../sandbox/guard.ts";
+import type { Sandbox } from "../sandbox/sandbox.ts";
+import { type BackgroundCommand, type BackgroundCommands, withEnded } from "./background.ts";
+import { endMarked, GRACE_MS } from "./processes.ts";
+import { collectOutput, type CommandOptions, type CommandOutcome, runCommand } from "./run_command.ts";
+
+/** Where and how {@linkcode shellTool} runs commands. */
+export interface ShellToolOptions {
+  /** Folder that commands start in. */
+  readonly workspace: string;
+  /**
+   * Longest time that one command may ask for, in milliseconds. Default: 240,000, which is less than the time after
+   * which the loop takes a silent turn for stalled.
+   */
+  readonly timeoutMs?: number;
+  /** Bytes of output kept; of more, the middle is dropped. At least 1. Default: 65,536. */
+  readonly maxOutputBytes?: number;
+  /**
+   * Environment variables besides, or instead of, the default ones: `PATH` (the system's usual folders), `HOME` (the
+   * workspace, so that no one's keys and settings are found), `LANG`, `TERM` and the command's mark, `TARE_COMMAND`. Nothing is taken from this process's
+   * own environment.
+   */
+  readonly env?: Readonly<Record<string, string>>;
+  /**
+   * A name by which {@linkcode endLeftCommands} of a later process finds what commands left running, if this process
+   * is killed. It is part of their environment. Default: none.
+   */
+  readonly owner?: string;
+  /**
+   * The sandbox that commands run in, unless a call says why one has to run outside. Default: there is none, and they have
+   * the rights of this process.
+   */
+  readonly sandbox?: Sandbox | undefined;
+  /** Keeps commands that go on behind their calls. Default: there are none. */
+  readonly background?: BackgroundCommands | undefined;
+}
+
+type ShellArguments = {
+  readonly command: string;
+  readonly timeout_ms?: number;
+  readonly outside?: string;
+  readonly background?: boolean;
+  readonly beside?: string;
+};
+
+const DEFAULT_TIMEOUT_MS = 120_000;
+
+/**
+ * Returns `shell`, which runs a command line for `sh` in the workspace. Without a sandbox its file access is that of this
+ * process: the guard that keeps the file tools in the workspace does not hold for it.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { shellTool } from "@tare/tools/shell";
+ *
+ * const { definition } = shellTool({ workspace: "/srv/project", timeoutMs: 60_000 });
+ * assertEquals(definition.function.name, "shell");
+ * ```
+ */
+export function shellTool(options: ShellToolOptions): Tool {
+  const { workspace, timeoutMs = 240_000, maxOutputBytes = 64 * 1024, env = {}, owner, sandbox, background } =
+    options;
+  const defaultTimeoutMs = Math.min(DEFAULT_TIMEOUT_MS, timeoutMs);
+  return defineTool<ShellArguments>({
+    name: "shell",
+    description:
+      "Runs a POSIX sh script in the workspace, afresh each time, without input or terminal. What it leaves in the " +
+      "background is ended. Put independent inspections into one script. Of output over " +
+      `${Math.ceil(maxOutputBytes / 1024)} KiB the middle is left out. After ${
+        defaultTimeoutMs / 1000
+      } s, or timeout_ms, it is stopped.${sandbox ? describe(sandbox) : ""}`,
+    properties: {
+      command: { type: "string", minLength: 1, description: "The script." },
+      timeout_ms: {
+        type: "integer",
+        minimum: 1,
+        maximum: timeoutMs,
+        description: `Default: ${defaultTimeoutMs}.`,
+      },
+      ...(sandbox && { outside: OUTSIDE }),
+      ...(background && { background: BACKGROUND }),
+      ...(background && sandbox?.by === "bubblewrap" && { beside: BESIDE }),
+    },
+    required: ["command"],
+    stance: "once",
+    ...(sandbox && { isContained: ({ outside }) => outside === undefined }),
+    // Time to stop the command and tell what it wrote before the caller gives up on the call.
+    timeoutMs: timeoutMs + 5 * GRACE_MS,
+    attempt: () => "run the command",
+    async run({ command, timeout_ms: limitMs = defaultTimeoutMs, outside, ...given }, context) {
+      if (command.includes("\0")) throw new Refusal("it holds a NUL character.");
+      const { root } = await resolveInWorkspace(workspace, ".");
+      const { session = "", confirm } = context;
+      const start = {
+        ...{ cwd: root, env: { ...DEFAULT_ENVIRONMENT, HOME: root, ...env } },
+        ...{ maxOutputBytes, owner, sandbox, isOutside: outside !== undefined },
+      };
+      if (background && given.background) {
+        if (given.beside !== undefined) {
+          throw new Refusal("what runs beside another one can't go on behind it.");
+        }
+        const started = await background.start(session, command, { ...start, ...(confirm && { confirm }) });
+        return withEnded(background.look(started), background.ended(session));
+      }
+      const options = { ...start, timeoutMs: limitMs, context };
+      const outcome = background && given.beside !== undefined
+        ? await runBeside(background.find(session, given.beside), command, options)
+        : await runCommand(command, options);
+      const output = withEnded(describeOutput(outcome), background?.ended(session) ?? []);
+      switch (outcome.ending) {
+        case "exited":
+          return `${describeStatus(outcome)}; ${output}`;
+        case "timed_out": {
+          const limit = `its time limit of ${
+            limitMs / 1000
+          } s was over (timeout_ms may be up to ${timeoutMs})`;
+          return { content: `Cannot finish the command: ${limit}; ${output}`, error: true };
+        }
+        case "cancelled":
+          return { content: `Cannot finish the command: it was cancelled; ${output}`, error: true };
+      }
+    },
+  });
+}
+
+/** Runs a command in the sandbox of one that goes on there. */
+async function runBeside(
+  background: BackgroundCommand,
+  command: string,
+  options: CommandOptions,
+): Promise<CommandOutcome> {
+  const { timeoutMs, context, isOutside = false } = options;
+  if (isOutside) throw new Refusal("what runs outside the sandbox can't run beside what is in it.");
+  const { output, onOutput } = collectOutput(options);
+  const limit = AbortSignal.timeout(timeoutMs);
+  context.confirm?.();
+  const code = await background.beside(command, {
+    signal: AbortSignal.any([limit, context.signal]),
+    onOutput,
+  });
+  const ending = code !== undefined ? "exited" : context.signal.aborted ? "cancelled" : "timed_out";
+  const isLeft = code === undefined && !context.signal.aborted && !limit.aborted;
+  if (isLeft) throw new Refusal(`${background.name} ended while it ran.`);
+  return { ending, status: { code: code ?? null, signal: null }, output, leftProcesses: false, renamed: [] };
+}
+
+/** The argument by which a command goes on behind its call. */
+const BACKGROUND = {
+  type: "boolean",
+  description: "Leaves it running, such as a server; the tool background looks at it.",
+} as const;
+
+/** The argument by which a command runs where another one does. */
+const BESIDE = {
+  type: "string",
+  description: "Name of a background command, to run in its sandbox, where alone its ports are reached.",
+} as const;
+
+/** What a model is told of the sandbox. */
+function describe({ domains, by }: Sandbox): string {
+  const network = domains.length === 0
+    ? "has no network"
+    : `of the network reaches only ${domains.join(", ")}, by HTTP(S) through the proxy of the environment`;
+  const temporary = by === "bubblewrap" ? " and /tmp, which begins empty" : " and $TMPDIR";
+  return ` It runs in a sandbox: it can write only in the workspace${temporary}, but not in .git, .envrc, AGENTS.md, ` +
+    `settings of editors and agents and the like, sees no home ` +
+    `folders, and ${network}.`;
+}
+
+/** The argument by which a command leaves the sandbox. */
+const OUTSIDE = {
+  type: "string",
+  minLength: 1,
+  maxLength: 500,
+  description:
+    "Only if the sandbox lacks what it needs: say what, such as `writes .git` or `network: example.com`. The user is " +
+    "asked, then it runs outside.",
+} as const;
+
+/**
+ * Ends what commands of an earlier process with this owner left running when it was killed, and gives how many
+ * processes that were. Finds none on systems without `/proc`.
+ */
+export function endLeftCommands(owner: string): Promise<number> {
+  return endMarked({ owner });
+}
+
+const DEFAULT_ENVIRONMENT = {
+  PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+  LANG: "C.UTF-8",
+  TERM: "dumb",
+};
+
+function describeStatus({ status, leftProcesses }: CommandOutcome): string {
+  const notes = leftProcesses ? " (processes left in the background were ended)" : "";
+  return (status.signal === null ? `exit code ${status.code}` : `ended by ${status.signal}`) + notes;
+}
+
+function describeOutput({ output, renamed }: CommandOutcome): string {
+  return output.describe("output") + describeRenamed(renamed);
+}

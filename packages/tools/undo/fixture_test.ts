@@ -1,0 +1,57 @@
+/**
+ * Workspaces whose turns are watched, and pictures of them. Holds no tests.
+ *
+ * @module
+ */
+import { join } from "@std/path";
+import { type Checkpoints, openCheckpoints } from "@tare/tools/undo";
+import type { Tool } from "@tare/messages";
+import { context } from "../fixture_test.ts";
+
+/** What stands in a folder: for each path a file's permissions and content, where a link points, or that it is a folder. */
+export async function picture(root: string, base = ""): Promise<Readonly<Record<string, string>>> {
+  const found: Record<string, string> = {};
+  for await (const { name, isDirectory, isSymlink } of Deno.readDir(join(root, base))) {
+    const path = `${base}${name}`;
+    const absolute = join(root, path);
+    if (isDirectory) Object.assign(found, { [path]: "folder" }, await picture(root, `${path}/`));
+    else if (isSymlink) found[path] = `link ${await Deno.readLink(absolute)}`;
+    else {
+      const { mode } = await Deno.lstat(absolute);
+      found[path] = `file ${((mode ?? 0) & 0o777).toString(8)} ${await Deno.readTextFile(absolute)}`;
+    }
+  }
+  return found;
+}
+
+/** A command: nobody knows before what it changes. */
+export function command(work: () => Promise<unknown>): Tool {
+  return {
+    definition: { type: "function", function: { name: "shell" } },
+    async run() {
+      await work();
+      return "done";
+    },
+  };
+}
+
+/** Runs a command in a turn. */
+export async function inTurn(
+  checkpoints: Checkpoints,
+  turn: number,
+  work: () => Promise<unknown>,
+  session = "one",
+): Promise<void> {
+  await checkpoints.watch(command(work), { session, turn }).run({}, context);
+}
+
+/** Opens what keeps the changes of this workspace. */
+export function keep(
+  { root, outside }: { readonly root: string; readonly outside: string },
+  options: Partial<Parameters<typeof openCheckpoints>[0]> = {},
+): Checkpoints {
+  const onError = (error: unknown) => {
+    throw error;
+  };
+  return openCheckpoints({ workspace: root, folder: join(outside, "undo"), onError, ...options });
+}

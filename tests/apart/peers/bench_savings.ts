@@ -1,0 +1,48 @@
+/**
+ * Plays recorded sessions against a simulated prefix cache, and prints what each policy costs and forgets. A call that
+ * needs a text or a name which stood earlier and which its prompt no longer shows is preceded by a repair, which is paid.
+ * `unaffected` is the share of sessions that needed none.
+ *
+ *     deno task bench savings [--data DIR] [--profile NAME]… [--policy NAME]… [--split A|B] [--window TOKENS]
+ *                             [--limit N] [--bare] [--names parts|whole] [--by-length] [--json] [--plot FILE.svg]
+ *
+ * Without `--data` a generated workload is played. `--policy` takes Tare's policies, simple ones, and the peers of
+ * `README.md` in this folder; `--peers` plays all of these. `--split` takes one half of the recordings. `--bare` counts
+ * prompt tokens alone: no fixed prefix, no recall tool, no output. A name counts as shown where each of its parts is, such
+ * as `a/b.ts` under a heading `a/`; with `--names whole` only as it is. `--by-length` adds rows by the number of calls.
+ * `--json` prints one object a line. `--plot` draws the first profile. `planner` has the defaults of gateway, server and
+ * adapters; the policies `planner-…` differ in what they are named for.
+ *
+ *     deno task bench savings warmth --data DIR [--split A|B] [--planner] [--end reported]
+ *
+ * plays the pauses of recorded sessions at Anthropic's prices: the cost without keep-alive requests, with fixed numbers of
+ * them, with prompts written for an hour, with the planner's clock, and with foresight. Prompts are as long as their
+ * providers reported them; with `--planner` they are pruned and counted here. Keep-alive requests after a session's end
+ * are paid; with `--end reported` none is made, because the client reports the end.
+ *
+ *     deno task bench savings tools [--data DIR] [--profile NAME]…
+ *
+ * plays a session with many tools, offered in full, deferred, compact by the planner, or compact at once. The tools are
+ * those of `github-mcp-server.json` in the folder `--data`, or as many generated ones.
+ *
+ * @module
+ */
+// deno-lint-ignore-file no-console
+import { benchPolicies } from "../../../scripts/savings/economy.ts";
+import { POLICIES } from "../../../scripts/savings/policies/policies.ts";
+import { benchTools } from "../../../scripts/savings/many_tools.ts";
+import { benchWarmth } from "../../../scripts/savings/warmth.ts";
+import { peerNamed, PEERS } from "./peers.ts";
+
+try {
+  const [part, ...args] = Deno.args;
+  if (part === "warmth") await benchWarmth(args);
+  else if (part === "tools") await benchTools(args);
+  else {
+    const names = Deno.args.includes("--peers") ? ["resend", ...Object.keys(PEERS)] : Object.keys(POLICIES);
+    await benchPolicies(Deno.args.filter((arg) => arg !== "--peers"), { names, named: peerNamed });
+  }
+} catch (error) {
+  console.error((error as Error).message);
+  Deno.exitCode = 1;
+}
