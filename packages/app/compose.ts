@@ -229,7 +229,7 @@ function agentOf(
     },
 ): HttpAgent {
   const { captureContent = false, metrics, webhookHosts: hosts, maxRunningTurns, maxSteps } = settings;
-  const { model: defaultModel, ask: model, close: _close, ...models } = provider;
+  const { model: defaultModel, ask: model, ...models } = provider;
   return agentHandler({
     ...{ store, keys, onError },
     tools: workspace.options.tools,

@@ -555,12 +555,8 @@ export class Turns {
       // What the client doesn't ask for is asked for by us, for as short as can be.
       const isMarked = ttlMs === 0 && !control && routeToCache({ baseURL, model, key: "" }).needsMarks;
       return policySession({
-        ...{
-          archive,
-          countTokens,
-          ...planning,
-          state: stored?.state,
-        },
+        ...planning,
+        ...{ archive, countTokens, state: stored?.state },
         // What is known of an upstream may become known later.
         profile: () => ttlMs === undefined || isMarked ? profile() : profileForTtl(profile(), ttlMs),
         windowTokens: () => this.#windowOf(protocol, { client, model }),
