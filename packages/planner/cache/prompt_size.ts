@@ -67,12 +67,9 @@ const DRIFT = 0.01;
 const LIKELY = { least: 0.6, most: 2.5 };
 
 /**
- * How long a prompt is: as long as the last that was reported, with what is more since and without what is less. What
- * each kind of text counts follows from the session's own calls (a Kalman filter over the scales of the kinds); what was
- * never seen may count as much as tokenizers take.
- *
- * @param record That of the last reported prompt; nothing if none was.
- * @param kinds Tokens of the prompt, counted here.
+ * Returns how long a prompt is: the last reported length, plus what is more since and minus what is less. What each kind of
+ * text counts follows from the session's calls (a Kalman filter over the scales of the kinds); an unseen kind may count as
+ * much as tokenizers take.
  */
 export function sizePrompt(
   record: SizeRecord | undefined,

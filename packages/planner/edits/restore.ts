@@ -26,10 +26,8 @@ export interface Restored {
 const REPLY_SHARE = 0.1;
 
 /**
- * Plans a request that isn't a turn: it shows what the newest turn showed, and what is new.
- *
- * @param known A copy of what is known of the session: it changes.
- * @param restores Whether it also shows what left the prompt again, as far as the window holds it.
+ * Plans a request that isn't a turn: it shows what the newest turn showed, and what is new; with `restores` also evicted
+ * content, as far as the window holds it. `known` is a copy, which changes.
  */
 export function restore(
   known: KnownSession,

@@ -189,9 +189,8 @@ export class KnownSession {
   readonly #plannedAt = new WeakMap<BookedPlan, number>();
 
   /**
-   * @param account What its calls have shown.
-   * @param from What is known of the session that goes on here.
-   * @param before What was looked at last before a restart.
+   * @param from What is known of the session that continues here.
+   * @param before What was inspected last before a restart.
    */
   constructor(
     options: KnownSessionOptions,
