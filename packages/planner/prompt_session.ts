@@ -371,11 +371,16 @@ export interface PromptSession {
 }
 
 /** All mechanisms off. */
-export const NO_MECHANISMS: Mechanisms = {
-  context: false,
-  prune: false,
-  schemas: false,
-  truncate: false,
-  references: false,
-  notation: false,
-};
+export const NO_MECHANISMS: Mechanisms = eachMechanism(false);
+
+/** Returns the same value for each mechanism. */
+export function eachMechanism<T>(value: T): Readonly<Record<keyof Mechanisms, T>> {
+  return {
+    context: value,
+    prune: value,
+    schemas: value,
+    truncate: value,
+    references: value,
+    notation: value,
+  };
+}
