@@ -1,5 +1,5 @@
 // What people see at a terminal: the chat and the demonstration, driven in a pseudo-terminal.
-import { assertEquals, assertMatch, assertNotMatch } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertNotMatch } from "@std/assert";
 import { fromFileUrl } from "@std/path";
 import { contentText, type Model } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
@@ -423,15 +423,19 @@ Deno.test({
   await Deno.remove(folder, { recursive: true });
 });
 
-Deno.test({ ...needs(LINUX, "demo: bars move, and a table tells the ledger's figures") }, async () => {
-  const command = [Deno.execPath(), "task", "-q", "demo", "--workspace", "packages/messages"];
-  await using demo = openTerminal(command, { cwd: ROOT, env: { NO_COLOR: "1" } });
-  assertEquals((await demo.ended).code, 0);
-  const shown = demo.text();
-  assertMatch(shown, /everything resent {2}█+░* +\d+ calls, [\d,]+ tokens\r\n/);
-  assertMatch(shown, /planner +█{40} {2}\d+ calls, [\d,]+ tokens\r\n\r\n/);
-  assertMatch(shown, /the provider is simulated/);
-  assertMatch(shown, /everything resent +fixed triggers +planner\r\nmodel calls/);
-  assertMatch(shown, /in the same words +(\d+) +\1 +\1\r\n/);
-  assertMatch(shown, /Next: .*http:\/\/127\.0\.0\.1:8787\//);
-});
+Deno.test(
+  { ...needs(LINUX, "demo: a progress bar moves, and a table has the figures of the ledger") },
+  async () => {
+    const command = [Deno.execPath(), "task", "-q", "demo", "--workspace", "packages/messages"];
+    await using demo = openTerminal(command, { cwd: ROOT, env: { NO_COLOR: "1" } });
+    assertEquals((await demo.ended).code, 0);
+    const shown = demo.text();
+    const shares = [...shown.matchAll(/\[#* *\] (\d+) %/g)].map(([, share]) => Number(share));
+    assert(shares.length > 3, shown);
+    assertEquals(shares, shares.toSorted((a, b) => a - b));
+    assertMatch(shown, /the provider is simulated/);
+    assertMatch(shown, /everything resent +fixed triggers +planner\r\nmodel calls/);
+    assertMatch(shown, /in the same words +(\d+) +\1 +\1\r\n/);
+    assertMatch(shown, /Next: .*http:\/\/127\.0\.0\.1:8787\//);
+  },
+);

@@ -19,20 +19,20 @@ import { wholeNumber } from "./option.ts";
 
 export { RefusedError } from "../server/client.ts";
 
-/** Where the server is that a command talks to, and what its requests must carry. */
+/** Address of a server, and its key. */
 export interface ServerAddress {
   readonly url: string;
   readonly token?: string;
 }
 
-/** Names of this machine, as URLs write them: no other one gets to see the owner's key. */
+/** Host names of this machine: the owner's key is sent to no other. */
 const THIS_MACHINE: readonly string[] = ["127.0.0.1", "localhost", "[::1]"];
 
 /**
- * The server by `url`, or else by TARE_HOST and TARE_PORT if they are set, as `read` gives them, or else that of the
- * folder where the command was called; the key is TARE_TOKEN, or else for a server on this machine its owner's.
+ * Returns the server at `url`, or at TARE_HOST and TARE_PORT as `read` returns them, or else that of the folder where the
+ * command was called. The key is TARE_TOKEN, or the owner's for a server on this machine.
  *
- * @throws {Error} if nobody says where it is and none runs for the folder.
+ * @throws {Error} if none of these is set and none runs for the folder.
  */
 export async function serverAddress(
   read: (variable: string) => string | undefined,
@@ -52,9 +52,9 @@ export async function serverAddress(
 }
 
 /**
- * The address of a server by TARE_HOST and TARE_PORT, if one of them is set; port 0 is any that is free.
+ * Returns the address that TARE_HOST and TARE_PORT name, if one of them is set; port 0 is any free port.
  *
- * @throws {RangeError} if the port is none.
+ * @throws {RangeError} if the port is no port.
  */
 export function statedAddress(host = "", port = ""): string | undefined {
   if (port !== "" && wholeNumber(0, 65_535).read(port) === undefined) {
@@ -86,12 +86,12 @@ function apiClient(url: string, token: string | undefined): Client {
 type Whole = Extract<Told<"GET /sessions/{id}">, { readonly kind: "agent" }>;
 type Listed = Extract<Told<"GET /sessions">["sessions"][number], { readonly kind: "agent" }>;
 
-/** How far a session is, and what waits for an answer. */
+/** State of a session, with its pending approvals. */
 export type SessionState = Pick<Whole, "status" | "lastEvent" | "approvals" | "plan"> & {
   readonly ledger: Pick<Whole["ledger"], "usd">;
 };
 
-/** A session in a list, as far as people are shown it. */
+/** A session in a list. */
 export type SessionTitle = Pick<Listed, "id" | "title" | "turns" | "ledger">;
 
 /** A page of the list of sessions. */
@@ -100,16 +100,16 @@ export interface SessionPage {
   readonly hasMore: boolean;
 }
 
-/** A call that waits for somebody to say whether it may run. */
+/** A call that waits for approval. */
 export type Approval = Told<"GET /sessions/{id}/approvals">["approvals"][number];
 
-/** What somebody says to that. */
+/** Answer to an approval request. */
 export type ApprovalAnswer = Body<"POST /sessions/{id}/approvals/{approval}">;
 
-/** What the agent is. */
+/** Description of the agent. */
 export type AgentInfo = Pick<Told<"GET /agent">, "workspace" | "model" | "windowTokens" | "passesOn">;
 
-/** What a session is made with. */
+/** Settings of a new session. */
 export type ChosenSettings = Body<"POST /sessions">;
 
 const SETTINGS = [
@@ -127,12 +127,12 @@ export type ToldCall = Told<"GET /sessions/{id}/calls">["calls"][number];
 
 const CALLS_PAGE = 1_000;
 
-/** What commands and editors ask of the agent server. */
+/** Client of the agent server, for commands and editors. */
 export type AgentClient = ReturnType<typeof agentClient>;
 
 /**
- * What commands and editors ask of the agent server at this address, with `token` if there is one. All throw a
- * `RefusedError` with a sentence for people when the server refuses, or with the status 0 when it can't be reached.
+ * Returns a client of the agent server. All methods throw a `RefusedError` with a sentence for users if the server
+ * refuses, with status 0 if it can't be reached.
  */
 export function agentClient(url: string, token?: string) {
   const api = apiClient(url, token);
@@ -148,21 +148,21 @@ export function agentClient(url: string, token?: string) {
     throw new Error(`Cannot use session ${id}: it is another agent's. Go on in that agent.`);
   };
   return {
-    /** Makes a session and resolves to its id. Default: by the server's settings. */
+    /** Makes a session. Resolves to its id. */
     createSession: async (settings: ChosenSettings = {}) =>
       (await api.json("POST /sessions", { body: settings })).id,
     settings: async (id: string): Promise<ChosenSettings> => {
       const told = await session(id);
       return Object.fromEntries(SETTINGS.map((name) => [name, told[name]]));
     },
-    /** Starts a turn. Resolves once it runs, to its events as they happen. Default: somebody will answer what it asks. */
+    /** Starts a turn. Resolves to its events once it runs. By default its approval requests will be answered. */
     startTurn: (
       id: string,
       input: Content,
       { unattended = false, leavesNow = false, effort }: {
         readonly unattended?: boolean;
         readonly leavesNow?: boolean;
-        /** How much the model shall reason in it. Default: as the session says. */
+        /** Reasoning effort. Default: the session's. */
         readonly effort?: string | undefined;
       } = {},
     ) =>
@@ -171,7 +171,7 @@ export function agentClient(url: string, token?: string) {
         ...(leavesNow && { leavesNow }),
         ...(effort !== undefined && { effort }),
       }),
-    /** Goes on in a copy of a session: of all that was said, or from before one of the user's messages. */
+    /** Makes a copy of a session: whole, or up to before one of the user's messages. */
     fork: (id: string, before?: number) =>
       api.json("POST /sessions/{id}/fork", {
         path: { id },
@@ -191,7 +191,7 @@ export function agentClient(url: string, token?: string) {
         if (!hasMore) return all;
       }
     },
-    /** Lets the next turns ask another model, or with another effort, and tells what is asked now. */
+    /** Sets model or effort of the next turns. Resolves to the current ones. */
     choose: (id: string, body: Body<"POST /sessions/{id}/model">) =>
       api.json("POST /sessions/{id}/model", { path: { id }, body }),
     spend: (query: NonNullable<Asking<"GET /spend">["query"]>): Promise<SpendReport> =>
@@ -200,9 +200,9 @@ export function agentClient(url: string, token?: string) {
       api.json("GET /misses", { query }),
     sessionSpend: (id: string): Promise<SessionSpend> =>
       api.json("GET /sessions/{id}/spend", { path: { id } }),
-    /** The events behind this number, for as long as something runs or is asked. */
+    /** Resolves to the events after this number, until nothing runs and no approval is pending. */
     follow: async (id: string, after: number): Promise<AsyncIterable<NumberedEvent>> =>
-      oneByOne(await api.events("GET /sessions/{id}/events", { path: { id }, query: { after } })),
+      eachEvent(await api.events("GET /sessions/{id}/events", { path: { id }, query: { after } })),
     approvals: async (id: string) =>
       (await api.json("GET /sessions/{id}/approvals", { path: { id } })).approvals,
     async answer(id: string, approval: Pick<Approval, "id">, answer: ApprovalAnswer): Promise<void> {
@@ -210,7 +210,7 @@ export function agentClient(url: string, token?: string) {
       await api.json("POST /sessions/{id}/approvals/{approval}", { path, body: answer });
     },
     session: (id: string): Promise<SessionState> => session(id),
-    /** Cancels what runs in a session and forgets it. */
+    /** Cancels what runs in a session and deletes it. */
     async deleteSession(id: string): Promise<void> {
       await (await api.send("DELETE /sessions/{id}", { path: { id } })).body?.cancel();
     },
@@ -221,15 +221,15 @@ export function agentClient(url: string, token?: string) {
     /** The newest sessions whose texts hold `search`, at most 20. */
     listSessions: async (search: string): Promise<readonly SessionTitle[]> =>
       (await list({ limit: 20, search })).sessions,
-    /** All sessions page by page, the newest first: those behind the one with the id `after`, or the first. */
+    /** Resolves to a page of sessions, the newest first: the first page, or that after the session with the id `after`. */
     pageOfSessions: (after?: string): Promise<SessionPage> => list(after === undefined ? {} : { after }),
-    /** What the user said in a session, the oldest first. */
+    /** Resolves to the user's messages, the oldest first. */
     async questions(id: string): Promise<readonly string[]> {
       const { messages } = await session(id);
       return messages.filter(({ role }) => role === "user")
         .map(({ content }) => contentText(content));
     },
-    /** What the user said last in a session, and its place among the messages. */
+    /** Resolves to the user's last message and its position. */
     async lastQuestion(
       id: string,
     ): Promise<{ readonly place: number; readonly content: Content } | undefined> {
@@ -240,22 +240,22 @@ export function agentClient(url: string, token?: string) {
     },
     quote: (id: string) => api.json("GET /sessions/{id}/quote", { path: { id } }),
     prompt: (id: string) => api.json("GET /sessions/{id}/prompt", { path: { id } }),
-    /** Asks that the message at this place comes back and stays, or leaves. */
+    /** Retains or evicts the message at this position. */
     pin: (id: string, place: number, wish: Pin["wish"]) =>
       api.json("POST /sessions/{id}/pins", { path: { id }, body: { place, wish } }),
-    /** What the turns of a session have changed of files, the oldest first. */
+    /** Resolves to the files that each turn has changed, the oldest first. */
     changes: async (id: string) => (await api.json("GET /sessions/{id}/changes", { path: { id } })).turns,
     undo: (id: string, body: Body<"POST /sessions/{id}/undo">) =>
       api.json("POST /sessions/{id}/undo", { path: { id }, body }),
     redo: (id: string, body: Body<"POST /sessions/{id}/redo">) =>
       api.json("POST /sessions/{id}/redo", { path: { id }, body }),
-    /** Asks that a session's prompt stays in the provider's cache for so many minutes. */
+    /** Keeps a session's prompt in the provider's cache for so many minutes. */
     keepWarm: (id: string, minutes: number) =>
       api.json("POST /sessions/{id}/keep_warm", { path: { id }, body: { minutes } }),
-    /** Gives a session's messages, one a line of JSON. */
+    /** Resolves to a session's messages, one JSON line each, or as HTML. */
     exportSession: async (id: string, format: "lines" | "html" = "lines") =>
       bodyOf(await api.send("GET /sessions/{id}/export", { path: { id }, query: { format } })),
-    /** Makes sessions of such lines, or of lines that each hold one, and resolves to their ids. */
+    /** Makes sessions of such lines, or of lines with a session each. Resolves to their ids. */
     async importSessions(lines: Uint8Array<ArrayBuffer>): Promise<readonly string[]> {
       const { sessions } = await api.json("POST /sessions/import", { lines });
       return sessions.map(({ id }) => id);
@@ -265,7 +265,7 @@ export function agentClient(url: string, token?: string) {
     async removeKey(name: string): Promise<void> {
       await (await api.send("DELETE /keys/{name}", { path: { name } })).body?.cancel();
     },
-    /** All that the server keeps, as a file. It isn't whole if the stream fails. */
+    /** Resolves to all that the server stores, as a file; incomplete if the stream fails. */
     backUp: async () => bodyOf(await api.send("GET /backup")),
   };
 }
@@ -275,10 +275,11 @@ async function readTurn(
   id: string,
   body: Body<"POST /sessions/{id}/turns">,
 ): Promise<AsyncIterable<NumberedEvent>> {
-  return oneByOne(await api.events("POST /sessions/{id}/turns", { path: { id }, body }));
+  return eachEvent(await api.events("POST /sessions/{id}/turns", { path: { id }, body }));
 }
 
-async function* oneByOne<Event>(
+/** Yields the events of a stream, which arrive several at a time. */
+export async function* eachEvent<Event>(
   batches: AsyncIterable<readonly Numbered<Event>[]>,
 ): AsyncGenerator<Numbered<Event>, void> {
   for await (const batch of batches) yield* batch;

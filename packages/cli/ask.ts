@@ -9,13 +9,13 @@ import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
 import type { TurnEnd } from "@tare/loop";
 import type { Content } from "@tare/messages";
-import { callersPath, flag, KEY_NOTE, option, runCommand, SERVER_OPTIONS } from "./command_line.ts";
+import { callersPath, flag, KEY_NOTE, option, runCommandLine, SERVER_OPTIONS } from "./command_line.ts";
 import { eventPrinter } from "./event_printer.ts";
 import { type AgentClient, connect } from "./agent_client.ts";
 import { askPerson } from "./terminal/ask_person.ts";
 import { withPictures } from "./terminal/named_files.ts";
 import { type PipedInput, readPiped, withPiped } from "./terminal/input.ts";
-import { shownJson, shownText } from "./terminal/shown_text.ts";
+import { shownJson, shownText, writeAll } from "./terminal/shown_text.ts";
 import { waitingLine } from "./terminal/waiting.ts";
 import { STOPPING, watchTurn } from "./terminal/watch_turn.ts";
 
@@ -115,12 +115,7 @@ async function ask(
   }
 }
 
-function writeAll(to: typeof Deno.stdout, text: string): void {
-  const bytes = new TextEncoder().encode(text);
-  for (let written = 0; written < bytes.length;) written += to.writeSync(bytes.subarray(written));
-}
-
-await runCommand({
+await runCommandLine({
   call: "deno task ask",
   summary: "Puts a question to the agent server and prints what happens",
   usage: ['[--session ID] [--effort LEVEL] [--json] "question"'],

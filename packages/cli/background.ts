@@ -8,7 +8,7 @@ import { spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
 import { join, resolve } from "@std/path";
 import { statedAddress } from "./agent_client.ts";
-import { runCommand } from "./command_line.ts";
+import { runCommandLine } from "./command_line.ts";
 import { dataFolder } from "./server/data_folder.ts";
 import { callersFolder, type FoundServer, runningServer } from "./server/noted_server.ts";
 import { denoArgs } from "./tasks.ts";
@@ -59,7 +59,7 @@ async function start(): Promise<FoundServer> {
   }
 }
 
-await runCommand({
+await runCommandLine({
   call: "deno task --cwd packages/cli background",
   summary: "Starts the server of this folder in the background, if none runs",
   options: {},

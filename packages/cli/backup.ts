@@ -7,9 +7,9 @@
 import { sumContents } from "@tare/conversation";
 import { openFileContents } from "@tare/conversation/sqlite";
 import { connect } from "./agent_client.ts";
-import { callersPath, KEY_NOTE, runCommand, SERVER_OPTIONS } from "./command_line.ts";
+import { callersPath, KEY_NOTE, runCommandLine, SERVER_OPTIONS } from "./command_line.ts";
 
-await runCommand({
+await runCommandLine({
   call: "deno task backup",
   summary: "Writes all that a running server keeps into a file, from which a server can go on, and checks it",
   usage: ["[--url URL] FILE"],

@@ -90,7 +90,7 @@ export const REPORT_OPTIONS = {
  * Runs a command and exits: prints its help, or runs `main`, whose result is the exit code, 0 by default, or `"usage"` if
  * its words are wrong. Errors are printed as sentences.
  */
-export async function runCommand<const Options extends OptionTable>(
+export async function runCommandLine<const Options extends OptionTable>(
   command: Command<Options>,
   main: (
     given: Pick<

@@ -10,12 +10,12 @@ import { connect, serverAddress } from "./agent_client.ts";
 import { AGENTS } from "./agents/agents.ts";
 import { knownAgent } from "./agents/chosen_agent.ts";
 import { checkInstallation } from "./agents/installation.ts";
-import { checkDays, KEY_NOTE, option, REPORT_OPTIONS, runCommand } from "./command_line.ts";
+import { checkDays, KEY_NOTE, option, REPORT_OPTIONS, runCommandLine } from "./command_line.ts";
 import { counted } from "@tare/server/internal/format";
 import { inDollars } from "./dollars.ts";
 import { shownJson, shownText } from "./terminal/shown_text.ts";
 
-/** What a client has changed, in words. */
+/** Texts for what a client has changed. */
 const CHANGES: Readonly<
   Record<NonNullable<MissesReport["misses"][number]["dearest"]["changed"]>["kind"], string>
 > = {
@@ -87,7 +87,7 @@ async function check(name: string, { url, model }: { readonly url?: string; read
   return findings.every(({ state }) => state !== "wrong");
 }
 
-await runCommand({
+await runCommandLine({
   call: "deno task doctor",
   summary:
     "Says why prompts weren't read from the provider's cache, what that has cost, and what would mend it",

@@ -2,7 +2,7 @@ import type { TurnLedger } from "@tare/loop";
 import { contentText } from "@tare/messages";
 import { PLAN_TOOL_NAME, type WorkPlan } from "@tare/messages/internal";
 import type { SessionEvent } from "@tare/server";
-import { count, counted, oneLine } from "@tare/server/internal/format";
+import { counted, formatCount, oneLine } from "@tare/server/internal/format";
 import { type EntryOf, TranscriptReducer } from "@tare/server/internal/transcript";
 import { usdText } from "./dollars.ts";
 import { drawnMarkdown } from "./terminal/drawn_markdown.ts";
@@ -12,18 +12,18 @@ import type { ShownRows } from "./terminal/waiting.ts";
 
 const COLUMNS = 108;
 
-/** Most lines that are shown of what a call has changed. */
+/** Lines of a change that are shown at most. */
 const MAX_LINES = 60;
 
-/** Most rows that are shown of what a call writes while it runs. */
+/** Rows of a running call's output that are shown at most. */
 const MAX_ROWS = 8;
 
-/** Length of the end of an output in which these are found, in UTF-16 code units. */
+/** Length of the end of an output that is searched for them, in UTF-16 code units. */
 const NEWEST = 8_192;
 
 const INDENT = "  ";
 
-/** The newest rows of an output, and whether there are others. Of a line that was written anew behind `\r` its last text counts. */
+/** Returns the newest rows of an output, and whether they are all. Text after `\r` replaces its line. */
 function newestRows(output: string, columns: number) {
   const newest = output.slice(-NEWEST);
   const lines = newest.replace(/\n$/, "").split("\n").map((line) => {
@@ -42,14 +42,13 @@ function newestRows(output: string, columns: number) {
 }
 
 /**
- * Prints a turn's events for a person: each step as it happens, what calls have changed, and at the end the ledger in
- * one line.
+ * Returns a printer of a turn's events: each step as it happens, changes by calls, and at the end the ledger in one line.
  *
- * @param options.isColoured Whether what has changed is shown in colours, and what the model says as Markdown. Default: false.
- * @param options.columns How wide the terminal is.
- * @param options.showAbove Shows rows for as long as a call runs, or none any more: the newest of what it writes, of which as
- * many stay once it has ended. Default: all of it is printed as it comes.
- * @param options.plan What the model means to do, as far as it has said so before. Default: nothing.
+ * @param options.isColoured Whether changes are colored and replies are drawn as Markdown. Default: false.
+ * @param options.columns Width of the terminal.
+ * @param options.showAbove Shows the newest rows of a running call's output, or none; as many stay once it has ended.
+ * Default: the whole output is printed.
+ * @param options.plan The model's plan so far.
  */
 export function eventPrinter(
   write: (text: string) => void,
@@ -63,7 +62,7 @@ export function eventPrinter(
   let lineOpen = false;
   const transcript = new TranscriptReducer(options);
   const { columns = 100, showAbove } = options;
-  /** Key of the call that has written last. */
+  /** Key of the call with the newest output. */
   let writer = -1;
   const put = (text: string) => {
     write(text);
@@ -99,25 +98,25 @@ export function eventPrinter(
   const ended = (call: EntryOf<"call">) => {
     endOutput(call);
     const { content, error, bytes = 0, durationMs = 0, change, made } = call.result!;
-    // The plan itself was shown.
+    // The plan itself was printed.
     if (call.name === PLAN_TOOL_NAME && transcript.plan && !error) return;
     line(
       `${indent(call)}← ${oneLine(nameOf(call), COLUMNS / 2)}: ${error ? "error, " : ""}` +
-        `${count(bytes)} bytes, ${count(Math.round(durationMs))} ms${madeText(made)}`,
+        `${formatCount(bytes)} bytes, ${formatCount(Math.round(durationMs))} ms${madeText(made)}`,
     );
     if (error && content !== "") {
       line(`${indent(call)}  ${oneLine(content.split("\n", 1)[0]!, 2 * COLUMNS)}`);
     }
-    // A question may have shown it.
+    // An approval request may have shown it.
     if (!change || call.proposed) return;
     const lines = shownDiff(change, options);
     for (const one of lines.slice(0, MAX_LINES)) write(`  ${one}\n`);
-    if (lines.length > MAX_LINES) line(`  … and ${count(lines.length - MAX_LINES)} lines more`);
+    if (lines.length > MAX_LINES) line(`  … and ${formatCount(lines.length - MAX_LINES)} lines more`);
   };
   return (event) => {
     const open = transcript.openCalls;
     const changes = transcript.apply(event);
-    // The user has typed the one, and has seen the other.
+    // The user has typed the one and seen the other.
     if (event.type === "turn_start" || event.type === "message_added") return;
     if (event.type === "step_start") line(`── step ${event.step}`);
     if (event.type === "helper_started") line(`↳ a helper works in session ${event.session}`);
@@ -154,12 +153,14 @@ export function eventPrinter(
         case "rewrite": {
           const { mechanism, removed, reason, tokensBefore, tokensAfter } = entry.rewrite;
           line(
-            `~ ${mechanism}: ${removed} (${reason}); ${count(tokensBefore)} → ${count(tokensAfter)} tokens`,
+            `~ ${mechanism}: ${removed} (${reason}); ${formatCount(tokensBefore)} → ${
+              formatCount(tokensAfter)
+            } tokens`,
           );
           break;
         }
         case "end":
-          // The others end again.
+          // It has ended before.
           if (before) break;
           if (entry.reason !== "completed" && entry.reason !== "approval") {
             line(`! ${entry.reason}: ${entry.message ?? "the turn ended"}`);
@@ -174,36 +175,36 @@ function nameOf({ name, arguments: text }: EntryOf<"call">): string {
   return text === "" ? name : `${name} ${text}`;
 }
 
-/** What the model means to do, a line a step. */
+/** Returns a plan, one line per step. */
 export function shownPlan({ steps, done }: WorkPlan): readonly string[] {
   return steps.map((step, at) => `  ${at < done ? "☑" : at === done ? "▶" : "☐"} ${oneLine(step, COLUMNS)}`);
 }
 
-/** What a program calls stands below it. */
+/** Calls by a program are indented. */
 function indent({ parent }: { readonly parent?: string }): string {
   return parent === undefined ? "" : INDENT;
 }
 
-/** What the calls of a program came to. */
+/** Returns the totals of a program's calls. */
 function madeText(made: Extract<SessionEvent, { readonly type: "tool_result" }>["made"]): string {
   if (!made) return "";
-  const failed = made.failed > 0 ? `, ${count(made.failed)} failed` : "";
-  return `; ${counted(made.calls, "call")}${failed}, ${count(made.keptTokens)} tokens kept outside`;
+  const failed = made.failed > 0 ? `, ${formatCount(made.failed)} failed` : "";
+  return `; ${counted(made.calls, "call")}${failed}, ${formatCount(made.keptTokens)} tokens kept outside`;
 }
 
-/** A turn's ledger in one line. */
+/** Returns a turn's ledger in one line. */
 export function ledgerLine(
   { calls, promptTokens, cachedTokens, outputTokens, saved, estimated, tokenUnits, usd }: TurnLedger,
 ): string {
   const savings = Object.entries(saved).filter(([, tokens]) => tokens !== 0).map(([mechanism, tokens]) =>
-    `${mechanism} ${count(tokens)}`
+    `${mechanism} ${formatCount(tokens)}`
   );
   const costs = [
     ...(usd === undefined ? [] : [usdText(usd)]),
-    ...(tokenUnits === undefined ? [] : [`${count(Math.round(tokenUnits))} token units`]),
+    ...(tokenUnits === undefined ? [] : [`${formatCount(Math.round(tokenUnits))} token units`]),
   ];
-  return `ledger: ${counted(calls, "call")}, ${count(promptTokens)} prompt tokens, of these ` +
-    `${count(cachedTokens)} cached, ${count(outputTokens)} output tokens; ` +
+  return `ledger: ${counted(calls, "call")}, ${formatCount(promptTokens)} prompt tokens, of these ` +
+    `${formatCount(cachedTokens)} cached, ${formatCount(outputTokens)} output tokens; ` +
     (costs.length > 0 ? `cost: ${costs.join(", ")}; ` : "") +
     `tokens saved: ${savings.join(", ") || "none"}${estimated ? " (counted here)" : ""}`;
 }

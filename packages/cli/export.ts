@@ -5,10 +5,10 @@
  */
 // deno-lint-ignore-file no-console
 import { connect } from "./agent_client.ts";
-import { callersPath, KEY_NOTE, option, runCommand, SERVER_OPTIONS } from "./command_line.ts";
+import { callersPath, KEY_NOTE, option, runCommandLine, SERVER_OPTIONS } from "./command_line.ts";
 import { shownLines } from "./terminal/shown_text.ts";
 
-await runCommand({
+await runCommandLine({
   call: "deno task export",
   summary: "Writes a session as chat messages, one a line of JSON, to standard output",
   usage: ["[--url URL] [--html FILE] ID"],

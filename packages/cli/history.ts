@@ -6,32 +6,24 @@
  */
 // deno-lint-ignore-file no-console
 import { loadTokenizer } from "@tare/tiktoken";
-import { callersPath, checkDays, flag, option, optionOr, runCommand } from "./command_line.ts";
+import { callersPath, checkDays, flag, option, optionOr, runCommandLine } from "./command_line.ts";
 import { historyPage } from "./history/history_page.ts";
 import { LOG_FORMATS, readLogs } from "./history/read_logs.ts";
 import { replayHistory } from "./history/replay_history.ts";
 import { historyJson, historyReport, reportText } from "./history/history_report.ts";
-import { shownJson, shownText } from "./terminal/shown_text.ts";
+import { shownJson, shownText, writeAll } from "./terminal/shown_text.ts";
 import { ProgressBar } from "./terminal/waiting.ts";
 
 const AGENTS = LOG_FORMATS.map(({ agent }) => agent);
 
-/** A file that is written when all is read. It is opened before, so that nothing else can be written from then on. */
-interface Output {
-  readonly write: (text: string) => void;
-}
-
-function openOutput(path: string): Output {
+/** Opens a file to be written later, when nothing else can be. Returns what replaces its text, and then appends to it. */
+function openOutput(path: string): (text: string) => void {
   const file = Deno.openSync(path, { write: true, create: true });
-  const encoder = new TextEncoder();
-  let isEmpty = false;
-  return {
-    write(text) {
-      if (!isEmpty) file.truncateSync();
-      isEmpty = true;
-      const bytes = encoder.encode(text);
-      for (let at = 0; at < bytes.length;) at += file.writeSync(bytes.subarray(at));
-    },
+  let isNew = false;
+  return (text) => {
+    if (!isNew) file.truncateSync();
+    isNew = true;
+    writeAll(file, text);
   };
 }
 
@@ -42,7 +34,7 @@ function readSeconds(value: string): number {
   throw new Error(`Cannot use --seconds ${value}: it must be a number from 0, or all.`);
 }
 
-await runCommand({
+await runCommandLine({
   call: "deno task history",
   summary:
     `Says what the agents on this machine have spent, by the logs that they keep, and what Tare would have made of the
@@ -87,7 +79,7 @@ same sessions. It only reads, and nothing leaves the machine`,
         openOutput(callersPath(`${recordings}/${name}.jsonl`)),
       ]),
   );
-  for (const file of files.values()) file.write("");
+  for (const write of files.values()) write("");
   // From here on it can only read.
   await Deno.permissions.revoke({ name: "write" });
 
@@ -114,10 +106,10 @@ same sessions. It only reads, and nothing leaves the machine`,
       bar.step(share - done);
       done = share;
     },
-    record: (name, line) => files.get(name)?.write(`${line}\n`),
+    record: (name, line) => files.get(name)?.(`${line}\n`),
   });
   bar.clear();
-  page?.write(historyPage(history, played));
+  page?.(historyPage(history, played));
   console.log(
     json ? shownJson(historyJson(history, played)) : shownText(reportText(historyReport(history, played))),
   );

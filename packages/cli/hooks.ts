@@ -6,7 +6,7 @@
 // deno-lint-ignore-file no-console
 import type { Told } from "../server/client.ts";
 import { connect } from "./agent_client.ts";
-import { KEY_NOTE, knownWords, optionOr, runCommand, SERVER_OPTIONS } from "./command_line.ts";
+import { KEY_NOTE, knownWords, optionOr, runCommandLine, SERVER_OPTIONS } from "./command_line.ts";
 import { counted } from "@tare/server/internal/format";
 import { shownText } from "./terminal/shown_text.ts";
 
@@ -38,7 +38,7 @@ function deliveryLine({ id, type, session, createdAt, status, nextAttemptAt, att
   ].join("  ");
 }
 
-await runCommand({
+await runCommandLine({
   call: "deno task hooks",
   summary: "Has programs told when turns end, and when calls wait for a yes (docs/webhooks.md)",
   usage: [
@@ -67,7 +67,7 @@ await runCommand({
         types: knownWords(values.types, { known: TYPES, what: "Cannot add a webhook: --types" }),
       };
       const { webhook, secret } = await api.json("POST /webhooks", { body });
-      // Alone on standard output, so that it can be piped to where it belongs.
+      // The only output on stdout, so that it can be piped.
       console.log(secret);
       console.error(shownText(`That is the secret of ${webhook.id}, which tells ${webhook.url}. Keep it.`));
       break;

@@ -5,9 +5,9 @@
  */
 // deno-lint-ignore-file no-console
 import { connect } from "./agent_client.ts";
-import { callersPath, KEY_NOTE, runCommand, SERVER_OPTIONS } from "./command_line.ts";
+import { callersPath, KEY_NOTE, runCommandLine, SERVER_OPTIONS } from "./command_line.ts";
 
-await runCommand({
+await runCommandLine({
   call: "deno task import",
   summary: "Makes sessions of a file, and prints their ids",
   usage: ["[--url URL] FILE"],

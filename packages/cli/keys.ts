@@ -6,7 +6,7 @@
 // deno-lint-ignore-file no-console
 import type { Asker } from "@tare/conversation";
 import { connect } from "./agent_client.ts";
-import { KEY_NOTE, knownWords, option, optionOr, runCommand, SERVER_OPTIONS } from "./command_line.ts";
+import { KEY_NOTE, knownWords, option, optionOr, runCommandLine, SERVER_OPTIONS } from "./command_line.ts";
 
 const ACTS: Readonly<Record<string, number>> = { add: 1, list: 0, remove: 1, page: 0 };
 
@@ -22,7 +22,7 @@ function numberOf(
   throw new RangeError(`Cannot add a key: --${flag} is ${JSON.stringify(text)}, and ${right} is wanted.`);
 }
 
-await runCommand({
+await runCommandLine({
   call: "deno task keys",
   summary: "Gives others keys to the running server, and takes them away",
   usage: [
@@ -67,7 +67,7 @@ await runCommand({
           perMinute: numberOf(rate, { flag: "rate", form: /^(\d+)\/min$/, right: "a number such as 60/min" }),
         }),
       });
-      // Alone on standard output, so that it can be piped to where it belongs.
+      // The only output on stdout, so that it can be piped.
       console.log(secret);
       console.error(`That is the key of ${name}. It is kept nowhere: who loses it needs another one.`);
       break;

@@ -7,8 +7,8 @@
 import { type CallReport, SPEND_BY, SPENT_ON, type Sums } from "@tare/conversation/report";
 import { API_PATH, type SessionSpend, type SpendReport } from "../server/client.ts";
 import { connect } from "./agent_client.ts";
-import { checkDays, KEY_NOTE, option, optionOr, REPORT_OPTIONS, runCommand } from "./command_line.ts";
-import { count, counted } from "@tare/server/internal/format";
+import { checkDays, KEY_NOTE, option, optionOr, REPORT_OPTIONS, runCommandLine } from "./command_line.ts";
+import { counted, formatCount } from "@tare/server/internal/format";
 import { inDollars } from "./dollars.ts";
 import { shownJson, shownText } from "./terminal/shown_text.ts";
 import { short, table } from "./terminal/table.ts";
@@ -35,22 +35,22 @@ const UNITS =
 
 type Cost = Pick<Sums, "usd" | "tokenUnits" | "unpricedCalls">;
 
-/** Dollars in a table: what nobody knows the price of isn't free. */
+/** Returns dollars for a table: an unknown price isn't 0. */
 function dollarsOf({ usd, unpricedCalls }: Pick<Cost, "usd" | "unpricedCalls">): string {
   return usd === 0 && unpricedCalls > 0 ? "–" : inDollars(usd);
 }
 
-/** A cost in words: dollars as far as prices are known, and how many calls have none. */
+/** Returns a cost as text: dollars as far as prices are known, and the number of calls without one. */
 function inWords({ usd, tokenUnits, unpricedCalls }: Cost): string {
   const without = unpricedCalls > 0 ? `; ${counted(unpricedCalls, "call")} without a price` : "";
-  // What nobody knows the price of isn't free.
+  // An unknown price isn't 0.
   const cost = usd === 0 && unpricedCalls > 0
     ? counted(tokenUnits, "token unit")
     : `$${inDollars(usd)} (${counted(tokenUnits, "token unit")})`;
   return cost + without;
 }
 
-/** What rows cost and what for: in dollars, or in token units if no call of all has a price. */
+/** Returns a table of costs by part: in dollars, or in token units if no call has a price. */
 function tableOfSums(
   name: string,
   rows: readonly { readonly name: string; readonly sums: Sums }[],
@@ -58,7 +58,7 @@ function tableOfSums(
 ): string {
   const isPriced = all.usd > 0 || all.unpricedCalls === 0;
   const unit = isPriced ? "Usd" : "TokenUnits";
-  const format = isPriced ? inDollars : count;
+  const format = isPriced ? inDollars : formatCount;
   const parts = SPENT_ON.filter((part) =>
     (isPriced || part !== "output") && (all.pings > 0 || part !== "ping")
   );
@@ -67,9 +67,9 @@ function tableOfSums(
     rows.map(({ name, sums }) => [
       name,
       format(isPriced ? sums.usd : sums.tokenUnits),
-      count(sums.calls),
+      formatCount(sums.calls),
       ...parts.map((part) => format(sums[`${part}${unit}`])),
-      count(sums.unpricedCalls),
+      formatCount(sums.unpricedCalls),
     ]),
   );
 }
@@ -100,7 +100,7 @@ function programsInWords(
   { programs, calls, failed, keptTokens }: NonNullable<SessionSpend["programs"]>,
 ): string {
   return `${counted(programs, "program")} made ${counted(calls, "call")}, of which ${
-    count(failed)
+    formatCount(failed)
   } failed, ` +
     `and kept ${
       counted(keptTokens, "token")
@@ -108,7 +108,7 @@ function programsInWords(
     "nobody knows what would have been called instead.";
 }
 
-/** So many turns, tools and the like are told of a session. */
+/** Rows of each table about a session. */
 const ROWS = 10;
 
 function toldOfSession({ all, turns, tools, subjects, results, programs }: SessionSpend): string {
@@ -119,9 +119,9 @@ function toldOfSession({ all, turns, tools, subjects, results, programs }: Sessi
         ...[
           short(key) || "not known",
           dollarsOf(cost),
-          count(tokenUnits),
-          count(results),
-          count(tokens),
+          formatCount(tokenUnits),
+          formatCount(results),
+          formatCount(tokens),
         ],
       ]),
     );
@@ -140,7 +140,14 @@ function toldOfSession({ all, turns, tools, subjects, results, programs }: Sessi
         ["dearest results", "dollars", "token units", "calls", "tokens", "message", "now"],
         results.map(({ tool, subject, tokenUnits, calls, tokens, place, state, ...cost }) => [
           short([tool, subject].filter(Boolean).join(" ")) || "not known",
-          ...[dollarsOf(cost), count(tokenUnits), count(calls), count(tokens), String(place), state],
+          ...[
+            dollarsOf(cost),
+            formatCount(tokenUnits),
+            formatCount(calls),
+            formatCount(tokens),
+            String(place),
+            state,
+          ],
         ]),
       ),
       `Let one go: POST ${API_PATH}/sessions/ID/pins {"place": MESSAGE, "wish": "let_go"}, or on the page.`,
@@ -150,7 +157,7 @@ function toldOfSession({ all, turns, tools, subjects, results, programs }: Sessi
   ].join("\n\n");
 }
 
-await runCommand({
+await runCommandLine({
   call: "deno task spend",
   summary: "Says what model calls have cost, and what for",
   usage: ["[--by day] [--from DAY] [--to DAY]", "--session ID"],

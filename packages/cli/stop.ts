@@ -4,7 +4,7 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { runCommand } from "./command_line.ts";
+import { runCommandLine } from "./command_line.ts";
 import { isAlive } from "./launchers.ts";
 import { findServer } from "./server/noted_server.ts";
 import { shownText } from "./terminal/shown_text.ts";
@@ -12,7 +12,7 @@ import { shownText } from "./terminal/shown_text.ts";
 /** Time between two checks whether it has ended, in milliseconds. */
 const CHECK_MS = 25;
 
-await runCommand({
+await runCommandLine({
   call: "tare stop",
   summary: "Ends the server of this folder in order, as Ctrl-C would at its terminal",
   options: {},

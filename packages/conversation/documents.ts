@@ -19,7 +19,6 @@ export class DocumentReader<T> {
   /** Messages that were reported: others are read again and again. */
   readonly #reported = new Set<string>();
 
-  /** Nothing was read yet. */
   constructor({ store, kind, read, onError }: DocumentReaderOptions<T>) {
     this.#store = store;
     this.#kind = kind;

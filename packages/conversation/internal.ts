@@ -3,5 +3,9 @@
  *
  * @module
  */
+export { Coalescer } from "./coalescer.ts";
+export { DocumentReader, type DocumentReaderOptions } from "./documents.ts";
+export { type ArchivedText, JsonPacker, type PackedJson, type UnpackedJson } from "./store/packed_json.ts";
+export { isConflict } from "./store/store_error.ts";
 export { expiryClock } from "./expiry_clock.ts";
 export { pingUsdOfToday } from "./ping_cost.ts";

@@ -82,7 +82,7 @@ export interface Reservation {
 export type KeySettings = Omit<KeyReport, "createdAtMs" | "spentUsd">;
 
 /** Why a request isn't answered. */
-export interface Refusal {
+export interface KeyRefusal {
   /** HTTP status: 402, 403 or 429. */
   readonly status: number;
   readonly code: "not_for_this_key" | "budget_spent" | "price_unknown" | "rate_limit_exceeded";
@@ -245,7 +245,7 @@ export class Keys {
   }
 
   /** Counts a request; gives why it comes too often, if it does. */
-  count({ name }: Asker): Refusal | undefined {
+  count({ name }: Asker): KeyRefusal | undefined {
     const { perMinute } = this.#named(name) ?? {};
     if (perMinute === undefined) return undefined;
     const nowMs = this.#store.now();
@@ -265,7 +265,7 @@ export class Keys {
   }
 
   /** Why somebody may not ask for this now; nothing if they may. A call that has begun is no longer asked about. */
-  refusal(asker: Asker, route: Asker["routes"][number]): Refusal | undefined {
+  refusal(asker: Asker, route: Asker["routes"][number]): KeyRefusal | undefined {
     if (!asker.routes.includes(route)) {
       const routes = asker.routes.join(", ");
       const message = `Cannot answer: key ${asker.name} is for ${routes}, and this is ${route}.`;
@@ -278,7 +278,7 @@ export class Keys {
    * Why nothing more may be paid for under a name: its budget of the day is spent, or its key is gone. Nothing if it may.
    * `isPriced` says whether what is asked for has a known price: without one no budget can be held.
    */
-  spent(name: string | undefined, isPriced = true): Refusal | undefined {
+  spent(name: string | undefined, isPriced = true): KeyRefusal | undefined {
     if (name === undefined || name === Keys.GUEST.name) return undefined;
     // Who is asked about again may have spent elsewhere.
     this.#refresh().catch(this.#onError);
@@ -316,7 +316,7 @@ export class Keys {
     name: string | undefined,
     usd: number,
     { signal, progress }: ReserveOptions = {},
-  ): Promise<Reservation | Refusal> {
+  ): Promise<Reservation | KeyRefusal> {
     for (;;) {
       signal?.throwIfAborted();
       const refused = this.spent(name);

@@ -8,10 +8,7 @@
  * - `openStore()` of `@tare/conversation/sqlite` keeps everything in one file, `memoryStore()` in memory, for tests and
  *   trials, `openPostgresStore()` of `@tare/conversation/postgres` in a database that several processes have open, with
  *   large texts in a bucket by `openS3Objects()` of `@tare/conversation/s3`.
- * - {@linkcode JsonPacker} packs a value that grows, so that each version of it takes what is new in it.
  * - {@linkcode copyContents} copies all that one store holds into another, of another kind too.
- * - {@linkcode DocumentReader} reads the documents of a kind, without those that are damaged.
- * - {@linkcode Coalescer} runs work once more for all who requested it while it ran.
  * - {@linkcode Keys} says who asks, what they may, and what they have spent.
  * - {@linkcode Warmth} keeps the prefixes of idle conversations warm, as far as somebody has consented to pay for it.
  * - {@linkcode openFileArchive} keeps archived texts alone, each in a file of its own, for those who have a loop and a
@@ -41,7 +38,6 @@
  *
  * @module
  */
-export { Coalescer } from "./coalescer.ts";
 export {
   type BookOptions,
   type CacheKeyOptions,
@@ -64,20 +60,18 @@ export {
   type StoreContents,
   sumContents,
 } from "./store/contents.ts";
-export { DocumentReader, type DocumentReaderOptions } from "./documents.ts";
 export {
   type Asker,
+  type KeyRefusal,
   type KeyReport,
   Keys,
   type KeySettings,
   type KeysOptions,
   type KeyStore,
-  type Refusal,
   type Reservation,
   type ReserveOptions,
 } from "./keys.ts";
 export { openFileArchive } from "./store/file_archive.ts";
-export { type ArchivedText, JsonPacker, type PackedJson, type UnpackedJson } from "./store/packed_json.ts";
 export type {
   BriefCommit,
   ConnectionFigures,
@@ -114,5 +108,5 @@ export type {
   TypedEvent,
   WaitingSession,
 } from "./store/port.ts";
-export { isConflict, StoreError } from "./store/store_error.ts";
+export { StoreError } from "./store/store_error.ts";
 export { type KeptWarm, type Pingable, Warmth, type WarmthOptions } from "./warmth.ts";

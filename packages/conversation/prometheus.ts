@@ -1,3 +1,8 @@
+/**
+ * Collects the metrics of agent and gateway for Prometheus.
+ *
+ * @module
+ */
 import type { Figures } from "./telemetry.ts";
 import { Counter, Gauge, Histogram, Registry } from "prom-client";
 

@@ -240,116 +240,87 @@ const CALL_LABELS = ["gen_ai.operation.name", ...MODEL_LABELS];
 
 /** The metrics. */
 function instruments(made: (options: FigureOptions) => Figure) {
+  const metric =
+    (kind: FigureOptions["kind"]) =>
+    (name: string, description: string, rest: Omit<FigureOptions, "kind" | "name" | "description">) =>
+      made({ kind, name, description, ...rest });
+  const [sum, level, histogram] = [metric("sum"), metric("level"), metric("histogram")];
   return {
-    tokens: made({
-      kind: "histogram",
-      name: "gen_ai.client.token.usage",
+    tokens: histogram("gen_ai.client.token.usage", "Number of input and output tokens used.", {
       unit: "{token}",
-      description: "Number of input and output tokens used.",
       labels: [...CALL_LABELS, "gen_ai.token.type"],
       bounds: TOKENS,
     }),
-    chatDuration: made({
-      kind: "histogram",
-      name: "gen_ai.client.operation.duration",
+    chatDuration: histogram("gen_ai.client.operation.duration", "GenAI operation duration.", {
       unit: "s",
-      description: "GenAI operation duration.",
       labels: [...CALL_LABELS, "error.type"],
       bounds: DURATIONS_S,
     }),
-    agentDuration: made({
-      kind: "histogram",
-      name: "gen_ai.invoke_agent.duration",
+    agentDuration: histogram("gen_ai.invoke_agent.duration", "Duration of a turn.", {
       unit: "s",
-      description: "Duration of a turn.",
       labels: ["gen_ai.agent.name", "error.type"],
       bounds: AGENT_DURATIONS_S,
     }),
-    toolDuration: made({
-      kind: "histogram",
-      name: "gen_ai.execute_tool.duration",
+    toolDuration: histogram("gen_ai.execute_tool.duration", "Duration of a tool call.", {
       unit: "s",
-      description: "Duration of a tool call.",
       labels: ["gen_ai.tool.name", "gen_ai.agent.name", "error.type"],
       bounds: DURATIONS_S,
     }),
-    savedTokens: made({
-      kind: "sum",
-      name: "tare.saved.tokens",
+    savedTokens: sum("tare.saved.tokens", "Tokens that were kept out of prompts.", {
       unit: "{token}",
-      description: "Tokens that were kept out of prompts.",
       labels: ["tare.mechanism", ...MODEL_LABELS],
     }),
-    savedTokenUnits: made({
-      kind: "level",
-      name: "tare.saved.token_units",
-      unit: "{token_unit}",
-      description:
-        "What was saved against what clients would have paid without Tare; one uncached input token costs 1.",
-      labels: MODEL_LABELS,
-    }),
-    rewrites: made({
-      kind: "sum",
-      name: "tare.rewrites",
+    savedTokenUnits: level(
+      "tare.saved.token_units",
+      "What was saved against what clients would have paid without Tare; one uncached input token costs 1.",
+      {
+        unit: "{token_unit}",
+        labels: MODEL_LABELS,
+      },
+    ),
+    rewrites: sum("tare.rewrites", "Rewrites of prompts.", {
       unit: "{rewrite}",
-      description: "Rewrites of prompts.",
       labels: ["tare.rewrite.mechanism", "tare.rewrite.cause"],
     }),
-    predictedTokens: made({
-      kind: "sum",
-      name: "tare.cache.predicted_tokens",
+    predictedTokens: sum(
+      "tare.cache.predicted_tokens",
+      "Tokens that the provider's cache was expected to serve.",
+      {
+        unit: "{token}",
+        labels: MODEL_LABELS,
+      },
+    ),
+    reportedTokens: sum("tare.cache.reported_tokens", "Tokens of the same calls that it says it served.", {
       unit: "{token}",
-      description: "Tokens that the provider's cache was expected to serve.",
       labels: MODEL_LABELS,
     }),
-    reportedTokens: made({
-      kind: "sum",
-      name: "tare.cache.reported_tokens",
-      unit: "{token}",
-      description: "Tokens of the same calls that it says it served.",
-      labels: MODEL_LABELS,
-    }),
-    recalls: made({
-      kind: "sum",
-      name: "tare.recalls",
+    recalls: sum("tare.recalls", "Originals that models asked for again.", {
       unit: "{recall}",
-      description: "Originals that models asked for again.",
     }),
-    failOpens: made({
-      kind: "sum",
-      name: "tare.fail_opens",
+    failOpens: sum("tare.fail_opens", "What was passed on because planning failed.", {
       unit: "{failure}",
-      description: "What was passed on because planning failed.",
       labels: ["tare.fail_open.cause"],
     }),
-    cost: made({
-      kind: "sum",
-      name: "tare.cost",
+    cost: sum("tare.cost", "What was paid for models whose price is known, summaries and pings included.", {
       unit: "usd",
-      description: "What was paid for models whose price is known, summaries and pings included.",
       labels: ["gen_ai.request.model"],
     }),
-    costWithout: made({
-      kind: "sum",
-      name: "tare.cost.without",
+    costWithout: sum("tare.cost.without", "What clients would have paid for the same without Tare.", {
       unit: "usd",
-      description: "What clients would have paid for the same without Tare.",
       labels: ["gen_ai.request.model"],
     }),
-    promptTokens: made({
-      kind: "sum",
-      name: "tare.prompt.tokens",
+    promptTokens: sum("tare.prompt.tokens", "Tokens of prompts, as providers reported them.", {
       unit: "{token}",
-      description: "Tokens of prompts, as providers reported them.",
       labels: ["gen_ai.request.model"],
     }),
-    cachedTokens: made({
-      kind: "sum",
-      name: "tare.prompt.cached_tokens",
-      unit: "{token}",
-      description: "Tokens of the same prompts that were read from a cache.",
-      labels: ["gen_ai.request.model"],
-    }),
+    cachedTokens: sum(
+      "tare.prompt.cached_tokens",
+      "Tokens of the same prompts that were read from a cache.",
+      {
+        unit: "{token}",
+        labels: ["gen_ai.request.model"],
+      },
+    ),
   };
 }
 

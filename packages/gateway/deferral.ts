@@ -1,8 +1,14 @@
 import { countMessageTokens, type CountTokens, countToolTokens, type Message } from "@tare/messages";
 import type { Profile, PromptCall } from "@tare/planner";
 import { worthDeferring } from "@tare/planner/parts";
-import { readJsonAt, type WireItem, type WireRequest } from "@tare/wire";
-import { type deferTools, isFunction, readItems } from "@tare/wire/internal";
+import {
+  type deferTools,
+  isFunction,
+  readItems,
+  readJsonAt,
+  type WireItem,
+  type WireRequest,
+} from "@tare/wire/internal";
 
 /** So many tools whose names begin with one word are taken for those of a server: an agent's own hardly are as many. */
 const FAMILY = 5;

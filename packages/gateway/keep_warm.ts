@@ -1,7 +1,7 @@
 import { type Pingable, Warmth } from "@tare/conversation";
 import { sumsOf } from "@tare/conversation/report";
 import { listPrice } from "@tare/planner";
-import type { WireReply } from "@tare/wire";
+import type { WireReply } from "@tare/wire/internal";
 import { LRUCache } from "lru-cache";
 import type { GatewayOptions } from "./options.ts";
 import type { GatewaySession } from "./sessions/session.ts";
@@ -93,7 +93,6 @@ export function pingableOf(
 /** So many conversations and clients are remembered. */
 const MAX_KNOWN = 1_000;
 
-/** What is asked of a conversation. */
 type Asking = Pick<GatewaySession, "id" | "facts" | "conversation">;
 
 /**

@@ -1,6 +1,12 @@
 import { assertEquals, assertStrictEquals } from "@std/assert";
 import fc from "../../tests/cases.ts";
-import { CHAT_PROTOCOL, readJsonAt, readRequest, readWireBody, type RequestReaders } from "@tare/wire";
+import {
+  CHAT_PROTOCOL,
+  readJsonAt,
+  readRequest,
+  readWireBody,
+  type RequestReaders,
+} from "@tare/wire/internal";
 import { KnownLists } from "./memory.ts";
 
 const encode = (text: string) => new TextEncoder().encode(text);

@@ -16,7 +16,7 @@ import {
   type Protocol,
   readJsonAt,
   type RequestReaders,
-} from "@tare/wire";
+} from "@tare/wire/internal";
 import { LRUCache } from "lru-cache";
 import type { Followed } from "./sessions/session.ts";
 
@@ -58,7 +58,6 @@ export class Memory {
   readonly #referred: LRUCache<string, readonly ItemPart[]>;
   readonly #responses: LRUCache<string, FollowedResponse>;
 
-  /** Nothing is known yet. */
   constructor({ maxBytes }: { readonly maxBytes: number }) {
     const share = (name: keyof typeof SHARES) => Math.max(1, Math.floor(SHARES[name] * maxBytes));
     this.sessionBytes = share("sessions");
@@ -86,12 +85,10 @@ export class Memory {
     this.#referred.set(`${client} ${id}`, parts, { size: ENTRY_BYTES + 2 * length });
   }
 
-  /** The response that this client knows by this id. */
   followed(client: string, id: string): FollowedResponse | undefined {
     return this.#responses.get(`${client} ${id}`);
   }
 
-  /** This client may follow a response. */
   follow(client: string, id: string, response: FollowedResponse): void {
     const size = ENTRY_BYTES + 2 * response.owed.join().length;
     this.#responses.set(`${client} ${id}`, response, { size });
@@ -106,7 +103,6 @@ export class Memory {
 export class KnownJson<T> implements JsonReader<T> {
   readonly #pieces: LRUCache<string, ReturnType<JsonReader<T>["read"]>>;
 
-  /** Nothing is known yet. */
   constructor({ maxBytes }: { readonly maxBytes: number }) {
     this.#pieces = new LRUCache({ maxSize: maxBytes });
   }
@@ -168,15 +164,12 @@ interface Entry {
  * the bytes in front of a mark, so that a request costs the same however many lists there are.
  */
 export class KnownLists implements ListReader {
-  /** By a number of their own. */
   readonly #lists: LRUCache<number, Entry>;
   /** The numbers by mark, and by what stands in front of that. */
   readonly #marked = new Map<number, Map<number, Set<number>>>();
-  /** The numbers of what was found. */
   readonly #found = new WeakMap<KnownList, number>();
   #kept = 0;
 
-  /** Nothing is known yet. */
   constructor({ maxBytes }: { readonly maxBytes: number }) {
     this.#lists = new LRUCache({
       maxSize: maxBytes,
@@ -331,7 +324,6 @@ export class HeldPrompts {
   readonly #cache: PrefixCache;
   readonly #pieces = new WeakMap<Message, readonly PromptUnit[]>();
 
-  /** None was read. */
   constructor({ maxBytes }: { readonly maxBytes: number }) {
     // How long each is held a session finds out by itself.
     const rules = { minTokens: 0, blockTokens: 1, ttlMs: Infinity };

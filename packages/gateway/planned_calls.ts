@@ -4,8 +4,14 @@ import { type Chat, Telemetry } from "@tare/conversation/telemetry";
 import type { Message } from "@tare/messages";
 import { listPrice, PromptTooLong, readTooLong } from "@tare/planner";
 import { mostOfCall, providerOf } from "@tare/planner/internal";
-import type { Protocol, WireReply } from "@tare/wire";
-import { joinBytes, peekField, ReplyTooLong, StreamedText } from "@tare/wire/internal";
+import {
+  joinBytes,
+  peekField,
+  type Protocol,
+  ReplyTooLong,
+  StreamedText,
+  type WireReply,
+} from "@tare/wire/internal";
 import { bodyPieces, GrowingBytes, MAX_EVENT_BYTES, SseSplitter } from "@tare/wire/internal/sse";
 import type { GatewayUpstream, SetOptions } from "./options.ts";
 import type { GatewaySession } from "./sessions/session.ts";
@@ -71,7 +77,6 @@ export class PlannedCalls {
   readonly #options: SetOptions;
   readonly #onError: (error: unknown) => void;
 
-  /** Calls that have seen nothing yet. */
   constructor(turns: Turns, options: SetOptions) {
     this.#turns = turns;
     this.#options = options;
@@ -544,7 +549,6 @@ class ReservedCalls {
   }
 }
 
-/** A reply that was read. */
 interface ReadReply {
   readonly reply: WireReply;
   /** Tokens of it, estimated; 0 where it reports them. */
@@ -637,7 +641,6 @@ class TracedCalls {
   readonly #within = Telemetry.inThisTrace();
   #chat: Chat | undefined;
 
-  /** No call has been made. */
   constructor(options: {
     readonly telemetry: Telemetry;
     readonly upstream: GatewayUpstream;

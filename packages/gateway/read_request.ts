@@ -1,5 +1,4 @@
-import { ApiError } from "@tare/wire";
-import { joinBytes } from "@tare/wire/internal";
+import { ApiError, joinBytes } from "@tare/wire/internal";
 import { promisify } from "node:util";
 import * as zlib from "node:zlib";
 

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { readBody } from "@tare/gateway/internal";
-import { ApiError } from "@tare/wire";
+import { ApiError } from "@tare/wire/internal";
 
 /** A request whose body comes in these pieces. */
 function sent(...pieces: readonly Uint8Array<ArrayBuffer>[]): Request {

@@ -13,7 +13,7 @@ const LOOK_MS = 100;
 const PAUSE_MS = 30_000;
 
 /** Whom to ask, and how. */
-interface AskedServer {
+export interface AskedServer {
   readonly baseURL: string;
   readonly apiKey?: string | undefined;
   /** Default: the global `fetch`. */

@@ -14,15 +14,18 @@ import { servedTokens } from "@tare/planner/internal";
 import { RECALL_TOOL, recallOriginal } from "@tare/prune";
 import { placeholderRefs } from "@tare/prune/internal";
 import {
+  type deferTools,
   type ItemPart,
   type Protocol,
+  readItems,
   type RequestReaders,
+  toolsInFront,
   type WireItem,
   type WireReply,
   type WireRequest,
+  withFoundTools,
   writeRequest,
-} from "@tare/wire";
-import { type deferTools, readItems, toolsInFront, withFoundTools } from "@tare/wire/internal";
+} from "@tare/wire/internal";
 import { keptOut, withoutSearches } from "./deferral.ts";
 import type { HeldPrompt, HeldPrompts } from "./memory.ts";
 import type { Followed, GatewaySession, HiddenPlace } from "./sessions/session.ts";
@@ -103,7 +106,6 @@ export class GatewayTurn {
   #isLast = false;
   #repeatedRecalls = 0;
 
-  /** A turn that has sent nothing yet. */
   constructor(options: GatewayTurnOptions) {
     const { client, session, request, deferred, recall, seen, oneShot } = options;
     const { keepsText = oneShot !== undefined } = options;

@@ -1,7 +1,7 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { estimateTokens } from "@tare/messages";
 import { plannerSession, profileNamed } from "@tare/planner";
-import { CHAT_PROTOCOL, readRequest, readWireBody } from "@tare/wire";
+import { CHAT_PROTOCOL, readRequest, readWireBody } from "@tare/wire/internal";
 import { call } from "./fixture_test.ts";
 import { HeldPrompts, Memory } from "./memory.ts";
 import { GatewaySessions } from "./sessions/sessions.ts";

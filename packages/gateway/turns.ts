@@ -20,15 +20,18 @@ import { type Rates, routeToCache } from "@tare/planner/parts";
 import { policySession } from "@tare/planner/policies";
 import { RECALL_TOOL } from "@tare/prune";
 import {
+  deferTools,
   type ItemPart,
+  jsonExcess,
   type Protocol,
   PROTOCOLS,
+  readField,
+  readingRequest,
   readWireBody,
   type WireItem,
   type WireReply,
   type WireRequest,
-} from "@tare/wire";
-import { deferTools, jsonExcess, readField, readingRequest } from "@tare/wire/internal";
+} from "@tare/wire/internal";
 import { LRUCache } from "lru-cache";
 import { createHash } from "node:crypto";
 import { setTimeout as setTimer } from "node:timers";
@@ -100,7 +103,6 @@ export class Turns {
   /** By client and model: those whose newest request asked for a window of a million tokens. */
   readonly #millions = new LRUCache<string, true>({ max: MAX_WINDOWS });
 
-  /** No request has come yet. */
   constructor(options: SetOptions) {
     const { control, now, store, limits: { memoryBytes = 512 * 2 ** 20 } = {}, retention = {} } = options;
     this.#options = options;
@@ -153,15 +155,9 @@ export class Turns {
     listing: ConversationListing,
   ): Promise<{ readonly sessions: readonly SessionSummary[]; readonly hasMore: boolean } | undefined> {
     if (this.#keeper) return await this.#keeper.list(listing);
-    const { limit, after, search = "", by } = listing;
-    const all = this.#sessions.list().filter(({ facts }) => by === undefined || facts.by === by);
-    const from = after === undefined ? 0 : all.findIndex(({ id }) => id === after) + 1;
-    if (after !== undefined && from === 0) return undefined;
-    const text = search.toLowerCase();
-    const found = all.slice(from).filter(({ conversation: { state } }) =>
-      state.title.toLowerCase().includes(text)
-    );
-    return { sessions: found.slice(0, limit), hasMore: limit < found.length };
+    const { limit } = listing;
+    const { sessions, isKnown } = this.#sessions.page(listing);
+    return isKnown ? { sessions: sessions.slice(0, limit), hasMore: limit < sessions.length } : undefined;
   }
 
   /** A session of a list of the store, as it is known best. */
@@ -192,8 +188,7 @@ export class Turns {
 
   /** The newest sessions that are kept, or that are in memory where none are. @throws {StoreError} */
   async newest({ limit, by }: NewestConversations): Promise<readonly SessionSummary[]> {
-    if (this.#keeper) return await this.#keeper.newest({ limit, by });
-    return this.#sessions.list().filter(({ facts }) => by === undefined || facts.by === by).slice(0, limit);
+    return (await this.list({ limit, by }))?.sessions ?? [];
   }
 
   /** How much a prompt of a session may hold, in tokens; nothing where that isn't known. */

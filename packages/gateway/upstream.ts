@@ -1,6 +1,5 @@
 import { Telemetry } from "@tare/conversation/telemetry";
-import { CHAT_PROTOCOL, type Protocol } from "@tare/wire";
-import { joinBytes } from "@tare/wire/internal";
+import { CHAT_PROTOCOL, joinBytes, type Protocol } from "@tare/wire/internal";
 import type { GatewayOptions, GatewayUpstream } from "./options.ts";
 
 /** Headers that belong to one connection, to this server, or to a browser. */

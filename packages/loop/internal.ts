@@ -4,5 +4,5 @@
  * @module
  */
 export { pinOf } from "./event.ts";
-export { SentRequests } from "./run.ts";
+export { SentRequests } from "./sent_requests.ts";
 export { systemClock } from "./watchdog.ts";

@@ -50,14 +50,13 @@ export {
   type TurnLedger,
 } from "./event.ts";
 export type { ProviderOptions } from "./provider.ts";
-export {
-  type ResumedTurn,
-  run,
-  type RunOptions,
-  type TurnApprovals,
-  type TurnCosts,
-  type TurnLimits,
-  type TurnResult,
-  type TurnTime,
-} from "./run.ts";
+export { run, type TurnResult } from "./run.ts";
+export type {
+  ResumedTurn,
+  RunOptions,
+  TurnApprovals,
+  TurnCosts,
+  TurnLimits,
+  TurnTime,
+} from "./run_options.ts";
 export { type Clock } from "./watchdog.ts";

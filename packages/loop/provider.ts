@@ -9,8 +9,14 @@ import type {
   ToolCall,
 } from "@tare/messages";
 import { callIds, type NeededOptions } from "@tare/messages/internal";
-import type { LegalForms } from "@tare/wire";
-import { asRecord, originalCalls, ReplyTooLong, statusOf } from "@tare/wire/internal";
+import {
+  asRecord,
+  type LegalForms,
+  originalCalls,
+  ReplyTooLong,
+  statusOf,
+  UnknownShape,
+} from "@tare/wire/internal";
 import { bodyPieces, GrowingBytes, type RawEvent, SseSplitter } from "@tare/wire/internal/sse";
 import { ModelError } from "./event.ts";
 
@@ -497,6 +503,13 @@ export function toModelError(error: unknown, request: FailedRequest): unknown {
     return replyError(code, host, state, { ...wait, isBusy: isBusy && isSoon });
   }
   if (error instanceof ReplyTooLong) return replyError("bad_response", host, error.message);
+  if (error instanceof UnknownShape) {
+    const { message, param } = error;
+    return new ModelError("bad_request", `Cannot ask ${request.model}: ${message}.`, {
+      cause: error,
+      ...(param !== undefined && { param }),
+    });
+  }
   if (error instanceof SyntaxError) {
     return replyError("bad_response", host, "its stream holds an event that is no JSON", { cause: error });
   }

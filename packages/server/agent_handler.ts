@@ -31,6 +31,7 @@
  * @module
  */
 import { Telemetry } from "@tare/conversation/telemetry";
+import { systemClock } from "@tare/loop/internal";
 import { type AgentOptions, checkAgentOptions } from "./agent_options.ts";
 import { health } from "./api/health_routes.ts";
 import { measured, observeServer } from "./api/metrics_routes.ts";
@@ -42,7 +43,7 @@ import type { RequestClient, Route } from "./http/route.ts";
 import { routeTable } from "./route_table.ts";
 import type { CloseOptions } from "./sessions/session_options.ts";
 import type { Teller } from "./sessions/session_types.ts";
-import { later, Sessions } from "./sessions/sessions.ts";
+import { Sessions } from "./sessions/sessions.ts";
 import { Deliverer } from "./webhooks/deliverer.ts";
 import { Webhooks } from "./webhooks/webhooks.ts";
 
@@ -171,7 +172,7 @@ function webhooksOf({ store, onError = () => {}, webhooks: settings }: AgentOpti
   readonly deliverer?: Deliverer;
   readonly teller?: Teller;
 } {
-  const { after = later, random, ...reach } = settings ?? { hosts: [] };
+  const { after = systemClock.after, random, ...reach } = settings ?? { hosts: [] };
   const webhooks = new Webhooks({ store, reach, onError });
   if (!settings) return { webhooks };
   const deliverer = new Deliverer({ webhooks, store, after, random, onError });

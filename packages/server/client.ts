@@ -92,6 +92,8 @@ export interface ClientOptions {
   readonly unreachable: string;
   /** Told of the status of each refusal. */
   readonly refused?: (status: number) => void;
+  /** Sends a request. Default: the runtime's. */
+  readonly fetch?: (request: Request) => Promise<Response>;
 }
 
 /** A client of the server's routes. All reject with a {@linkcode RefusedError} if the server refuses or isn't there. */
@@ -121,7 +123,9 @@ interface Sent {
 }
 
 /** Makes a client of the server's routes. */
-export function client({ url = "", token, unreachable, refused }: ClientOptions): Client {
+export function client(
+  { url = "", token, unreachable, refused, fetch = (request) => globalThis.fetch(request) }: ClientOptions,
+): Client {
   const send = async (name: string, { path = {}, query = {}, body, lines, key, signal }: Sent = {}) => {
     const [method = "GET", template = ""] = name.split(" ");
     const headers = new Headers();
@@ -138,12 +142,14 @@ export function client({ url = "", token, unreachable, refused }: ClientOptions)
     const search = new URLSearchParams(asked.map(([part, value]) => [part, String(value)])).toString();
     let response: Response;
     try {
-      response = await fetch(url + API_PATH + at + (search && `?${search}`), {
-        method,
-        headers,
-        ...(sent !== undefined && { body: sent }),
-        ...(signal && { signal }),
-      });
+      response = await fetch(
+        new Request(url + API_PATH + at + (search && `?${search}`), {
+          method,
+          headers,
+          ...(sent !== undefined && { body: sent }),
+          ...(signal && { signal }),
+        }),
+      );
     } catch (cause) {
       if (signal?.aborted) throw cause;
       throw new RefusedError(0, unreachable, { cause });

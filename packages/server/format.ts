@@ -13,19 +13,19 @@
  *
  * @module
  */
-import type { FileChange } from "@tare/messages";
+import type { ContentPart, FileChange } from "@tare/messages";
 import { sliceText } from "@tare/messages/internal";
 
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
 /** Returns a whole number with separators: `1,234`. */
-export function count(value: number): string {
+export function formatCount(value: number): string {
   return WHOLE.format(value);
 }
 
 /** Returns a number with its noun: `1 call`, `2 calls`. */
 export function counted(value: number, noun: string): string {
-  return `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+  return `${formatCount(value)} ${noun}${value === 1 ? "" : "s"}`;
 }
 
 /** Returns a text in one line of at most so many UTF-16 code units. */
@@ -41,6 +41,20 @@ export function fenced(text: string): string {
   return `${fence}\n${text.replace(/\n?$/, "\n")}${fence}`;
 }
 
+const PART_NAMES = {
+  text: "text",
+  refusal: "text",
+  image_url: "picture",
+  input_audio: "recording",
+  video_url: "video",
+  file: "file",
+} as const satisfies Record<ContentPart["type"], string>;
+
+/** Returns what users call a part of a message. */
+export function partName({ type }: Pick<ContentPart, "type">): string {
+  return PART_NAMES[type];
+}
+
 /** A line of a change: added, removed, the position of those that follow, or neither. */
 export interface ChangedLine {
   readonly kind: "comes" | "goes" | "where" | undefined;
@@ -54,5 +68,5 @@ export function changedLines(
   { diff, omitted = 0 }: FileChange,
 ): { readonly lines: readonly ChangedLine[]; readonly rest?: string } {
   const lines = diff === "" ? [] : diff.split("\n").map((text) => ({ kind: KINDS[text.charAt(0)], text }));
-  return { lines, ...(omitted > 0 && { rest: `${count(omitted)} lines more, or longer than shown` }) };
+  return { lines, ...(omitted > 0 && { rest: `${formatCount(omitted)} lines more, or longer than shown` }) };
 }

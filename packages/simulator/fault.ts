@@ -1,4 +1,4 @@
-import { ApiError } from "@tare/wire";
+import { ApiError } from "@tare/wire/internal";
 
 /**
  * Odd ways in which providers cut tool calls into pieces:

@@ -5,7 +5,7 @@ import {
   type Message,
   type ToolDefinition,
 } from "@tare/messages";
-import { ApiError } from "@tare/wire";
+import { ApiError } from "@tare/wire/internal";
 import type { Fault } from "./fault.ts";
 
 /** What a simulated model is asked. */

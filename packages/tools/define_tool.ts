@@ -4,8 +4,8 @@ import type { Effects, FileChange, JsonSchema, Tool, ToolContext, ToolOutput } f
  * The reason why a tool refused a call, with what the model can do instead. {@linkcode defineTool} turns it into an error
  * result that begins with the attempt: the message completes `Cannot read "a.ts": …`.
  */
-export class Refusal extends Error {
-  override readonly name = "Refusal";
+export class ToolRefusal extends Error {
+  override readonly name = "ToolRefusal";
 }
 
 type CallArguments = Readonly<Record<string, unknown>>;
@@ -40,7 +40,7 @@ export function defineTool<Args extends CallArguments>(spec: ToolSpec<Args>): To
     additionalProperties: false,
   };
   const problemOf = (args: Args, error: unknown): string => {
-    const reason = error instanceof Refusal ? error.message : ioReason(error);
+    const reason = error instanceof ToolRefusal ? error.message : ioReason(error);
     if (reason === undefined) throw error;
     return `Cannot ${attempt(args)}: ${reason}`;
   };
@@ -62,7 +62,7 @@ export function defineTool<Args extends CallArguments>(spec: ToolSpec<Args>): To
           await clearUp(args as Args, context);
         } catch (error) {
           // What is out of reach now, such as in a deleted folder, doesn't keep the turn from continuing.
-          if (!(error instanceof Refusal) && ioReason(error) === undefined) throw error;
+          if (!(error instanceof ToolRefusal) && ioReason(error) === undefined) throw error;
         }
       },
     }),

@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { defineTool, ioReason, Refusal } from "./define_tool.ts";
+import { defineTool, ioReason, ToolRefusal } from "./define_tool.ts";
 import { context } from "./fixture_test.ts";
 
 const toolThat = (run: () => Promise<string>) =>
@@ -37,7 +37,7 @@ Deno.test("defineTool() makes a tool with a closed schema", () => {
 
 Deno.test("defineTool() turns refusals and system errors into results, and lets bugs through", async () => {
   const run = (error: unknown) => toolThat(() => Promise.reject(error)).run({ path: "a" }, context);
-  assertEquals(await run(new Refusal("no.")), { content: "Cannot look at a: no.", error: true });
+  assertEquals(await run(new ToolRefusal("no.")), { content: "Cannot look at a: no.", error: true });
   assertEquals(await run(Object.assign(new Error("at /secret"), { code: "ENOSPC" })), {
     content: "Cannot look at a: the disk is full.",
     error: true,

@@ -1,16 +1,17 @@
-import { resolve, SEPARATOR } from "@std/path";
+import { isAbsolute, relative, SEPARATOR } from "@std/path";
 
 /**
  * Returns the path from a folder to another absolute path, with forward slashes: `.` for the folder itself, and
- * `undefined` for a path outside of it. Both are normalized.
+ * `undefined` for a path outside of it.
  */
 export function pathWithin(folder: string, absolute: string): string | undefined {
-  if (absolute === folder) return ".";
-  const prefix = folder.endsWith(SEPARATOR) ? folder : folder + SEPARATOR;
-  return absolute.startsWith(prefix) ? absolute.slice(prefix.length).replaceAll(SEPARATOR, "/") : undefined;
+  const path = relative(folder, absolute);
+  // On Windows, the path to another drive is absolute.
+  const isOutside = path === ".." || path.startsWith(`..${SEPARATOR}`) || isAbsolute(path);
+  return isOutside ? undefined : path.replaceAll(SEPARATOR, "/") || ".";
 }
 
 /** Returns whether an absolute path is a folder or leads into it. */
 export function isWithin(path: string, folder: string): boolean {
-  return pathWithin(resolve(folder), resolve(path)) !== undefined;
+  return pathWithin(folder, path) !== undefined;
 }

@@ -1,6 +1,6 @@
 import type { Tool } from "@tare/messages";
 import { PLAN_TOOL_NAME } from "@tare/messages/internal";
-import { defineTool, Refusal } from "./define_tool.ts";
+import { defineTool, ToolRefusal } from "./define_tool.ts";
 
 type PlanArguments = { readonly steps?: readonly string[]; readonly done?: number };
 
@@ -30,9 +30,11 @@ export function planTool(): Tool {
     stance: "rederivable",
     attempt: () => "keep the plan",
     run({ steps, done }) {
-      if (steps === undefined && done === undefined) throw new Refusal("neither steps nor done is given.");
+      if (steps === undefined && done === undefined) {
+        throw new ToolRefusal("neither steps nor done is given.");
+      }
       if (steps && (done ?? 0) > steps.length) {
-        throw new Refusal(`${done} steps can't be done of ${steps.length}.`);
+        throw new ToolRefusal(`${done} steps can't be done of ${steps.length}.`);
       }
       return Promise.resolve("The user sees it.");
     },

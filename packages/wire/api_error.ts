@@ -4,7 +4,7 @@
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { ApiError } from "@tare/wire";
+ * import { ApiError } from "@tare/wire/internal";
  *
  * const error = new ApiError(404, "There is no such model.", { code: "model_not_found", param: "model" });
  * assertEquals(await error.toResponse().json(), {

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { ApiError } from "@tare/wire";
+import { ApiError } from "@tare/wire/internal";
 
 Deno.test("ApiError.toResponse() has OpenAI's shape, status and headers", async () => {
   const response = new ApiError(405, "No.", { code: "c", param: "p", headers: { allow: "GET" } })

@@ -122,7 +122,7 @@ export function steadyTools(
 }
 
 function readFirst(tool: WireTool, markField: string): FirstTool | undefined {
-  const json = readJsonAt(tool.bytes, { start: 0, end: tool.bytes.length });
+  const json = readJsonAt(tool.bytes);
   if (!isRecord(json)) return undefined;
   const { [markField]: mark, ...said } = json;
   const { name = isRecord(said.function) ? said.function.name : said.type } = said;

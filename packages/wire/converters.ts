@@ -7,29 +7,51 @@
 import type { ModelRequest } from "@tare/messages";
 import { checkGiven, hashPiece, sameData } from "@tare/messages/internal";
 import { MESSAGES_PROTOCOL } from "./anthropic/messages_protocol.ts";
-import { readJsonAt } from "./json.ts";
+import { jsonBytes, readJsonAt } from "./json.ts";
 import {
   type JsonReader,
   type Protocol,
-  readPiece,
-  readRequest,
-  readWireBody,
-  toolsInFront,
   UnknownShape,
   type WireItem,
   type WireRequest,
   type WireTool,
+} from "./protocol.ts";
+import { RESPONSES_PROTOCOL } from "./responses/responses_protocol.ts";
+import {
+  readPiece,
+  readRequest,
+  readWireBody,
+  toolsInFront,
   withFoundTools,
   withThoughts,
   writeList,
   writeTools,
-} from "./protocol.ts";
-import { RESPONSES_PROTOCOL } from "./responses/responses_protocol.ts";
+} from "./request.ts";
+
+/** A request of Anthropic's Messages API, as `messages.create()` of its SDK takes it. */
+export interface AnthropicRequest {
+  readonly system?: unknown;
+  readonly messages: readonly unknown[];
+  readonly tools?: readonly unknown[] | undefined;
+}
+
+/** A request of OpenAI's Responses API, as `responses.create()` of its SDK takes it. */
+export interface ResponsesRequest {
+  readonly instructions?: unknown;
+  readonly input: string | readonly unknown[];
+  readonly tools?: readonly unknown[] | undefined;
+}
+
+/** A session's view of a request. */
+export interface RequestView extends Pick<ModelRequest, "messages" | "tools" | "stable"> {
+  /** Which message of the history each of `messages` is; −1 for none. */
+  readonly places: readonly number[];
+}
 
 /**
- * Reads a request of Anthropic's Messages API as chat messages and tools, as `view()` of a session takes them. A block of
- * the user is a message each, a reply is one. At each call the same messages are the same objects, by which a session
- * knows them. Pictures and files stay behind: {@linkcode toAnthropic} takes them from the request again.
+ * Returns the chat messages and tools of a request of Anthropic's Messages API, as `view()` of a session takes them. Each
+ * block of a user message is a message, a reply is one. The same messages are the same objects at each call, by which a
+ * session identifies them. Images and files are omitted: {@linkcode toAnthropic} takes them from the request.
  *
  * @throws {TypeError} if a message isn't one of that API.
  *
@@ -51,55 +73,74 @@ import { RESPONSES_PROTOCOL } from "./responses/responses_protocol.ts";
  * assertStrictEquals(same.messages[0], request.messages[0]);
  * ```
  */
-export function fromAnthropic(
-  /** What `messages.create()` of its SDK takes. */
-  request: {
-    readonly system?: unknown;
-    readonly messages: readonly unknown[];
-    readonly tools?: readonly unknown[] | undefined;
-  },
-): Pick<ModelRequest, "messages" | "tools"> {
+export function fromAnthropic(request: AnthropicRequest): Pick<ModelRequest, "messages" | "tools"> {
   checkGiven("fromAnthropic()", { request }, { request: { messages: "array" } });
   return promptOf(readGiven(request, MESSAGES, "fromAnthropic()").wire);
 }
 
 /**
- * The request as a session's view of {@linkcode fromAnthropic} shows it, with all its other fields. What the view leaves as
- * it is are the very messages of the request. Marks of the cache whose blocks have left stand with the nearest block in
- * front.
+ * Returns the request as a session's view of {@linkcode fromAnthropic} shows it, with all its other fields. Unchanged
+ * messages are those of the request. Cache breakpoints of omitted blocks move to the nearest block before.
  *
- * @throws {TypeError} likewise.
+ * @throws {TypeError} if a message isn't one of that API.
+ *
+ * @example
+ * ```ts
+ * import { assertStrictEquals } from "@std/assert";
+ * import { fromAnthropic, toAnthropic } from "@tare/wire";
+ *
+ * const request = { model: "claude-sonnet-5", messages: [{ role: "user", content: "Hi." }] };
+ * const { messages, tools } = fromAnthropic(request);
+ * const sent = toAnthropic(request, { messages, tools, places: [0] });
+ * assertStrictEquals(sent.messages[0], request.messages[0]);
+ * ```
  */
-export function toAnthropic<Request extends Parameters<typeof fromAnthropic>[0]>(
-  request: Request,
-  /** `places` says which message of the history each of `messages` is. */
-  view: Pick<ModelRequest, "messages" | "tools" | "stable"> & { readonly places: readonly number[] },
-): Request {
+export function toAnthropic<Request extends AnthropicRequest>(request: Request, view: RequestView): Request {
   checkGiven("toAnthropic()", { request, view }, { request: { messages: "array" }, view: VIEW });
   return { ...request, ...writeGiven(request, view, { ...MESSAGES, caller: "toAnthropic()" }) };
 }
 
 /**
- * Like {@linkcode fromAnthropic}, of OpenAI's Responses API. What a model thought belongs to the item behind it, and leaves
- * with that alone.
+ * Returns the chat messages and tools of a request of OpenAI's Responses API, like {@linkcode fromAnthropic}. Reasoning
+ * belongs to the item after it, and is evicted only with that.
+ *
+ * @throws {TypeError} if an item isn't one of that API.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { fromResponses } from "@tare/wire";
+ *
+ * const output = { type: "function_call_output", call_id: "1", output: "Long." };
+ * const { messages } = fromResponses({ instructions: "Be brief.", input: [output] });
+ * assertEquals(messages.map(({ role, content }) => [role, content]), [
+ *   ["system", "Be brief."],
+ *   ["tool", "Long."],
+ * ]);
+ * ```
  */
-export function fromResponses(
-  /** What `responses.create()` of its SDK takes. */
-  request: {
-    readonly instructions?: unknown;
-    readonly input: string | readonly unknown[];
-    readonly tools?: readonly unknown[] | undefined;
-  },
-): ReturnType<typeof fromAnthropic> {
+export function fromResponses(request: ResponsesRequest): Pick<ModelRequest, "messages" | "tools"> {
   checkGiven("fromResponses()", { request }, { request: { input: ["array", "string"] } });
   return promptOf(readGiven(request, RESPONSES, "fromResponses()").wire);
 }
 
-/** Like {@linkcode toAnthropic}, of OpenAI's Responses API. */
-export function toResponses<Request extends Parameters<typeof fromResponses>[0]>(
-  request: Request,
-  view: Parameters<typeof toAnthropic>[1],
-): Request {
+/**
+ * Returns the request as a session's view of {@linkcode fromResponses} shows it, like {@linkcode toAnthropic}.
+ *
+ * @throws {TypeError} if an item isn't one of that API.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { fromResponses, toResponses } from "@tare/wire";
+ *
+ * const request = { model: "gpt-5.5", input: [{ type: "function_call_output", call_id: "1", output: "Long." }] };
+ * const { messages: [result], tools } = fromResponses(request);
+ * const view = { messages: [{ ...result!, content: "[elided]" }] as [typeof result & object], tools, places: [0] };
+ * assertEquals(toResponses(request, view).input[0]?.output, "[elided]");
+ * ```
+ */
+export function toResponses<Request extends ResponsesRequest>(request: Request, view: RequestView): Request {
   checkGiven("toResponses()", { request, view }, {
     request: { input: ["array", "string"] },
     view: VIEW,
@@ -108,7 +149,7 @@ export function toResponses<Request extends Parameters<typeof fromResponses>[0]>
 }
 
 /** A request of either. */
-type Given = Parameters<typeof fromAnthropic>[0] | Parameters<typeof fromResponses>[0];
+type Given = AnthropicRequest | ResponsesRequest;
 
 const VIEW = { messages: "messages", tools: "array", places: "array" } as const;
 
@@ -209,7 +250,7 @@ function readGiven(
         knownOf(
           tool,
           knownTools,
-          (bytes) => ({ bytes, ...protocol.readTool(readJsonAt(bytes, { start: 0, end: bytes.length })) }),
+          (bytes) => ({ bytes, ...protocol.readTool(readJsonAt(bytes)) }),
         ),
     )
   );
@@ -223,7 +264,7 @@ function readGiven(
   };
 }
 
-function promptOf({ items, tools = [] }: WireRequest): ReturnType<typeof fromAnthropic> {
+function promptOf({ items, tools = [] }: WireRequest): Pick<ModelRequest, "messages" | "tools"> {
   return {
     messages: items.flatMap(({ parts }) => parts.map(({ message }) => message)),
     tools: toolsInFront({ tools }),
@@ -233,7 +274,7 @@ function promptOf({ items, tools = [] }: WireRequest): ReturnType<typeof fromAnt
 /** The fields of the request that the view may change. */
 function writeGiven(
   request: Given,
-  view: Parameters<typeof toAnthropic>[1],
+  view: RequestView,
   { caller, ...api }: Api & { readonly caller: string },
 ): Readonly<Record<string, unknown>> {
   const { wire, values } = readGiven(request, api, caller);
@@ -258,9 +299,8 @@ function writeGiven(
   };
 }
 
-const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
 function encode(value: unknown): Uint8Array<ArrayBuffer> {
-  return encoder.encode(JSON.stringify(value));
+  return jsonBytes(value);
 }

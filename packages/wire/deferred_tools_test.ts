@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
 import {
+  deferTools,
   type JsonReader,
   MESSAGES_PROTOCOL,
   type Protocol,
@@ -7,9 +8,9 @@ import {
   readJsonAt,
   readRequest,
   readWireBody,
+  toolsInFront,
   writeRequest,
-} from "@tare/wire";
-import { deferTools, toolsInFront } from "@tare/wire/internal";
+} from "@tare/wire/internal";
 
 const reader: JsonReader<never> = {
   read: (bytes, { read, ...span }) => ({ key: "", value: read(readJsonAt(bytes, span)) as never }),

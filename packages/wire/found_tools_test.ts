@@ -1,7 +1,6 @@
 import { assertEquals, assertStrictEquals } from "@std/assert";
 import { countMessageTokens, estimateTokens, type Message } from "@tare/messages";
-import { MESSAGES_PROTOCOL, RESPONSES_PROTOCOL, writeRequest } from "@tare/wire";
-import { toolsInFront } from "@tare/wire/internal";
+import { MESSAGES_PROTOCOL, RESPONSES_PROTOCOL, toolsInFront, writeRequest } from "@tare/wire/internal";
 import { decode, newReaders, requestOf, shown } from "./request_fixture_test.ts";
 
 const tool = (name: string, more: object = {}) => ({

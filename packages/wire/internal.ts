@@ -5,28 +5,36 @@
  */
 export { MAX_CACHE_MARKS, readCacheMarks } from "./anthropic/cache_marks.ts";
 export { MessageAssembler } from "./anthropic/message_assembler.ts";
+export { MESSAGES_PROTOCOL } from "./anthropic/messages_protocol.ts";
 export { searchBlocks } from "./anthropic/tool_search.ts";
 export { MessageWriter, statusOf } from "./anthropic/write_message.ts";
 export { finishedReply, MESSAGES_FORMS } from "./anthropic/write_messages_body.ts";
+export { ApiError } from "./api_error.ts";
+export { CHAT_PROTOCOL } from "./chat/chat_protocol.ts";
 export { ReplyAssembler } from "./chat/reply_assembler.ts";
 export { CHAT_FORMS } from "./chat/write_chat_body.ts";
 export { CompletionWriter } from "./chat/write_completion.ts";
 export { deferTools, isFunction, steadyTools } from "./client_tools.ts";
-export { asRecord, joinBytes, jsonExcess } from "./json.ts";
-export { legalArguments, originalCalls } from "./legality.ts";
+export { asRecord, joinBytes, jsonExcess, readJsonAt } from "./json.ts";
+export { legalArguments, type LegalForms, originalCalls } from "./legality.ts";
 export { statedFailure } from "./meaning.ts";
+export * from "./protocol.ts";
+export { PROTOCOLS } from "./protocols.ts";
+export { ReplyTooLong, StreamedText } from "./reply_stream.ts";
 export {
   anchorOf,
   peekField,
   readField,
   readingRequest,
   readItems,
+  readRequest,
+  readWireBody,
   toolsInFront,
   underClientIds,
-  UnknownShape,
   withFoundTools,
   withoutThoughts,
-} from "./protocol.ts";
-export { ReplyTooLong, StreamedText } from "./reply_stream.ts";
+  writeRequest,
+} from "./request.ts";
 export { ResponseAssembler, type ResponseBody, ResponseEventWriter } from "./responses/response.ts";
+export { RESPONSES_PROTOCOL } from "./responses/responses_protocol.ts";
 export { RESPONSES_FORMS } from "./responses/write_responses_body.ts";

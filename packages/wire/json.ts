@@ -11,8 +11,31 @@ export function asRecord(value: unknown): JsonRecord | undefined {
   return isRecord(value) ? value : undefined;
 }
 
-/** Where a JSON value stands in its text: from its first byte to behind its last. */
-export type Span = Parameters<typeof readJsonAt>[1];
+/** Returns the JSON object of a text, or nothing if it is none. */
+export function parseRecord(text: string | undefined): JsonRecord | undefined {
+  try {
+    return text === undefined ? undefined : asRecord(JSON.parse(text));
+  } catch {
+    return undefined;
+  }
+}
+
+/** Returns the fields whose value isn't null. */
+export function withoutNulls(fields: JsonRecord): JsonRecord {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
+}
+
+/** Returns the value as a list, an empty one if it is none. */
+export function listOf(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+/** Place of a JSON value in its text. */
+export interface Span {
+  readonly start: number;
+  /** The byte after its last. */
+  readonly end: number;
+}
 
 /** Objects with more fields are nobody's. */
 const MAX_FIELDS = 5_000;
@@ -99,13 +122,32 @@ export function arrayItems(bytes: Uint8Array<ArrayBuffer>, at = 0, behind?: numb
   return items;
 }
 
-/** Reads the JSON that stands at a place. @throws {SyntaxError} if it is none. @throws {TypeError} if it isn't UTF-8. */
-export function readJsonAt(bytes: Uint8Array<ArrayBuffer>, { start, end }: {
-  readonly start: number;
-  /** The byte behind its last. */
-  readonly end: number;
-}): unknown {
-  return JSON.parse(decoder.decode(bytes.subarray(start, end)));
+/**
+ * Parses the JSON at a place. Default: all of the bytes.
+ *
+ * @throws {SyntaxError} if it is none.
+ * @throws {TypeError} if it isn't UTF-8.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ *
+ * const bytes = new TextEncoder().encode('{"n": [1, 2]}');
+ * assertEquals([readJsonAt(bytes), readJsonAt(bytes, { start: 6, end: 12 })], [{ n: [1, 2] }, [1, 2]]);
+ * ```
+ */
+export function readJsonAt(bytes: Uint8Array<ArrayBuffer>, span?: Span): unknown {
+  return JSON.parse(decoder.decode(span ? bytes.subarray(span.start, span.end) : bytes));
+}
+
+/** Returns the JSON of a value as bytes. */
+export function jsonBytes(value: unknown): Uint8Array<ArrayBuffer> {
+  return encoder.encode(JSON.stringify(value));
+}
+
+/** Whether a list is at a place. */
+export function isListAt(bytes: Uint8Array<ArrayBuffer>, { start }: Span): boolean {
+  return bytes[start] === OPEN_ARRAY;
 }
 
 /** These pieces one behind the other; a single one as it is. */
@@ -229,7 +271,7 @@ type JsonPath = readonly (string | number)[];
 export interface JsonEdit {
   /** The value that changes. */
   readonly path: JsonPath;
-  /** The JSON that stands there from now on. Absent: the value, an item of an array, leaves. */
+  /** The new JSON. Absent: the value, an item of an array or one field of an object, is removed. */
   readonly value?: Uint8Array<ArrayBuffer>;
 }
 
@@ -286,7 +328,11 @@ export function editJson(
       if (last < frontOf(list, start)) return { start: span.start, end: items[last + 1]?.start ?? span.end };
       return { start: items[last - 1]!.end, end: span.end };
     }
-    if (span || !value || path.length !== 1) {
+    if (span && typeof last === "string") {
+      const siblings = path.length === 1 ? spans : fieldsAt(start!);
+      return withComma(bytes, span, [...siblings.values()]);
+    }
+    if (!value || path.length !== 1) {
       throw new RangeError(`Cannot change ${JSON.stringify(path)}: there is no such value`);
     }
     const first = bytes.indexOf(OPEN_OBJECT) + 1;
@@ -304,6 +350,15 @@ export function editJson(
     from = end;
   }
   return joinBytes([...pieces, bytes.subarray(from)]);
+}
+
+/** Returns the place of a field, its name and the comma after the field before it, or else before the field after it. */
+function withComma(bytes: Uint8Array<ArrayBuffer>, { start, end }: Span, fields: readonly Span[]): Span {
+  const before = fields.findLast((field) => field.end < start);
+  if (before) return { start: before.end, end };
+  const name = bytes.lastIndexOf(QUOTE, bytes.lastIndexOf(QUOTE, start - 1) - 1);
+  const comma = skipBlanks(bytes, end);
+  return { start: name, end: bytes[comma] === COMMA ? comma + 1 : end };
 }
 
 /** Returns the value of a key, made when first asked for. */
@@ -326,7 +381,7 @@ const MAX_MEMBERS = 100_000;
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { jsonExcess } from "@tare/wire/internal";
+ * import { jsonExcess, readJsonAt } from "@tare/wire/internal";
  *
  * const nested = new TextEncoder().encode("[".repeat(201));
  * assertEquals(jsonExcess(nested), "it is nested more than 200 levels deep");

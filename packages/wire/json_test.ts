@@ -163,7 +163,14 @@ Deno.test("editJson() refuses paths that lead nowhere", () => {
     assertThrows(() => editJson(body, [{ path }]), RangeError, "there is no such value");
   }
   assertThrows(() => editJson(body, [{ path: ["a", "x"], value: body }]), RangeError);
-  assertThrows(() => editJson(body, [{ path: ["a"] }]), RangeError);
+});
+
+Deno.test("editJson() removes a field with one of its commas", () => {
+  const removed = (text: string, ...path: string[]) => decode(editJson(encode(text), [{ path }]));
+  assertEquals(removed('{"a":1}', "a"), "{}");
+  assertEquals(removed('{ "a" : 1 , "b":2.0}', "a"), '{  "b":2.0}');
+  assertEquals(removed('{"b":2.0 , "a":{"b":1} }', "a"), '{"b":2.0 }');
+  assertEquals(removed('{"x":{"b":2,"a":[",\\""],"c":3}}', "x", "a"), '{"x":{"b":2,"c":3}}');
 });
 
 const excess = (text: string) => jsonExcess(new TextEncoder().encode(text));

@@ -1,4 +1,4 @@
-import { asRecord, isRecord, type JsonRecord } from "./json.ts";
+import { asRecord, isRecord, type JsonRecord, listOf } from "./json.ts";
 
 /** What the providers of a protocol refuse of a tool's schema, beyond what all of them refuse. */
 export interface SchemaRules {
@@ -233,7 +233,16 @@ const MAX_NODES = 20_000;
 /** References that need no decoding. */
 const PLAIN_REF = /^#\/[^~%]+$/;
 
-/** Puts right what providers refuse anywhere in a schema. */
+/** Where the walk through a schema is. */
+interface SchemaPlace {
+  readonly depth: number;
+  /** References whose targets it is within. */
+  readonly refs: readonly unknown[];
+  /** Whether a value has to fit it as a whole, so that a grammar is made of it. */
+  readonly isStated: boolean;
+}
+
+/** Fixes what providers refuse anywhere in a schema. */
 class Walker {
   readonly #original: JsonRecord;
   readonly #root: JsonRecord;
@@ -246,26 +255,20 @@ class Walker {
     this.#rules = rules;
   }
 
-  /**
-   * The same object if nothing is wrong with it.
-   *
-   * @param refs References whose targets it is within.
-   * @param isStated Whether a value has to fit it as a whole, so that a grammar is made of it.
-   */
-  walk(value: unknown, depth = 0, refs: readonly unknown[] = [], isStated = true): unknown {
+  /** Returns the schema with everything fixed, the same object if nothing is wrong with it. */
+  walk(value: unknown, at: SchemaPlace = { depth: 0, refs: [], isStated: true }): unknown {
     const node = asRecord(value);
-    if (!node) return {};
-    if (depth > MAX_DEPTH || ++this.#nodes > MAX_NODES) return {};
+    if (!node || at.depth > MAX_DEPTH || ++this.#nodes > MAX_NODES) return {};
     const now: Record<string, unknown> = { ...node };
-    const within = this.#fixRef(now, refs);
+    const inside = { ...at, depth: at.depth + 1, refs: this.#fixRef(now, at.refs) };
     for (const fix of [fixType, fixItems, fixLimits, fixLists]) fix(now);
-    if (this.#rules.makesGrammar && isStated) fixForGrammar(now);
-    for (const name of NAMED) this.#walkNamed(now, name, depth, within, isStated);
-    for (const name of LISTS) this.#walkList(now, name, depth, within, isStated);
+    if (this.#rules.makesGrammar && at.isStated) fixForGrammar(now);
+    for (const name of NAMED) this.#walkMembers(now, name, asRecord(now[name]), inside);
+    for (const name of LISTS) this.#walkMembers(now, name, listOf(now[name]), inside);
     for (const name of SINGLE) {
       // Whether more may be there is said by a truth value, and not put right.
       if (now[name] === undefined || typeof now[name] === "boolean" && name !== "items") continue;
-      const fixed = this.walk(now[name], depth + 1, within, isStated && !UNSTATED.includes(name));
+      const fixed = this.walk(now[name], { ...inside, isStated: at.isStated && !UNSTATED.includes(name) });
       if (fixed === now[name]) continue;
       now[name] = fixed;
       // What accepts more where it is denied or a condition would make the whole accept less.
@@ -292,41 +295,23 @@ class Walker {
     return [...refs, ref];
   }
 
-  #walkNamed(
+  /** Fixes the schemas of a keyword, by name or in a list; one that has none is removed. */
+  #walkMembers(
     now: Record<string, unknown>,
     name: string,
-    depth: number,
-    refs: readonly unknown[],
-    isStated: boolean,
+    members: JsonRecord | readonly unknown[] | undefined,
+    inside: SchemaPlace,
   ): void {
     if (now[name] === undefined) return;
-    const all = asRecord(now[name]);
-    if (!all) {
-      delete now[name];
-      return;
-    }
-    const entries = Object.entries(all);
-    const fixed = entries.map(([key, one]) => [key, this.walk(one, depth + 1, refs, isStated)] as const);
-    if (fixed.some(([, one], at) => one !== entries[at]![1])) now[name] = Object.fromEntries(fixed);
-  }
-
-  #walkList(
-    now: Record<string, unknown>,
-    name: string,
-    depth: number,
-    refs: readonly unknown[],
-    isStated: boolean,
-  ): void {
-    if (now[name] === undefined) return;
-    const all = listOf(now[name]);
-    const fixed = all.map((one) => this.walk(one, depth + 1, refs, isStated));
-    if (fixed.length === 0) delete now[name];
-    else if (fixed.some((one, at) => one !== all[at])) {
+    const entries = Object.entries(members ?? {});
+    const fixed = entries.map(([key, one]) => [key, this.walk(one, inside)] as const);
+    const isList = Array.isArray(members);
+    if (!members || isList && entries.length === 0) delete now[name];
+    else if (fixed.some(([, one], at) => one !== entries[at]![1])) {
       // Of alternatives that accept more, several may accept one value.
-      if (name === "oneOf" && now.anyOf === undefined) {
-        now.anyOf = fixed;
-        delete now.oneOf;
-      } else now[name] = fixed;
+      const isExclusive = name === "oneOf" && now.anyOf === undefined;
+      if (isExclusive) delete now.oneOf;
+      now[isExclusive ? "anyOf" : name] = isList ? fixed.map(([, one]) => one) : Object.fromEntries(fixed);
     }
   }
 }
@@ -429,10 +414,6 @@ function renameKeys(
     properties: Object.fromEntries(Object.entries(properties).map(([name, one]) => [nameOf(name), one])),
     ...(required.length > 0 && { required }),
   };
-}
-
-function listOf(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : [];
 }
 
 function namesIn(value: unknown): readonly string[] {

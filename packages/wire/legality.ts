@@ -17,7 +17,7 @@ import {
   type ToolMessage,
 } from "@tare/messages";
 import { describeCall, hashText } from "@tare/messages/internal";
-import { asRecord, isRecord, jsonExcess, type JsonRecord } from "./json.ts";
+import { isRecord, jsonExcess, type JsonRecord, parseRecord } from "./json.ts";
 import { legalSchema, type SchemaRules } from "./legal_schema.ts";
 
 /** Which names, ids and schemas the providers of a protocol accept. */
@@ -144,19 +144,11 @@ export function originalCalls(
 }
 
 function originalArguments(text: string, renamed: ReadonlyMap<string, string>): string {
-  const given = parsed(text);
+  const given = parseRecord(text);
   if (!given || !Object.keys(given).some((name) => renamed.has(name))) return text;
   return JSON.stringify(
     Object.fromEntries(Object.entries(given).map(([name, value]) => [renamed.get(name) ?? name, value])),
   );
-}
-
-function parsed(text: string): JsonRecord | undefined {
-  try {
-    return asRecord(JSON.parse(text));
-  } catch {
-    return undefined;
-  }
 }
 
 function legalTools(
@@ -318,7 +310,7 @@ const MAX_SHORT = 200;
  */
 export function legalArguments(text: string): string {
   if (text.trim() === "") return "{}";
-  const given = parsed(text);
+  const given = parseRecord(text);
   if (!given || text.length > MAX_SHORT && jsonExcess(encoder.encode(text)) !== undefined) {
     return JSON.stringify({ [INVALID]: text.toWellFormed() });
   }
@@ -364,6 +356,32 @@ export function wellFormed(value: unknown): unknown {
   return all.some(([name, one], at) => name !== entries[at]![0] || one !== entries[at]![1])
     ? Object.fromEntries(all)
     : value;
+}
+
+/**
+ * Returns the items of a reply as they came, each call in its place, with the calls that have none after them.
+ *
+ * @param calls The calls as they are sent; `made` has the ids of the items, in the same order.
+ */
+export function placeCalls(
+  items: readonly JsonRecord[],
+  { calls, made, idOf, write }: {
+    readonly calls: readonly ToolCall[];
+    readonly made: readonly ToolCall[];
+    /** Returns the id of the call that an item is, if it is one. */
+    readonly idOf: (item: JsonRecord) => unknown;
+    readonly write: (call: ToolCall) => JsonRecord;
+  },
+): Record<string, unknown>[] {
+  const left = new Set(made.keys());
+  const placed = items.map((item) => {
+    const id = idOf(item);
+    const place = id === undefined ? undefined : [...left].find((one) => made[one]!.id === id);
+    if (place === undefined) return { ...item };
+    left.delete(place);
+    return { ...item, ...write(calls[place]!) };
+  });
+  return [...placed, ...[...left].map((place) => ({ ...write(calls[place]!) }))];
 }
 
 /** Text in place of a user message without content. */

@@ -1,6 +1,11 @@
 import { assertEquals, assertNotEquals } from "@std/assert";
-import { CHAT_PROTOCOL, MESSAGES_PROTOCOL, type Protocol, RESPONSES_PROTOCOL } from "@tare/wire";
-import { statedFailure } from "@tare/wire/internal";
+import {
+  CHAT_PROTOCOL,
+  MESSAGES_PROTOCOL,
+  type Protocol,
+  RESPONSES_PROTOCOL,
+  statedFailure,
+} from "@tare/wire/internal";
 import { requestOf } from "./request_fixture_test.ts";
 
 Deno.test("statedFailure() reads the exit code where clients state it, and nowhere else", () => {

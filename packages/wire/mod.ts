@@ -1,41 +1,48 @@
 /**
- * Model calls as they stand on the wire: a folder for each protocol that knows how its requests, replies and errors are
- * read and written. A request is read with the places of its parts, so that it can be written again with other messages
- * and all its other bytes as they were.
+ * Model calls on the wire: requests of Anthropic's and OpenAI's SDKs for a session of `@tare/planner`, and requests that
+ * every provider accepts.
  *
- * README.md shows it in use.
+ * ```ts ignore
+ * import Anthropic from "@anthropic-ai/sdk";
+ * import { estimateTokens } from "@tare/messages";
+ * import { chooseProfile, plannerSession } from "@tare/planner";
+ * import { memoryArchive, RECALL_TOOL, recallOriginal } from "@tare/prune";
+ * import { fromAnthropic, readUsage, toAnthropic } from "@tare/wire";
+ *
+ * const [client, model, archive] = [new Anthropic(), "claude-sonnet-5", memoryArchive()];
+ * const settings = { model, max_tokens: 4_000, cache_control: { type: "ephemeral" as const } };
+ * const session = plannerSession({ profile: chooseProfile({ model }), archive, countTokens: estimateTokens });
+ * const messages: Anthropic.MessageParam[] = [{ role: "user", content: "Why do nightly builds fail?" }];
+ * while (messages.at(-1)?.role !== "assistant") {
+ *   const request = { ...settings, tools, messages };
+ *   const { messages: history, tools: own } = fromAnthropic(request);
+ *   const view = await session.view({ messages: history, tools: [...own, RECALL_TOOL] }, { nowMs: Date.now() });
+ *   const { content, usage } = await client.messages.create(toAnthropic(request, view));
+ *   session.sent(readUsage(usage), view);
+ *   messages.push({ role: "assistant", content });
+ *   const results: Anthropic.ToolResultBlockParam[] = [];
+ *   for (const call of content.filter((block) => block.type === "tool_use")) {
+ *     const isRecall = call.name === RECALL_TOOL.function.name;
+ *     const text = isRecall ? (await recallOriginal(archive, Object(call.input))).content : runTool(call.name);
+ *     results.push({ type: "tool_result", tool_use_id: call.id, content: text });
+ *   }
+ *   if (results.length > 0) messages.push({ role: "user", content: results });
+ * }
+ * ```
  *
  * @module
  */
-import { CHAT_PROTOCOL } from "./chat/chat_protocol.ts";
-import { MESSAGES_PROTOCOL } from "./anthropic/messages_protocol.ts";
-import type { Protocol } from "./protocol.ts";
-import { RESPONSES_PROTOCOL } from "./responses/responses_protocol.ts";
-
-/** All protocols. */
-export const PROTOCOLS: readonly Protocol[] = [CHAT_PROTOCOL, RESPONSES_PROTOCOL, MESSAGES_PROTOCOL];
-
-export { messagesBody } from "./anthropic/write_messages_body.ts";
-export { ApiError } from "./api_error.ts";
-export { fromAnthropic, fromResponses, toAnthropic, toResponses } from "./converters.ts";
+export { messagesBody, type MessagesBodyOptions } from "./anthropic/write_messages_body.ts";
 export { readUsage } from "./chat/usage.ts";
-export { chatBody } from "./chat/write_chat_body.ts";
-export { type JsonRecord, readJsonAt } from "./json.ts";
+export { chatBody, type ChatBodyOptions } from "./chat/write_chat_body.ts";
 export {
-  type ItemPart,
-  type JsonReader,
-  type ListReader,
-  type Protocol,
-  readRequest,
-  readWireBody,
-  type RequestReaders,
-  type WireBody,
-  type WireItem,
-  type WireReply,
-  type WireRequest,
-  writeRequest,
-} from "./protocol.ts";
+  type AnthropicRequest,
+  fromAnthropic,
+  fromResponses,
+  type RequestView,
+  type ResponsesRequest,
+  toAnthropic,
+  toResponses,
+} from "./converters.ts";
+export type { JsonRecord } from "./json.ts";
 export { responsesBody } from "./responses/write_responses_body.ts";
-export { type LegalForms } from "./legality.ts";
-export type { SchemaRules } from "./legal_schema.ts";
-export { CHAT_PROTOCOL, MESSAGES_PROTOCOL, RESPONSES_PROTOCOL };

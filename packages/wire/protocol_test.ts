@@ -1,9 +1,17 @@
 import { assertEquals, assertNotEquals, assertStrictEquals, assertThrows } from "@std/assert";
 import type { Message } from "@tare/messages";
-import { CHAT_PROTOCOL, type ItemPart, type Protocol, RESPONSES_PROTOCOL, writeRequest } from "@tare/wire";
-import { asRecord, peekField, UnknownShape } from "@tare/wire/internal";
+import {
+  asRecord,
+  CHAT_PROTOCOL,
+  type ItemPart,
+  peekField,
+  type Protocol,
+  RESPONSES_PROTOCOL,
+  UnknownShape,
+  writeRequest,
+} from "@tare/wire/internal";
 import { decode, encode, newReaders, requestOf, shown } from "./request_fixture_test.ts";
-import { anchorOf } from "./protocol.ts";
+import { anchorOf } from "./request.ts";
 
 Deno.test("readRequest() reads items and tools, known ones as the same objects", () => {
   const readers = newReaders();

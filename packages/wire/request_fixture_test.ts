@@ -13,7 +13,7 @@ import {
   type RequestReaders,
   type WireRequest,
   type writeRequest,
-} from "@tare/wire";
+} from "@tare/wire/internal";
 
 /** The bytes of a text, or of a value's JSON. */
 export function encode(value: unknown): Uint8Array<ArrayBuffer> {

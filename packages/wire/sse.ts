@@ -43,6 +43,12 @@ export function eventText({ id, event, data }: SseMessage): string {
     `data: ${data}\n\n`;
 }
 
+/** Returns the bytes of an event whose name is the type of its data. */
+export function typedEvent(data: Readonly<Record<string, unknown>>): Uint8Array<ArrayBuffer> {
+  return encoder.encode(eventText({ event: String(data.type), data: JSON.stringify(data) }));
+}
+
+const encoder = new TextEncoder();
 const LINE_FEED = 0x0a;
 const CARRIAGE_RETURN = 0x0d;
 

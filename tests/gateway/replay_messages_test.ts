@@ -2,7 +2,7 @@ import { assertAlmostEquals, assertEquals } from "@std/assert";
 import type { Message } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { replay as replayModel } from "@tare/simulator";
-import { MESSAGES_PROTOCOL } from "@tare/wire";
+import { MESSAGES_PROTOCOL } from "@tare/wire/internal";
 import type { Recording } from "@tare/simulator/economy";
 import { generateWorkload } from "../workload.ts";
 import { startGateway } from "./gateway.ts";

@@ -3,7 +3,7 @@ import type { CountTokens } from "@tare/messages";
 import { type Profile, profileNamed } from "@tare/planner";
 import { PrefixCache } from "@tare/planner/parts";
 import { replay as replayModel, type SimulatedCall } from "@tare/simulator";
-import { CHAT_PROTOCOL, type JsonReader, readJsonAt, readRequest, readWireBody } from "@tare/wire";
+import { CHAT_PROTOCOL, type JsonReader, readJsonAt, readRequest, readWireBody } from "@tare/wire/internal";
 import type { Recording } from "@tare/simulator/economy";
 import { generateWorkload } from "../workload.ts";
 import { startGateway } from "./gateway.ts";

@@ -7,7 +7,7 @@
 // deno-lint-ignore-file no-console
 import { ndJsonStream } from "@agentclientprotocol/sdk";
 import { connect } from "../agent_client.ts";
-import { KEY_NOTE, runCommand, SERVER_OPTIONS } from "../command_line.ts";
+import { KEY_NOTE, runCommandLine, SERVER_OPTIONS } from "../command_line.ts";
 import { STOPPING } from "../terminal/watch_turn.ts";
 import { editorAgent } from "./editor_agent.ts";
 
@@ -17,13 +17,12 @@ const END_MS = 5000;
 // Nothing but the protocol goes to standard output.
 console.log = console.error;
 console.info = console.error;
-await runCommand({
+await runCommandLine({
   call: "deno task acp",
   summary:
     "Lets an editor use the running agent server, by the Agent Client Protocol over standard input and output",
   options: SERVER_OPTIONS,
-  notes:
-    `${KEY_NOTE} The editor starts this command; docs/editors.md says how it is told to.`,
+  notes: `${KEY_NOTE} The editor starts this command; docs/editors.md says how it is told to.`,
 }, async ({ values }) => {
   const { url, client } = await connect(values.url);
   const { app, leave } = editorAgent({

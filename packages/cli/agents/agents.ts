@@ -3,7 +3,7 @@ import { fromFileUrl, join } from "@std/path";
 import { parse } from "jsonc-parser";
 import { parse as parseYaml } from "yaml";
 import { type FileEntry, type FileFormat, withEntries } from "./file_entries.ts";
-import { filesAbove, isSameAddress, type Protocol, type SettingsFile } from "./own_providers.ts";
+import { filesAbove, isSameAddress, type ProviderProtocol, type SettingsFile } from "./own_providers.ts";
 
 /** Addresses under which an agent finds its providers behind a server. */
 export interface Behind {
@@ -58,7 +58,7 @@ export interface AgentEntry {
 }
 
 /** Where a file names the address of each protocol's provider. */
-type Addresses = Readonly<Partial<Record<Protocol, readonly string[]>>>;
+type Addresses = Readonly<Partial<Record<ProviderProtocol, readonly string[]>>>;
 
 /** Returns what Claude Code needs behind any address but its provider's; its agent SDK starts it too. */
 function claudeEnvironment({ url, messages }: Behind): Record<string, string> {
@@ -87,7 +87,7 @@ function addressEntries({ url, chat }: Behind, addresses: Addresses, messagesUrl
 
 interface Address {
   readonly path: readonly string[];
-  readonly protocol: Protocol;
+  readonly protocol: ProviderProtocol;
   readonly now: unknown;
 }
 

@@ -1,9 +1,8 @@
-import { agentClient, type AgentInfo } from "../agent_client.ts";
+import { agentClient, type AgentInfo, type ServerAddress } from "../agent_client.ts";
 import { counted } from "@tare/server/internal/format";
 import type { AgentEntry, Behind, Environment } from "./agents.ts";
 import { behind, programOf } from "./chosen_agent.ts";
 import { entryIn } from "./file_entries.ts";
-import type { UsedServer } from "./own_server.ts";
 import { ownProviders } from "./own_providers.ts";
 import { fileText, textBeforeWrap } from "./wrapping.ts";
 
@@ -17,7 +16,7 @@ export interface Finding {
 export interface Installation {
   readonly name: string;
   readonly entry: AgentEntry;
-  readonly server: UsedServer;
+  readonly server: ServerAddress;
   readonly environment: Environment;
   /** Model to request one word from. Default: none, at no cost. */
   readonly model?: string | undefined;

@@ -4,11 +4,11 @@ import type { AgentEntry, Environment } from "./agents.ts";
 import { entryIn, type FileFormat } from "./file_entries.ts";
 
 /** Chat completions and responses, or Messages. */
-export type Protocol = "chat" | "messages";
+export type ProviderProtocol = "chat" | "messages";
 
 /** An address that an agent's own settings name for a provider. */
 export interface OwnAddress {
-  readonly protocol: Protocol;
+  readonly protocol: ProviderProtocol;
   readonly address: string;
   readonly place: string;
   /** Whether it overrides the settings of one process, so that the agent can't be redirected. */
@@ -72,7 +72,8 @@ export function ownProviders(
     return [];
   });
   const login = loginProvider?.(environment);
-  const addressOf = (wanted: Protocol) => addresses.find(({ protocol }) => protocol === wanted)?.address;
+  const addressOf = (wanted: ProviderProtocol) =>
+    addresses.find(({ protocol }) => protocol === wanted)?.address;
   return {
     addresses,
     login,

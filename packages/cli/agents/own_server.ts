@@ -1,16 +1,11 @@
+import type { ServerAddress } from "../agent_client.ts";
 import { ownerKeyIn } from "../server/find_owner_key.ts";
 import { type FoundServer, runningServer } from "../server/noted_server.ts";
 import { denoArgs } from "../tasks.ts";
 import type { Environment } from "./agents.ts";
 
-/** A server that an agent uses. */
-export interface UsedServer {
-  readonly url: string;
-  readonly token?: string;
-}
-
 /** A server that was started for an agent. */
-export interface OwnServer extends UsedServer {
+export interface OwnServer extends ServerAddress {
   /** Ends it. Resolves to its warnings and errors. */
   readonly end: () => Promise<string>;
 }

@@ -6,8 +6,9 @@
 // deno-lint-ignore-file no-console
 import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import { constants } from "node:os";
+import { setTimeout } from "node:timers/promises";
 import type { MissesReport, SpendReport } from "../../server/client.ts";
-import { agentClient, serverAddress, statedAddress } from "../agent_client.ts";
+import { agentClient, type ServerAddress, serverAddress, statedAddress } from "../agent_client.ts";
 import { exitAfter } from "../command_line.ts";
 import { counted } from "@tare/server/internal/format";
 import { inDollars } from "../dollars.ts";
@@ -16,7 +17,7 @@ import { shownText } from "../terminal/shown_text.ts";
 import { type AgentEntry, AGENTS, ANY_PROGRAM } from "./agents.ts";
 import { behind, knownAgent, programOf } from "./chosen_agent.ts";
 import { ownProviders } from "./own_providers.ts";
-import { type OwnServer, startOwnServer, type UsedServer } from "./own_server.ts";
+import { type OwnServer, startOwnServer } from "./own_server.ts";
 import { copyFile, textBeforeWrap } from "./wrapping.ts";
 
 const HELP = `Starts the agent that you have behind Tare, in this terminal and for this process alone:
@@ -64,7 +65,7 @@ function chosen(): {
 }
 
 /** Returns the running server, if there is one. */
-async function running(): Promise<UsedServer | undefined> {
+async function running(): Promise<ServerAddress | undefined> {
   const stated = statedAddress(environment.TARE_HOST, environment.TARE_PORT);
   if (stated === undefined && await runningServer(environment) === undefined) return undefined;
   if (stated !== undefined && !await isThere(stated)) return undefined;
@@ -87,7 +88,7 @@ async function isThere(url: string): Promise<boolean> {
  */
 async function takeOver(url: string, start: (port: string) => Promise<OwnServer>, signal: AbortSignal) {
   for (let tries = 0; !signal.aborted && tries < MOST_TRIES;) {
-    await pause(CHECK_MS, signal);
+    await setTimeout(CHECK_MS, undefined, { signal }).catch(() => {});
     if (signal.aborted || await isThere(url)) continue;
     tries++;
     try {
@@ -97,16 +98,6 @@ async function takeOver(url: string, start: (port: string) => Promise<OwnServer>
     }
   }
   return undefined;
-}
-
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((done) => {
-    const timer = setTimeout(done, ms);
-    signal.addEventListener("abort", () => {
-      clearTimeout(timer);
-      done();
-    });
-  });
 }
 
 /** Runs a program in this terminal. Resolves to its exit code. */
@@ -135,7 +126,7 @@ interface LedgerState {
   readonly misses: MissesReport["misses"];
 }
 
-async function readLedger({ url, token }: UsedServer): Promise<LedgerState> {
+async function readLedger({ url, token }: ServerAddress): Promise<LedgerState> {
   const client = agentClient(url, token);
   const [{ all }, { misses }] = await Promise.all([client.spend({ by: "agent" }), client.misses({})]);
   return { all, misses };

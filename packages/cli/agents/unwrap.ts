@@ -5,7 +5,7 @@
  */
 // deno-lint-ignore-file no-console
 import { dirname, join } from "@std/path";
-import { flag, runCommand } from "../command_line.ts";
+import { flag, runCommandLine } from "../command_line.ts";
 import { dataFolders, runningIn } from "../server/noted_server.ts";
 import { shownText } from "../terminal/shown_text.ts";
 import type { Environment } from "./agents.ts";
@@ -44,7 +44,7 @@ function bytesIn(folder: string): number {
   }, 0);
 }
 
-await runCommand({
+await runCommandLine({
   call: "tare unwrap",
   summary: "Makes agents' own configuration what it was before tare wrap, byte for byte",
   usage: ["[AGENT] [--yes]", "--data [--yes]"],

@@ -6,7 +6,7 @@
 // deno-lint-ignore-file no-console
 import { DEFAULT_PROVIDER, MESSAGES_PROVIDER } from "@tare/planner/internal";
 import { agentClient, serverAddress, statedAddress } from "../agent_client.ts";
-import { flag, option, runCommand } from "../command_line.ts";
+import { flag, option, runCommandLine } from "../command_line.ts";
 import { runningServer, USUAL_PORT } from "../server/noted_server.ts";
 import { shownText } from "../terminal/shown_text.ts";
 import { AGENTS } from "./agents.ts";
@@ -30,7 +30,7 @@ async function server(given: string | undefined) {
   return { url: address.url.replace(/\/+$/, ""), runs };
 }
 
-await runCommand({
+await runCommandLine({
   call: "deno task wrap",
   summary: "Writes into an agent's own configuration that it asks Tare, for each start of it from now on",
   usage: ["AGENT [--yes] [--url URL]"],

@@ -1,6 +1,6 @@
 import { assertEquals, assertGreater, assertLess, assertRejects, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
-import type { LoopEvent } from "@tare/loop";
+import type { SessionEvent } from "@tare/server";
 import { loadTokenizer } from "@tare/tiktoken";
 import { listPrice, profileNamed } from "@tare/planner";
 import { demoQuestions, demoTable, demoVerdict, playDemo, WAYS } from "./play_demo.ts";
@@ -31,8 +31,8 @@ Deno.test("playDemo() plays one session in three ways to the same answers, and t
   const price = listPrice("gpt-5.5");
   const played = [];
   for (const way of WAYS) {
-    const events: LoopEvent[] = [];
-    const onEvent = (event: LoopEvent) => void events.push(event);
+    const events: SessionEvent[] = [];
+    const onEvent = (event: SessionEvent) => void events.push(event);
     const one = await playDemo(way, { workspace, questions, profile, price, tokenizer, onEvent });
     const usages = events.flatMap((event) => event.type === "step_end" ? [event.usage] : []);
     const sum = (name: "promptTokens" | "cachedTokens" | "outputTokens") =>

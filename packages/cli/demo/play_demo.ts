@@ -5,21 +5,21 @@
  */
 // deno-lint-ignore-file no-console
 import { memoryStore } from "@tare/conversation/sqlite";
-import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnLedger } from "@tare/loop";
+import { addLedgers, EMPTY_LEDGER, type TurnLedger } from "@tare/loop";
 import { anthropicModel } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";
 import { workspaceTools } from "@tare/tools";
 import { listPrice, type Price, type Profile, profileNamed, PROFILES } from "@tare/planner";
 import { DEFAULT_PROVIDER, EXAMPLE_MODELS, MODELS_DATE } from "@tare/planner/internal";
 import type { PolicyOptions } from "@tare/planner/policies";
-import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
+import { agentHandler, ALLOW_EVERYTHING, type SessionEvent } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { loadTokenizer, type Tokenizer } from "@tare/tiktoken";
-import { bodyPieces, SseSplitter } from "@tare/wire/internal/sse";
-import { API_PATH } from "../../server/client.ts";
-import { callersPath, option, optionOr, runCommand } from "../command_line.ts";
+import { client } from "../../server/client.ts";
+import { eachEvent } from "../agent_client.ts";
+import { callersPath, option, optionOr, runCommandLine } from "../command_line.ts";
 import { usdText } from "../dollars.ts";
-import { count, counted } from "@tare/server/internal/format";
+import { counted, formatCount } from "@tare/server/internal/format";
 import { isDirectory } from "../option.ts";
 import { table } from "../terminal/table.ts";
 import { ProgressBar } from "../terminal/waiting.ts";
@@ -58,7 +58,7 @@ interface PlayOptions {
   readonly price?: Price | undefined;
   readonly tokenizer: Tokenizer;
   /** Told of each event, and of the ledger up to the last turn's end. */
-  readonly onEvent?: (event: LoopEvent) => void;
+  readonly onEvent?: (event: SessionEvent) => void;
 }
 
 const WINDOW_TOKENS = 250_000;
@@ -116,15 +116,13 @@ export async function playDemo(
     },
     limits: { turn: { maxSteps: 200 } },
   });
-  const post = async (path: string, body: unknown) =>
-    await agent.fetch(
-      new Request(`http://localhost${path}`, {
-        method: "POST",
-        headers: { "content-type": "application/json" },
-        body: JSON.stringify(body),
-      }),
-    );
-  const { id } = await (await post(`${API_PATH}/sessions`, {})).json();
+  const api = client({
+    url: "http://localhost",
+    token: () => undefined,
+    unreachable: "",
+    fetch: agent.fetch,
+  });
+  const path = { id: (await api.json("POST /sessions", { body: {} })).id };
   let ledger: TurnLedger = EMPTY_LEDGER;
   let rewrites = 0;
   let callsSince = 0;
@@ -134,15 +132,8 @@ export async function playDemo(
   for (const input of questions) {
     if (stopped !== undefined) break;
     nowMs += QUESTION_MS;
-    const { body } = await post(`${API_PATH}/sessions/${id}/turns`, { input });
-    const splitter = new SseSplitter({ maxStreamBytes: Infinity });
-    const events = async function* () {
-      for await (const piece of bodyPieces(body)) yield* splitter.events(piece);
-    };
-    for await (const { data } of events()) {
-      // A comment: it shows that the stream is there while nothing happens.
-      if (data === undefined) continue;
-      const event: LoopEvent = JSON.parse(data);
+    const batches = await api.events("POST /sessions/{id}/turns", { path, body: { input } });
+    for await (const { event } of eachEvent(batches)) {
       if (event.type === "context_rewritten") {
         rewrites += 1;
         callsSince = 0;
@@ -228,15 +219,17 @@ export function demoTable(
   );
   const rows = [
     ["", ...played.map(({ name }) => name)],
-    row("model calls", ({ ledger }) => count(ledger.calls)),
-    row("prompt tokens", ({ ledger }) => count(ledger.promptTokens)),
-    row("  read from the cache", ({ ledger }) => count(ledger.cachedTokens)),
-    ...left.map(([name, what]) => row(`  left out: ${what}`, ({ ledger }) => count(ledger.saved[name] ?? 0))),
-    row("rewrites of the prompt", ({ rewrites }) => count(rewrites)),
-    row("recalls", ({ recalls }) => count(recalls)),
+    row("model calls", ({ ledger }) => formatCount(ledger.calls)),
+    row("prompt tokens", ({ ledger }) => formatCount(ledger.promptTokens)),
+    row("  read from the cache", ({ ledger }) => formatCount(ledger.cachedTokens)),
+    ...left.map(([name, what]) =>
+      row(`  left out: ${what}`, ({ ledger }) => formatCount(ledger.saved[name] ?? 0))
+    ),
+    row("rewrites of the prompt", ({ rewrites }) => formatCount(rewrites)),
+    row("recalls", ({ recalls }) => formatCount(recalls)),
     row(
       "prompts, in token units",
-      ({ ledger: { tokenUnits } }) => tokenUnits === undefined ? "–" : count(tokenUnits),
+      ({ ledger: { tokenUnits } }) => tokenUnits === undefined ? "–" : formatCount(tokenUnits),
     ),
     ...(model === undefined
       ? []
@@ -244,11 +237,11 @@ export function demoTable(
     row(
       "questions answered",
       ({ answers, stopped }) =>
-        stopped === undefined ? count(answers.length) : `${answers.length}: window full`,
+        stopped === undefined ? formatCount(answers.length) : `${answers.length}: window full`,
     ),
     row(
       "  in the same words",
-      ({ answers }) => count(answers.filter((text, at) => text === reference?.[at]).length),
+      ({ answers }) => formatCount(answers.filter((text, at) => text === reference?.[at]).length),
     ),
   ];
   return table(rows[0]!, rows.slice(1));
@@ -287,7 +280,7 @@ export function demoVerdict(
       `saved nothing here, and cost ${share} more than resending everything.`,
       ...breaks.length > 0 || rewrites === 0 ? breaks : [
         `What is rewritten is read anew, and pays for that over the calls behind it: here ${
-          count(callsSince)
+          formatCount(callsSince)
         }.`,
       ],
       ...recalls > 0 && calls > 0
@@ -313,7 +306,7 @@ const STEPS = 12;
 
 /** Runs the command. */
 export const main = () =>
-  runCommand({
+  runCommandLine({
     call: "deno task demo",
     summary:
       "Plays one long session three times side by side, to see what Tare saves; it needs no key and costs nothing",

@@ -1,5 +1,5 @@
-import { type JsonRecord, MESSAGES_PROTOCOL, readUsage } from "@tare/wire";
-import { asRecord } from "@tare/wire/internal";
+import { type JsonRecord, readUsage } from "@tare/wire";
+import { asRecord, MESSAGES_PROTOCOL } from "@tare/wire/internal";
 import { filesIn, lineReader, type LogFormat, loggedText, type SessionLog, timeOf } from "./log.ts";
 
 /**
@@ -26,14 +26,13 @@ export const CLAUDE_CODE: LogFormat = {
       const ts = timeOf(timestamp);
       const id = loggedText(uuid);
       if (id !== "") log.link(id, line.parentUuid ?? line.logicalParentUuid);
-      log.group ||= loggedText(line.sessionId);
-      log.project ||= loggedText(line.cwd);
+      log.name({ group: line.sessionId, project: line.cwd });
       if (type === "system" && line.subtype === "compact_boundary") log.compact(id);
       if (type !== "user" && type !== "assistant") return true;
       const message = asRecord(line.message);
       if (!message || id === "") return false;
       const isKnown = isOmitted(line, message) || takeMessage(log, message, { line, id, ts });
-      log.lastMs = ts ?? log.lastMs;
+      log.passed(ts);
       return isKnown;
     };
   }),

@@ -1,6 +1,6 @@
 import type { Message } from "@tare/messages";
-import { type JsonRecord, MESSAGES_PROTOCOL } from "@tare/wire";
-import { asRecord } from "@tare/wire/internal";
+import type { JsonRecord } from "@tare/wire";
+import { asRecord, MESSAGES_PROTOCOL } from "@tare/wire/internal";
 import { filesIn, type LogFormat, loggedText, objectsIn, SessionLog, timeOf } from "./log.ts";
 import { loggedUsage, tokensOf } from "./spent.ts";
 
@@ -17,7 +17,7 @@ export const CLINE: LogFormat = {
       loggedText(file.sessionId, path.slice(path.lastIndexOf("/") + 1)),
       hasMessages,
     );
-    log.project = projectOf(path);
+    log.name({ project: projectOf(path) });
     const system = loggedText(file.system_prompt);
     if (system !== "") log.say({ role: "system", content: system }, {});
     for (const said of objectsIn(file.messages)) {
@@ -29,7 +29,7 @@ export const CLINE: LogFormat = {
         ...{ output: tokensOf(took.outputTokens), model },
       });
       if (usage.promptTokens > 0) log.call({ id: reply, model, usage, ts });
-      log.lastMs = ts ?? log.lastMs;
+      log.passed(ts);
       const messages = readMessages(said);
       line(messages.length > 0);
       for (const message of messages) log.say(message, { ts, reply });

@@ -1,6 +1,5 @@
 import type { Usage } from "@tare/messages";
-import { RESPONSES_PROTOCOL } from "@tare/wire";
-import { asRecord } from "@tare/wire/internal";
+import { asRecord, RESPONSES_PROTOCOL } from "@tare/wire/internal";
 import { filesIn, lineReader, type LogFormat, loggedText, timeOf } from "./log.ts";
 import { loggedUsage, tokensOf } from "./spent.ts";
 
@@ -27,10 +26,8 @@ export const CODEX: LogFormat = {
         case "session_meta": {
           // A session that continues another one repeats its beginning.
           if (origin !== "") break;
-          log.id = loggedText(value.id, log.id);
+          log.name({ id: value.id, group: value.parent_thread_id ?? value.session_id, project: value.cwd });
           origin = loggedText(value.forked_from_id, log.id);
-          log.group = loggedText(value.parent_thread_id, loggedText(value.session_id));
-          log.project = loggedText(value.cwd);
           const instructions = loggedText(asRecord(value.base_instructions)?.text);
           if (instructions !== "") log.say({ role: "system", content: instructions }, { ts });
           break;
@@ -45,7 +42,7 @@ export const CODEX: LogFormat = {
         case "response_item": {
           const [part] = RESPONSES_PROTOCOL.readItem(value);
           const message = part?.message;
-          if (message?.role !== "assistant") log.lastMs = ts ?? log.lastMs;
+          if (message?.role !== "assistant") log.passed(ts);
           if (!message) break;
           if (message.role !== "assistant" && message.role !== "tool") replies++;
           const isReasoning = message.role === "assistant" && value.type !== "message" && !message.tool_calls;

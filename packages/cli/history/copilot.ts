@@ -20,7 +20,7 @@ export const COPILOT: LogFormat = {
       }
       const helper = loggedText(agentId);
       const log = logOf(helper);
-      Object.assign(log, { id: helper === "" ? session : `${session}/${helper}`, group: session, project });
+      log.name({ id: helper === "" ? session : `${session}/${helper}`, group: session, project });
       const ts = timeOf(timestamp);
       if (type === "session.usage_record") {
         // It precedes its reply.
@@ -40,7 +40,7 @@ export const COPILOT: LogFormat = {
         log.say(message, { ts, ...(typeof data.apiCallId === "string" && { reply: data.apiCallId }) });
       }
       if (isCompacted) log.compact();
-      if (message || isCompacted) log.lastMs = ts ?? log.lastMs;
+      if (message || isCompacted) log.passed(ts);
       return true;
     };
   }),

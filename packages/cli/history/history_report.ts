@@ -1,5 +1,5 @@
 import { MODELS_DATE } from "@tare/planner/internal";
-import { count, counted } from "@tare/server/internal/format";
+import { counted, formatCount } from "@tare/server/internal/format";
 import { inDollars } from "../dollars.ts";
 import { short, table } from "../terminal/table.ts";
 import type { LoggedHistory } from "./read_logs.ts";
@@ -71,7 +71,7 @@ export function reportText(sections: readonly Section[]): string {
     return [
       ...(title === undefined ? [] : [title]),
       table(heads, shown.map(([name = "", ...cells]) => [short(name), ...cells])),
-      ...(rows.length > ROWS ? [`${count(rows.length - ROWS)} more: --json, --html.`] : []),
+      ...(rows.length > ROWS ? [`${formatCount(rows.length - ROWS)} more: --json, --html.`] : []),
     ].join("\n");
   }).join("\n\n");
 }
@@ -89,9 +89,9 @@ function sumsTable(history: LoggedHistory, by: keyof LoggedHistory["by"]): Secti
   return {
     heads: [by, "dollars", "calls", ...PAID_FOR.map((part) => PART_NAMES[part]), "prompt tokens", "no price"],
     rows: rowsBy(history, by).map(({ key, sums }) => [
-      ...[key, inDollars(sums.usd), count(sums.calls)],
+      ...[key, inDollars(sums.usd), formatCount(sums.calls)],
       ...PAID_FOR.map((part) => inDollars(sums.usdFor[part])),
-      ...[count(sums.promptTokens), count(sums.unpricedCalls)],
+      ...[formatCount(sums.promptTokens), formatCount(sums.unpricedCalls)],
     ]),
     isAscending: by === "day",
   };
@@ -117,7 +117,7 @@ function replayReport(history: LoggedHistory, { played, leftOut, waiting }: Play
       share(pruned.k3)
     }
   by both together: ${share(both.k0)}; repairs paid: ${share(both.k1)}, paid three times: ${share(both.k3)}
-  ${count(lost)} of ${counted(edits, "edit")} would have lost text; ${
+  ${formatCount(lost)} of ${counted(edits, "edit")} would have lost text; ${
       counted(losing.length, "session")
     } would have cost more.`,
     playedTable(played),
@@ -144,11 +144,16 @@ function playedTable(played: readonly ReplayedSession[], title?: string): Sectio
     `${new Date(startMs).toISOString().slice(0, 16).replace("T", " ")} ${agent} ${
       project.slice(project.lastIndexOf("/") + 1)
     }`,
-    ...[inDollars(sums.usd), count(sums.calls)],
+    ...[inDollars(sums.usd), formatCount(sums.calls)],
     ...[shares.warm, shares.pruned.k0, shares.pruned.k1, shares.pruned.k3, shares.both.k1].map((share) =>
       saved ? signed(share * sums.usd) : percent(share)
     ),
-    ...[count(replay.repairs), count(replay.edits), count(replay.lostEdits), replay.without],
+    ...[
+      formatCount(replay.repairs),
+      formatCount(replay.edits),
+      formatCount(replay.lostEdits),
+      replay.without,
+    ],
   ]);
   return { heads: PLAYED_HEADS, rows, ...(title !== undefined && { title }) };
 }

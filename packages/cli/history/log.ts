@@ -176,12 +176,12 @@ interface Position {
 
 /** Collects the log of one growing prompt. */
 export class SessionLog {
-  id: string;
+  #id: string;
   /** Default: the session's own id. */
-  group = "";
-  project = "";
+  #group = "";
+  #project = "";
   /** Time of the newest message, in milliseconds: the next call is later. */
-  lastMs: number | undefined;
+  #lastMs: number | undefined;
   readonly #hasMessages: boolean;
   readonly #calls = new Map<string, LoggedCall>();
   readonly #usages = new Map<string, Usage>();
@@ -191,13 +191,29 @@ export class SessionLog {
   #newest: Reply | undefined;
 
   constructor(id: string, hasMessages: boolean) {
-    this.id = id;
+    this.#id = id;
     this.#hasMessages = hasMessages;
+  }
+
+  get id(): string {
+    return this.#id;
+  }
+
+  /** Takes what a log states of the session: its newest id, and the first group and folder. */
+  name({ id, group, project }: { readonly [N in "id" | "group" | "project"]?: unknown }): void {
+    this.#id = loggedText(id, this.#id);
+    this.#group ||= loggedText(group);
+    this.#project ||= loggedText(project);
+  }
+
+  /** Takes the time of a message, if it is stated. */
+  passed(ts: number | undefined): void {
+    this.#lastMs = ts ?? this.#lastMs;
   }
 
   /** Adds a call, made after the newest message unless `atMs` is given. Of one that is logged again the longer output counts. */
   call(
-    { id, model, usage, ts, atMs = this.lastMs ?? ts ?? 0, reply = id }: Omit<LoggedCall, "atMs"> & {
+    { id, model, usage, ts, atMs = this.#lastMs ?? ts ?? 0, reply = id }: Omit<LoggedCall, "atMs"> & {
       readonly atMs?: number | undefined;
       readonly ts?: number | undefined;
       /** Name of its reply. Default: the call's id. */
@@ -237,8 +253,9 @@ export class SessionLog {
   sessions(): LoggedSession[] {
     const calls = [...this.#calls.values()];
     if (calls.length === 0) return [];
-    const { id, project } = this;
-    return [{ id, group: this.group || id, project, calls, ...this.#conversation() }];
+    const id = this.#id;
+    const names = { id, group: this.#group || id, project: this.#project };
+    return [{ ...names, calls, ...this.#conversation() }];
   }
 
   /** Returns the newest branch. Replies in it are whole, and have the results of their calls wherever these are. */

@@ -69,10 +69,9 @@ function logOf(
   { id, parent, directory }: { readonly id: string; readonly parent: unknown; readonly directory: unknown },
   { messages }: ReadOptions,
 ): SessionLog {
-  return Object.assign(new SessionLog(id, messages), {
-    group: loggedText(parent),
-    project: loggedText(directory),
-  });
+  const log = new SessionLog(id, messages);
+  log.name({ group: parent, project: directory });
+  return log;
 }
 
 /** Adds a message to a log. Returns whether its shape is known. */
@@ -89,7 +88,7 @@ function takeMessage(
   if (info.role === "user") {
     if (parts.some(({ type }) => type === "compaction")) log.compact();
     if (content !== "") log.say({ role: "user", content }, { ts });
-    log.lastMs = ts ?? log.lastMs;
+    log.passed(ts);
     return true;
   }
   const model = loggedText(info.modelID);
@@ -105,7 +104,7 @@ function takeMessage(
     log.say({ role: "assistant", content, tool_calls }, { ts, reply: id });
     for (const { callID, state } of tools) sayResult(log, callID, asRecord(state) ?? {});
   }
-  log.lastMs = timeOf(completed) ?? ts ?? log.lastMs;
+  log.passed(timeOf(completed) ?? ts);
   return true;
 }
 

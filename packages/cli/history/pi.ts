@@ -20,8 +20,7 @@ export const PI: LogFormat = {
       if (typeof type !== "string") return false;
       const ts = timeOf(entry.timestamp);
       if (type === "session") {
-        log.id = loggedText(entry.id, log.id);
-        log.project = loggedText(entry.cwd);
+        log.name({ id: entry.id, project: entry.cwd });
         model = loggedText(entry.modelId);
         return true;
       }
@@ -46,7 +45,7 @@ export const PI: LogFormat = {
       }
       const message = readMessage(said);
       if (message) log.say(message, { id, ts: atMs });
-      log.lastMs = atMs ?? log.lastMs;
+      log.passed(atMs);
       return message !== undefined || said.role === "custom";
     };
   }),

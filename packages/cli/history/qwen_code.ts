@@ -19,8 +19,7 @@ export const QWEN_CODE: LogFormat = {
       if (typeof type !== "string" || typeof id !== "string") return false;
       const ts = timeOf(timestamp);
       log.link(id, entry.parentUuid);
-      log.id = loggedText(entry.sessionId, log.id);
-      log.project = loggedText(entry.cwd, log.project);
+      log.name({ id: entry.sessionId, project: entry.cwd });
       if (type === "system") {
         if (subtype === "chat_compression") log.compact(id);
         return true;
@@ -34,7 +33,7 @@ export const QWEN_CODE: LogFormat = {
         });
         log.call({ id, model: loggedText(entry.model), usage, ts });
       }
-      log.lastMs = ts ?? log.lastMs;
+      log.passed(ts);
       const messages = readMessages(entry);
       for (const message of messages) log.say(message, { id, ts });
       return messages.length > 0;

@@ -24,42 +24,42 @@ import type { LoggedCall, LoggedMessage, LoggedSession } from "./log.ts";
 import { type HistorySession, readWhole } from "./read_logs.ts";
 import { lastsAnHour, modelRates } from "./spent.ts";
 
-/** What a session comes to if nothing that was forgotten is needed, if it is fetched back once, and three times. */
+/** A result by refetch weight: without refetches, with each paid once, and three times. */
 type AtKappa = Readonly<Record<"k0" | "k1" | "k3", number>>;
 
 /** A recorded session as the engine of `bench savings` plays it, in the price of one input token. */
 interface Replay {
-  /** The cache rules that it was played with. */
+  /** Name of the cache rules. */
   readonly profile: string;
   readonly windowTokens: number;
-  /** What its agent would do without Tare: resend everything or, where the window doesn't hold that, compact it. */
+  /** The baseline: resending everything or, if the window can't hold that, compaction. */
   readonly without: "resend" | "compaction";
   readonly resent: number;
   readonly alone: AtKappa;
   readonly planner: AtKappa;
   readonly repairs: number;
-  /** Calls that replace an old text by a new one. */
+  /** Calls that edit a text. */
   readonly edits: number;
-  /** Of these, those that would have lost text: the old one was shown nowhere. */
+  /** Edits whose old text was in no prompt any more. */
   readonly lostEdits: number;
-  /** The prompts as they were, kept warm in their pauses; absent where nothing is: such providers take no pings. */
+  /** Costs with cache keep-alive in pauses; absent for providers without keep-alive requests. */
   readonly warmth?: {
     readonly none: number;
-    /** With pings, where the provider makes a prefix last an hour. */
+    /** With keep-alive, where the provider accepts a time to live of an hour. */
     readonly kept: number;
     /** The same where it refuses that. */
     readonly refused: number;
     readonly pings: number;
-    /** The planner's prompts, kept warm in the same way. */
+    /** The planner's prompts with keep-alive. */
     readonly planner: AtKappa;
   };
 }
 
 /** Dollars that a session would have saved: less than zero if it would have cost more. */
 export interface Saved {
-  /** By letting go of what isn't needed, from nothing forgotten being needed to each repair being paid three times. */
+  /** By eviction, for each refetch weight. */
   readonly pruned: AtKappa;
-  /** By pings, which lose nothing, where the provider makes a prefix last an hour. */
+  /** By keep-alive, where the provider accepts a time to live of an hour. */
   readonly warm: number;
   /** The same where it refuses that. */
   readonly warmRefused: number;
@@ -70,33 +70,33 @@ export interface Saved {
 export interface ReplayedSession {
   readonly session: HistorySession;
   readonly replay: Replay;
-  /** Shares of what it cost. */
+  /** Shares of its cost. */
   readonly shares: Saved;
-  /** The same in dollars; nothing of a session whose price nobody knows. */
+  /** The same in dollars; undefined if the price is unknown. */
   readonly saved: Saved | undefined;
 }
 
-/** What came of playing sessions again. */
+/** Result of replaying sessions. */
 export interface PlayedHistory {
   readonly played: readonly ReplayedSession[];
-  /** Sessions in which nothing can be saved, or can't be played, by why. */
+  /** Sessions that can't be replayed, by reason. */
   readonly leftOut: ReadonlyMap<string, number>;
-  /** Sessions for which there was no time. */
+  /** Sessions that the time didn't suffice for. */
   readonly waiting: number;
 }
 
-/** How sessions are played again. */
+/** Options of replaying sessions. */
 export interface ReplayOptions {
   readonly countTokens: CountTokens;
-  /** No session begins later than so many milliseconds after the first. */
+  /** Time after which no further session begins, in milliseconds. */
   readonly budgetMs: number;
-  /** Called after each session, with the share of the time or of the sessions that is over. */
+  /** Called after each session, with the share of the time or of the sessions that has passed. */
   readonly onSession?: (share: number) => void;
-  /** Given each session as a line of a recording. */
+  /** Called with each session as a line of a recording. */
   readonly record?: ((agent: string, line: string) => void) | undefined;
 }
 
-/** Plays sessions again, in their order, one in memory at a time. */
+/** Replays sessions in order, with one in memory at a time. */
 export async function replayHistory(
   sessions: readonly HistorySession[],
   { countTokens, budgetMs, onSession, record }: ReplayOptions,
@@ -118,7 +118,7 @@ export async function replayHistory(
   return { played, leftOut, waiting: 0 };
 }
 
-/** What came of a session, or why it isn't played. */
+/** Replays a session. Resolves to the reason if it can't. */
 async function replay(
   session: HistorySession,
   { replays, countTokens, record }: Pick<ReplayOptions, "countTokens" | "record"> & {
@@ -181,7 +181,7 @@ function eachSaved(make: (of: (saved: Saved) => number) => number): Saved {
   };
 }
 
-/** Plays sessions of one agent, which share what pings have shown of their provider. */
+/** Replays sessions of one agent, which share the evidence of keep-alive requests. */
 class Replays {
   readonly #countTokens: CountTokens;
   readonly #kept = new Map<string, () => Warmer>();
@@ -243,7 +243,7 @@ class Replays {
 
 const HOUR_MS = 3_600_000;
 
-/** One for each set of cache rules, which learns from session to session. */
+/** Returns the one for these cache rules: it learns from session to session. */
 function madeOnce<T>(made: Map<string, T>, { name }: Profile, make: () => T): T {
   const known = made.get(name) ?? make();
   made.set(name, known);
@@ -254,7 +254,7 @@ function atKappa(pair: PlayedPair): AtKappa {
   return { k0: pair.open.cost, k1: pairCost(pair, 1), k3: pairCost(pair, 3) };
 }
 
-/** Cache rules and window of a session: those of the model that most of its calls asked, and what they show. */
+/** Returns cache rules and window of a session, from its most frequent model and its calls. */
 function conditionsOf({ model = "" }: Recording, calls: readonly LoggedCall[]) {
   const written = calls.filter(({ usage }) => (usage.cacheWriteTokens ?? 0) > 0);
   const forAnHour = written.filter(({ usage }) => lastsAnHour(usage)).length > written.length / 2;
@@ -285,7 +285,7 @@ function recordingLine(
   });
 }
 
-/** The session as the engine plays it; nothing of one in which it has nothing to do. */
+/** Returns the session as the engine replays it; undefined without tool calls. */
 export function recordingOf(
   agent: string,
   session: LoggedSession,
@@ -296,7 +296,7 @@ export function recordingOf(
   return readRecording(recordingLine(agent, session, countTokens));
 }
 
-/** Tools by the names and parameters of their calls: logs don't hold their definitions. */
+/** Returns tools by the names and parameters of their calls: logs don't have definitions. */
 function calledTools(messages: readonly Message[]): ToolDefinition[] {
   const tools = new Map<string, Set<string>>();
   for (const message of messages) {
@@ -323,12 +323,12 @@ function fieldsOf(input: string): string[] {
   try {
     return Object.keys(asRecord(JSON.parse(input)) ?? {});
   } catch {
-    // What a model wrote that is no JSON names no fields.
+    // Arguments that aren't JSON have no fields.
     return [];
   }
 }
 
-/** Tokens of the first prompt that the log doesn't show: system prompt, definitions of tools, memory files. */
+/** Returns tokens of the first prompt that the log lacks: system prompt, tool definitions, memory files. */
 function fixedPrefixTokens(messages: readonly LoggedMessage[], countTokens: CountTokens): number {
   const first = messages.findIndex(({ role }) => role === "assistant");
   const { input = 0, cache_read = 0, cache_write = 0 } = messages[first]?.usage ?? {};

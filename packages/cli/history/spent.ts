@@ -4,12 +4,12 @@ import { callCostParts } from "@tare/planner/parts";
 import type { LoggedCall } from "./log.ts";
 
 /**
- * What calls were paid for: what the cache served; what no prompt held before, writing it to the cache included; what was
- * sent anew because the cache's time was over, and though it wasn't; replies.
+ * Parts of a cost: cache reads; text that no prompt held before, cache writes included; text that was sent again because
+ * the cache had expired, and although it hadn't; replies.
  */
 export const PAID_FOR = ["cacheRead", "new", "expired", "broken", "output"] as const;
 
-/** What a call was paid for. */
+/** A part of a cost. */
 export type PaidFor = typeof PAID_FOR[number];
 
 /** Sums of calls. Dollars are those of list prices; calls of models without one are counted. */
@@ -19,7 +19,7 @@ export interface HistorySums {
   usd: number;
   promptTokens: number;
   cachedTokens: number;
-  /** Of the rest, what the provider says it wrote to its cache. */
+  /** Cache writes, as reported by the provider. */
   cacheWriteTokens: number;
   outputTokens: number;
   readonly usdFor: Record<PaidFor, number>;
@@ -36,7 +36,7 @@ export function noSums(): HistorySums {
 /** A call and what it cost. */
 export interface SpentCall {
   readonly call: LoggedCall;
-  /** Absent if nobody knows the model's price. */
+  /** Absent if the model's price is unknown. */
   readonly usdFor: Readonly<Record<PaidFor, number>> | undefined;
   readonly tokensFor: Readonly<Record<PaidFor, number>>;
 }
@@ -57,20 +57,20 @@ export function addCall(sums: HistorySums, { call: { usage }, usdFor, tokensFor 
   }
 }
 
-/** A prompt below this share of the one before doesn't go on from it. */
+/** A prompt below this share of the preceding one doesn't continue it. */
 const SAME_PROMPT_SHARE = 0.9;
 
-/** Fewer tokens than that aren't cached for themselves: the last of a prompt may not be. */
+/** Fewer missing tokens aren't counted: the end of a prompt may not be cached. */
 const LEAST_MISSING = 1024;
 
 const HOUR_MS = 3_600_000;
 
-/** Tells what each call of one growing prompt was paid for, one after the other. */
+/** Splits the costs of the calls of one growing prompt, in order. */
 export class SpentCalls {
   #before: LoggedCall | undefined;
   #isCached = false;
 
-  /** What the next call was paid for. */
+  /** Returns the cost of the next call by parts. */
   next(call: LoggedCall): SpentCall {
     const { usage, model } = call;
     const { profile, price } = modelRates(model);
@@ -96,7 +96,7 @@ export class SpentCalls {
     return { call, usdFor, tokensFor };
   }
 
-  /** Tokens of the prompt before that the cache didn't serve. */
+  /** Returns tokens of the preceding prompt that the cache didn't serve. */
   #missing({ atMs, usage }: LoggedCall, profile: Profile): Readonly<Record<"expired" | "broken", number>> {
     const before = this.#before;
     const none = { expired: 0, broken: 0 };
@@ -110,14 +110,14 @@ export class SpentCalls {
   }
 }
 
-/** Whether what a request wrote to the cache was to stay for an hour. */
+/** Returns whether most cache writes of a request have a time to live of an hour. */
 export function lastsAnHour({ cacheWriteTokens = 0, hourWriteTokens = 0 }: Usage): boolean {
   return hourWriteTokens > cacheWriteTokens / 2;
 }
 
 const rates = new Map<string, { readonly profile: Profile; readonly price: Price | undefined }>();
 
-/** Cache rules and list price of a model. */
+/** Returns the cache rules and the list price of a model. */
 export function modelRates(model: string): { readonly profile: Profile; readonly price: Price | undefined } {
   const known = rates.get(model) ?? { profile: chooseProfile({ model }), price: listPrice(model) };
   rates.set(model, known);

@@ -9,7 +9,7 @@ import { type AsyncCompleter, createInterface } from "node:readline";
 import { Writable } from "node:stream";
 import { type Content, contentText } from "@tare/messages";
 import { type AgentInfo, type ChosenSettings, connect } from "../agent_client.ts";
-import { KEY_NOTE, option, runCommand, SERVER_OPTIONS } from "../command_line.ts";
+import { KEY_NOTE, option, runCommandLine, SERVER_OPTIONS } from "../command_line.ts";
 import { callersFolder, FOLDER_VARIABLES } from "../server/noted_server.ts";
 import { eventPrinter } from "../event_printer.ts";
 import { askPerson } from "./ask_person.ts";
@@ -259,7 +259,7 @@ async function chat(values: { readonly session?: string; readonly url?: string }
   if (session !== null) console.log(`\nThe session stays: --session ${session}`);
 }
 
-await runCommand({
+await runCommandLine({
   call: "deno task chat",
   summary: "A session with the agent server to talk in",
   options: { session: option("ID", "Continue this session instead of starting one"), ...SERVER_OPTIONS },

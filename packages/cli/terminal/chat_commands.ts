@@ -1,6 +1,6 @@
 import { type Content, type ContentPart, contentText } from "@tare/messages";
 import type { AgentClient, ChosenSettings, ToldCall } from "../agent_client.ts";
-import { count, counted } from "@tare/server/internal/format";
+import { counted, formatCount, partName } from "@tare/server/internal/format";
 import { usdText } from "../dollars.ts";
 import { shownPlan } from "../event_printer.ts";
 import { type CommandFile, commandText, listCommands } from "./command_files.ts";
@@ -236,21 +236,14 @@ async function sayAgain(rest: string, context: InSession): Promise<CommandOutcom
 
 type Attached = Exclude<ContentPart, { readonly type: "text" | "refusal" }>;
 
-const ATTACHED = {
-  image_url: "picture",
-  input_audio: "recording",
-  video_url: "video",
-  file: "file",
-} as const;
-
 function attachedTo(content: Content): readonly Attached[] {
   if (typeof content === "string") return [];
   return content.filter((part) => part.type !== "text" && part.type !== "refusal");
 }
 
 /** What stands for it in a line, and takes it out of the message when it is taken out of the line. */
-function markAt(at: number, { type }: Attached): string {
-  return `[${ATTACHED[type]} ${at + 1}]`;
+function markAt(at: number, part: Attached): string {
+  return `[${partName(part)} ${at + 1}]`;
 }
 
 function includes(all: readonly Attached[], part: Attached): boolean {
@@ -281,14 +274,16 @@ async function cost(_: string, { client, session }: InSession): Promise<string> 
   if (!newest) return "No call has been made yet in this session.";
   const priceOf = (of: readonly (Pick<ToldCall, "usd" | "tokenUnits"> | null)[]) => {
     if (of.every((one) => one?.usd != null)) return usdText(sum(of, (one) => one?.usd ?? 0));
-    return `${count(sum(of, (one) => one?.tokenUnits ?? 0))} token units`;
+    return `${formatCount(sum(of, (one) => one?.tokenUnits ?? 0))} token units`;
   };
   const told = (of: readonly ToldCall[]) =>
     `${priceOf(of)} for ${counted(of.length, "call")}: ${
-      count(sum(of, ({ promptTokens }) => promptTokens))
+      formatCount(sum(of, ({ promptTokens }) => promptTokens))
     } ` +
-    `prompt tokens, of these ${count(sum(of, ({ cachedTokens }) => cachedTokens))} from the cache, and ` +
-    `${count(sum(of, ({ outputTokens }) => outputTokens))} written`;
+    `prompt tokens, of these ${
+      formatCount(sum(of, ({ cachedTokens }) => cachedTokens))
+    } from the cache, and ` +
+    `${formatCount(sum(of, ({ outputTokens }) => outputTokens))} written`;
   const without = calls.map(({ without }) => without);
   return [
     `the session:  ${told(calls)}`,
@@ -307,8 +302,10 @@ async function compact(rest: string, { client, session }: InSession): Promise<Co
   const tokens = asIs.promptTokens - rewritten.promptTokens;
   if (tokens <= 0) return "Nothing may leave now: of this session the model sees only what it needs.";
   const costs = (quoted: typeof asIs) =>
-    count(alive * quoted.warmTokenUnits + (1 - alive) * quoted.coldTokenUnits);
-  return `${count(tokens)} of ${count(asIs.promptTokens)} tokens may leave; the model can recall them. ` +
+    formatCount(alive * quoted.warmTokenUnits + (1 - alive) * quoted.coldTokenUnits);
+  return `${formatCount(tokens)} of ${
+    formatCount(asIs.promptTokens)
+  } tokens may leave; the model can recall them. ` +
     `Your next message would then cost about ${costs(rewritten)} token units in place of ${costs(asIs)}.\n` +
     "By itself all leaves as soon as that pays. /compact now lets it leave with your next message.";
 }
@@ -352,8 +349,10 @@ async function chooseModel(
 async function quote(_: string, { client, session }: InSession): Promise<string> {
   const { asIs, rewritten, alive } = await client.quote(session);
   const told = ({ promptTokens, warmTokenUnits, coldTokenUnits }: typeof asIs) =>
-    `${count(promptTokens)} tokens; costs ${count(warmTokenUnits)} token units from a warm cache, ` +
-    `${count(coldTokenUnits)} from a cold one`;
+    `${formatCount(promptTokens)} tokens; costs ${
+      formatCount(warmTokenUnits)
+    } token units from a warm cache, ` +
+    `${formatCount(coldTokenUnits)} from a cold one`;
   return `as it is:            ${told(asIs)}\nwithout what may go: ${told(rewritten)}\n` +
     `The cache is warm with probability ${alive.toFixed(2)}.`;
 }
@@ -363,7 +362,9 @@ async function listResults(_: string, { client, session }: InSession): Promise<s
   const results = blocks.filter(({ role, place }) => role === "tool" && place !== null);
   if (results.length === 0) return "No tool has given a result yet.";
   return results.map(({ place, tool, tokens, originalTokens, state, pin }) =>
-    `${String(place).padStart(4)}  ${tool}, ${state}: ${count(tokens)} of ${count(originalTokens)} tokens` +
+    `${String(place).padStart(4)}  ${tool}, ${state}: ${formatCount(tokens)} of ${
+      formatCount(originalTokens)
+    } tokens` +
     (pin === null ? "" : `; ${pin.wish === "keep" ? "kept" : "let go"}, ${pin.state}`)
   ).join("\n");
 }

@@ -89,3 +89,9 @@ export function rowsOf(columns: number, line: string): readonly string[] {
   }
   return rows;
 }
+
+/** Writes a whole text. */
+export function writeAll(to: Pick<typeof Deno.stdout, "writeSync">, text: string): void {
+  const bytes = new TextEncoder().encode(text);
+  for (let written = 0; written < bytes.length;) written += to.writeSync(bytes.subarray(written));
+}

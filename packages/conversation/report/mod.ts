@@ -49,9 +49,9 @@ export {
   reportSpend,
   SPEND_BY,
   type SpendingQuery,
+  type SpendingReport,
   type SpendingSession,
   type SpendOptions,
-  type SpendReport,
   type SpendRow,
 } from "./spend.ts";
 export {

@@ -44,7 +44,7 @@ export interface SpendRow extends Sums {
 }
 
 /** What sessions have cost. */
-export interface SpendReport {
+export interface SpendingReport {
   /** What all came to, those included that have no row here. */
   readonly all: Sums;
   /** Days the newest first; others the dearest first, by dollars and then by token units. */
@@ -95,7 +95,7 @@ export async function keptSpending(
 export async function reportSpend(
   sessions: AsyncIterable<SpendingSession> | Iterable<SpendingSession>,
   { by, from = FIRST_DAY, to = LAST_DAY, limit = 100 }: SpendOptions,
-): Promise<SpendReport> {
+): Promise<SpendingReport> {
   type Found = {
     readonly session: Omit<SpendingSession, "days" | "id"> | null;
     readonly days: Partial<Sums>[];

@@ -116,8 +116,7 @@ function summing(
   const add = (hash: Hash) => {
     sum = BigInt.asUintN(256, sum + BigInt(`0x${hash.digest("hex")}`));
   };
-  const addAlone = (...fields: unknown[]) => add(createHash("sha256").update(JSON.stringify(fields)));
-  /** Of the session in front, with its events. */
+  /** Hash of the newest session, with its events. */
   let session: Hash | undefined;
   const endSession = () => {
     if (session) add(session);
@@ -125,45 +124,31 @@ function summing(
   };
   const count = (item: ContentsItem) => {
     switch (item.type) {
-      case "text":
-        counts.texts++;
-        return addAlone("text", item.ref, item.content);
-      case "session": {
-        endSession();
-        const { by, id, kind, createdAtMs, settings, parent, touchedAtMs } = item;
-        const fields = [counts.sessions++, by, id, kind, createdAtMs, settings, parent, touchedAtMs];
-        session = createHash("sha256").update(JSON.stringify(fields));
-        return;
-      }
       case "events":
         counts.events += item.events.length;
         // However many come at a time.
         for (const event of item.events) session?.update(`\n${JSON.stringify(event)}`);
         return;
-      case "state":
-        return addAlone("state", item.sessionId, item.name, item.value);
-      case "archived":
-        return addAlone("archived", item.sessionId, item.ref);
+      case "session":
+        endSession();
+        session = hashOf(item, counts.sessions++);
+        return;
+      case "delivery":
+        return add(hashOf(item, counts.deliveries++));
       case "names":
-        return addAlone("names", named++, item.sessionId, item.names.toSorted());
+        return add(hashOf({ ...item, names: item.names.toSorted() }, named++));
+      case "text":
+        counts.texts++;
+        break;
       case "document":
         counts.documents++;
-        return addAlone("document", item.kind, item.id, item.sessionId, item.value);
-      case "delivery": {
-        const { id, receiver, sessionId, value, madeAtMs, dueAtMs, claims } = item;
-        const place = counts.deliveries++;
-        return addAlone("delivery", place, id, receiver, sessionId, value, madeAtMs, dueAtMs, claims);
-      }
-      case "sums": {
-        const sums = Object.entries(item.sums).sort(([one], [other]) => one < other ? -1 : 1);
-        return addAlone("sums", item.kind, item.by, item.day, item.about, sums);
-      }
-      case "key": {
+        break;
+      case "key":
         counts.keys++;
-        const { scope, key, bodyHash, isAtomic, touchedAtMs, sessionId, answer } = item;
-        return addAlone("key", scope, key, bodyHash, isAtomic, touchedAtMs, sessionId, answer);
-      }
+        break;
     }
+    const sums = item.type === "sums" && { sums: sorted(item.sums) };
+    add(hashOf({ ...item, ...sums } as ContentsItem));
   };
   const pass = async function* () {
     for await (const item of items) {
@@ -199,4 +184,14 @@ export async function sumContents(contents: StoreContents): Promise<ContentsSum>
   const { items, sum } = summing(contents.read());
   for await (const _ of items);
   return sum();
+}
+
+/** Returns a hash of a position and an item, whatever the order of the item's fields. */
+function hashOf(item: ContentsItem, position?: number): Hash {
+  return createHash("sha256").update(JSON.stringify([position, sorted(item)]));
+}
+
+function sorted(fields: object): unknown {
+  return Object.entries(fields).filter(([, value]) => value !== undefined)
+    .sort(([one], [other]) => one < other ? -1 : 1);
 }

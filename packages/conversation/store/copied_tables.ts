@@ -5,8 +5,8 @@ import {
   DELIVERIES,
   deliveryIn,
   type DeliveryRow,
-  type Dialect,
   optionalText,
+  type SqlDialect,
   type SqlValue,
   type TextRow,
 } from "./queries.ts";
@@ -22,7 +22,7 @@ const BATCH_CHARS = 2 ** 21;
 type EventsItem = Extract<ContentsItem, { type: "events" }>;
 
 /** How all contents of a database are copied. */
-export interface CopyDialect extends Dialect {
+export interface CopyDialect extends SqlDialect {
   /** Returns a value as a column of JSON. */
   toJson(value: unknown): string;
   /** Reads the events of a session's row, some at a time. */
@@ -140,7 +140,7 @@ export async function* readTables(db: CopyDialect): AsyncGenerator<ContentsItem,
 
 /** Returns what reads rows of a query page by page, each after the last of the one before, by the columns of these names. */
 export function pages<Row>(
-  { query }: Pick<Dialect, "query">,
+  { query }: Pick<SqlDialect, "query">,
   sql: string,
   ...names: readonly (keyof Row & string)[]
 ): (...start: (string | number)[]) => AsyncGenerator<Row, void> {

@@ -17,7 +17,6 @@ export function plainDocument({ kind, id, sessionId, value }: StoredDocument): u
   return { kind, id, sessionId, value };
 }
 
-/** Returns the JSON of a document as it is stored. */
 export function documentJson(document: StoredDocument): string {
   return jsonText(plainDocument(document));
 }

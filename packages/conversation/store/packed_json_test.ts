@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertLess, assertRejects } from "@std/assert";
 import fc, { cases } from "../../../tests/cases.ts";
-import { JsonPacker } from "@tare/conversation";
+import { JsonPacker } from "@tare/conversation/internal";
 
 const packJson = (value: unknown) => new JsonPacker().pack(value);
 

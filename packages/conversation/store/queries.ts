@@ -17,7 +17,7 @@ export type SqlValue = string | number | boolean | null | Uint8Array | readonly 
  * How a database is queried: by SQL that SQLite and PostgreSQL share, over tables of the same names. The fields are where
  * they differ.
  */
-export interface Dialect {
+export interface SqlDialect {
   /** Runs a statement with the values `$1`, `$2` … and returns its rows. SQLite has run it when this returns. */
   query<Row>(sql: string, values?: readonly SqlValue[]): Promise<Row[]>;
   /** Parses a column of JSON. @throws {StoreError} `corrupt` if it was damaged. */
@@ -40,7 +40,6 @@ export interface Dialect {
   textIn(row: TextRow): Promise<string | undefined>;
 }
 
-/** A row of `texts`. */
 export interface TextRow {
   readonly ref: string;
   /** Compressed. Null: it is damaged, or in an object store. */
@@ -49,7 +48,6 @@ export interface TextRow {
   readonly object?: string | null;
 }
 
-/** The kinds of sessions. */
 const KINDS = ["agent", "gateway"] as const satisfies readonly SessionRecord["kind"][];
 
 interface ListRow {
@@ -80,7 +78,7 @@ export const DELIVERIES =
 /** Returns the delivery of a row. */
 export function deliveryIn(
   { id, receiver, session, json, made, due, claims }: DeliveryRow,
-  { parse }: Pick<Dialect, "parse">,
+  { parse }: Pick<SqlDialect, "parse">,
 ): StoredDelivery {
   return {
     ...{ id: nameIn(id), receiver: nameIn(receiver), value: parse(json), madeAtMs: made, claims },
@@ -96,7 +94,7 @@ export function optionalText(name: string | undefined): string | null {
 
 /** Returns what of a store is the same for every dialect. `commit` and `now` are the store's. */
 export function storeQueries(
-  db: Dialect,
+  db: SqlDialect,
   { commit, now }: Pick<Store, "commit" | "now">,
 ): Pick<
   Store,
@@ -317,7 +315,7 @@ export function storeQueries(
 
 /** Returns in how many milliseconds the next delivery to one of these is due. Undefined: none is. */
 export async function nextDelivery(
-  { query, list }: Pick<Dialect, "query" | "list">,
+  { query, list }: Pick<SqlDialect, "query" | "list">,
   { receivers, nowMs }: { readonly receivers: readonly string[]; readonly nowMs: number },
 ): Promise<number | undefined> {
   const [row] = await query<{ next: number | null }>(

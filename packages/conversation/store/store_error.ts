@@ -26,22 +26,7 @@ export class StoreError extends Error {
   }
 }
 
-/**
- * Returns whether a write failed because something was written since it was read: it is to be read again.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { isConflict } from "@tare/conversation";
- * import { memoryStore } from "@tare/conversation/sqlite";
- *
- * const document = { type: "document", kind: "note", id: "a", value: 1, replaces: null } as const;
- * const store = memoryStore();
- * await store.commit([document]);
- * const error = await store.commit([{ ...document, value: 2 }]).catch((error) => error);
- * assertEquals(isConflict(error), true);
- * ```
- */
+/** Returns whether a write failed because something was written since it was read: it is to be read again. */
 export function isConflict(error: unknown): boolean {
   return error instanceof StoreError && error.code === "conflict";
 }

@@ -1,4 +1,5 @@
-import { JsonPacker, type ListedSession, type Store, StoreError, type StoreRecord } from "@tare/conversation";
+import { type ListedSession, type Store, StoreError, type StoreRecord } from "@tare/conversation";
+import { JsonPacker } from "@tare/conversation/internal";
 import {
   Accounts,
   type CallReport,
@@ -6,14 +7,9 @@ import {
   keptSpending,
   type SpendingSession,
 } from "@tare/conversation/report";
-import type { Protocol, RequestReaders } from "@tare/wire";
+import type { Protocol, RequestReaders } from "@tare/wire/internal";
 import { chainTo } from "../sessions/chain_index.ts";
-import {
-  type ConversationListing,
-  type NewestConversations,
-  type SpendingDays,
-  spendingOf,
-} from "../sessions/conversations.ts";
+import { type ConversationListing, type SpendingDays, spendingOf } from "../sessions/conversations.ts";
 import type { GatewaySession, Recognised, SessionSummary } from "../sessions/session.ts";
 import type { GatewaySessions, StoredSession } from "../sessions/sessions.ts";
 import {
@@ -129,7 +125,6 @@ export class Keeper {
   #expireAtMs = -Infinity;
   #expiring: Promise<unknown> = Promise.resolve();
 
-  /** Nothing was read or written yet. */
   constructor(options: KeeperOptions) {
     this.#options = options;
   }
@@ -208,22 +203,18 @@ export class Keeper {
    * @throws {StoreError}
    */
   async list(
-    { limit, after, search = "", by }: ConversationListing,
+    listing: ConversationListing,
   ): Promise<{ readonly sessions: readonly SessionSummary[]; readonly hasMore: boolean } | undefined> {
     const { store, sessions } = this.#options;
-    const all = sessions.list().filter(({ kept: { fence }, facts }) =>
-      fence === undefined && (by === undefined || facts.by === by)
+    const { limit, after, search = "", by } = listing;
+    const { sessions: unsaved, isKnown } = sessions.page(
+      listing,
+      ({ kept: { fence } }) => fence === undefined,
     );
-    const from = all.findIndex(({ id }) => id === after) + 1;
-    const isStored = after !== undefined && from === 0;
-    if (isStored && (await store.getSession(after))?.kind !== "gateway") return undefined;
-    const text = search.toLowerCase();
-    const unsaved = (isStored ? [] : all.slice(from)).filter(({ conversation: { state } }) =>
-      state.title.toLowerCase().includes(text)
-    );
+    if (!isKnown && (await store.getSession(after ?? ""))?.kind !== "gateway") return undefined;
     const rows = await store.listSessions({
       ...{ kind: "gateway", limit: limit + 1, search, by },
-      ...(isStored && { after }),
+      ...(!isKnown && { after }),
     });
     const found = [...unsaved, ...rows.map((row) => this.known(row))];
     return { sessions: found.slice(0, limit), hasMore: limit < found.length };
@@ -251,11 +242,6 @@ export class Keeper {
       ({ session, days }) => ({ ...spendingOf(session), days }),
     );
     return [...kept, ...fresh];
-  }
-
-  /** The newest sessions; those that aren't in the store yet come first. @throws {StoreError} */
-  async newest({ limit, by }: NewestConversations): Promise<readonly SessionSummary[]> {
-    return (await this.list({ limit, by }))?.sessions ?? [];
   }
 
   /** What sessions that are known here have come to that isn't in the sums yet, and whether these count them. */

@@ -113,20 +113,13 @@ export function keptValue(
   },
 ): unknown {
   const { hidden, shown, facts, conversation } = session;
-  const { historyBytes, heads, opening, turns, hasTools, functionsInFront, isAnswered, summary } = facts;
-  const { refusals, responses, compactions, isNamed, agent, basis, begunWith } = facts;
-  const { pins, rewrites, unsent, figures, cacheKey } = conversation.state;
+  const { scope: _s, client: _c, by: _b, name: _n, protocol: _p, control: _k, ...changing } = facts;
+  const { startedMs: _a, lastMs: _l, isReverted: _r, ...others } = changing;
+  const { title: _t, model: _m, epoch: _e, savedTokenUnits: _u, days: _d, ...state } = conversation.state;
   const value: KeptValue = {
     format: FORMAT,
-    facts: {
-      ...{ historyBytes, heads, opening, turns, hasTools, functionsInFront, isAnswered, summary },
-      ...{ refusals, responses, compactions, isNamed, agent, basis, begunWith },
-    },
-    conversation: {
-      ...{ pins, rewrites, unsent },
-      ...(figures && { figures }),
-      ...(cacheKey !== undefined && { cacheKey }),
-    },
+    facts: others,
+    conversation: state,
     keys,
     instructions: Object.fromEntries(instructions.map(({ key, lines }) => [key, [...lines].flat()])),
     hidden: hidden.map(plainPlace),
@@ -159,6 +152,14 @@ export interface ReadSession {
 /** What a session that was kept is made with. */
 export type Making = Pick<Recognised, "countTokens" | "prompts"> & Parameters<typeof readItems>[1];
 
+/** Returns what a session's record and totals say of it. */
+function recordedOf({ record, totals }: Pick<ReadSession, "record" | "totals">) {
+  const { id, by, createdAtMs: startedMs } = record;
+  const { scope = "", forkOf, ...settings } = record.settings as KeptSettings;
+  const { writes: _, lastMs, isReverted, ...sums } = totals;
+  return { id, forkOf, sums, facts: { ...settings, scope, by, startedMs, lastMs, isReverted } };
+}
+
 /** Makes a session of what was kept; nothing of what has another form. */
 export function restoreSession(
   { record, fence, totals, title, value: stored, refs }: ReadSession,
@@ -170,11 +171,9 @@ export function restoreSession(
   // It is what `keptValue` gave, perhaps in another version.
   const value = stored as KeptValue | undefined;
   if (value?.format !== FORMAT) return undefined;
-  const { id, by, createdAtMs: startedMs } = record;
-  const { scope = "", forkOf, ...settings } = record.settings as KeptSettings;
-  const { writes: _, lastMs, isReverted, ...sums } = totals;
+  const { id, forkOf, sums, facts: own } = recordedOf({ record, totals });
   const { keys, instructions, hidden, archived, shown, lines, ends, state, lookedAt } = value;
-  const facts: SessionFacts = { ...settings, ...value.facts, scope, by, startedMs, lastMs, isReverted };
+  const facts: SessionFacts = { ...value.facts, ...own };
   const archive = new LayeredArchive({ elsewhere: text, listed: archived });
   const byHash = new Map(lines.map((line) => [hashPiece(line), line]));
   return {
@@ -196,7 +195,7 @@ export function restoreSession(
     },
     keys,
     instructions: Object.entries(instructions)
-      .map(([key, lines]): Known => ({ scope, key, lines: pairsOf(lines) })),
+      .map(([key, lines]): Known => ({ scope: own.scope, key, lines: pairsOf(lines) })),
   };
 }
 
@@ -205,14 +204,10 @@ export function figuresOnly(
   { record, totals, title, fence }: ReadSession,
   { countTokens, prompts }: Making,
 ): GatewaySession {
-  const { id, by, createdAtMs: startedMs } = record;
-  const { scope = "", forkOf: _fork, ...settings } = record.settings as KeptSettings;
-  const { writes: _, lastMs, isReverted, ...sums } = totals;
+  const { id, sums, facts: own } = recordedOf({ record, totals });
+  const nothing = { historyBytes: 0, heads: 0, hasTools: false, isAnswered: false, refusals: 0 };
   const basis = { model: sums.model };
-  const nothing = { basis, historyBytes: 0, heads: 0, hasTools: false, isAnswered: false, refusals: 0 };
-  const facts: SessionFacts = {
-    ...{ ...nothing, responses: [], compactions: [], ...settings, scope, by, startedMs, lastMs, isReverted },
-  };
+  const facts: SessionFacts = { ...nothing, basis, responses: [], compactions: [], ...own };
   const archive = new LayeredArchive();
   return new GatewaySession({
     conversation: new Conversation({

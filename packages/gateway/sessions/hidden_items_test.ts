@@ -1,7 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { Message } from "@tare/messages";
-import type { WireItem } from "@tare/wire";
-import { anchorOf } from "@tare/wire/internal";
+import { anchorOf, type WireItem } from "@tare/wire/internal";
 import { expandHidden, type HiddenPlace } from "./session.ts";
 
 const said = (content: string, role: "user" | "assistant" = "assistant"): Message => ({ role, content });

@@ -1,6 +1,6 @@
 import { contentText } from "@tare/messages";
 import { hashText } from "@tare/messages/internal";
-import type { WireItem } from "@tare/wire";
+import type { WireItem } from "@tare/wire/internal";
 import { LRUCache } from "lru-cache";
 
 /** Instructions that differ in less than this share of their text, by lines, are the same ones. */

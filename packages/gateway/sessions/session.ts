@@ -4,8 +4,17 @@ import { contentText, type CountTokens, type Message } from "@tare/messages";
 import { firstWords, hashBytes, hashPiece, personsWords } from "@tare/messages/internal";
 import type { PromptSession, SessionView } from "@tare/planner";
 import type { Archive } from "@tare/prune";
-import type { ItemPart, Protocol, WireItem, WireReply, WireRequest } from "@tare/wire";
-import { anchorOf, steadyTools, underClientIds, withoutThoughts } from "@tare/wire/internal";
+import {
+  anchorOf,
+  type ItemPart,
+  type Protocol,
+  steadyTools,
+  underClientIds,
+  type WireItem,
+  type WireReply,
+  type WireRequest,
+  withoutThoughts,
+} from "@tare/wire/internal";
 import type { ChainNode } from "./chain_index.ts";
 import type { LayeredArchive } from "./layered_archive.ts";
 
@@ -50,13 +59,11 @@ export interface SessionBasis {
 
 /** A response that a client follows, as the upstream knows it. */
 export interface Followed {
-  /** Its id at the upstream. */
   readonly upstreamId: string;
   /** Items that the upstream waits for and the client doesn't know of: answers to recalls. */
   readonly owed: readonly string[];
 }
 
-/** A response of a session that a client may follow. */
 export interface SessionResponse extends Followed {
   /** The id by which the client knows it. */
   readonly id: string;
@@ -251,7 +258,6 @@ export class GatewaySession {
   /** The newest tools that came as they first did. */
   #sameTools: WireRequest["tools"];
 
-  /** A session as it was kept, or a new one. */
   constructor(
     { conversation, archive, number, tip, facts, hidden = [], shown = [], unevicted = shown, kept }:
       SessionParts,

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { Conversation } from "@tare/conversation";
 import { Accounts, type Sums } from "@tare/conversation/report";
 import { LRUCache } from "lru-cache";
-import type { WireItem } from "@tare/wire";
+import type { WireItem } from "@tare/wire/internal";
 import { ChainIndex, type ChainNode, chainTo, lastShared, sharedLength } from "./chain_index.ts";
 import {
   type ClientSummary,
@@ -15,6 +15,7 @@ import {
   type SessionParts,
   textOf,
 } from "./session.ts";
+import type { ConversationListing } from "./conversations.ts";
 import { InstructionKeys, type Known } from "./instruction_keys.ts";
 import { LayeredArchive } from "./layered_archive.ts";
 
@@ -110,6 +111,26 @@ export class GatewaySessions {
   /** All that are known, the newest first. They don't count as used. */
   list(): readonly GatewaySession[] {
     return Array.from(this.#sessions.values(), ({ session }) => session).sort((a, b) => b.number - a.number);
+  }
+
+  /**
+   * Returns those of a list that are `wanted`, the newest first, and whether the one is known `after` which it begins.
+   * They don't count as used.
+   */
+  page(
+    { after, search = "", by }: ConversationListing,
+    isWanted: (session: GatewaySession) => boolean = () => true,
+  ): { readonly sessions: readonly GatewaySession[]; readonly isKnown: boolean } {
+    const all = this.list().filter((session) =>
+      isWanted(session) && (by === undefined || session.facts.by === by)
+    );
+    const from = all.findIndex(({ id }) => id === after) + 1;
+    if (after !== undefined && from === 0) return { sessions: [], isKnown: false };
+    const text = search.toLowerCase();
+    const sessions = all.slice(from).filter(({ conversation: { state } }) =>
+      state.title.toLowerCase().includes(text)
+    );
+    return { sessions, isKnown: true };
   }
 
   /** Forgets a session. */

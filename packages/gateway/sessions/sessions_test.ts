@@ -1,7 +1,7 @@
 import { assertEquals, assertNotStrictEquals, assertStrictEquals } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
 import { plannerSession, profileNamed } from "@tare/planner";
-import type { WireItem } from "@tare/wire";
+import type { WireItem } from "@tare/wire/internal";
 import type { GatewaySession, Recognised } from "./session.ts";
 import { GatewaySessions, type SessionsOptions } from "./sessions.ts";
 

@@ -1,28 +1,16 @@
 /**
- * Models behind Anthropic's Messages API, streamed, by `npm:@anthropic-ai/sdk`: Claude, and whoever else speaks it.
+ * Models of Anthropic's Messages API, streamed, with `npm:@anthropic-ai/sdk`.
  *
- * @example Ask a provider, here one that is a function
- * ```ts
- * import { assertEquals } from "@std/assert";
+ * ```ts ignore
  * import { run } from "@tare/loop";
  * import { anthropicModel } from "@tare/loop/anthropic";
+ * import { workspaceTools } from "@tare/tools";
  *
- * const events = [
- *   { type: "message_start", message: { usage: { input_tokens: 9, output_tokens: 1 } } },
- *   { type: "content_block_start", index: 0, content_block: { type: "text", text: "" } },
- *   { type: "content_block_delta", index: 0, delta: { type: "text_delta", text: "Hello!" } },
- *   { type: "message_delta", delta: { stop_reason: "end_turn" }, usage: { output_tokens: 3 } },
- *   { type: "message_stop" },
- * ];
- * const stream = events.map((event) => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`).join("");
- * const provider = () => Promise.resolve(new Response(stream));
- *
- * const model = anthropicModel({ model: "some-model", baseURL: "http://localhost:8080", fetch: provider });
- * const texts: string[] = [];
- * for await (const event of run({ model, history: [], input: "Hi" })) {
- *   if (event.type === "text_delta") texts.push(event.text);
+ * const model = anthropicModel({ model: "claude-sonnet-5", apiKey: Deno.env.get("ANTHROPIC_API_KEY")! });
+ * const tools = workspaceTools({ workspace });
+ * for await (const event of run({ model, tools, history: [], input: "What is in notes.txt?" })) {
+ *   if (event.type === "text_delta") console.log(event.text);
  * }
- * assertEquals(texts, ["Hello!"]);
  * ```
  *
  * @module
@@ -30,16 +18,15 @@
 import { Anthropic, APIConnectionError, APIConnectionTimeoutError, APIError } from "@anthropic-ai/sdk";
 import type { KeepablePrompt, Model, ModelEvent, ModelRequest } from "@tare/messages";
 import { checkGiven, type NeededOptions } from "@tare/messages/internal";
-import { type JsonRecord, MESSAGES_PROTOCOL, messagesBody } from "@tare/wire";
+import { type JsonRecord, messagesBody } from "@tare/wire";
 import {
   asRecord,
   finishedReply,
   MessageAssembler,
   MESSAGES_FORMS,
+  MESSAGES_PROTOCOL,
   ReplyTooLong,
-  UnknownShape,
 } from "@tare/wire/internal";
-import { ModelError } from "../event.ts";
 import {
   accessTo,
   authorOf,
@@ -88,25 +75,41 @@ export interface AnthropicModelOptions extends ProviderOptions {
 }
 
 /**
- * Returns a model behind the Messages API.
+ * Returns a model of the Messages API.
  *
- * Chat messages are written as the API has them: instructions as `system`, the results of a reply's calls as one
- * message, pictures and files as they are. A reply that thought, or whose blocks chat messages can't tell apart, carries
- * them in its field `carried`, so that they go back unchanged, signatures and all, to the model that said them. At most four places are marked
- * for the cache; `stable` of the request says where that is of use. A reply that pauses is asked to go on; what it read
- * of its prompt is then what the last request read. Settings that the format has no place for, such as a seed, are
- * refused. Errors and retries are those of `openaiModel`.
+ * Instructions are sent as `system`, the results of a reply's calls as one message, images and files as they are. A reply
+ * with reasoning, or with blocks that chat messages can't express, has them in its field `carried` and sends them back
+ * unchanged to the model that produced them. At most four cache breakpoints are set; `stable` of the request says where they
+ * are useful. A paused reply is continued, and its usage is that of the last request. Settings that the format doesn't have,
+ * such as a seed, are refused. Errors and retries are those of `openaiModel`.
  *
- * Nothing is taken from the environment, but the SDK looks for `ANTHROPIC_CUSTOM_HEADERS` there, and fails if it may not:
- * beside `--allow-net` it needs `--ignore-env=ANTHROPIC_CUSTOM_HEADERS`, or to be allowed to read it.
+ * The environment isn't read, but the SDK looks for `ANTHROPIC_CUSTOM_HEADERS` in it and fails without permission:
+ * `--ignore-env=ANTHROPIC_CUSTOM_HEADERS` or `--allow-env=ANTHROPIC_CUSTOM_HEADERS` is needed, too.
  *
  * @throws {TypeError} if `baseURL` is no http(s) URL or `apiKey` can't stand in a header.
  *
- * @example
+ * @example A provider that is a function
  * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { run } from "@tare/loop";
  * import { anthropicModel } from "@tare/loop/anthropic";
  *
- * const model = anthropicModel({ model: "claude-sonnet-5", apiKey: "KEY", thinking: "adaptive" });
+ * const events = [
+ *   { type: "message_start", message: { usage: { input_tokens: 9, output_tokens: 1 } } },
+ *   { type: "content_block_start", index: 0, content_block: { type: "text", text: "" } },
+ *   { type: "content_block_delta", index: 0, delta: { type: "text_delta", text: "Hello!" } },
+ *   { type: "message_delta", delta: { stop_reason: "end_turn" }, usage: { output_tokens: 3 } },
+ *   { type: "message_stop" },
+ * ];
+ * const stream = events.map((event) => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`).join("");
+ * const provider = () => Promise.resolve(new Response(stream));
+ *
+ * const model = anthropicModel({ model: "some-model", baseURL: "http://localhost:8080", fetch: provider });
+ * const texts: string[] = [];
+ * for await (const event of run({ model, history: [], input: "Hi" })) {
+ *   if (event.type === "text_delta") texts.push(event.text);
+ * }
+ * assertEquals(texts, ["Hello!"]);
  * ```
  */
 export function anthropicModel(options: AnthropicModelOptions): Model {
@@ -198,23 +201,14 @@ export function anthropicModel(options: AnthropicModelOptions): Model {
       return body && asRecord(body.thinking)?.type !== "enabled" ? keepable(body, completed) : undefined;
     },
     open: async function* (request, reply) {
-      try {
-        let body = bodyOf(request);
+      let body = bodyOf(request);
+      bodies.set(reply, body);
+      yield* openStream(body, request);
+      for (let pauses = 1; reply.isPaused; pauses++) {
+        if (pauses > MAX_PAUSES) throw new ReplyTooLong(`it pauses more than ${MAX_PAUSES} times`);
+        body = bodyOf({ ...request, messages: [...request.messages, reply.message()] });
         bodies.set(reply, body);
         yield* openStream(body, request);
-        for (let pauses = 1; reply.isPaused; pauses++) {
-          if (pauses > MAX_PAUSES) throw new ReplyTooLong(`it pauses more than ${MAX_PAUSES} times`);
-          body = bodyOf({ ...request, messages: [...request.messages, reply.message()] });
-          bodies.set(reply, body);
-          yield* openStream(body, request);
-        }
-      } catch (error) {
-        if (!(error instanceof UnknownShape)) throw error;
-        const { message, param } = error;
-        throw new ModelError("bad_request", `Cannot ask ${model}: ${message}.`, {
-          cause: error,
-          ...(param !== undefined && { param }),
-        });
       }
     },
   });

@@ -1,23 +1,21 @@
 /**
- * Models behind an OpenAI-compatible API (chat completions or responses, streamed), by `npm:openai`: OpenAI, DeepSeek,
+ * Models of an OpenAI-compatible API (chat completions or responses, streamed) with `npm:openai`: OpenAI, DeepSeek,
  * OpenRouter, vLLM, llama.cpp, Ollama and others.
  *
- * @example Ask a provider, here one that is a function
- * ```ts
- * import { assertEquals } from "@std/assert";
+ * ```ts ignore
  * import { run } from "@tare/loop";
  * import { openaiModel } from "@tare/loop/openai";
+ * import { workspaceTools } from "@tare/tools";
  *
- * const chunk = { choices: [{ delta: { content: "Hello!" }, finish_reason: "stop" }] };
- * const provider = () =>
- *   Promise.resolve(new Response(`data: ${JSON.stringify(chunk)}\n\ndata: [DONE]\n\n`));
- *
- * const model = openaiModel({ model: "some-model", baseURL: "http://localhost:8080/v1", fetch: provider });
- * const texts: string[] = [];
- * for await (const event of run({ model, history: [], input: "Hi" })) {
- *   if (event.type === "text_delta") texts.push(event.text);
+ * const model = openaiModel({
+ *   model: "gpt-5.5",
+ *   apiKey: Deno.env.get("OPENAI_API_KEY")!,
+ *   baseURL: Deno.env.get("OPENAI_BASE_URL") ?? "https://api.openai.com/v1",
+ * });
+ * const tools = workspaceTools({ workspace });
+ * for await (const event of run({ model, tools, history: [], input: "What is in notes.txt?" })) {
+ *   if (event.type === "text_delta") console.log(event.text);
  * }
- * assertEquals(texts, ["Hello!"]);
  * ```
  *
  * @module
@@ -31,10 +29,8 @@ import {
   ReplyAssembler,
   ResponseAssembler,
   RESPONSES_FORMS,
-  UnknownShape,
 } from "@tare/wire/internal";
 import { APIConnectionError, APIConnectionTimeoutError, APIError, OpenAI } from "openai";
-import { ModelError } from "../event.ts";
 import {
   accessTo,
   authorOf,
@@ -77,26 +73,36 @@ export interface OpenaiModelOptions extends ProviderOptions {
 }
 
 /**
- * Returns a model behind an OpenAI-compatible API.
+ * Returns a model of an OpenAI-compatible API.
  *
- * By chat completions messages are sent as they are, but for pictures in results, which that format lets users alone show,
- * and what providers refuse (see `chatBody` of `@tare/wire`); replies keep every field that the provider sent
- * (`reasoning_content`, `reasoning_details`, signatures), so that all is passed back. By responses nothing is kept at the
- * provider: what it has sealed of its reasoning is in the reply's `carried`, and goes back with the items that it was
- * thought for. Either is sent to the model alone that said it. Rate limits, time-outs, failures of the server and of
- * the connection are retried with growing waits, or those that the provider asks for. What remains is a `ModelError`;
- * no message of one holds the API key.
+ * In chat completions messages are sent as they are, except for images in results, which that format allows only in user
+ * messages, and for what providers refuse (see `chatBody` of `@tare/wire`). Replies keep every field of the provider
+ * (`reasoning_content`, `reasoning_details`, signatures), and send it back. In responses nothing is stored at the provider:
+ * encrypted reasoning is in the reply's `carried`, and goes back with its items. Both go back only to the model that
+ * produced them. Rate limits, timeouts, server and connection errors are retried with growing waits, or those that the
+ * provider requests; then a `ModelError` is thrown, whose message never contains the API key.
  *
- * Nothing is taken from the environment, but the SDK looks for `OPENAI_CUSTOM_HEADERS` there: it works with
- * `--allow-net` alone, and on a terminal Deno then asks for that variable once, unless it runs with `--no-prompt`.
+ * The environment isn't read, but the SDK looks for `OPENAI_CUSTOM_HEADERS` in it: `--allow-net` is enough, but on a
+ * terminal Deno asks once for that variable, unless it runs with `--no-prompt`.
  *
  * @throws {TypeError} if `baseURL` is no http(s) URL or `apiKey` can't stand in a header.
  *
- * @example
+ * @example A provider that is a function
  * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { run } from "@tare/loop";
  * import { openaiModel } from "@tare/loop/openai";
  *
- * const model = openaiModel({ model: "qwen3", baseURL: "http://localhost:11434/v1" });
+ * const chunk = { choices: [{ delta: { content: "Hello!" }, finish_reason: "stop" }] };
+ * const provider = () =>
+ *   Promise.resolve(new Response(`data: ${JSON.stringify(chunk)}\n\ndata: [DONE]\n\n`));
+ *
+ * const model = openaiModel({ model: "some-model", baseURL: "http://localhost:8080/v1", fetch: provider });
+ * const texts: string[] = [];
+ * for await (const event of run({ model, history: [], input: "Hi" })) {
+ *   if (event.type === "text_delta") texts.push(event.text);
+ * }
+ * assertEquals(texts, ["Hello!"]);
  * ```
  */
 export function openaiModel(options: OpenaiModelOptions): Model {
@@ -156,7 +162,7 @@ export function openaiModel(options: OpenaiModelOptions): Model {
     forms: protocol === "chat" ? CHAT_FORMS : RESPONSES_FORMS,
     reader: () => protocol === "chat" ? new ReplyAssembler() : new ResponseAssembler(),
     open: async function* (request) {
-      const response = await asking(model, () => openStream(request));
+      const response = await openStream(request);
       for await (const { name, json } of readEvents(response, request)) {
         const error = errorIn(json, name);
         if (error) throw new APIError(statusOf(error), error, undefined, response.headers);
@@ -166,21 +172,7 @@ export function openaiModel(options: OpenaiModelOptions): Model {
   });
 }
 
-/** Asks; what the format has no place for is the fault of who chose it. */
-async function asking(model: string, ask: () => Promise<Response>): Promise<Response> {
-  try {
-    return await ask();
-  } catch (error) {
-    if (!(error instanceof UnknownShape)) throw error;
-    const { message, param } = error;
-    throw new ModelError("bad_request", `Cannot ask ${model}: ${message}.`, {
-      cause: error,
-      ...(param !== undefined && { param }),
-    });
-  }
-}
-
-/** What an event tells of a failure, if it does. */
+/** Returns the error that an event contains, if it does. */
 function errorIn(json: unknown, name: string | undefined): JsonRecord | undefined {
   const { type = name, error, response } = asRecord(json) ?? {};
   if (type === "response.failed") {
@@ -191,7 +183,7 @@ function errorIn(json: unknown, name: string | undefined): JsonRecord | undefine
   return type === "error" ? asRecord(json) : undefined;
 }
 
-/** The status that a response's failure would have had in front of it. */
+/** Returns the HTTP status that stands for a response's error code. */
 function statusOf({ code }: JsonRecord): number | undefined {
   const statuses: Readonly<Record<string, number>> = {
     rate_limit_exceeded: 429,

@@ -1,6 +1,6 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { api, messageOf } from "./api/api.ts";
+import { api, errorMessage } from "./api/api.ts";
 import type { Head } from "./api/sessions.ts";
 import { Field } from "./parts/field.tsx";
 import { counted } from "@tare/server/internal/format";
@@ -82,7 +82,7 @@ function SessionActions({ id, kind, title }: {
   /** Does something, and tells what went wrong with it. */
   const attempt = async (act: () => Promise<void>) => {
     setTold(undefined);
-    await act().catch((error) => say(messageOf(error), true));
+    await act().catch((error) => say(errorMessage(error), true));
   };
   const ask = (what: Asked) => {
     setTold(undefined);
@@ -210,7 +210,7 @@ function ModelChoice({ id, told, close }: {
       setEfforts(efforts);
     };
     read().catch((error) => {
-      told(messageOf(error), true);
+      told(errorMessage(error), true);
       close();
     });
   }, []);
@@ -224,7 +224,7 @@ function ModelChoice({ id, told, close }: {
       told(`The next turn asks ${session.model}${session.effort ? `, effort ${session.effort}` : ""}.`);
       dispatchEvent(new Event(CHANGED));
     } catch (error) {
-      told(messageOf(error), true);
+      told(errorMessage(error), true);
     }
   };
   // What another model knows is told once it is chosen.

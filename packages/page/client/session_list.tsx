@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { api, messageOf } from "./api/api.ts";
+import { api, errorMessage } from "./api/api.ts";
 import { type AgentSession, type PassingSession, passingTitleOf, titleOf } from "./api/sessions.ts";
 import { money, type Priced } from "./parts/spent.tsx";
 import { Trouble } from "./parts/trouble.tsx";
@@ -120,7 +120,7 @@ function useSessions<Kind extends keyof OfKind>(kind: Kind, search: string): Pag
       setTrouble(undefined);
       return { sessions: sessions.filter(isOfKind), hasMore };
     } catch (error) {
-      setTrouble(messageOf(error));
+      setTrouble(errorMessage(error));
       return undefined;
     }
   };

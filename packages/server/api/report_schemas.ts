@@ -1,17 +1,12 @@
 import type { CallReport, Overview, Sums } from "@tare/conversation/report";
 import { SPEND_BY, SPENT_ON as PARTS, sumsOf } from "@tare/conversation/report";
 import { type TSchema, Type } from "typebox";
-import { closed, COUNT, count, limitOf, optionalText, text } from "../http/schema.ts";
+import { closed, COUNT, count, limitOf, optionalText, orNull, text } from "../http/schema.ts";
 
 const NUMBER = Type.Number();
 const TEXT = Type.String();
 const FLAG = Type.Boolean();
 const TIME = Type.String({ format: "date-time" });
-
-/** A value or `null`. */
-export function orNull<S extends TSchema>(schema: S) {
-  return Type.Union([schema, Type.Null()]);
-}
 
 /** These fields, a number each. */
 export function numbers<const Names extends readonly string[]>(

@@ -7,8 +7,8 @@ import {
 } from "@tare/conversation/report";
 import { type Static, Type } from "typebox";
 import type { Reads } from "../http/route.ts";
-import { closed, COUNT } from "../http/schema.ts";
-import { BLOCK_STATE, numbers, orNull, PIN_REPORT, SUMS } from "./report_schemas.ts";
+import { closed, COUNT, orNull } from "../http/schema.ts";
+import { BLOCK_STATE, numbers, PIN_REPORT, SUMS } from "./report_schemas.ts";
 
 const CARRIED = { ...numbers(["tokenUnits", "usd"]), unpricedCalls: COUNT };
 const RESULTS_SPEND = Type.Array(

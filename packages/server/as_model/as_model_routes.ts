@@ -1,8 +1,7 @@
 import { storedResponseRoutes } from "./stored_responses.ts";
 import type { HttpGateway } from "@tare/gateway";
 import { readBytes } from "@tare/gateway/internal";
-import { ApiError, PROTOCOLS } from "@tare/wire";
-import { peekField } from "@tare/wire/internal";
+import { ApiError, peekField, PROTOCOLS } from "@tare/wire/internal";
 import { MAX_EVENT_BYTES } from "@tare/wire/internal/sse";
 import { Type } from "typebox";
 import { toResponse } from "../http/dispatcher.ts";

@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { ApiError } from "@tare/wire";
+import { ApiError } from "@tare/wire/internal";
 import { checker } from "../http/schema.ts";
 import { CHAT_REQUEST, UNSUPPORTED_IN_CHAT } from "./chat_completions.ts";
 import { refuseUnsupported } from "./errors.ts";

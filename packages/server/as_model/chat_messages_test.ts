@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { ApiError } from "@tare/wire";
+import { ApiError } from "@tare/wire/internal";
 import { type ChatMessage, readChatMessages } from "./chat_completions.ts";
 
 const read = (messages: readonly ChatMessage[]) => readChatMessages(messages, { parameter: "messages" });

@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { ApiError } from "@tare/wire";
+import { ApiError } from "@tare/wire/internal";
 import { type AskedFields, readAsked } from "./client_tools.ts";
 
 const shown = { name: "pick", description: null, parameters: { type: "object" }, strict: true };

@@ -1,7 +1,7 @@
 import type { TurnLimits } from "@tare/loop";
 import { assertEquals, assertRejects } from "@std/assert";
 import type { AssistantMessage, Content, FunctionToolCall, ToolDefinition } from "@tare/messages";
-import { ApiError } from "@tare/wire";
+import { ApiError } from "@tare/wire/internal";
 import { silentModel } from "../fixture_test.ts";
 import { HttpError } from "../http/http_error.ts";
 import type { FlatOptions } from "../options_fixture_test.ts";

@@ -1,5 +1,5 @@
 import { ModelError, type TurnEnd } from "@tare/loop";
-import { ApiError, MESSAGES_PROTOCOL } from "@tare/wire";
+import { ApiError, MESSAGES_PROTOCOL } from "@tare/wire/internal";
 import { Type } from "typebox";
 import { errorResponse, toHttpError } from "../http/http_error.ts";
 import type { RouteErrors } from "../http/route.ts";

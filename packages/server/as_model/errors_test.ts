@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { checker } from "../http/schema.ts";
 import { HttpError } from "../http/http_error.ts";
 import { EMPTY_LEDGER, ModelError, type TurnEnd } from "@tare/loop";
-import { ApiError } from "@tare/wire";
+import { ApiError } from "@tare/wire/internal";
 import { API_ERROR, API_ERRORS, toApiError, turnError } from "./errors.ts";
 
 async function told(error: unknown): Promise<{ status: number; error: unknown }> {

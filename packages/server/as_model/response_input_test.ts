@@ -1,7 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { memoryStore } from "@tare/conversation/sqlite";
-import { ApiError } from "@tare/wire";
-import { type ResponseBody, ResponseEventWriter } from "@tare/wire/internal";
+import { ApiError, type ResponseBody, ResponseEventWriter } from "@tare/wire/internal";
 import { readResponseInput } from "./responses.ts";
 import type { InputItem } from "./responses_schema.ts";
 import { storedResponse } from "./stored_responses.ts";

@@ -1,7 +1,7 @@
 import type { Asker, Store } from "@tare/conversation";
 import type { ContentPart } from "@tare/messages";
-import { ApiError, type JsonRecord } from "@tare/wire";
-import { type ResponseBody, ResponseEventWriter } from "@tare/wire/internal";
+import type { JsonRecord } from "@tare/wire";
+import { ApiError, type ResponseBody, ResponseEventWriter } from "@tare/wire/internal";
 import type { SseMessage } from "@tare/wire/internal/sse";
 import { HttpError } from "../http/http_error.ts";
 import { route } from "../http/route.ts";

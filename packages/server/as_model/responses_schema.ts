@@ -1,5 +1,5 @@
 import { type Static, type TProperties, Type } from "typebox";
-import { closed, COUNT, METADATA, nullable, tagged, textOr } from "../http/schema.ts";
+import { closed, COUNT, METADATA, nullable, orNull, tagged, textOr } from "../http/schema.ts";
 import { SAMPLING, TOOL_CHOICE, TOOL_FIELDS, TOOL_NAME } from "./client_tools.ts";
 import { REFUSED_SAMPLING, type UnsupportedParameter } from "./errors.ts";
 
@@ -111,8 +111,6 @@ const OUTPUT_ITEM = Type.Union([
     arguments: TEXT,
   }),
 ]);
-
-const orNull = (schema: Parameters<typeof Type.Union>[0][number]) => Type.Union([Type.Null(), schema]);
 
 /** A response. */
 export const RESPONSE = closed({

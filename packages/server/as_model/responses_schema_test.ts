@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { ApiError } from "@tare/wire";
+import { ApiError } from "@tare/wire/internal";
 import { checker } from "../http/schema.ts";
 import { refuseUnsupported } from "./errors.ts";
 import { RESPONSES_REQUEST, UNSUPPORTED_IN_RESPONSES } from "./responses_schema.ts";

@@ -1,6 +1,6 @@
 import { type Asker, Keys, type Store, type StoreRecord } from "@tare/conversation";
-import { ApiError, type JsonRecord } from "@tare/wire";
-import type { ResponseBody } from "@tare/wire/internal";
+import type { JsonRecord } from "@tare/wire";
+import { ApiError, type ResponseBody } from "@tare/wire/internal";
 import { type Static, type TObject, Type } from "typebox";
 import { json, route } from "../http/route.ts";
 import { closed, COUNT, limitOf, optionalText, storedReader } from "../http/schema.ts";

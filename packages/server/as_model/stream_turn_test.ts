@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { EMPTY_LEDGER } from "@tare/loop";
-import { ApiError } from "@tare/wire";
+import { ApiError } from "@tare/wire/internal";
 import type { SseMessage } from "@tare/wire/internal/sse";
 import { cancelWithClient, type ConversationTurn, readAnswer, streamTurn, tellError } from "./turn_answer.ts";
 

@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { EMPTY_LEDGER, type LoopEvent, type TurnEnd } from "@tare/loop";
-import { ApiError } from "@tare/wire";
+import { ApiError } from "@tare/wire/internal";
 import { type TurnAnswer, type TurnPart, turnParts } from "./turn_answer.ts";
 
 const USAGE = { promptTokens: 1, cachedTokens: 0, outputTokens: 1 };

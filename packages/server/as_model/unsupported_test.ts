@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { ApiError } from "@tare/wire";
+import { ApiError } from "@tare/wire/internal";
 import { refuseUnsupported, type UnsupportedParameter } from "./errors.ts";
 
 const UNSUPPORTED: readonly UnsupportedParameter[] = [{

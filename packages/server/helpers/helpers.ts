@@ -70,14 +70,7 @@ export class TurnAccount {
       if (usedUp !== undefined) throw new BudgetSpent(usedUp);
       const underWay = [...this.#underWay];
       if (underWay.length === 0 || overBudget(underWay.reduce(addLedgers, this.sum)) === undefined) break;
-      const { promise, resolve, reject } = Promise.withResolvers<void>();
-      const stop = () => reject(signal.reason);
-      this.#waiting.add(resolve);
-      signal.addEventListener("abort", stop);
-      await promise.finally(() => {
-        this.#waiting.delete(resolve);
-        signal.removeEventListener("abort", stop);
-      });
+      await waitAmong(this.#waiting, signal);
       progress?.();
     }
     // Several may cost the same.
@@ -96,6 +89,22 @@ export class TurnAccount {
   get sum(): TurnLedger {
     return [this.helpers, this.#pings].reduce(addLedgers, this.#own);
   }
+}
+
+/** Waits until the function is called that is put among these. @throws the signal's reason. */
+async function waitAmong(waiting: Set<() => void>, signal: AbortSignal): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const stop = () => {
+    // At once: a function that is called in vain would wake nobody.
+    waiting.delete(resolve);
+    reject(signal.reason);
+  };
+  waiting.add(resolve);
+  signal.addEventListener("abort", stop);
+  await promise.finally(() => {
+    waiting.delete(resolve);
+    signal.removeEventListener("abort", stop);
+  });
 }
 
 /** Most model calls of a helper, unless the call says otherwise. */
@@ -273,14 +282,7 @@ export class Helpers {
       this.#working++;
       return;
     }
-    const { promise, resolve, reject } = Promise.withResolvers<void>();
-    const stop = () => {
-      this.#waiting.delete(resolve);
-      reject(signal.reason);
-    };
-    this.#waiting.add(resolve);
-    signal.addEventListener("abort", stop);
-    await promise.finally(() => signal.removeEventListener("abort", stop));
+    await waitAmong(this.#waiting, signal);
   }
 
   /** The next that waits takes the place of one that is done. */

@@ -2,8 +2,7 @@ import { Keys, type Store, StoreError } from "@tare/conversation";
 import { Telemetry } from "@tare/conversation/telemetry";
 import type { HttpGateway } from "@tare/gateway";
 import { readBody, readPath, withClientSignal } from "@tare/gateway/internal";
-import { ApiError, PROTOCOLS } from "@tare/wire";
-import { jsonExcess } from "@tare/wire/internal";
+import { ApiError, jsonExcess, PROTOCOLS } from "@tare/wire/internal";
 import { type Static, type TProperties, Type } from "typebox";
 import { type ErrorCode, errorResponse, HttpError, invalidRequest, notFound } from "./http_error.ts";
 import type {

@@ -1,5 +1,5 @@
 import { type Asker, Keys } from "@tare/conversation";
-import { PROTOCOLS } from "@tare/wire";
+import { PROTOCOLS } from "@tare/wire/internal";
 import type { HttpOptions } from "../agent_options.ts";
 import { API_PATH } from "./api_path.ts";
 import { errorResponse, HttpError, refusedBy } from "./http_error.ts";

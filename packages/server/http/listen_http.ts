@@ -1,3 +1,8 @@
+/**
+ * Serves a function from request to response over HTTP, with limits for clients that keep the server waiting.
+ *
+ * @module
+ */
 import { STATUS_TEXT, type StatusCode } from "@std/http/status";
 import { type IncomingMessage, Server, type ServerResponse } from "node:http";
 import { once } from "node:events";

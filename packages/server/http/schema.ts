@@ -3,11 +3,13 @@ import { schemaChecker } from "@tare/loop/arguments";
 import {
   type Static,
   type TInteger,
+  type TNull,
   type TObject,
   type TOptional,
   type TProperties,
   type TSchema,
   type TString,
+  type TUnion,
   type TUnsafe,
   Type,
 } from "typebox";
@@ -51,6 +53,11 @@ export function closed<P extends TProperties>(properties: P, title?: string, exa
     ...(example !== undefined && { examples: [example] }),
     additionalProperties: false,
   });
+}
+
+/** A value or `null`. */
+export function orNull<S extends TSchema>(schema: S): TUnion<[S, TNull]> {
+  return Type.Union([schema, Type.Null()]);
 }
 
 /** A value or `null`, or no property at all. `schema` must have a `type`. */

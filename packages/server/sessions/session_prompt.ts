@@ -1,4 +1,5 @@
-import { Conversation, JsonPacker, type Store, type StoreRecord } from "@tare/conversation";
+import { Conversation, type Store, type StoreRecord } from "@tare/conversation";
+import { JsonPacker } from "@tare/conversation/internal";
 import {
   type CallReport,
   reportCall,

@@ -16,7 +16,7 @@ import type {
   ToolDefinition,
   ToolMessage,
 } from "@tare/messages";
-import type { Pin, Profile, PromptSession, SessionView } from "@tare/planner";
+import type { Profile, PromptSession, SessionView } from "@tare/planner";
 import type { Rates } from "@tare/planner/parts";
 import type { Days } from "@tare/conversation/report";
 import type { SessionRecord, StoredEvent, StoreRecord, Warmth } from "@tare/conversation";
@@ -31,6 +31,8 @@ import {
   type SessionSettings,
   storedHelper,
 } from "./session_settings.ts";
+
+export type { PinChange } from "@tare/conversation";
 
 /** Tells programs outside of what happens in sessions. */
 export interface Teller {
@@ -311,9 +313,6 @@ export type ApprovalAnswered = Extract<SessionEvent, { readonly type: "approval_
 
 /** What somebody said to a question. */
 export type Answer = Omit<ApprovalAnswered, "type" | "approvalId" | "id">;
-
-/** What is asked for of a message, or that nothing is any more. */
-export type PinChange = { readonly set: Pin } | { readonly remove: number };
 
 /** What decides what the model sees of a turn. */
 export interface TurnPrompt extends Pick<PromptSession, "view" | "sent"> {

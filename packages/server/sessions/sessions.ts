@@ -14,6 +14,7 @@ import {
   type SpendingSession,
   ToldWarnings,
 } from "@tare/conversation/report";
+import { systemClock } from "@tare/loop/internal";
 import type { Message } from "@tare/messages";
 import { firstWords, personsWords } from "@tare/messages/internal";
 import { listPrice, type Profile } from "@tare/planner";
@@ -569,7 +570,7 @@ export class Sessions {
   }
 
   get #after(): NonNullable<AdvancedOptions["after"]> {
-    return this.#options.advanced?.after ?? later;
+    return this.#options.advanced?.after ?? systemClock.after;
   }
 
   /** Names of the tools that sessions may have; of servers whose tools come and go `server__*`, for all of them. */
@@ -752,12 +753,6 @@ function shuffled<T>(all: readonly T[]): readonly T[] {
     [rest[at], rest[other]] = [rest[other]!, rest[at]!];
   }
   return rest;
-}
-
-/** Calls back after so many milliseconds, until what it gives is called. */
-export function later(ms: number, work: () => void): () => void {
-  const timer = setTimeout(work, ms);
-  return () => clearTimeout(timer);
 }
 
 function endingServer(): HttpError {

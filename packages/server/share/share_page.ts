@@ -1,6 +1,6 @@
 import type { Content, ContentPart, FileChange } from "@tare/messages";
 import { sliceText } from "@tare/messages/internal";
-import { changedLines, count, counted } from "../format.ts";
+import { changedLines, counted, formatCount, partName } from "../format.ts";
 import { type EntryOf, shortArguments, type TranscriptEntry } from "../transcript.ts";
 import MarkdownIt, { type Token } from "markdown-it";
 
@@ -99,7 +99,7 @@ function diffOf(change: FileChange): string {
     `<span${kind === undefined ? "" : ` class="${kind}"`}>${escapeHtml(text)}\n</span>`
   );
   return `<p><bdi>${escapeHtml(path)}</bdi>: ${counted(added, "line")} more, ${
-    count(removed)
+    formatCount(removed)
   } less</p><pre class="diff" tabindex="0">${spans.join("")}</pre>${rest ? `<p>and ${rest}</p>` : ""}`;
 }
 
@@ -130,12 +130,10 @@ function partOf(part: ContentPart): string {
       return /^data:image\/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]*$/.test(part.image_url.url)
         ? `<img src="${part.image_url.url}" alt="Attached picture">`
         : said("[picture]");
-    case "input_audio":
-      return said("[recording]");
-    case "video_url":
-      return said("[video]");
     case "file":
       return said(`[file ${part.file.filename ?? ""}]`);
+    default:
+      return said(`[${partName(part)}]`);
   }
 }
 

@@ -1,4 +1,5 @@
-import { Coalescer, type Store } from "@tare/conversation";
+import type { Store } from "@tare/conversation";
+import { Coalescer } from "@tare/conversation/internal";
 import { HttpError } from "../http/http_error.ts";
 import type { TurnRequest } from "../sessions/session_types.ts";
 

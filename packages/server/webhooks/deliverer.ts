@@ -1,4 +1,5 @@
-import { Coalescer, type Store, type StoredDelivery, type StoreRecord } from "@tare/conversation";
+import type { Store, StoredDelivery, StoreRecord } from "@tare/conversation";
+import { Coalescer } from "@tare/conversation/internal";
 import { type Attempted, sendWebhook, signatures } from "./send_webhook.ts";
 import { type DeliveryValue, valueOf, type Webhook, type WebhookHealth, type Webhooks } from "./webhooks.ts";
 
@@ -161,7 +162,7 @@ export class Deliverer {
     if (!disabled) return;
     const why = isGone
       ? "it answered 410"
-      : `nothing has got through since ${isoOf(disabled.failingSinceMs ?? atMs)}`;
+      : `nothing has got through since ${new Date(disabled.failingSinceMs ?? atMs).toISOString()}`;
     // A sentence: no code of ours is at fault, whose stack would be of use.
     this.#onError(`Disabled webhook ${webhook.id} (${webhook.url}): ${why}.`);
   }
@@ -212,8 +213,4 @@ function retryAfterMs(text: string | null, nowMs: number): number {
   if (text === null) return 0;
   const ms = /^\d+$/.test(text.trim()) ? Number(text) * SECOND_MS : Date.parse(text) - nowMs;
   return Number.isFinite(ms) ? Math.max(0, ms) : 0;
-}
-
-function isoOf(ms: number): string {
-  return new Date(ms).toISOString();
 }

@@ -1,13 +1,12 @@
 import {
   type Asker,
-  DocumentReader,
-  isConflict,
   Keys,
   type Store,
   type StoredDelivery,
   type StoredDocument,
   type StoreRecord,
 } from "@tare/conversation";
+import { DocumentReader, isConflict } from "@tare/conversation/internal";
 import { sliceText } from "@tare/messages/internal";
 import { randomBytes } from "node:crypto";
 import { type Static, Type } from "typebox";

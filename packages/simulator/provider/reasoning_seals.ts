@@ -1,6 +1,6 @@
 import { hashText } from "@tare/messages/internal";
-import { ApiError, type JsonRecord, MESSAGES_PROTOCOL, RESPONSES_PROTOCOL } from "@tare/wire";
-import { asRecord } from "@tare/wire/internal";
+import type { JsonRecord } from "@tare/wire";
+import { ApiError, asRecord, MESSAGES_PROTOCOL, RESPONSES_PROTOCOL } from "@tare/wire/internal";
 import { LRUCache } from "lru-cache";
 
 /** Replies that a provider remembers. */

@@ -10,23 +10,21 @@ import { addUsage, MESSAGE_OVERHEAD_TOKENS } from "@tare/messages/internal";
 import { type Profile, profileNamed } from "@tare/planner";
 import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import { PrefixCache } from "@tare/planner/parts";
+import type { JsonRecord } from "@tare/wire";
 import {
   ApiError,
+  asRecord,
+  CompletionWriter,
   type JsonReader,
-  type JsonRecord,
+  MAX_CACHE_MARKS,
   MESSAGES_PROTOCOL,
+  MessageWriter,
+  readCacheMarks,
   readJsonAt,
   readRequest,
   readWireBody,
-  RESPONSES_PROTOCOL,
-} from "@tare/wire";
-import {
-  asRecord,
-  CompletionWriter,
-  MAX_CACHE_MARKS,
-  MessageWriter,
-  readCacheMarks,
   ResponseEventWriter,
+  RESPONSES_PROTOCOL,
   toolsInFront,
   withFoundTools,
 } from "@tare/wire/internal";
@@ -523,7 +521,7 @@ function readMessagesRequest(bytes: Uint8Array<ArrayBuffer>): MessagesRequest {
   const asSent = wire.items.map((item) => {
     const { bytes } = item;
     if (!bytes) return item;
-    const json = readJsonAt(bytes, { start: 0, end: bytes.length });
+    const json = readJsonAt(bytes);
     return { ...item, parts: MESSAGES_PROTOCOL.readItem(json) };
   });
   return {

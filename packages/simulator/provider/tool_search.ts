@@ -1,6 +1,13 @@
 import { contentText, type Message, type ToolDefinition } from "@tare/messages";
-import { ApiError, type JsonRecord, MESSAGES_PROTOCOL, readJsonAt, type WireRequest } from "@tare/wire";
-import { searchBlocks, withFoundTools } from "@tare/wire/internal";
+import type { JsonRecord } from "@tare/wire";
+import {
+  ApiError,
+  MESSAGES_PROTOCOL,
+  readJsonAt,
+  searchBlocks,
+  type WireRequest,
+  withFoundTools,
+} from "@tare/wire/internal";
 import type { SimulatedReply } from "../model.ts";
 
 /** So many tools a search finds at most. */
@@ -49,7 +56,7 @@ export function searchableTools({ tools = [], items }: WireRequest): SearchableT
 
 /** A tool or an item, each of which is an object. */
 function jsonOf(bytes: Uint8Array<ArrayBuffer>): JsonRecord {
-  return readJsonAt(bytes, { start: 0, end: bytes.length }) as JsonRecord;
+  return readJsonAt(bytes) as JsonRecord;
 }
 
 /** What a reply that searches is made of. */

@@ -1,6 +1,6 @@
 import { lstat } from "node:fs/promises";
 import type { Tool } from "@tare/messages";
-import { defineTool, Refusal } from "../define_tool.ts";
+import { defineTool, ToolRefusal } from "../define_tool.ts";
 import {
   assertAllowed,
   effectsOn,
@@ -53,7 +53,7 @@ export function listFilesTool(workspace: string, limits: WorkspaceLimits = {}): 
       const place = await resolveInWorkspace(workspace, path, limits);
       assertAllowed(context, place.absolute, "reads");
       const info = await statInWorkspace(place, context);
-      if (!info.isDirectory()) throw new Refusal("it is not a folder. Read it with read_file.");
+      if (!info.isDirectory()) throw new ToolRefusal("it is not a folder. Read it with read_file.");
       const skipped = { hidden: 0, unreadable: 0, forbidden: 0, uncounted: 0 };
       const onSkip = (why: Skipped) => skipped[why]++;
       const maxDepth = depth ?? (glob === undefined ? 1 : undefined);

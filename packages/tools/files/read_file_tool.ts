@@ -2,7 +2,7 @@ import { Buffer } from "node:buffer";
 import type { Stats } from "node:fs";
 import type { Tool, ToolContext, ToolOutput } from "@tare/messages";
 import { pictureHead } from "@tare/messages/internal";
-import { defineTool, Refusal } from "../define_tool.ts";
+import { defineTool, ToolRefusal } from "../define_tool.ts";
 import { describeImage, isImageAccepted, MAX_PICTURE_BYTES, MAX_PICTURE_SIDE } from "../picture.ts";
 import { byteLength, decodeText, MAX_RESULT_BYTES, sliceText } from "../result_text.ts";
 import {
@@ -47,7 +47,7 @@ export function readFileTool(workspace: string, limits: WorkspaceLimits = {}): T
     effects: ({ path }) => effectsOn(path, { ...limits, workspace, as: "reads" }),
     attempt: ({ path }) => `read ${JSON.stringify(path)}`,
     async run({ path, start_line: start = 1, end_line: end = Infinity }, context) {
-      if (end < start) throw new Refusal(`end_line ${end} comes before start_line ${start}.`);
+      if (end < start) throw new ToolRefusal(`end_line ${end} comes before start_line ${start}.`);
       const place = await resolveInWorkspace(workspace, path, limits);
       assertAllowed(context, place.absolute, "reads");
       const info = await statFile(place, context);
@@ -56,7 +56,7 @@ export function readFileTool(workspace: string, limits: WorkspaceLimits = {}): T
       const blocks = readText(place.absolute, info, context);
       const page = await readPage(blocks, { start, end });
       if (start > Math.max(1, page.total)) {
-        throw new Refusal(`start_line ${start} is behind its last line, ${page.total}.`);
+        throw new ToolRefusal(`start_line ${start} is behind its last line, ${page.total}.`);
       }
       return [header(page, start, end), ...page.lines].join("\n");
     },
@@ -142,7 +142,7 @@ const NAMES = /\.(?:png|jpe?g|gif|webp)$/i;
 /**
  * A file as a picture, if it is one by its name and its first bytes.
  *
- * @throws {Refusal} if the model isn't shown pictures, or it is too large; what the system throws if it can't be read.
+ * @throws {ToolRefusal} if the model isn't shown pictures, or it is too large; what the system throws if it can't be read.
  */
 async function readPicture(
   absolute: string,
@@ -158,9 +158,9 @@ async function readPicture(
     const head = pictureHead(bytes);
     if (!head) return undefined;
     const what = describeImage(head, size);
-    if (!seesPictures) throw new Refusal(`it is a ${what}, and this model is shown no pictures.`);
+    if (!seesPictures) throw new ToolRefusal(`it is a ${what}, and this model is shown no pictures.`);
     if (!isImageAccepted(head, size)) {
-      throw new Refusal(
+      throw new ToolRefusal(
         `it is a ${what}; at most ${MAX_PICTURE_BYTES} bytes and ${MAX_PICTURE_SIDE} pixels a side can be shown. Make a smaller copy ` +
           "with shell, such as magick a.png -resize 1600x1600 b.png.",
       );

@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { Refusal } from "../define_tool.ts";
+import { ToolRefusal } from "../define_tool.ts";
 import { lineNumberAt, lineNumbers, nearestLines, replaceText } from "./write_file_tools.ts";
 
 Deno.test("replaceText() replaces the one occurrence, literally", () => {
@@ -37,7 +37,7 @@ Deno.test("replaceText() keeps the line ends of the file", () => {
 Deno.test("replaceText() refuses text that is there several times, and says where", () => {
   assertThrows(
     () => replaceText("a\nb\na\na a", { oldText: "a", newText: "c" }),
-    Refusal,
+    ToolRefusal,
     "old_text occurs 4 times, in lines 1, 3, 4, 4.",
   );
 });
@@ -46,7 +46,7 @@ Deno.test("replaceText() shows the nearest lines where the text is not found", (
   const text = "first\n\tif (ready) {\n\t\tgo();\n\t}\nlast\n";
   const error = assertThrows(
     () => replaceText(text, { oldText: "    if (ready) {\n        go();", newText: "" }),
-    Refusal,
+    ToolRefusal,
   );
   assertEquals(
     error.message,
@@ -54,12 +54,12 @@ Deno.test("replaceText() shows the nearest lines where the text is not found", (
   );
   assertThrows(
     () => replaceText(text, { oldText: "nothing at all", newText: "" }),
-    Refusal,
+    ToolRefusal,
     "nor anything like it",
   );
   assertThrows(
     () => replaceText("one line\r\ntwo lines\nx", { oldText: "one line\ntwo lines", newText: "" }),
-    Refusal,
+    ToolRefusal,
     "Some lines of the file end in CRLF",
   );
 });

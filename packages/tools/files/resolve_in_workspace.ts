@@ -15,19 +15,19 @@ import { type FileHandle, lstat, mkdir, open, opendir, readlink, realpath, stat 
 import { basename, dirname, isAbsolute, join, resolve } from "@std/path";
 import { setImmediate } from "node:timers";
 import type { Effects, ToolContext } from "@tare/messages";
-import { isMissing, Refusal, systemCode } from "../define_tool.ts";
+import { isMissing, systemCode, ToolRefusal } from "../define_tool.ts";
 import { pathWithin } from "../path_within.ts";
 
-/** What of a workspace the file tools keep from a model. */
+/** Limits of the file tools within a workspace. */
 export interface WorkspaceLimits {
   /**
-   * The server's own folder: no path leads to or into it, and no listing or search shows it. Files are written there
-   * before they take their place in the workspace. Default: there is none.
+   * The server's own folder: no path leads to or into it, and no listing or search contains it. New files are written there
+   * before they are moved into the workspace. Default: none.
    */
   readonly hidden?: string | undefined;
 }
 
-/** A folder that exists and stays unseen. */
+/** An existing folder that is hidden from the model. */
 interface HiddenFolder {
   readonly path: string;
   readonly dev: number;
@@ -42,7 +42,6 @@ export interface WorkspacePath {
   readonly absolute: string;
   /** The path from `root`, with forward slashes; `.` for the workspace itself. */
   readonly relative: string;
-  /** What must stay unseen. */
   readonly hidden?: HiddenFolder;
 }
 
@@ -57,18 +56,18 @@ const MAX_LINKS = 40;
  * A program may exchange a folder for a link after this check: files and folders at `absolute` are opened by
  * `openAt()`, which verifies them once they are open.
  *
- * @throws {Refusal} if it lies outside or in what is hidden, or the links lead in a circle.
+ * @throws {ToolRefusal} if it lies outside or in what is hidden, or the links lead in a circle.
  */
 export async function resolveInWorkspace(
   workspace: string,
   path: string,
   limits: WorkspaceLimits = {},
 ): Promise<WorkspacePath> {
-  if (path.includes("\0")) throw new Refusal("a path cannot hold a NUL character.");
+  if (path.includes("\0")) throw new ToolRefusal("a path cannot hold a NUL character.");
   const [{ root, absolute }, hidden] = await both(realPlace(workspace, path), hiddenFolder(limits));
   const relative = pathWithin(root, absolute);
   if (relative === undefined) {
-    throw new Refusal(
+    throw new ToolRefusal(
       "it lies outside the workspace. Give a path inside, relative to the workspace's top folder.",
     );
   }
@@ -76,12 +75,12 @@ export async function resolveInWorkspace(
   for (let folder = absolute; folder !== root; folder = dirname(folder)) folders.push(folder);
   const areHidden = await Promise.all(folders.map((folder) => isHidden(folder, hidden)));
   if (areHidden.includes(true)) {
-    throw new Refusal("it lies in a folder that the server keeps for itself, which no tool may reach.");
+    throw new ToolRefusal("it lies in a folder that the server keeps for itself, which no tool may reach.");
   }
   return { root, absolute, relative, ...(hidden && { hidden }) };
 }
 
-/** The workspace's own place, and that of the path in it. */
+/** Returns the real paths of the workspace and of a path in it. */
 async function realPlace(workspace: string, path: string): Promise<{ root: string; absolute: string }> {
   const given = resolve(workspace, path);
   // Only `..` leads elsewhere from a workspace that is a link than from where that points.
@@ -91,7 +90,7 @@ async function realPlace(workspace: string, path: string): Promise<{ root: strin
   return { root, absolute: real ?? await followLinks(resolve(root, path)) };
 }
 
-/** What a call on this path would do, by where the path leads. @throws {Refusal} as {@linkcode resolveInWorkspace}. */
+/** Returns the effects of a call on this path. @throws {ToolRefusal} as {@linkcode resolveInWorkspace}. */
 export async function effectsOn(
   path: string,
   { workspace, as, ...limits }: WorkspaceLimits & {
@@ -103,17 +102,17 @@ export async function effectsOn(
   return { root, [as]: [absolute] };
 }
 
-/** Makes sure, right before it is done, that it may be. @throws {Refusal} if it may not. */
+/** Checks, right before an access, that it is allowed. @throws {ToolRefusal} if it isn't. */
 export function assertAllowed(
   { allows }: Pick<ToolContext, "allows">,
   absolute: string,
   effect: "reads" | "writes",
 ): void {
   if (allows?.(absolute, effect) ?? true) return;
-  throw new Refusal("a rule forbids it, or the path has come to lead elsewhere since it was looked at.");
+  throw new ToolRefusal("a rule forbids it, or the path has come to lead elsewhere since it was looked at.");
 }
 
-/** The real place of an absolute path, after all links; of what doesn't exist, where opening it would make it. */
+/** Returns the real path of an absolute path, after all links; for a missing file the path where opening creates it. */
 export function pathAfterLinks(path: string): Promise<string> {
   return followLinks(path);
 }
@@ -130,27 +129,27 @@ async function hiddenFolder({ hidden }: WorkspaceLimits): Promise<HiddenFolder |
   }
 }
 
-/** Looks at two things at once; neither is left under way when the other fails. */
+/** Awaits two promises; neither is left pending when the other rejects. */
 async function both<One, Other>(one: Promise<One>, other: Promise<Other>): Promise<readonly [One, Other]> {
   await Promise.allSettled([one, other]);
   return [await one, await other];
 }
 
 /**
- * What a file is called that is written to take another one's place. The same key gives the same name, so that the next
- * process finds it without a search.
+ * Returns the name of a temporary file. The same key gives the same name, so that the next process finds it without a
+ * search.
  */
 export function temporaryName(key: unknown): string {
   const hash = createHash("sha256").update(JSON.stringify(key)).digest("hex");
   return `.tare-${hash.slice(0, 32)}.tmp`;
 }
 
-/** Whether a file is called so: it is there for a moment, and nobody's. */
+/** Returns whether a file has the name of a temporary file. */
 export function isTemporary(name: string): boolean {
   return /^\.tare-[0-9a-f]{32}\.tmp$/.test(name);
 }
 
-/** Whether a place free of symbolic links is the hidden folder, in whatever spelling the file system takes. */
+/** Returns whether a real path is the hidden folder, in any spelling that the file system accepts. */
 export async function isHidden(absolute: string, hidden: HiddenFolder | undefined): Promise<boolean> {
   if (!hidden) return false;
   if (absolute === hidden.path) return true;
@@ -167,7 +166,9 @@ async function realWorkspace(workspace: string): Promise<string> {
   try {
     return await realpath(workspace);
   } catch (cause) {
-    throw new Refusal("the workspace folder itself cannot be reached. This needs the operator.", { cause });
+    throw new ToolRefusal("the workspace folder itself cannot be reached. This needs the operator.", {
+      cause,
+    });
   }
 }
 
@@ -191,10 +192,10 @@ async function followLinks(path: string): Promise<string> {
       existing = dirname(existing);
     }
   }
-  throw new Refusal("its symbolic links lead in a circle.");
+  throw new ToolRefusal("its symbolic links lead in a circle.");
 }
 
-/** Where a link points, dangling or not; `undefined` if there is no link. */
+/** Returns the target of a link, dangling or not; `undefined` if it is no link. */
 async function linkTarget(path: string): Promise<string | undefined> {
   try {
     const target = await readlink(path);
@@ -253,12 +254,12 @@ const EXCHANGED = "another process has put something else in its place just now.
 
 /**
  * Throws unless a handle is open on the file at this path, which no link leads to. Its system calls take no
- * disk and no network. @throws {Refusal}
+ * disk and no network. @throws {ToolRefusal}
  */
 export function assertOpenAt(fd: number, absolute: string): void {
   if (descriptors === undefined) return assertSame(fstatSync(fd), absolute);
   const path = readlinkSync(`${descriptors}/${fd}`);
-  if (path !== absolute && folded(path) !== folded(absolute)) throw new Refusal(EXCHANGED);
+  if (path !== absolute && folded(path) !== folded(absolute)) throw new ToolRefusal(EXCHANGED);
 }
 
 /** Some file systems take a name in other spellings, and the system returns the one that they store. */
@@ -266,12 +267,12 @@ function folded(path: string): string {
   return path.normalize().toLowerCase();
 }
 
-/** Throws unless a path leads to this, without links, each time that it is resolved. @throws {Refusal} */
+/** Throws unless a path leads to this, without links, each time that it is resolved. @throws {ToolRefusal} */
 function assertSame({ dev, ino }: Stats, absolute: string): void {
   for (let round = 0; round < ROUNDS; round++) {
     const found = lstatSync(absolute, { throwIfNoEntry: false });
     if (found?.ino !== ino || found.dev !== dev || realpathSync(absolute) !== absolute) {
-      throw new Refusal(EXCHANGED);
+      throw new ToolRefusal(EXCHANGED);
     }
   }
 }
@@ -355,11 +356,11 @@ export interface Folder {
   readonly at: (name: string) => string;
   /** Path of the folder, to list its entries. */
   readonly path: string;
-  /** Throws unless the folder is where it was. @throws {Refusal} */
+  /** Throws unless the folder is where it was. @throws {ToolRefusal} */
   readonly check: () => void;
 }
 
-/** Works in the folder at a real path while it is open. @throws {Refusal} if something else is there. */
+/** Works in the folder at a real path while it is open. @throws {ToolRefusal} if something else is there. */
 export async function inFolder<T>(absolute: string, work: (folder: Folder) => Promise<T>): Promise<T> {
   const { folder, close } = await openFolder(absolute);
   try {
@@ -369,7 +370,7 @@ export async function inFolder<T>(absolute: string, work: (folder: Folder) => Pr
   }
 }
 
-/** Works there likewise, and makes the folder first if it is missing, and the folders above. @throws {Refusal} likewise. */
+/** Works there likewise, and makes the folder first if it is missing, and the folders above. @throws {ToolRefusal} likewise. */
 export async function inNewFolder<T>(absolute: string, work: (folder: Folder) => Promise<T>): Promise<T> {
   let opened: OpenFolder;
   try {
@@ -406,7 +407,7 @@ async function openFolder(absolute: string): Promise<OpenFolder> {
 /** The folder at a real path where the system opens none, as Windows does. */
 async function pathOnly(absolute: string): Promise<OpenFolder> {
   const info = await lstat(absolute);
-  if (!info.isDirectory()) throw new Refusal(EXCHANGED);
+  if (!info.isDirectory()) throw new ToolRefusal(EXCHANGED);
   const folder = {
     path: absolute,
     at: (name: string) => join(absolute, name),

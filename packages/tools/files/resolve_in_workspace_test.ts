@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { basename, dirname, join, resolve } from "@std/path";
 import fc, { cases } from "../../../tests/cases.ts";
-import { Refusal, systemCode } from "../define_tool.ts";
+import { systemCode, ToolRefusal } from "../define_tool.ts";
 import { makeWorkspace } from "../fixture_test.ts";
 import { resolveInWorkspace } from "./resolve_in_workspace.ts";
 
@@ -33,11 +33,11 @@ Deno.test("resolveInWorkspace() refuses what lies outside", async () => {
   await using ws = await makeWorkspace({ "src/a.ts": "" });
   const outside = "it lies outside the workspace.";
   for (const path of ["..", "../outside", "src/../../outside", "/", "/etc/passwd", ws.outside]) {
-    await assertRejects(() => resolveInWorkspace(ws.root, path), Refusal, outside, path);
+    await assertRejects(() => resolveInWorkspace(ws.root, path), ToolRefusal, outside, path);
   }
   // A folder whose name merely starts with the workspace's.
-  await assertRejects(() => resolveInWorkspace(ws.root, `${ws.root}-2/a`), Refusal, outside);
-  await assertRejects(() => resolveInWorkspace(ws.root, "a\0b"), Refusal, "NUL");
+  await assertRejects(() => resolveInWorkspace(ws.root, `${ws.root}-2/a`), ToolRefusal, outside);
+  await assertRejects(() => resolveInWorkspace(ws.root, "a\0b"), ToolRefusal, "NUL");
 });
 
 Deno.test("resolveInWorkspace() follows links: at the end, in the middle, dangling, in chains", async () => {
@@ -64,7 +64,7 @@ Deno.test("resolveInWorkspace() follows links: at the end, in the middle, dangli
   const outside = ["out", "out/a", "out-dangling", "out-chain", "out-chain/x"];
   const behind = outside.map((path) => `nowhere-and-back/${path}`);
   for (const path of [...outside, ...behind, "out/../a/../../outside"]) {
-    await assertRejects(() => resolveInWorkspace(ws.root, path), Refusal, "outside", path);
+    await assertRejects(() => resolveInWorkspace(ws.root, path), ToolRefusal, "outside", path);
   }
 });
 
@@ -84,12 +84,16 @@ Deno.test("resolveInWorkspace() takes a workspace that is a link, and paths thro
   for (const path of ["a.txt", join(alias, "a.txt"), ws.at("a.txt")]) {
     assertEquals(await resolveInWorkspace(alias, path), expected);
   }
-  await assertRejects(() => resolveInWorkspace(alias, "../x"), Refusal, "outside");
+  await assertRejects(() => resolveInWorkspace(alias, "../x"), ToolRefusal, "outside");
 });
 
 Deno.test("resolveInWorkspace() says that the workspace is gone", async () => {
   await using ws = await makeWorkspace();
-  await assertRejects(() => resolveInWorkspace(ws.at("gone"), "a"), Refusal, "the workspace folder itself");
+  await assertRejects(
+    () => resolveInWorkspace(ws.at("gone"), "a"),
+    ToolRefusal,
+    "the workspace folder itself",
+  );
 });
 
 Deno.test("resolveInWorkspace() never leaves the workspace, and agrees with the system where a path exists", async () => {
@@ -112,7 +116,7 @@ Deno.test("resolveInWorkspace() never leaves the workspace, and agrees with the 
       try {
         found = (await resolveInWorkspace(ws.root, place(wanted))).absolute;
       } catch (error) {
-        if (!(error instanceof Refusal || systemCode(error) === "ELOOP")) throw error;
+        if (!(error instanceof ToolRefusal || systemCode(error) === "ELOOP")) throw error;
         if (real !== undefined) assertEquals(`${real}/`.startsWith(`${ws.root}/`), false, "refused wrongly");
         return;
       }

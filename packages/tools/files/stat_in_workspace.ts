@@ -3,7 +3,7 @@ import { lstat } from "node:fs/promises";
 import { basename, dirname } from "@std/path";
 import type { ToolContext } from "@tare/messages";
 import { distance } from "fastest-levenshtein";
-import { Refusal, systemCode } from "../define_tool.ts";
+import { systemCode, ToolRefusal } from "../define_tool.ts";
 import type { WorkspacePath } from "./resolve_in_workspace.ts";
 import { walk } from "./walk.ts";
 
@@ -15,7 +15,7 @@ const MIN_SIMILARITY = 0.5;
 /**
  * What kind of thing lies at a place.
  *
- * @throws {Refusal} if nothing does; it names paths that are alike.
+ * @throws {ToolRefusal} if nothing does; it names paths that are alike.
  */
 export async function statInWorkspace(place: WorkspacePath, context: ToolContext): Promise<Stats> {
   try {
@@ -24,23 +24,23 @@ export async function statInWorkspace(place: WorkspacePath, context: ToolContext
     if (systemCode(error) !== "ENOENT") throw error;
     const alike = await similarPaths(place, context);
     const hint = alike.length === 0 ? "Look for it with list_files." : `Did you mean ${alike.join(" or ")}?`;
-    throw new Refusal(`it does not exist. ${hint}`);
+    throw new ToolRefusal(`it does not exist. ${hint}`);
   }
 }
 
 /**
  * Like {@linkcode statInWorkspace}, for a regular file.
  *
- * @throws {Refusal} if it is something else. Reading a pipe or a device could wait for ever.
+ * @throws {ToolRefusal} if it is something else. Reading a pipe or a device could wait for ever.
  */
 export async function statFile(place: WorkspacePath, context: ToolContext): Promise<Stats> {
   return regular(await statInWorkspace(place, context), "See what is in it with list_files.");
 }
 
-/** Returns what the system reports of a regular file. @throws {Refusal} for anything else. */
+/** Returns what the system reports of a regular file. @throws {ToolRefusal} for anything else. */
 export function regular(info: Stats, ifFolder: string): Stats {
-  if (info.isDirectory()) throw new Refusal(`it is a folder. ${ifFolder}`);
-  if (!info.isFile()) throw new Refusal("it is a pipe, a socket or a device, not a regular file.");
+  if (info.isDirectory()) throw new ToolRefusal(`it is a folder. ${ifFolder}`);
+  if (!info.isFile()) throw new ToolRefusal("it is a pipe, a socket or a device, not a regular file.");
   return info;
 }
 

@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { Refusal } from "../define_tool.ts";
+import { ToolRefusal } from "../define_tool.ts";
 import { context, makeWorkspace } from "../fixture_test.ts";
 import { resolveInWorkspace } from "./resolve_in_workspace.ts";
 import { statFile, statInWorkspace } from "./stat_in_workspace.ts";
@@ -18,7 +18,7 @@ Deno.test("statInWorkspace() suggests paths with the same or a similar name", as
   await using ws = await makeWorkspace(files);
   const refusal = async (path: string) => {
     const place = await resolveInWorkspace(ws.root, path);
-    return (await assertRejects(() => statInWorkspace(place, context), Refusal)).message;
+    return (await assertRejects(() => statInWorkspace(place, context), ToolRefusal)).message;
   };
   assertEquals(
     await refusal("src/Handler.ts"),
@@ -33,6 +33,6 @@ Deno.test("statFile() refuses folders and pipes", async () => {
   await new Deno.Command("mkfifo", { args: [ws.at("pipe")] }).output();
   const stat = async (path: string) => await statFile(await resolveInWorkspace(ws.root, path), context);
   assertEquals((await stat("node/x")).isFile(), true);
-  await assertRejects(() => stat("docs"), Refusal, "it is a folder. See what is in it with list_files.");
-  await assertRejects(() => stat("pipe"), Refusal, "it is a pipe, a socket or a device");
+  await assertRejects(() => stat("docs"), ToolRefusal, "it is a folder. See what is in it with list_files.");
+  await assertRejects(() => stat("pipe"), ToolRefusal, "it is a pipe, a socket or a device");
 });

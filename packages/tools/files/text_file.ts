@@ -1,7 +1,7 @@
 import type { Stats } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import type { ToolContext } from "@tare/messages";
-import { Refusal } from "../define_tool.ts";
+import { ToolRefusal } from "../define_tool.ts";
 import { openAt, readAt } from "./resolve_in_workspace.ts";
 
 /** Bytes at the start of a file by which text is told from binary data. */
@@ -14,14 +14,14 @@ const MAX_INVALID_SHARE = 0.3;
  * Opens a regular file for reading if its start looks like text: no NUL byte, and at most three characters in ten
  * that are no UTF-8. Whoever opens it closes it.
  *
- * @throws {Refusal} if it is binary; what the system throws if it cannot be opened.
+ * @throws {ToolRefusal} if it is binary; what the system throws if it cannot be opened.
  */
 export async function openText(absolute: string): Promise<FileHandle> {
   const file = await openAt(absolute);
   try {
     const head = new Uint8Array(HEAD_BYTES);
     const { bytesRead } = await file.read(head, 0, HEAD_BYTES, 0);
-    if (isBinary(head.subarray(0, bytesRead))) throw new Refusal(BINARY);
+    if (isBinary(head.subarray(0, bytesRead))) throw new ToolRefusal(BINARY);
     return file;
   } catch (error) {
     await file.close();
@@ -111,7 +111,7 @@ export async function* textBlocks(file: FileHandle, context: ToolContext): Async
  * The blocks of a regular file, a small one in one: to open it, read its head, all of it and its end, and to close it
  * takes several times as long as to read it at once.
  *
- * @throws {Refusal} if it is binary; what the system throws if it can't be read.
+ * @throws {ToolRefusal} if it is binary; what the system throws if it can't be read.
  */
 export async function* readText(
   absolute: string,
@@ -121,7 +121,7 @@ export async function* readText(
   // Files that the system makes up as they are read have no size.
   if (size > 0 && size <= CHUNK_BYTES) {
     const bytes = await readAt(absolute);
-    if (isBinary(bytes.subarray(0, HEAD_BYTES))) throw new Refusal(BINARY);
+    if (isBinary(bytes.subarray(0, HEAD_BYTES))) throw new ToolRefusal(BINARY);
     context.progress();
     yield { bytes, droppedBytes: 0 };
     return;

@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { open } from "node:fs/promises";
 import fc, { cases } from "../../../tests/cases.ts";
-import { Refusal } from "../define_tool.ts";
+import { ToolRefusal } from "../define_tool.ts";
 import { abortOnProgress, context, makeWorkspace } from "../fixture_test.ts";
 import { MAX_LINE_BYTES, openText, textBlocks } from "./text_file.ts";
 
@@ -25,7 +25,7 @@ Deno.test("openText() opens text at its start, valid or not", async () => {
 Deno.test("openText() refuses binary files", async () => {
   const random = new Uint8Array(4096).map((_, at) => (at * 7919 + (at >> 3)) % 255 + 1);
   for (const content of [bytes(0x61, 0, 0x62), bytes(0xFF, 0xFE, 0x61, 0x00), random]) {
-    await assertRejects(() => firstBytes(content), Refusal, "it is a binary file, not UTF-8 text.");
+    await assertRejects(() => firstBytes(content), ToolRefusal, "it is a binary file, not UTF-8 text.");
   }
 });
 

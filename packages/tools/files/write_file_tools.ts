@@ -3,7 +3,7 @@ import { copyFile, type FileHandle, lstat, mkdir, open, readdir, rename, rm, unl
 import type { FileChange, Tool, ToolContext } from "@tare/messages";
 import { formatPatch, OMIT_HEADERS, structuredPatch } from "diff";
 import { basename, dirname, join } from "@std/path";
-import { defineTool, ignoreMissing, ioReason, Refusal, systemCode } from "../define_tool.ts";
+import { defineTool, ignoreMissing, ioReason, systemCode, ToolRefusal } from "../define_tool.ts";
 import {
   assertAllowed,
   assertOpenAt,
@@ -102,7 +102,7 @@ async function textOf(absolute: string, file: Stats | undefined): Promise<string
     return await readUtf8(absolute);
   } catch (error) {
     // It may be replaced all the same.
-    if (error instanceof Refusal || ioReason(error) !== undefined) return undefined;
+    if (error instanceof ToolRefusal || ioReason(error) !== undefined) return undefined;
     throw error;
   }
 }
@@ -173,8 +173,8 @@ export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): T
     { path, old_text: oldText, new_text: newText }: EditFileArguments,
     context: ToolContext,
   ) => {
-    if (oldText === "") throw new Refusal("old_text is empty. To write a whole file, use write_file.");
-    if (oldText === newText) throw new Refusal("old_text and new_text are the same.");
+    if (oldText === "") throw new ToolRefusal("old_text is empty. To write a whole file, use write_file.");
+    if (oldText === newText) throw new ToolRefusal("old_text and new_text are the same.");
     const place = await resolveInWorkspace(workspace, path, limits);
     assertAllowed(context, place.absolute, "writes");
     return place;
@@ -187,7 +187,7 @@ export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): T
     },
   ) => {
     const { size, mode } = await statFile(place, context);
-    if (size > MAX_BYTES) throw new Refusal(`it has ${size} bytes. Edit files of that size with shell.`);
+    if (size > MAX_BYTES) throw new ToolRefusal(`it has ${size} bytes. Edit files of that size with shell.`);
     const before = await readUtf8(place.absolute);
     const replaced = replaceText(before, { oldText, newText, all, quotes });
     return { mode, replaced, change: changeOf(place.relative, before, replaced.text) };
@@ -239,7 +239,7 @@ async function readUtf8(absolute: string): Promise<string> {
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch {
-    throw new Refusal("it is not valid UTF-8, and an edit would damage it. Edit it with shell.");
+    throw new ToolRefusal("it is not valid UTF-8, and an edit would damage it. Edit it with shell.");
   }
 }
 
@@ -281,7 +281,7 @@ interface ReplacedText {
 /**
  * Replaces exact text. If all lines of the file end alike, LF or CRLF, the replacement's line ends count as those.
  *
- * @throws {Refusal} if the old text is not found, or found more than once and `all` is not set.
+ * @throws {ToolRefusal} if the old text is not found, or found more than once and `all` is not set.
  */
 export function replaceText(
   text: string,
@@ -291,8 +291,8 @@ export function replaceText(
   const adapt = (part: string) => lineEnd === undefined ? part : part.replaceAll(/\r?\n/g, lineEnd);
   const [wanted, replacement] = [adapt(oldText), adapt(newText)];
   const found = occurrences(text, wanted);
-  if (found.length === 0) throw new Refusal(notFound(text, { oldText, lineEnd, quotes }));
-  if (found.length > 1 && !all) throw new Refusal(ambiguous(text, found));
+  if (found.length === 0) throw new ToolRefusal(notFound(text, { oldText, lineEnd, quotes }));
+  if (found.length > 1 && !all) throw new ToolRefusal(ambiguous(text, found));
   const growth = replacement.length - wanted.length;
   return {
     text: text.replaceAll(wanted, () => replacement),
@@ -505,7 +505,7 @@ class NewFile {
     this.#file = file;
   }
 
-  /** Throws unless it is at this path. @throws {Refusal} */
+  /** Throws unless it is at this path. @throws {ToolRefusal} */
   check(absolute: string): void {
     assertOpenAt(this.#file.fd, absolute);
   }

@@ -4,8 +4,8 @@
  *
  * @module
  */
-export { readFound } from "./found_file.ts";
-export { readFrontMatter } from "./front_matter.ts";
+export { type FoundFile, readFound } from "./found_file.ts";
+export { type FrontMatter, readFrontMatter } from "./front_matter.ts";
 export { realPath } from "./real_path.ts";
 export { skillTool } from "./skill_tool.ts";
 export {
@@ -14,6 +14,10 @@ export {
   type InstructionPlaces,
   lookAround,
   skillsOutside,
+  type ToldFile,
+  type ToldWorkplace,
   workplaceOf,
+  type WorkplaceOptions,
   workplaceText,
+  type WorkspaceDescription,
 } from "./workplace.ts";

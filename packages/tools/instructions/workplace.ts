@@ -149,7 +149,7 @@ export interface WorkplaceOptions {
 }
 
 /** The description of a workspace that sessions receive. */
-interface Workplace {
+export interface WorkspaceDescription {
   /** Resolves to the text after a new session's instructions. */
   readonly describe: () => Promise<string>;
   /** Resolves to what has changed since these system messages; nothing if nothing has. */
@@ -157,7 +157,7 @@ interface Workplace {
 }
 
 /** Returns the workplace as sessions receive it when they are made, and what changes in the files later. */
-export function workplaceOf(options: WorkplaceOptions): Workplace {
+export function workplaceOf(options: WorkplaceOptions): WorkspaceDescription {
   return {
     describe: async () => workplaceText(await lookAround(options)),
     async changes(told) {

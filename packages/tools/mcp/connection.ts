@@ -182,7 +182,7 @@ export class McpConnection {
 }
 
 function startFault(entry: McpServerEntry, error: unknown): string {
-  const message = messageOf(error);
+  const message = errorText(error);
   if (entry.by === "http") return `it can't be reached: ${message}`;
   return systemCode(error) === "ENOENT"
     ? `there is no program ${entry.command}, or no folder that it is to start in`
@@ -190,7 +190,7 @@ function startFault(entry: McpServerEntry, error: unknown): string {
 }
 
 /** What an error says. */
-export function messageOf(error: unknown): string {
+export function errorText(error: unknown): string {
   return error instanceof Error ? error.message || error.name : String(error);
 }
 

@@ -6,32 +6,32 @@ import { createHash } from "node:crypto";
 import { asRecord } from "@tare/wire/internal";
 import { isDeepStrictEqual } from "node:util";
 import { Breaks } from "./floods.ts";
-import { McpConnection, type McpProgress, type McpSdk, messageOf } from "./connection.ts";
+import { errorText, McpConnection, type McpProgress, type McpSdk } from "./connection.ts";
 import type { McpServerEntry } from "./read_servers.ts";
 import { describeImage, isImageAccepted, MAX_PICTURE_BYTES } from "../picture.ts";
 import { sliceText } from "../result_text.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { settlesWithin } from "../shell/processes.ts";
 
-/** What servers are run with. */
+/** Options of `mcpServers()`. */
 export interface McpOptions {
-  /** Loads `@modelcontextprotocol/client`; called when a server starts. */
+  /** Loads `@modelcontextprotocol/client`. Called when a server starts. */
   readonly sdk: () => Promise<McpSdk>;
-  /** Folder that programs start in whose entry names none. */
+  /** Folder that programs start in unless their entry names one. */
   readonly cwd: string;
-  /** What every program's environment has, beneath what its entry names. Default: nothing. */
+  /** Environment of every program; its entry overrides it. Default: empty. */
   readonly env?: Readonly<Record<string, string>>;
-  /** Marks the processes, so that `endLeftCommands()` finds them after a crash. Default: a mark of no owner. */
+  /** Part of the mark of the processes, by which a later process finds them after a crash. Default: none. */
   readonly owner?: string;
-  /** The sandbox that programs run in, but for those whose entry says otherwise. Default: none. */
+  /** The sandbox that programs run in unless their entry excludes them. Default: none. */
   readonly sandbox?: Sandbox | undefined;
-  /** Longest time until a server that starts has named its tools, in milliseconds. Default: 60,000. */
+  /** Longest time until a server that starts has listed its tools, in milliseconds. Default: 60,000. */
   readonly startTimeoutMs?: number;
-  /** How long a server that ended stays so, in milliseconds; twice as long after each further time. Default: 1,000. */
+  /** Time until a server that ended is started again, in milliseconds; doubled each further time. Default: 1,000. */
   readonly restartMs?: number;
-  /** How long a server that let a call run out may take to say that it is alive, in milliseconds. Default: 30,000. */
+  /** Longest time until a server answers a ping after a call timed out, in milliseconds. Default: 30,000. */
   readonly aliveMs?: number;
-  /** Told what people should know of the servers, a sentence at a time. Default: nobody is. */
+  /** Called with warnings for the user, a sentence each. Default: they are ignored. */
   readonly onWarning?: (sentence: string) => void;
 }
 
@@ -57,7 +57,7 @@ const MAX_NOTE_CHARS = 1_000;
 /** The time limit of requests that have one elsewhere: the longest delay of a timer. */
 const NO_LIMIT_MS = 2 ** 31 - 1;
 
-/** One server: started, asked, started again when it has ended. Meanwhile its tools stay known, and say so. */
+/** One server, which is started again when it has ended. Meanwhile its tools stay known and return an error. */
 export class McpServer {
   readonly #entry: McpServerEntry;
   readonly #options: McpOptions;
@@ -81,7 +81,7 @@ export class McpServer {
     this.#options = options;
   }
 
-  /** Starts it, if it isn't. */
+  /** Starts it unless it runs. */
   start(): void {
     this.#work ??= this.#run();
   }
@@ -91,12 +91,12 @@ export class McpServer {
     return this.#renamed?.promise ?? this.#started.promise;
   }
 
-  /** Its tools as it named them last. */
+  /** Its tools as it listed them last. */
   get tools(): readonly Tool[] {
     return [...this.#tools.values()];
   }
 
-  /** Why it can't be asked now, as a sentence; nothing if it can. */
+  /** The reason why it is unavailable, as a sentence; `undefined` if it is available. */
   get problem(): string | undefined {
     return this.#problem && `MCP server ${this.#entry.name} ${this.#problem}.`;
   }
@@ -153,7 +153,7 @@ export class McpServer {
       if (this.#isStale) this.#changed();
       return await connection.lost;
     } catch (error) {
-      return messageOf(error);
+      return errorText(error);
     } finally {
       this.#connection = undefined;
       // Until it is known when it is started again.
@@ -180,7 +180,7 @@ export class McpServer {
     };
     this.#listing = look()
       .catch((error) =>
-        this.#warn(`Cannot list the tools of MCP server ${this.#entry.name}: ${messageOf(error)}`)
+        this.#warn(`Cannot list the tools of MCP server ${this.#entry.name}: ${errorText(error)}`)
       )
       .finally(() => {
         this.#listing = undefined;
@@ -323,15 +323,15 @@ export class McpServer {
       // What the server itself answers has a number; all else befell the connection.
       const isAnswer = typeof (error as { readonly code?: unknown }).code === "number";
       if (isAnswer && connection.reason === undefined) {
-        return refuse(`MCP server ${server} says: ${messageOf(error)}`);
+        return refuse(`MCP server ${server} says: ${errorText(error)}`);
       }
-      if (by === "http") connection.lose(messageOf(error));
+      if (by === "http") connection.lose(errorText(error));
       const advice = tool.stance === "rederivable"
         ? "It only reads: call it again later if you need it."
         : "It may have taken effect: find out before you call it again.";
       const content =
         `Cannot tell the result of ${name}: MCP server ${server} was lost during the call, because ${
-          connection.reason ?? messageOf(error)
+          connection.reason ?? errorText(error)
         }. ${advice}`;
       return { content, error: true };
     }

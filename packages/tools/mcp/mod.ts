@@ -1,7 +1,6 @@
 /**
- * Tools of MCP servers: programs of this machine, started and spoken with over their standard input and output, and
- * servers at an address, by streamable HTTP. The protocol itself is spoken by `@modelcontextprotocol/client`, which the
- * caller hands in.
+ * Tools of MCP servers: programs of this machine, over their standard input and output, and servers at an address, by
+ * streamable HTTP. The protocol is implemented by `@modelcontextprotocol/client`, which the caller injects.
  *
  * @example
  * ```ts ignore
@@ -33,10 +32,10 @@ export type {
 export type { McpOptions } from "./mcp_server.ts";
 export { type McpServerEntry, readMcpServers } from "./read_servers.ts";
 
-/** How long servers that start may keep somebody waiting for their tools, in milliseconds. */
+/** Longest wait for the tools of servers that start, in milliseconds. */
 const WAIT_MS = 30_000;
 
-/** How long the start of one server may keep back the next, in milliseconds: each takes a processor for a while. */
+/** Longest time until the next server is started, in milliseconds: each start takes a processor for a while. */
 const STAGGER_MS = 2_000;
 
 /** Tools of MCP servers, and the servers that gave none. */
@@ -48,21 +47,20 @@ export interface McpTools {
 
 /** MCP servers of one configuration. */
 export interface McpServerSet {
-  /** Their names; `name__` is what a server's tools begin with. */
+  /** Their names. The names of a server's tools begin with `name__`. */
   readonly names: readonly string[];
   /**
-   * The tools of these servers as they are now; of one that starts for the first time they are waited for, at most 30
-   * seconds. Of each that can't be asked a sentence says why. Names that aren't there are ignored.
+   * Returns the current tools of these servers. Waits for servers that start for the first time, at most 30 seconds.
+   * Unknown names are ignored.
    */
   take(names: readonly string[], signal?: AbortSignal): Promise<McpTools>;
-  /** The tools of these servers, as far as they are known without waiting. */
+  /** Returns the tools of these servers that are known without waiting. */
   known(names: readonly string[]): readonly Tool[];
   /**
-   * Starts them, one behind the other; those that are taken from start at once, so that nobody waits for others. Each
-   * that ends is started again.
+   * Starts the servers, one after the other; `take()` starts its servers at once. Each server that ends is started again.
    */
   start(): void;
-  /** Ends them all. */
+  /** Ends all servers. */
   close(): Promise<void>;
 }
 

@@ -3,35 +3,35 @@ import { schemaChecker } from "@tare/loop/arguments";
 import { asRecord } from "@tare/wire/internal";
 import { type Static, Type } from "typebox";
 
-/** An MCP server, as a file names it. */
+/** An MCP server of a configuration file. */
 export type McpServerEntry =
   & {
-    /** What its tools' names begin with. */
+    /** Prefix of its tools' names. */
     readonly name: string;
     /** Longest time of a call, in milliseconds. Default: the loop's. */
     readonly timeoutMs?: number;
-    /** Whether a tool that says it only reads is believed. Default: no, and it is asked for like any other. */
+    /** Whether a tool that declares itself read-only is trusted. Default: false: it needs approval like any other. */
     readonly trustHints?: boolean;
   }
   & (
     /** A program of this machine. */
     | {
-      /** How it is reached: by its standard input and output. */
+      /** Over its standard input and output. */
       readonly by: "stdio";
       readonly command: string;
       readonly args: readonly string[];
-      /** Its whole environment, but for `PATH` where that isn't among it. */
+      /** Its whole environment. `PATH` is added if it is missing. */
       readonly env: Readonly<Record<string, string>>;
-      /** Absolute path of the folder that it starts in. Default: whoever starts it says. */
+      /** Absolute path of the folder that it starts in. Default: `cwd` of the options. */
       readonly cwd?: string;
-      /** Whether it runs with the person's own rights where there is a sandbox. Default: no. */
+      /** Whether it runs outside of the sandbox, with the user's own rights. Default: false. */
       readonly isOutside?: boolean;
-      /** Absolute paths of further folders that it may write in there. Default: none. */
+      /** Absolute paths of further folders that it may write in the sandbox. Default: none. */
       readonly folders?: readonly string[];
     }
     /** A server at an address. */
     | {
-      /** How it is reached: by streamable HTTP. */
+      /** Over streamable HTTP. */
       readonly by: "http";
       readonly url: string;
       /** Sent with every request, such as `authorization`. */
@@ -85,8 +85,8 @@ const TYPES: Readonly<Record<string, McpServerEntry["by"]>> = {
 const SERVER_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9-]|_(?=[A-Za-z0-9-])){0,31}$/;
 
 /**
- * Reads the servers that a JSON text names under `mcpServers`, in the form that MCP's clients share; what else stands
- * beside that is other programs' and ignored. Disabled servers are left out. Relative folders count from `folder`.
+ * Returns the servers that a JSON text lists under `mcpServers`, in the form that MCP clients share; other fields are
+ * ignored. Disabled servers are omitted. Relative folders count from `folder`.
  *
  * @example
  * ```ts
@@ -99,7 +99,7 @@ const SERVER_NAME = /^[A-Za-z0-9](?:[A-Za-z0-9-]|_(?=[A-Za-z0-9-])){0,31}$/;
  * ]);
  * ```
  *
- * @throws {RangeError} naming the field that is wrong and what would be right. No value of `env` or `headers` is in it.
+ * @throws {RangeError} with the invalid field and what would be valid, without values of `env` and `headers`.
  */
 export function readMcpServers(text: string, folder: string): readonly McpServerEntry[] {
   let file: unknown;

@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import { lstatSync, mkdirSync, readdirSync, readlinkSync, realpathSync, rmdirSync } from "node:fs";
 import { basename, dirname, join } from "@std/path";
-import { Refusal } from "../define_tool.ts";
+import { ToolRefusal } from "../define_tool.ts";
 import { isWithin } from "../path_within.ts";
 import { isProtected, repositoryEntries } from "./protected_paths.ts";
 import { type Sandbox, sandboxed, writeInputs } from "./sandbox.ts";
@@ -41,7 +41,7 @@ const INSTALLED = "node_modules";
  * {@linkcode clearWorkspaces}, and not with the command, because what a command left running may end a moment after it.
  *
  * @param options.isSearched Whether what appears is searched for. Default: yes.
- * @throws {Refusal} if `.git` is a link, because a link can be replaced.
+ * @throws {ToolRefusal} if `.git` is a link, because a link can be replaced.
  */
 export function guardWorkspace(
   sandbox: Sandbox,
@@ -99,7 +99,7 @@ function guardGit(workspace: string): () => void {
   const git = join(workspace, ".git");
   const found = lstatSync(git, { throwIfNoEntry: false });
   if (found?.isSymbolicLink()) {
-    throw new Refusal(
+    throw new ToolRefusal(
       "the workspace's .git is a link, which a sandbox can't keep from being replaced. Say with outside what the " +
         "command needs.",
     );

@@ -8,29 +8,29 @@ import { PROTECTED_REGEX } from "./protected_paths.ts";
 import { systemCallFilter } from "./system_call_filter.ts";
 
 /**
- * A sandbox that this machine can make, and what stands in it. It is plain data, so that one process may find it out,
- * which may look at all of the machine, and another one use it, which may not. {@linkcode findSandbox} makes one.
+ * A sandbox that this machine can make. It is plain data, so that a process that can read all of the machine finds it, and
+ * one that cannot uses it. {@linkcode findSandbox} returns one.
  */
 export interface Sandbox {
-  /** What makes it: `bubblewrap` on Linux, `seatbelt` on macOS. */
+  /** Its implementation: `bubblewrap` on Linux, `seatbelt` on macOS. */
   readonly by: "bubblewrap" | "seatbelt";
-  /** Absolute path of the program that makes it. */
+  /** Absolute path of the implementation's program. */
   readonly program: string;
-  /** Absolute path, without links, of the only folder of this machine that can be written in. */
+  /** Absolute path, without links, of the only folder that can be written. */
   readonly workspace: string;
-  /** The person's home folder: of it nothing is seen but what {@linkcode Sandbox.shown} names. */
+  /** The user's home folder. Only {@linkcode Sandbox.shown} of it is visible. */
   readonly home: string;
-  /** The system's folders that can be read; `link` is where one leads that is a link. */
+  /** Readable folders of the system. `link` is the target of one that is a link. */
   readonly system: readonly { readonly path: string; readonly link?: string }[];
-  /** Folders of programs that can be read too, as `at`, where their links lead to `path`. */
+  /** Readable folders of programs, as `at`; `path` is their real path. */
   readonly shown: readonly { readonly path: string; readonly at: string }[];
-  /** What of all that is hidden again. */
+  /** Hidden paths within those. */
   readonly hidden: readonly { readonly path: string; readonly isFolder: boolean }[];
-  /** Files in the workspace that can't be written. */
+  /** Files in the workspace that cannot be written. */
   readonly readOnly: readonly string[];
-  /** Names of hosts that can be reached, `*.` in front for those below; empty if there is no network. */
+  /** Names of the hosts that can be reached; `*.example.com` matches subdomains. Empty: no network. */
   readonly domains: readonly string[];
-  /** How hosts are reached. Absent without `domains`. */
+  /** The way to these hosts. Absent without `domains`. */
   readonly proxy?: SandboxProxy;
 }
 
@@ -70,7 +70,7 @@ export interface NoSandbox {
   readonly why: string;
 }
 
-/** What is run in a sandbox. */
+/** A command that is run in a sandbox. */
 export interface SandboxedCommand {
   /** The program and its arguments. */
   readonly command: readonly string[];

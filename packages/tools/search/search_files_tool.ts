@@ -1,7 +1,7 @@
 import type { FileHandle } from "node:fs/promises";
 import type { Tool, ToolContext } from "@tare/messages";
 import { RE2JS, RE2JSException } from "re2js";
-import { defineTool, ioReason, Refusal } from "../define_tool.ts";
+import { defineTool, ioReason, ToolRefusal } from "../define_tool.ts";
 import {
   assertAllowed,
   effectsOn,
@@ -147,7 +147,7 @@ async function* textFiles(
     try {
       yield { file: await openText(absolute), path: relative };
     } catch (error) {
-      if (error instanceof Refusal) tally.binary++;
+      if (error instanceof ToolRefusal) tally.binary++;
       else if (ioReason(error) !== undefined) tally.unreadable++;
       else throw error;
     }
@@ -323,7 +323,7 @@ interface SearchPattern {
  * Compiles an RE2 regular expression. Matching takes time linear in the line, whatever the pattern, so that no
  * pattern of a model can stall the server.
  *
- * @throws {Refusal} if it is no RE2 pattern.
+ * @throws {ToolRefusal} if it is no RE2 pattern.
  */
 export function searchPattern(
   source: string,
@@ -334,7 +334,7 @@ export function searchPattern(
     expression = RE2JS.compile(source, ignoreCase ? RE2JS.CASE_INSENSITIVE : 0);
   } catch (error) {
     if (!(error instanceof RE2JSException)) throw error;
-    throw new Refusal(
+    throw new ToolRefusal(
       `the pattern is not valid: ${error.message}. Patterns are RE2 regular expressions: no lookahead, no ` +
         "lookbehind, no backreferences; characters such as ( ) [ ] { } . * + ? need a backslash to stand for themselves.",
     );

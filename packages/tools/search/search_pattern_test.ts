@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { Refusal } from "../define_tool.ts";
+import { ToolRefusal } from "../define_tool.ts";
 import { searchPattern } from "./search_files_tool.ts";
 
 Deno.test("searchPattern() matches anywhere in a line and tells where", () => {
@@ -17,7 +17,7 @@ Deno.test("searchPattern() ignores case when asked", () => {
 
 Deno.test("searchPattern() refuses what RE2 doesn't have, with a sentence", () => {
   for (const source of ["(?=x)", "(?!x)", "(?<=x)y", "(a)\\1", "(", "[z-a]", "a{5000}"]) {
-    assertThrows(() => searchPattern(source), Refusal, "Patterns are RE2 regular expressions", source);
+    assertThrows(() => searchPattern(source), ToolRefusal, "Patterns are RE2 regular expressions", source);
   }
 });
 

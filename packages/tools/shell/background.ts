@@ -1,11 +1,12 @@
 import { describeRenamed } from "../sandbox/guard.ts";
 import type { Tool } from "@tare/messages";
 import { randomBytes } from "node:crypto";
-import { defineTool, Refusal } from "../define_tool.ts";
+import { defineTool, ToolRefusal } from "../define_tool.ts";
 import { settlesWithin } from "./processes.ts";
 import {
   BoundedOutput,
   type CommandEnd,
+  type CommandPlace,
   type CommandStatus,
   startCommand,
   type StartedCommand,
@@ -16,25 +17,24 @@ import {
 const MAX_RUNNING = 4;
 const MAX_RUNNING_IN_ALL = 32;
 
-/** So many that have ended wait in a session until somebody looks at them. */
+/** Most ended commands of a session whose output is stored until it is read. */
 const MAX_ENDED = 8;
 
-/** What is waited at the start, in milliseconds, so that what fails at once says so at once. */
+/** Wait after the start, in milliseconds, so that an immediate failure is part of the first result. */
 const FIRST_LOOK_MS = 300;
 
-/** Longest wait that a call may ask for, in milliseconds: the loop takes a turn that is silent for longer for stalled. */
+/** Longest wait of a call, in milliseconds: the loop considers a turn that is silent for longer stalled. */
 const MAX_WAIT_MS = 240_000;
 
-/** So much of the newest output is looked through for what somebody waits for, in UTF-16 code units. */
+/** Length of the newest output that is searched for the text of `until`, in UTF-16 code units. */
 const SOUGHT_CHARS = 10_000;
 
 /**
- * Commands that go on running behind the calls that started them, of all sessions of a server. They are in its memory and end
- * with it: {@linkcode BackgroundCommands.close} ends them in order, and what a server that was killed has left is found by
- * its owner's mark, or was ended by the system with it.
+ * Commands of all sessions of a server that keep running after the calls that started them. They are in its memory and end
+ * with it: by {@linkcode BackgroundCommands.close}, and after a crash by the mark of their owner.
  */
 export class BackgroundCommands {
-  /** Where what the model is told says of a command that it `runs`, or has `ended`. */
+  /** Matches the lines of results that report that a command `runs` or has `ended`. */
   static readonly STATE: RegExp = /^\[?(bg_[0-9a-f]{6}) (runs|ended)/gm;
   readonly #all = new Map<string, BackgroundCommand>();
 
@@ -42,34 +42,29 @@ export class BackgroundCommands {
    * Starts a command for a session.
    *
    * @internal
-   * @throws {Refusal} if it has too many already.
+   * @throws {ToolRefusal} if it has too many already.
    */
   async start(
     session: string,
     command: string,
-    options: Omit<StartOptions, "onOutput" | "onAside" | "script"> & { readonly maxOutputBytes: number },
+    options: BackgroundOptions,
   ): Promise<BackgroundCommand> {
     const running = [...this.#all.values()].filter(({ status }) => !status);
     const own = running.filter((one) => one.session === session);
     if (own.length >= MAX_RUNNING || running.length >= MAX_RUNNING_IN_ALL) {
       const names = own.map(({ name }) => name).join(", ");
-      throw new Refusal(
+      throw new ToolRefusal(
         own.length >= MAX_RUNNING
           ? `${names} run in the background, and no more than ${MAX_RUNNING} may. Stop one first.`
           : `${running.length} commands of all sessions run in the background, and no more may.`,
       );
     }
     const name = `bg_${randomBytes(3).toString("hex")}`;
-    const background = new BackgroundCommand({
-      name,
-      session,
-      command,
-      maxOutputBytes: options.maxOutputBytes,
-    });
+    const background = new BackgroundCommand({ ...options, name, session });
     // Its place is taken while it starts.
     this.#all.set(name, background);
     try {
-      await background.begin(options);
+      await background.begin(command);
     } catch (error) {
       this.#all.delete(name);
       throw error;
@@ -82,13 +77,13 @@ export class BackgroundCommands {
    * A session's command of this name.
    *
    * @internal
-   * @throws {Refusal} if there is none.
+   * @throws {ToolRefusal} if there is none.
    */
   find(session: string, name: string): BackgroundCommand {
     const found = this.#all.get(name);
     if (found?.session === session) return found;
     const names = this.#of(session).map((one) => one.name);
-    throw new Refusal(
+    throw new ToolRefusal(
       `there is no such command: it was looked at when it had ended, or ended with its server. ` +
         (names.length === 0 ? "None runs." : `There are ${names.join(", ")}.`),
     );
@@ -105,7 +100,7 @@ export class BackgroundCommands {
     return told;
   }
 
-  /** What a session's model isn't told yet: which of its commands have ended, a line each. */
+  /** Returns a line for each command of a session that has ended and whose end is not reported yet. */
   ended(session: string): readonly string[] {
     const ended = this.#of(session).filter(({ status }) => status);
     for (const { name } of ended.slice(0, -MAX_ENDED)) this.#all.delete(name);
@@ -113,8 +108,8 @@ export class BackgroundCommands {
   }
 
   /**
-   * What a session's model is to be told before a turn, which takes these commands to run: which have ended, and which went
-   * with the server that ran them. Nothing if all run.
+   * Returns what to report to a session's model before a turn, if it assumes that these commands run: which have ended, and
+   * which were lost with their server. `undefined` if all run.
    */
   news(session: string, running: readonly string[]): string | undefined {
     const lost = running.filter((name) => !this.#all.has(name)).map((name) =>
@@ -141,12 +136,16 @@ export class BackgroundCommands {
   }
 }
 
+/** How a background command runs. */
+interface BackgroundOptions extends CommandPlace, Pick<StartOptions, "confirm"> {
+  readonly maxOutputBytes: number;
+}
+
 /** A command in the background. */
 export class BackgroundCommand {
   readonly name: string;
   readonly session: string;
-  readonly #command: string;
-  readonly #maxOutputBytes: number;
+  readonly #options: BackgroundOptions;
   readonly #startedAt = performance.now();
   readonly #ended = Promise.withResolvers<void>();
   /** What came since the last look. */
@@ -161,18 +160,15 @@ export class BackgroundCommand {
   #isTold = false;
   #isStopped = false;
   #besides: Besides | undefined;
+  #renamed: CommandEnd["renamed"] = [];
 
-  constructor({ name, session, command, maxOutputBytes }: {
-    readonly name: string;
-    readonly session: string;
-    readonly command: string;
-    readonly maxOutputBytes: number;
-  }) {
+  constructor(
+    { name, session, ...options }: BackgroundOptions & { readonly name: string; readonly session: string },
+  ) {
     this.name = name;
     this.session = session;
-    this.#command = command;
-    this.#maxOutputBytes = maxOutputBytes;
-    this.#output = new BoundedOutput(maxOutputBytes);
+    this.#options = options;
+    this.#output = new BoundedOutput(options.maxOutputBytes);
   }
 
   /** How it ended; nothing while it runs. */
@@ -180,21 +176,19 @@ export class BackgroundCommand {
     return this.#status;
   }
 
-  #renamed: CommandEnd["renamed"] = [];
-
   /** Settles when it has ended, with all that it started. */
   get ended(): Promise<void> {
     return this.#ended.promise;
   }
 
   /** Starts it. */
-  async begin(options: Omit<StartOptions, "onOutput" | "onAside" | "script">): Promise<void> {
-    const { sandbox, isOutside = false } = options;
+  async begin(command: string): Promise<void> {
+    const { sandbox, isOutside = false } = this.#options;
     const isShared = sandbox?.by === "bubblewrap" && !isOutside;
     const besides = isShared ? new Besides((text) => this.#started?.stdin?.write(text)) : undefined;
     this.#besides = besides;
-    const started = await startCommand(this.#command, {
-      ...options,
+    const started = await startCommand(command, {
+      ...this.#options,
       onOutput: (piece) => this.#take(piece),
       ...(besides && { script: BESIDES, onAside: (piece) => besides.take(piece) }),
     });
@@ -237,7 +231,7 @@ export class BackgroundCommand {
   look(): string {
     this.#isTold = this.#status !== undefined;
     const output = this.#output.describe("new output");
-    this.#output = new BoundedOutput(this.#maxOutputBytes);
+    this.#output = new BoundedOutput(this.#options.maxOutputBytes);
     return `${this.#state()}; ${output}${describeRenamed(this.#renamed)}`;
   }
 
@@ -253,9 +247,13 @@ export class BackgroundCommand {
     command: string,
     options: { readonly signal: AbortSignal; readonly onOutput: (piece: Uint8Array) => void },
   ): Promise<number | undefined> {
-    if (this.#status) throw new Refusal(`${this.#state()}. Look at it with background, and start it again.`);
+    if (this.#status) {
+      throw new ToolRefusal(`${this.#state()}. Look at it with background, and start it again.`);
+    }
     if (!this.#besides) {
-      throw new Refusal(`${this.name} doesn't run in a sandbox: run the command as it runs, without beside.`);
+      throw new ToolRefusal(
+        `${this.name} doesn't run in a sandbox: run the command as it runs, without beside.`,
+      );
     }
     return await this.#besides.run(command, options);
   }

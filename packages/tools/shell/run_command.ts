@@ -15,47 +15,51 @@ import {
   settlesWithin,
 } from "./processes.ts";
 
-/** How a program is started. */
-interface ProgramOptions {
+/** Where and how a command runs. */
+export interface CommandPlace {
   /** Folder to run in. */
   readonly cwd: string;
   readonly env: Readonly<Record<string, string>>;
-  /** Called with each piece of its standard output. No more is read until it has resolved. */
-  readonly onOutput: (piece: Uint8Array<ArrayBuffer>) => Promise<void> | void;
-  /** Called with each piece of its standard error. Default: `onOutput`. */
-  readonly onAside?: (piece: Uint8Array<ArrayBuffer>) => void;
   /** Part of the mark of its processes, by which {@linkcode endMarked} finds them. Default: none. */
   readonly owner?: string | undefined;
-  /** Whether its standard input can be written. Default: it has none. */
-  readonly hasInput?: boolean;
-}
-
-/** How a command is started: both its outputs are standard output; standard error has what a sandbox or `script` reports. */
-export interface StartOptions extends Omit<ProgramOptions, "hasInput"> {
-  /** Asks, right before it starts, whether it may. */
-  readonly confirm?: ToolContext["confirm"];
   /** The sandbox that it runs in. Default: none. */
   readonly sandbox?: Sandbox | undefined;
-  /** Whether it runs outside all the same; the system still ends what it leaves running, where that makes sandboxes so. Default: no. */
+  /** Whether it runs outside of the sandbox, which still ends what it leaves running where it can. Default: false. */
   readonly isOutside?: boolean;
-  /** What runs the command, which is its first argument; its standard input is `write()`'s. Default: a shell without input. */
+}
+
+/** How a command is started. */
+export interface StartOptions extends CommandPlace {
+  /** Called with each piece of both its outputs, in their order. No more is read until it has resolved. */
+  readonly onOutput: (piece: Uint8Array<ArrayBuffer>) => Promise<void> | void;
+  /** Called with each piece of output of the sandbox itself, and of `script`. Default: `onOutput`. */
+  readonly onAside?: (piece: Uint8Array<ArrayBuffer>) => void;
+  /** Throws unless the command may start; called right before. */
+  readonly confirm?: ToolContext["confirm"];
+  /** A script that runs the command, its first argument, and reads standard input. Default: a shell without input. */
   readonly script?: string;
 }
 
 /** How a command is run. */
-export interface CommandOptions extends Omit<StartOptions, "onOutput" | "onAside" | "confirm" | "script"> {
+export interface CommandOptions extends CommandPlace {
   readonly timeoutMs: number;
   readonly maxOutputBytes: number;
   readonly context: ToolContext;
 }
 
-/** What the system says of a process that has ended: one of the two. */
+/** How a program is started. `onAside` is called with its standard error. */
+interface ProgramOptions extends Omit<StartOptions, "sandbox" | "isOutside" | "confirm" | "script"> {
+  /** Whether its standard input can be written. Default: it has none. */
+  readonly hasInput?: boolean;
+}
+
+/** The exit code or the signal of a process that has ended. */
 export interface CommandStatus {
   readonly code: number | null;
   readonly signal: string | null;
 }
 
-/** What is known of a command once it has ended. */
+/** The end of a command. */
 export interface CommandEnd {
   readonly status: CommandStatus;
   readonly leftProcesses: boolean;
@@ -63,7 +67,7 @@ export interface CommandEnd {
   readonly renamed: readonly Renamed[];
 }
 
-/** A command or program that runs. */
+/** A running command or program. */
 export interface StartedCommand {
   /** Settles when it has exited by itself or was ended; what it started may still run. */
   readonly exited: Promise<CommandStatus>;
@@ -90,7 +94,7 @@ const MERGE_OUTPUTS = 'exec /bin/sh -c "$1" 2>&1';
  * cancels. Then everything that it started and left is ended, in the group and, on Linux, out of it. Output is read all the time, so that
  * a full pipe never blocks the command.
  */
-export async function runCommand(command: string, options: CommandOptions): Promise<CommandOutcome> {
+export async function runShellCommand(command: string, options: CommandOptions): Promise<CommandOutcome> {
   const { timeoutMs, context: { signal, confirm }, ...start } = options;
   const { output, onOutput } = collectOutput(options);
   const started = await startCommand(command, { ...start, ...(confirm && { confirm }), onOutput });

@@ -1,6 +1,6 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { context, makeWorkspace } from "../fixture_test.ts";
-import { type CommandOptions, runCommand } from "./run_command.ts";
+import { type CommandOptions, runShellCommand } from "./run_command.ts";
 import { endLeftCommands } from "./shell_tool.ts";
 import { LINUX, needs } from "../../../tests/needs.ts";
 
@@ -8,7 +8,7 @@ const PATH = "/usr/local/bin:/usr/bin:/bin";
 
 async function run(command: string, options: Partial<CommandOptions> = {}) {
   await using ws = await makeWorkspace();
-  const { output, status, ...outcome } = await runCommand(command, {
+  const { output, status, ...outcome } = await runShellCommand(command, {
     cwd: ws.root,
     env: { PATH },
     timeoutMs: 60_000,
@@ -19,7 +19,7 @@ async function run(command: string, options: Partial<CommandOptions> = {}) {
   return { ...outcome, code: status.code, text: output.text().text };
 }
 
-Deno.test("runCommand() gives the exit code and both outputs in order", async () => {
+Deno.test("runShellCommand() gives the exit code and both outputs in order", async () => {
   assertEquals(await run("echo a; echo b >&2; echo c; exit 3"), {
     ending: "exited",
     leftProcesses: false,
@@ -29,16 +29,16 @@ Deno.test("runCommand() gives the exit code and both outputs in order", async ()
   });
 });
 
-Deno.test("runCommand() reports a script that sh can't read as sh does", async () => {
+Deno.test("runShellCommand() reports a script that sh can't read as sh does", async () => {
   const { ending, code, text } = await run("echo 'open");
   assertEquals([ending, code === 0, text.length > 0], ["exited", false, true]);
 });
 
-Deno.test("runCommand() gives no input", async () => {
+Deno.test("runShellCommand() gives no input", async () => {
   assertEquals((await run("cat; echo done")).text, "done\n");
 });
 
-Deno.test("runCommand() reads on when the output is larger than what it keeps", async () => {
+Deno.test("runShellCommand() reads on when the output is larger than what it keeps", async () => {
   const { code, text } = await run("head -c 5000000 /dev/zero | tr '\\0' x; echo end", {
     maxOutputBytes: 20,
   });
@@ -55,7 +55,7 @@ const STRAY = "setsid sh -c 'trap \"\" TERM; echo $$ >pid; while :; do sleep 0.0
 Deno.test(
   needs(
     LINUX,
-    "runCommand() ends a process that left the group, and does not wait for it though it holds the output",
+    "runShellCommand() ends a process that left the group, and does not wait for it though it holds the output",
   ),
   async () => {
     const { ending, leftProcesses, text } = await run(STRAY);

@@ -1,25 +1,25 @@
 import type { Tool } from "@tare/messages";
-import { defineTool, Refusal } from "../define_tool.ts";
+import { defineTool, ToolRefusal } from "../define_tool.ts";
 import { resolveInWorkspace } from "../files/resolve_in_workspace.ts";
 import { describeRenamed } from "../sandbox/guard.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import { type BackgroundCommand, type BackgroundCommands, withEnded } from "./background.ts";
 import { endMarked, GRACE_MS } from "./processes.ts";
-import { collectOutput, type CommandOptions, type CommandOutcome, runCommand } from "./run_command.ts";
+import { collectOutput, type CommandOptions, type CommandOutcome, runShellCommand } from "./run_command.ts";
 
-/** Where and how {@linkcode shellTool} runs commands. */
+/** Options of {@linkcode shellTool}. */
 export interface ShellToolOptions {
   /** Folder that commands start in. */
   readonly workspace: string;
   /**
-   * Longest time that one command may ask for, in milliseconds. Default: 240,000, which is less than the time after
-   * which the loop takes a silent turn for stalled.
+   * Longest time limit of one command, in milliseconds. Default: 240,000, below the time after which the loop considers a
+   * silent turn stalled.
    */
   readonly timeoutMs?: number;
-  /** Bytes of output kept; of more, the middle is dropped. At least 1. Default: 65,536. */
+  /** Longest output, in bytes; of a longer one the middle is omitted. At least 1. Default: 65,536. */
   readonly maxOutputBytes?: number;
   /**
-   * Environment variables besides, or instead of, the default ones: `PATH` (the system's usual folders), `HOME` (the
+   * Environment variables that are added to the default ones or replace them: `PATH` (the system's usual folders), `HOME` (the
    * workspace, so that no one's keys and settings are found), `LANG`, `TERM` and the command's mark, `TARE_COMMAND`. Nothing is taken from this process's
    * own environment.
    */
@@ -30,11 +30,11 @@ export interface ShellToolOptions {
    */
   readonly owner?: string;
   /**
-   * The sandbox that commands run in, unless a call says why one has to run outside. Default: there is none, and they have
-   * the rights of this process.
+   * The sandbox that commands run in, unless a call states why its command has to run outside. Default: none: they have the
+   * rights of this process.
    */
   readonly sandbox?: Sandbox | undefined;
-  /** Keeps commands that go on behind their calls. Default: there are none. */
+  /** Holds commands that keep running after their calls. Default: none can. */
   readonly background?: BackgroundCommands | undefined;
 }
 
@@ -92,7 +92,7 @@ export function shellTool(options: ShellToolOptions): Tool {
     timeoutMs: timeoutMs + 5 * GRACE_MS,
     attempt: () => "run the command",
     async run({ command, timeout_ms: limitMs = defaultTimeoutMs, outside, ...given }, context) {
-      if (command.includes("\0")) throw new Refusal("it holds a NUL character.");
+      if (command.includes("\0")) throw new ToolRefusal("it holds a NUL character.");
       const { root } = await resolveInWorkspace(workspace, ".");
       const { session = "", confirm } = context;
       const start = {
@@ -101,7 +101,7 @@ export function shellTool(options: ShellToolOptions): Tool {
       };
       if (background && given.background) {
         if (given.beside !== undefined) {
-          throw new Refusal("what runs beside another one can't go on behind it.");
+          throw new ToolRefusal("what runs beside another one can't go on behind it.");
         }
         const started = await background.start(session, command, { ...start, ...(confirm && { confirm }) });
         return withEnded(background.look(started), background.ended(session));
@@ -109,7 +109,7 @@ export function shellTool(options: ShellToolOptions): Tool {
       const options = { ...start, timeoutMs: limitMs, context };
       const outcome = background && given.beside !== undefined
         ? await runBeside(background.find(session, given.beside), command, options)
-        : await runCommand(command, options);
+        : await runShellCommand(command, options);
       const output = withEnded(describeOutput(outcome), background?.ended(session) ?? []);
       switch (outcome.ending) {
         case "exited":
@@ -134,7 +134,7 @@ async function runBeside(
   options: CommandOptions,
 ): Promise<CommandOutcome> {
   const { timeoutMs, context, isOutside = false } = options;
-  if (isOutside) throw new Refusal("what runs outside the sandbox can't run beside what is in it.");
+  if (isOutside) throw new ToolRefusal("what runs outside the sandbox can't run beside what is in it.");
   const { output, onOutput } = collectOutput(options);
   const limit = AbortSignal.timeout(timeoutMs);
   context.confirm?.();
@@ -144,7 +144,7 @@ async function runBeside(
   });
   const ending = code !== undefined ? "exited" : context.signal.aborted ? "cancelled" : "timed_out";
   const isLeft = code === undefined && !context.signal.aborted && !limit.aborted;
-  if (isLeft) throw new Refusal(`${background.name} ended while it ran.`);
+  if (isLeft) throw new ToolRefusal(`${background.name} ended while it ran.`);
   return { ending, status: { code: code ?? null, signal: null }, output, leftProcesses: false, renamed: [] };
 }
 

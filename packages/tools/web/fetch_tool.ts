@@ -19,18 +19,18 @@
  */
 import type { Tool } from "@tare/messages";
 import { request } from "node:http";
-import { defineTool, ioReason, Refusal } from "../define_tool.ts";
+import { defineTool, ioReason, ToolRefusal } from "../define_tool.ts";
 import { decodeText } from "../result_text.ts";
 
-/** What of the web {@linkcode fetchTool} reaches, and how. */
+/** Options of {@linkcode fetchTool}. */
 export interface FetchToolOptions {
-  /** Names of hosts, `*.` in front for those below. */
+  /** Names of the hosts that can be reached; `*.example.com` matches subdomains. */
   readonly domains: readonly string[];
-  /** Absolute path of the socket of a proxy that goes to these hosts alone, whatever it is asked. */
+  /** Absolute path of the socket of a proxy that connects to these hosts only. */
   readonly socket: string;
-  /** Longest time for one call, in milliseconds. Default: 30,000. */
+  /** Longest time of one call, in milliseconds. Default: 30,000. */
   readonly timeoutMs?: number;
-  /** Most bytes that are read of an answer. Default: 5 MiB. */
+  /** Most bytes of a response that are read. Default: 5 MiB. */
   readonly maxBytes?: number;
 }
 
@@ -85,22 +85,22 @@ export function fetchTool(options: FetchToolOptions): Tool {
           address = allowed(next, address, domains);
         }
       } catch (error) {
-        if (error instanceof Refusal) throw error;
+        if (error instanceof ToolRefusal) throw error;
         signal.throwIfAborted();
-        if (limit.aborted) throw new Refusal(`it took longer than ${timeoutMs / 1000} s.`);
+        if (limit.aborted) throw new ToolRefusal(`it took longer than ${timeoutMs / 1000} s.`);
         const reason = ioReason(error) ?? (error instanceof Error ? error.message : String(error));
-        throw new Refusal(`the connection failed (${reason.replace(/\.$/, "")}).`);
+        throw new ToolRefusal(`the connection failed (${reason.replace(/\.$/, "")}).`);
       }
-      throw new Refusal(`it was redirected more than ${MAX_REDIRECTS} times, last to ${address.href}.`);
+      throw new ToolRefusal(`it was redirected more than ${MAX_REDIRECTS} times, last to ${address.href}.`);
     },
   });
 }
 
-/** The address that is meant, if it may be read. @throws {Refusal} */
+/** The address that is meant, if it may be read. @throws {ToolRefusal} */
 function allowed(given: string, from: URL | undefined, domains: readonly string[]): URL {
   const url = URL.parse(given, from);
   const said = from === undefined ? "" : `it leads to ${given}, and `;
-  const refuse = (why: string) => new Refusal(`${said}${why}`);
+  const refuse = (why: string) => new ToolRefusal(`${said}${why}`);
   if (!url) throw refuse("that is no address. One begins with https:// and a host.");
   if (!/^https?:$/.test(url.protocol)) throw refuse(`only http and https can be read, not ${url.protocol}`);
   if (url.username !== "" || url.password !== "") throw refuse("no user and password may stand in it.");
@@ -191,14 +191,14 @@ function joined(pieces: readonly Uint8Array[], size: number): Uint8Array {
   return bytes;
 }
 
-/** An answer as the model reads it. @throws {Refusal} if it is an error, or no text. */
+/** An answer as the model reads it. @throws {ToolRefusal} if it is an error, or no text. */
 async function tell(address: URL, answer: Answer, signal: AbortSignal): Promise<string> {
   const { status, type, bytes, isCut } = answer;
   const isText = type === "" ||
     /^text\/|[/+](json|xml|yaml|javascript|ecmascript|x-sh|toml|x-ndjson)$/.test(type);
   if (!isText) {
     const refused = status >= 400 ? `the server answered ${status}` : `it is ${type}, ${bytes.length} bytes`;
-    throw new Refusal(`${refused}; only text can be read.`);
+    throw new ToolRefusal(`${refused}; only text can be read.`);
   }
   const decoded = decode(answer);
   let [text, title] = [decoded, ""];
@@ -207,7 +207,7 @@ async function tell(address: URL, answer: Answer, signal: AbortSignal): Promise<
     ({ text, title } = await pageText(decoded, { base: address, signal }));
   }
   if (status < 200 || status >= 300) {
-    throw new Refusal(
+    throw new ToolRefusal(
       `the server answered ${status}. ${text.slice(0, MAX_ERROR_CHARS).toWellFormed()}`.trim(),
     );
   }

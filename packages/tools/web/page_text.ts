@@ -1,5 +1,5 @@
 import { type Handler, Parser } from "htmlparser2";
-import { Refusal } from "../define_tool.ts";
+import { ToolRefusal } from "../define_tool.ts";
 
 /** What a page says. */
 export interface PageText {
@@ -47,7 +47,7 @@ const PIECE_CHARS = 100_000;
  * What a page of HTML says to its readers, in one walk over its tags: time and memory grow with its length, however they
  * are nested. Menus, scripts and what is hidden are left out; where there is a `main` or `article`, all around it too.
  *
- * @throws {Refusal} if it is nested too deep.
+ * @throws {ToolRefusal} if it is nested too deep.
  */
 export async function pageText(
   html: string,
@@ -61,7 +61,7 @@ export async function pageText(
   const parser = new Parser(page);
   for (let at = 0; at < html.length; at += PIECE_CHARS) {
     parser.write(html.slice(at, at + PIECE_CHARS));
-    if (page.isTooDeep) throw new Refusal(`its tags are nested deeper than ${MAX_DEPTH}.`);
+    if (page.isTooDeep) throw new ToolRefusal(`its tags are nested deeper than ${MAX_DEPTH}.`);
     await new Promise((resolve) => setTimeout(resolve));
     signal.throwIfAborted();
   }

@@ -1,11 +1,15 @@
-import { arrayItems, editJson, isRecord, objectFields, readJsonAt } from "../json.ts";
 import {
-  type ArrangedPrompt,
-  type ItemPart,
-  readField,
-  type WireRequest,
-  type WrittenItem,
-} from "../protocol.ts";
+  arrayItems,
+  editJson,
+  isListAt,
+  isRecord,
+  jsonBytes,
+  type JsonRecord,
+  objectFields,
+  readJsonAt,
+} from "../json.ts";
+import type { ArrangedPrompt, ItemPart, WireRequest, WrittenItem } from "../protocol.ts";
+import { readField } from "../request.ts";
 
 /** Most marks that a request may have. */
 export const MAX_CACHE_MARKS = 4;
@@ -32,7 +36,7 @@ export function readCacheMarks(request: WireRequest): {
   const { tools = [], items } = request;
   const marks: ReturnType<typeof readCacheMarks> = [];
   for (const [at, { bytes }] of tools.filter(({ inFront }) => inFront).entries()) {
-    const tool = readJsonAt(bytes, { start: 0, end: bytes.length });
+    const tool = readJsonAt(bytes);
     marks.push(...ttlsOf([tool]).map((ttlMs) => ({ of: "tool" as const, at, ttlMs })));
   }
   let at = 0;
@@ -131,9 +135,7 @@ export function arrangeItems(
 /** Behind how many of the messages that are seen the client's marks stand; 0 is behind the tools. */
 export function findMarkedEnds(request: WireRequest, written: readonly WrittenItem[]): number[] {
   const { tools = [] } = request;
-  const isInTools = tools.some(({ bytes, inFront }) =>
-    inFront && ttlsOf([readJsonAt(bytes, { start: 0, end: bytes.length })]).length > 0
-  );
+  const isInTools = tools.some(({ bytes, inFront }) => inFront && ttlsOf([readJsonAt(bytes)]).length > 0);
   const ends = isInTools ? [0] : [];
   for (const [at, { item, bytes, seen }] of written.entries()) {
     if (!item || (item.bytes && !bytes)) continue;
@@ -247,7 +249,7 @@ function isFar(written: readonly WrittenItem[], { at, blocks = Infinity }: Place
 function countBlocks(bytes: Uint8Array<ArrayBuffer>): number {
   const content = objectFields(bytes).get("content");
   if (!content) return 0;
-  return bytes[content.start] === OPEN_ARRAY ? arrayItems(bytes, content.start).length : 1;
+  return isListAt(bytes, content) ? arrayItems(bytes, content.start).length : 1;
 }
 
 /** A mark that asks for as long as the last of these. */
@@ -262,15 +264,13 @@ function marksOf(parts: readonly ItemPart[]): string[] {
 
 /** A message without marks. */
 function unmarked(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
-  const message = readJsonAt(bytes, { start: 0, end: bytes.length });
+  const message = readJsonAt(bytes);
   const content = withoutMarks(isRecord(message) ? message.content : undefined);
-  return Array.isArray(content)
-    ? editJson(bytes, [{ path: ["content"], value: encoder.encode(JSON.stringify(content)) }])
-    : bytes;
+  return Array.isArray(content) ? editJson(bytes, [{ path: ["content"], value: jsonBytes(content) }]) : bytes;
 }
 
-/** Blocks without their marks, those in results included. */
-function withoutMarks(blocks: unknown): unknown {
+/** Returns blocks without their cache breakpoints, those in results included. */
+export function withoutMarks(blocks: unknown): unknown {
   if (!Array.isArray(blocks)) return blocks;
   return blocks.map((block) => {
     if (!isRecord(block)) return block;
@@ -295,7 +295,9 @@ function withMark(
     return editJson(bytes, [{ path: ["content"], value }]);
   }
   const list: readonly unknown[] = Array.isArray(content) ? content : [];
-  const at = list.findLastIndex((block, at) => at < blocks && canHaveMark(block));
+  const at = list.findLastIndex((block, at) =>
+    at < blocks && isRecord(block) && !isThinking(block) && hasContent(block)
+  );
   const block = list[at];
   const place = arrayItems(bytes, span.start)[at];
   if (!isRecord(block) || !place) return undefined;
@@ -305,11 +307,15 @@ function withMark(
   return editJson(bytes, [{ path: ["content", at], value }]);
 }
 
-function canHaveMark(block: unknown): boolean {
-  if (!isRecord(block) || block.type === "thinking" || block.type === "redacted_thinking") return false;
-  return block.type !== "text" || (typeof block.text === "string" && block.text.trim() !== "");
+/** Whether a block has text, or is another one: empty texts are refused. */
+export function hasContent({ type, text }: JsonRecord): boolean {
+  return type !== "text" || (typeof text === "string" && text.trim() !== "");
 }
 
-const OPEN_ARRAY = 0x5b;
+/** Whether a block contains what the model thought. */
+export function isThinking({ type }: JsonRecord): boolean {
+  return type === "thinking" || type === "redacted_thinking";
+}
+
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();

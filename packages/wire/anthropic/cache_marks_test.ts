@@ -1,7 +1,6 @@
 import { assertEquals } from "@std/assert";
 import type { Message } from "@tare/messages";
-import { MESSAGES_PROTOCOL, writeRequest } from "@tare/wire";
-import { readCacheMarks, readItems } from "@tare/wire/internal";
+import { MESSAGES_PROTOCOL, readCacheMarks, readItems, writeRequest } from "@tare/wire/internal";
 import { decode, newReaders, requestOf, shown } from "../request_fixture_test.ts";
 
 const SHORT = { type: "ephemeral" };

@@ -1,7 +1,7 @@
 import type { AssistantMessage, FinishReason, FunctionToolCall, ModelEvent, Usage } from "@tare/messages";
 import { freeCallId } from "@tare/messages/internal";
 import { readUsage } from "../chat/usage.ts";
-import { asRecord, isRecord, type JsonRecord } from "../json.ts";
+import { asRecord, isRecord, type JsonRecord, listOf, parseRecord, withoutNulls } from "../json.ts";
 import { MAX_CALLS, ReplyTooLong } from "../reply_stream.ts";
 import type { RawEvent } from "../sse.ts";
 import { readInput, writeReply } from "./write_messages_body.ts";
@@ -53,8 +53,7 @@ export class MessageAssembler {
     if (type === "message_delta") {
       const { stop_reason: stop } = asRecord(event.delta) ?? {};
       if (typeof stop === "string") this.#stop = stop;
-      const told = Object.entries(asRecord(usage) ?? {}).filter(([, value]) => value !== null);
-      this.#usage = { ...this.#usage, ...Object.fromEntries(told) };
+      this.#usage = { ...this.#usage, ...withoutNulls(asRecord(usage) ?? {}) };
     }
     return typeof event.index === "number" ? this.#take({ ...event, index: event.index + this.#offset }) : [];
   }
@@ -164,7 +163,7 @@ class StreamedBlocks {
 export function readStreamedBlocks(events: readonly RawEvent[]): JsonRecord[] {
   const streamed = new StreamedBlocks();
   for (const { data } of events) {
-    const event = asRecord(readJson(data));
+    const event = parseRecord(data);
     if (event) streamed.add(event);
   }
   return streamed.blocks.map(([index, block]) => {
@@ -175,18 +174,6 @@ export function readStreamedBlocks(events: readonly RawEvent[]): JsonRecord[] {
 
 function added(before: unknown, more: unknown): unknown {
   return typeof before === "string" && typeof more === "string" ? before + more : more;
-}
-
-function listOf(value: unknown): readonly unknown[] {
-  return Array.isArray(value) ? value : [];
-}
-
-function readJson(text: string | undefined): unknown {
-  try {
-    return text === undefined || text === "" ? undefined : JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 /**

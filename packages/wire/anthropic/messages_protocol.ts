@@ -7,29 +7,42 @@ import {
   type ToolCall,
   type ToolDefinition,
 } from "@tare/messages";
-import { asRecord, editJson, isRecord, joinBytes, type JsonRecord } from "../json.ts";
 import {
-  anchorOf,
+  asRecord,
+  editJson,
+  isRecord,
+  joinBytes,
+  jsonBytes,
+  type JsonRecord,
+  parseRecord,
+  withoutNulls,
+} from "../json.ts";
+import {
   type HiddenItems,
   type ItemPart,
   type Protocol,
-  readCommonHints,
-  readField,
   type TurnWriter,
   type TurnWriterOptions,
   UnknownShape,
-  wholeTool,
   type WireBody,
   type WireReply,
 } from "../protocol.ts";
-import { arrangeItems, findMarkedEnds, readCacheMarks } from "./cache_marks.ts";
+import {
+  arrangeItems,
+  findMarkedEnds,
+  hasContent,
+  isThinking,
+  readCacheMarks,
+  withoutMarks,
+} from "./cache_marks.ts";
 import { saidParts, statedFailure, toldFields } from "../meaning.ts";
 import { errorBody } from "./write_message.ts";
-import { hasContent, toolOf } from "./write_messages_body.ts";
-import { eventText, type RawEvent, splitEvents, SseSplitter } from "../sse.ts";
+import { toolOf } from "./write_messages_body.ts";
+import { type RawEvent, splitEvents, SseSplitter, typedEvent } from "../sse.ts";
 import { readMessagesUsage, readStreamedBlocks, writeMessagesUsage } from "./message_assembler.ts";
 import { isSubscription, leavesNothing, pingBody, readAnswerBlocks } from "./ping.ts";
 import { isSearch, TOOL_SEARCH } from "./tool_search.ts";
+import { anchorOf, readCommonHints, readField, wholeTool } from "../request.ts";
 
 /** A key as clients of the Messages API send it; those who have signed in send a bearer token. */
 const API_KEY: Protocol["auth"] = {
@@ -138,7 +151,7 @@ function withoutNonce(body: WireBody): Uint8Array<ArrayBuffer> | undefined {
   if (typeof text !== "string" || !BILLING.test(text)) return undefined;
   const path = ["system", ...(Array.isArray(system) ? [0] : []), ...(isRecord(first) ? ["text"] : [])];
   const still = text.replace(BILLING, (_, before, number) => before + "0".repeat(number.length));
-  return editJson(body.bytes, [{ path, value: encoder.encode(JSON.stringify(still)) }], body.fields);
+  return editJson(body.bytes, [{ path, value: jsonBytes(still) }], body.fields);
 }
 
 /** Whether the upstream takes things out of the prompt by itself, and asks nobody for the price. */
@@ -231,19 +244,19 @@ class MessagesTurnWriter implements TurnWriter {
       if (!changed) return this.#whole;
       const body = JSON.parse(decoder.decode(this.#whole));
       const usage = body.usage === undefined ? {} : { usage: this.#toldUsage(this.#usage) };
-      return encoder.encode(JSON.stringify({ ...this.#ending(body), content: this.#visible(), ...usage }));
+      return jsonBytes({ ...this.#ending(body), content: this.#visible(), ...usage });
     }
     return joinBytes(this.#held.map((event) => {
-      const data = readData(event);
+      const data = parseRecord(event.data);
       if (!changed || data?.type !== "message_delta") return event.bytes;
       const usage = this.#toldUsage({ ...this.#usage, ...asRecord(data.usage) });
-      return write({ ...data, delta: this.#ending(asRecord(data.delta) ?? {}), usage });
+      return typedEvent({ ...data, delta: this.#ending(asRecord(data.delta) ?? {}), usage });
     }));
   }
 
   /** An error in the stream. */
   fail(message: string): Uint8Array<ArrayBuffer> {
-    return write({ ...errorBody(502, message) });
+    return typedEvent({ ...errorBody(502, message) });
   }
 
   /** The replies and answers that stand in place of the one message that the client knows. */
@@ -321,7 +334,7 @@ class MessagesTurnWriter implements TurnWriter {
 
   /** The bytes of an event that the client may see now. */
   #pass(event: RawEvent): Uint8Array<ArrayBuffer>[] {
-    const data = readData(event);
+    const data = parseRecord(event.data);
     const later = this.#replies.length > 0;
     switch (data?.type) {
       case "message_start":
@@ -354,7 +367,7 @@ class MessagesTurnWriter implements TurnWriter {
     if (this.#hidden.has(index)) return [];
     const hidden = [...this.#hidden].filter((one) => one < index).length;
     const shift = this.#visible().length - hidden;
-    return [shift === 0 ? bytes : write({ ...data, index: index + shift })];
+    return [shift === 0 ? bytes : typedEvent({ ...data, index: index + shift })];
   }
 
   #begin(): void {
@@ -375,27 +388,9 @@ class MessagesTurnWriter implements TurnWriter {
 const WATCHED: readonly string[] = ['"content_block_start"', '"message_'];
 
 const decoder = new TextDecoder();
-const encoder = new TextEncoder();
 
 function isCall(block: unknown): block is JsonRecord {
   return isRecord(block) && block.type === "tool_use";
-}
-
-function withoutNulls(fields: JsonRecord): JsonRecord {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
-}
-
-function readData({ data }: RawEvent): JsonRecord | undefined {
-  try {
-    return data === undefined ? undefined : asRecord(JSON.parse(data));
-  } catch {
-    // Whatever it is, the client gets it as it came.
-    return undefined;
-  }
-}
-
-function write(data: JsonRecord): Uint8Array<ArrayBuffer> {
-  return encoder.encode(eventText({ event: String(data.type), data: JSON.stringify(data) }));
 }
 
 /**
@@ -408,13 +403,14 @@ function readMessage(value: unknown): readonly ItemPart[] {
   if (!isRecord(value)) throw unknown("a message");
   const { role, content } = value;
   if (role !== "user" && role !== "assistant" && role !== "system") throw unknown("the role of a message");
-  const said = (blocks: unknown) => ({ role, parts: saidParts(unmarked(blocks), saidBlock) });
+  const said = (blocks: unknown) => ({ role, parts: saidParts(withoutMarks(blocks), saidBlock) });
   if (typeof content === "string") {
     return [{ message: { role, content }, text: ["content"], said: said(content) }];
   }
   const blocks = blocksOf(content);
   if (role === "assistant") {
-    const spoken = blocks.filter(({ type }) => !THOUGHTS.includes(type));
+    // Clients may omit what the model thought.
+    const spoken = blocks.filter((block) => !isThinking(block));
     const mark = blocks.findLast(({ cache_control: mark }) => isRecord(mark))?.cache_control;
     const finds = foundIn(blocks.map(referencesIn));
     const message = { ...readReply(blocks), ...(finds.length > 0 && { keep: true }) };
@@ -489,7 +485,7 @@ function referencesIn({ content }: JsonRecord): unknown {
  * @throws {UnknownShape} if it isn't as the format says.
  */
 function readSystem(system: unknown): readonly ItemPart[] {
-  const said = (blocks: unknown) => ({ role: "system", parts: saidParts(unmarked(blocks), saidBlock) });
+  const said = (blocks: unknown) => ({ role: "system", parts: saidParts(withoutMarks(blocks), saidBlock) });
   if (typeof system === "string") {
     return system === "" ? [] : [{ message: { role: "system", content: system }, said: said(system) }];
   }
@@ -503,9 +499,6 @@ function readSystem(system: unknown): readonly ItemPart[] {
   });
 }
 
-/** Blocks that hold what a model thought: clients may leave them away. */
-const THOUGHTS: readonly unknown[] = ["thinking", "redacted_thinking"];
-
 /** What a block says, however its client spells it; ids of calls are told by what they pair. */
 function saidBlock({ type, ...block }: JsonRecord): unknown {
   if (type === "tool_use") {
@@ -514,17 +507,8 @@ function saidBlock({ type, ...block }: JsonRecord): unknown {
   }
   if (type !== "tool_result") return toldFields({ type, ...block });
   const { tool_use_id: _, content, is_error: failed, ...rest } = block;
-  const parts = saidParts(unmarked(content));
+  const parts = saidParts(content);
   return { type, ...toldFields(rest), ...(failed === true && { failed }), parts };
-}
-
-/** Blocks without marks of the cache, which move from request to request. */
-function unmarked(blocks: unknown): unknown {
-  if (!Array.isArray(blocks)) return blocks;
-  return blocks.map((block) => {
-    const { cache_control: _, ...rest } = asRecord(block) ?? {};
-    return isRecord(block) ? rest : block;
-  });
 }
 
 /** The blocks of a content. @throws {UnknownShape} if it holds anything else. */
@@ -580,7 +564,7 @@ function readPart(block: JsonRecord): readonly ContentPart[] {
   const finds = foundIn([[block], referencesIn(block)]);
   if (finds.length > 0) return [{ type: "text", text: finds.join("\n") }];
   const { cache_control: _, ...rest } = block;
-  if (!THOUGHTS.includes(type)) return partsOfBlock(rest);
+  if (!isThinking(block)) return partsOfBlock(rest);
   const shorten = (_: string, value: unknown) =>
     typeof value === "string" ? value.slice(0, SEALED_CHARS) : value;
   return [{ type: "text", text: JSON.stringify(rest, shorten) }];

@@ -1,7 +1,13 @@
 import { assertEquals, assertNotEquals, assertStrictEquals, assertThrows } from "@std/assert";
 import type { Message } from "@tare/messages";
-import { type JsonRecord, MESSAGES_PROTOCOL, readWireBody, writeRequest } from "@tare/wire";
-import { MessageWriter, UnknownShape } from "@tare/wire/internal";
+import type { JsonRecord } from "@tare/wire";
+import {
+  MESSAGES_PROTOCOL,
+  MessageWriter,
+  readWireBody,
+  UnknownShape,
+  writeRequest,
+} from "@tare/wire/internal";
 import { decode, encode, newReaders, requestOf, shown } from "../request_fixture_test.ts";
 
 const MARK = { cache_control: { type: "ephemeral" } };

@@ -2,6 +2,7 @@ import {
   arrayItems,
   asRecord,
   editJson,
+  isListAt,
   isRecord,
   joinBytes,
   type JsonEdit,
@@ -11,7 +12,7 @@ import {
   type Span,
 } from "../json.ts";
 import { splitEvents } from "../sse.ts";
-import { LOOK_BACK_BLOCKS } from "./cache_marks.ts";
+import { hasContent, isThinking, LOOK_BACK_BLOCKS } from "./cache_marks.ts";
 
 /** A body of JSON, or a part of one. */
 type Bytes = Uint8Array<ArrayBuffer>;
@@ -52,7 +53,8 @@ export function readAnswerBlocks(
   try {
     const { blocks, finish } = isStream ? streamedReply(reply) : wholeReply(reply);
     const values = blocks.map((block) => asRecord(JSON.parse(block)));
-    if (!FINISHED.includes(finish) || !values.some(canHaveMark) || values.some(isEmpty)) return undefined;
+    const isWhole = values.every((block) => block && hasContent(block));
+    if (!FINISHED.includes(finish) || !isWhole || !values.some(canHaveMark)) return undefined;
     const behind = blocksBehindMark(body);
     return behind !== undefined && behind + blocks.length < LOOK_BACK_BLOCKS ? blocks : undefined;
   } catch (error) {
@@ -170,13 +172,8 @@ function unknownEvent(what: string): SyntaxError {
   return new SyntaxError(`nobody knows what to make of ${what.slice(0, 40)}`);
 }
 
-/** Empty texts are refused. */
-function isEmpty(block: JsonRecord | undefined): boolean {
-  return !block || (block.type === "text" && (typeof block.text !== "string" || block.text.trim() === ""));
-}
-
 function canHaveMark(block: JsonRecord | undefined): boolean {
-  return block !== undefined && block.type !== "thinking" && block.type !== "redacted_thinking";
+  return block !== undefined && !isThinking(block);
 }
 
 /** How many blocks stand behind a request's last mark; nothing if no message of the user's that may be the last has one near. */
@@ -216,7 +213,7 @@ function upgradeEdits(body: Bytes, answer: readonly string[]): JsonEdit[] {
   for (const name of ["system", "tools", "messages"]) {
     const span = fields.get(name);
     // Instructions may be one text.
-    if (!span || body[span.start] !== OPEN_ARRAY) continue;
+    if (!span || !isListAt(body, span)) continue;
     const items = arrayItems(body, span.start);
     for (const [at, item] of items.entries()) {
       const before = body.subarray(item.start, item.end);
@@ -252,7 +249,7 @@ function withoutShortMarks(bytes: Bytes): Bytes {
   const fields = objectFields(bytes);
   const mark = fields.get("cache_control");
   const content = fields.get("content");
-  const edits = content && bytes[content.start] === OPEN_ARRAY
+  const edits = content && isListAt(bytes, content)
     ? arrayItems(bytes, content.start).flatMap(({ start, end }, at): JsonEdit[] => {
       const before = bytes.subarray(start, end);
       const value = withoutShortMarks(before);
@@ -263,40 +260,13 @@ function withoutShortMarks(bytes: Bytes): Bytes {
   if (!mark || !isRecord(readJsonAt(bytes, mark)) || asRecord(readJsonAt(bytes, mark))?.ttl === "1h") {
     return bare;
   }
-  return withoutField(bare, "cache_control");
-}
-
-/** An object without a field, and without the comma that stood with it. */
-function withoutField(bytes: Bytes, name: string): Bytes {
-  const span = objectFields(bytes).get(name);
-  if (!span) return bytes;
-  const quote = bytes.lastIndexOf(QUOTE, span.start - 1);
-  const start = bytes.lastIndexOf(QUOTE, quote - 1);
-  const comma = lastVisible(bytes, start);
-  if (bytes[comma] === COMMA) return joinBytes([bytes.subarray(0, comma), bytes.subarray(span.end)]);
-  const next = bytes.indexOf(COMMA, span.end);
-  const end = next >= 0 && isBlank(bytes.subarray(span.end, next)) ? next + 1 : span.end;
-  return joinBytes([bytes.subarray(0, start), bytes.subarray(end)]);
-}
-
-/** The last byte in front of a place that is no blank. */
-function lastVisible(bytes: Bytes, at: number): number {
-  let place = at - 1;
-  while (place >= 0 && isBlank(bytes.subarray(place, place + 1))) place--;
-  return place;
-}
-
-function isBlank(bytes: Bytes): boolean {
-  return bytes.every((byte) => byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09);
+  return editJson(bare, [{ path: ["cache_control"] }]);
 }
 
 function textAt(bytes: Bytes, { start, end }: Span): string {
   return decoder.decode(bytes.subarray(start, end));
 }
 
-const OPEN_ARRAY = 0x5b;
 const OPEN_OBJECT = 0x7b;
-const QUOTE = 0x22;
-const COMMA = 0x2c;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();

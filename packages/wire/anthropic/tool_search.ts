@@ -1,5 +1,6 @@
-import { editJson, isRecord, type JsonRecord, objectFields, readJsonAt } from "../json.ts";
-import { type Protocol, readField, wholeTool } from "../protocol.ts";
+import { editJson, isRecord, jsonBytes, type JsonRecord, objectFields } from "../json.ts";
+import type { Protocol } from "../protocol.ts";
+import { readField, wholeTool } from "../request.ts";
 
 const encoder = new TextEncoder();
 
@@ -14,12 +15,13 @@ const SEARCH = { type: "tool_search_tool_bm25_20251119", name: "tool_search_tool
  * https://platform.claude.com/docs/en/agents-and-tools/tool-use/tool-search-tool
  */
 export const TOOL_SEARCH: NonNullable<Protocol["toolSearch"]> = {
-  tool: { ...wholeTool(SEARCH), bytes: encoder.encode(JSON.stringify(SEARCH)) },
+  tool: { ...wholeTool(SEARCH), bytes: jsonBytes(SEARCH) },
   forbids: (tool) =>
     isRecord(tool) &&
     ("defer_loading" in tool || "input_examples" in tool || String(tool.type).startsWith("tool_search_tool")),
   defer(tool) {
-    const bare = objectFields(tool).has("cache_control") ? withoutMark(tool) : tool;
+    const isMarked = objectFields(tool).has("cache_control");
+    const bare = isMarked ? editJson(tool, [{ path: ["cache_control"] }]) : tool;
     return editJson(bare, [{ path: ["defer_loading"], value: encoder.encode("true") }]);
   },
   forced(request) {
@@ -33,12 +35,6 @@ export const TOOL_SEARCH: NonNullable<Protocol["toolSearch"]> = {
     return content.length === item.content.length ? item : { ...item, content };
   },
 };
-
-function withoutMark(tool: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
-  const json = readJsonAt(tool, { start: 0, end: tool.length });
-  const { cache_control: _, ...rest } = isRecord(json) ? json : {};
-  return encoder.encode(JSON.stringify(rest));
-}
 
 /** The blocks of a reply that searches: what it looks for, and the names of the tools that are found. */
 export function searchBlocks({ id, found, ...asked }: {

@@ -1,6 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { MESSAGES_PROTOCOL } from "@tare/wire";
-import { MessageWriter } from "@tare/wire/internal";
+import { MESSAGES_PROTOCOL, MessageWriter } from "@tare/wire/internal";
 import { encode, requestOf } from "../request_fixture_test.ts";
 
 /** What is read of a usage. */

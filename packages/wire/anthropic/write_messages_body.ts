@@ -10,7 +10,7 @@ import type {
   ToolDefinition,
 } from "@tare/messages";
 import { describeCall } from "@tare/messages/internal";
-import { asRecord, type JsonRecord } from "../json.ts";
+import { type JsonRecord, parseRecord } from "../json.ts";
 import {
   absentPart,
   EMPTY_MESSAGE,
@@ -19,10 +19,11 @@ import {
   type LegalMessage,
   legalPrompt,
   madeName,
+  placeCalls,
   wellFormed,
 } from "../legality.ts";
 import { UnknownShape } from "../protocol.ts";
-import { LOOK_BACK_BLOCKS, MAX_CACHE_MARKS, SHORT_TTL_MS } from "./cache_marks.ts";
+import { hasContent, isThinking, LOOK_BACK_BLOCKS, MAX_CACHE_MARKS, SHORT_TTL_MS } from "./cache_marks.ts";
 
 /** What providers of Messages accept. */
 export const MESSAGES_FORMS: LegalForms = {
@@ -39,6 +40,16 @@ interface PlacedBlock {
   readonly role: "user" | "assistant";
   readonly at: number;
   readonly value: Record<string, unknown>;
+}
+
+/** Options of {@linkcode messagesBody}. */
+export interface MessagesBodyOptions {
+  /** Longest reply in tokens, thinking included; the API requires it. */
+  readonly maxTokens: number;
+  /** Thinking as much as the model decides, or within a budget if there is an effort. Default: not requested. */
+  readonly thinking?: "adaptive" | "budget" | undefined;
+  /** Time for which the prompt is cached after its last use, in milliseconds; 0: not at all. Default: five minutes. */
+  readonly cacheTtlMs?: number | undefined;
 }
 
 /**
@@ -80,14 +91,7 @@ export function messagesBody(
     ModelRequest,
     "messages" | "tools" | "stable" | "settings"
   >,
-  { maxTokens, thinking, cacheTtlMs = SHORT_TTL_MS }: {
-    /** Longest reply in tokens, thinking included; the API wants to be told. */
-    readonly maxTokens: number;
-    /** As much as the model finds right, or within a budget, if there is an effort. Default: it isn't asked. */
-    readonly thinking?: "adaptive" | "budget" | undefined;
-    /** How long the prompt shall be cached, in milliseconds since its last use; 0: not at all. Default: five minutes. */
-    readonly cacheTtlMs?: number | undefined;
-  },
+  { maxTokens, thinking, cacheTtlMs = SHORT_TTL_MS }: MessagesBodyOptions,
 ): JsonRecord {
   const legal = legalPrompt({ messages, tools }, MESSAGES_FORMS);
   const sent = legal.messages;
@@ -151,16 +155,12 @@ function usefulPlaces(
 ): Record<string, unknown>[] {
   /** The last block of the first `length` messages that can have a mark. */
   const lastOf = (length: number) =>
-    blocks.findLastIndex(({ at, value }) => at < length && canHaveMark(value));
+    blocks.findLastIndex(({ at, value }) => at < length && !isThinking(value));
   const end = lastOf(Infinity);
   // Each earlier request ended in front of a reply.
   const known = lastOf(messages.findLastIndex(({ role }, at) => at <= shared && role === "assistant"));
   const places = [end, end - known > LOOK_BACK_BLOCKS ? known : -1, edited > 0 ? lastOf(edited) : -1];
   return places.flatMap((place) => blocks[place] ?? []).map(({ value }) => value);
-}
-
-function canHaveMark({ type }: JsonRecord): boolean {
-  return type !== "thinking" && type !== "redacted_thinking";
 }
 
 function grouped(blocks: readonly PlacedBlock[]): JsonRecord[] {
@@ -205,15 +205,9 @@ function replyBlocks(
     const said = contentBlocks(message.content || refusal || null);
     return [...said, ...calls.map(callBlock)];
   }
-  const left = new Set(made.keys());
-  const placed = withoutLooseEnds(kept.filter(hasContent), isLast).map((block): Record<string, unknown> => {
-    if (block.type !== "tool_use") return { ...block };
-    const place = [...left].find((one) => made[one]!.id === block.id);
-    if (place === undefined) return { ...block };
-    left.delete(place);
-    return { ...block, ...callBlock(calls[place]!) };
-  });
-  return [...placed, ...[...left].map((place) => callBlock(calls[place]!))];
+  const blocks = withoutLooseEnds(kept.filter(hasContent), isLast);
+  const idOf = ({ type, id }: JsonRecord) => type === "tool_use" ? id : undefined;
+  return placeCalls(blocks, { calls, made, idOf, write: callBlock });
 }
 
 /**
@@ -224,7 +218,7 @@ function withoutLooseEnds(blocks: readonly JsonRecord[], isLast: boolean): reado
   const answered = new Set(blocks.flatMap(({ tool_use_id: id }) => typeof id === "string" ? [id] : []));
   const isLoose = ({ type, id }: JsonRecord) =>
     type === "server_tool_use" && !answered.has(String(id)) && !isLast;
-  return blocks.slice(0, blocks.findLastIndex((block) => canHaveMark(block) && !isLoose(block)) + 1);
+  return blocks.slice(0, blocks.findLastIndex((block) => !isThinking(block) && !isLoose(block)) + 1);
 }
 
 /** A reply as the API gives a finished one that isn't streamed, with its blocks as they go back. */
@@ -240,18 +234,9 @@ function callBlock(call: ToolCall): Record<string, unknown> {
   return { type: "tool_use", id: call.id, name, input };
 }
 
-/** The JSON object of a text; an empty one if it is none. */
+/** Returns the JSON object of a text, an empty one if it is none. */
 export function readInput(text: string): JsonRecord {
-  try {
-    return asRecord(JSON.parse(text)) ?? {};
-  } catch {
-    return {};
-  }
-}
-
-/** Empty texts are refused. */
-export function hasContent({ type, text }: JsonRecord): boolean {
-  return type !== "text" || (typeof text === "string" && text.trim() !== "");
+  return parseRecord(text) ?? {};
 }
 
 function contentBlocks(content: Content | null | undefined): Record<string, unknown>[] {
@@ -328,7 +313,7 @@ function settingsOf(
     ...rest
   }: ModelSettings,
   { thinking, maxTokens, messages, nameOf }:
-    & Pick<Parameters<typeof messagesBody>[1], "thinking" | "maxTokens">
+    & Pick<MessagesBodyOptions, "thinking" | "maxTokens">
     & {
       readonly messages: readonly Message[];
       readonly nameOf: (name: string) => string;
@@ -371,7 +356,7 @@ function thinksFromStart(messages: readonly Message[]): boolean {
   const first = messages[start];
   if (first?.role !== "assistant") return true;
   const [block] = first.carried?.items ?? [];
-  return block?.type === "thinking" || block?.type === "redacted_thinking";
+  return block !== undefined && isThinking(block);
 }
 
 function refused(param: string, state: string): UnknownShape {

@@ -1,18 +1,14 @@
 import { type Message, partsOfBlock, type ToolDefinition } from "@tare/messages";
 import { holdsMedia, isMedia } from "@tare/messages/internal";
 import { ApiError } from "../api_error.ts";
-import { asRecord, editJson, isRecord, joinBytes, type JsonRecord } from "../json.ts";
+import { asRecord, editJson, isRecord, joinBytes, jsonBytes, type JsonRecord } from "../json.ts";
 import {
-  anchorOf,
   BEARER,
   type HiddenItems,
   type Protocol,
-  readCommonHints,
-  readField,
   type TurnWriter,
   type TurnWriterOptions,
   UnknownShape,
-  wholeTool,
   type WireReply,
   type WireRequest,
 } from "../protocol.ts";
@@ -29,6 +25,7 @@ import { legalArguments } from "../legality.ts";
 import { eventText, type RawEvent, splitEvents, SseSplitter } from "../sse.ts";
 import { CallAssembler, mergeDelta } from "./reply_assembler.ts";
 import { readUsage } from "./usage.ts";
+import { anchorOf, readCommonHints, readField, wholeTool } from "../request.ts";
 
 /** OpenAI's chat completions: their messages are the planner's own. */
 export const CHAT_PROTOCOL: Protocol = {
@@ -321,7 +318,7 @@ class ChatTurnWriter implements TurnWriter {
       message: { ...message, content: this.#text(), ...(calls.length > 0 && { tool_calls: calls }) },
       ...(calls.length === 0 && choice.finish_reason === "tool_calls" && { finish_reason: "stop" }),
     };
-    return encoder.encode(JSON.stringify(body));
+    return jsonBytes(body);
   }
 
   /** An error in the stream. */

@@ -1,7 +1,6 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { countMessageTokens, estimateTokens } from "@tare/messages";
-import { CHAT_PROTOCOL, readWireBody } from "@tare/wire";
-import { UnknownShape } from "@tare/wire/internal";
+import { CHAT_PROTOCOL, readWireBody, UnknownShape } from "@tare/wire/internal";
 import { decode, encode, requestOf } from "../request_fixture_test.ts";
 
 Deno.test("CHAT_PROTOCOL takes messages as they are, unknown fields and parts included", () => {

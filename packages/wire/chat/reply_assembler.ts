@@ -1,6 +1,6 @@
 import type { FinishReason, FunctionToolCall, ModelEvent, Usage } from "@tare/messages";
 import { freeCallId } from "@tare/messages/internal";
-import { asRecord, type JsonRecord } from "../json.ts";
+import { asRecord, type JsonRecord, withoutNulls } from "../json.ts";
 import { readUsage } from "./usage.ts";
 import { MAX_CALLS, ReplyTooLong } from "../reply_stream.ts";
 
@@ -269,11 +269,6 @@ export function mergeDelta(before: JsonRecord, delta: JsonRecord): JsonRecord {
   const merged: Record<string, unknown> = { ...before };
   for (const [name, value] of Object.entries(delta)) merged[name] = mergeValue(merged[name], value);
   return merged;
-}
-
-/** The fields that say something. */
-function withoutNulls(fields: JsonRecord): JsonRecord {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
 }
 
 function mergeValue(before: unknown, value: unknown): unknown {

@@ -43,7 +43,16 @@ export function writeUsage(
  *   for an hour
  * - xAI: `completion_tokens` without the reasoning, which `total_tokens` shows
  *
- * @returns The usage, or nothing if the value tells no prompt tokens (some servers send zeros).
+ * @returns The usage, or undefined if the value has no prompt tokens (some servers send zeros).
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { readUsage } from "@tare/wire";
+ *
+ * const usage = { input_tokens: 10, cache_read_input_tokens: 90, output_tokens: 5 };
+ * assertEquals(readUsage(usage), { promptTokens: 100, cachedTokens: 90, outputTokens: 5 });
+ * ```
  */
 export function readUsage(value: unknown): Usage | undefined {
   const usage = asRecord(value);

@@ -26,6 +26,14 @@ export const CHAT_FORMS: LegalForms = {
   allowsNoSchema: true,
 };
 
+/** Options of {@linkcode chatBody}: what only some servers require. */
+export interface ChatBodyOptions {
+  /** Whether each reply must have reasoning: a blank stands for missing reasoning. Default: false. */
+  readonly needsReasoning?: boolean | undefined;
+  /** Whether each result must name its tool. Default: false. */
+  readonly namesResults?: boolean | undefined;
+}
+
 /**
  * Returns the fields of a chat-completions request that hold its prompt, `messages` and `tools`, and its settings. Pictures
  * in results, which that format lets only users show, follow in a message of the user. Every server that speaks the format
@@ -43,12 +51,7 @@ export const CHAT_FORMS: LegalForms = {
  */
 export function chatBody(
   request: Pick<ModelRequest, "messages" | "tools" | "settings">,
-  { needsReasoning = false, namesResults = false }: {
-    /** Whether each reply must have some reasoning: a blank stands for what is missing. Default: no. */
-    readonly needsReasoning?: boolean | undefined;
-    /** Whether each result must name its tool. Default: no. */
-    readonly namesResults?: boolean | undefined;
-  } = {},
+  { needsReasoning = false, namesResults = false }: ChatBodyOptions = {},
 ): JsonRecord {
   const { settings = {} } = request;
   const legal = legalPrompt(request, CHAT_FORMS);

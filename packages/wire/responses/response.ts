@@ -1,9 +1,9 @@
 import type { AssistantMessage, FinishReason, FunctionToolCall, ModelEvent, Usage } from "@tare/messages";
 import { freeCallId } from "@tare/messages/internal";
 import { readUsage } from "../chat/usage.ts";
-import { asRecord, isRecord, type JsonRecord } from "../json.ts";
+import { asRecord, isRecord, type JsonRecord, withoutNulls } from "../json.ts";
 import { MAX_CALLS, ReplyTooLong } from "../reply_stream.ts";
-import { summary } from "./responses_protocol.ts";
+import { isThought, summary } from "./responses_protocol.ts";
 
 /** A response. */
 export interface ResponseBody {
@@ -488,10 +488,6 @@ const CUTS: Readonly<Record<string, FinishReason>> = {
   content_filter: "content_filter",
 };
 
-function isThought({ type }: JsonRecord): boolean {
-  return type === "reasoning";
-}
-
 /** The items without what was thought for one that never came: the provider refuses the one without the other. */
 function withoutLooseThoughts(items: readonly JsonRecord[]): readonly JsonRecord[] {
   return items.slice(0, items.findLastIndex((item) => !isThought(item)) + 1);
@@ -513,10 +509,6 @@ function isMore(items: readonly JsonRecord[]): boolean {
   return items.some(({ type, phase }, at) =>
     type !== "function_call" && (type !== "message" || phase !== undefined || at > 0)
   );
-}
-
-function withoutNulls(item: JsonRecord): JsonRecord {
-  return Object.fromEntries(Object.entries(item).filter(([, value]) => value !== null));
 }
 
 function textsOf({ content }: JsonRecord, type: string): string {

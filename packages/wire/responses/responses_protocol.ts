@@ -8,27 +8,24 @@ import {
 } from "@tare/messages";
 import { hashText, holdsMedia, isMedia } from "@tare/messages/internal";
 import { ApiError } from "../api_error.ts";
-import { isRecord, joinBytes, type JsonRecord } from "../json.ts";
+import { isRecord, joinBytes, jsonBytes, type JsonRecord, parseRecord } from "../json.ts";
 import {
-  anchorOf,
   BEARER,
   type HiddenItems,
   type ItemPart,
   type Protocol,
-  readCommonHints,
-  readField,
   type ReadTool,
   type TurnWriter,
   type TurnWriterOptions,
   UnknownShape,
-  wholeTool,
   type WireReply,
 } from "../protocol.ts";
 import { inOrder, plainContent, saidArguments, saidParts, statedFailure, toldFields } from "../meaning.ts";
 import { readUsage } from "../chat/usage.ts";
 import { responsesTool } from "./write_responses_body.ts";
 import { legalArguments } from "../legality.ts";
-import { eventText, type RawEvent, splitEvents, SseSplitter } from "../sse.ts";
+import { type RawEvent, splitEvents, SseSplitter, typedEvent } from "../sse.ts";
+import { anchorOf, readCommonHints, readField, wholeTool } from "../request.ts";
 
 /**
  * OpenAI's responses: each item of the input is a message to the planner, which edits the outputs of function calls;
@@ -382,18 +379,24 @@ class ResponsesTurnWriter implements TurnWriter {
     const response = changed
       ? { ...this.#last, ...(id !== undefined && { id }), output: this.#visible() }
       : undefined;
-    if (this.#whole.length > 0) return response ? encoder.encode(JSON.stringify(response)) : this.#whole;
+    if (this.#whole.length > 0) return response ? jsonBytes(response) : this.#whole;
     return joinBytes(this.#held.map((event) => {
-      const data = event.data === undefined ? undefined : readData(event.data);
+      const data = parseRecord(event.data);
       if (!response || !data || !TERMINAL.includes(String(data.type))) return event.bytes;
-      return write({ ...data, response, sequence_number: this.#sequence++ });
+      return typedEvent({ ...data, response, sequence_number: this.#sequence++ });
     }));
   }
 
   /** An error in the stream. */
   fail(message: string): Uint8Array<ArrayBuffer> {
     const type = "error";
-    return write({ type, code: "upstream_failed", message, param: null, sequence_number: this.#sequence++ });
+    return typedEvent({
+      type,
+      code: "upstream_failed",
+      message,
+      param: null,
+      sequence_number: this.#sequence++,
+    });
   }
 
   /**
@@ -487,7 +490,7 @@ class ResponsesTurnWriter implements TurnWriter {
 
   /** The bytes of an event that the client may see now. */
   #pass(event: RawEvent): Uint8Array<ArrayBuffer>[] {
-    const data = event.data === undefined ? undefined : readData(event.data);
+    const data = parseRecord(event.data);
     if (!data) return [event.bytes];
     const type = String(data.type);
     // A reply that goes on with a turn begins nothing for the client.
@@ -515,7 +518,7 @@ class ResponsesTurnWriter implements TurnWriter {
       if (sequence !== this.#sequence) shown = { ...shown, sequence_number: this.#sequence };
       this.#sequence++;
     }
-    return [shown === data ? bytes : write(shown)];
+    return [shown === data ? bytes : typedEvent(shown)];
   }
 
   #begin(): void {
@@ -537,23 +540,9 @@ const WATCHED: readonly string[] = [
 const SEQUENCE = '"sequence_number":';
 
 const decoder = new TextDecoder();
-const encoder = new TextEncoder();
 
-function readData(text: string): JsonRecord | undefined {
-  try {
-    const data: unknown = JSON.parse(text);
-    return isRecord(data) ? data : undefined;
-  } catch {
-    // Whatever it is, the client gets it as it came.
-    return undefined;
-  }
-}
-
-function write(data: JsonRecord): Uint8Array<ArrayBuffer> {
-  return encoder.encode(eventText({ event: String(data.type), data: JSON.stringify(data) }));
-}
-
-function isThought({ type }: JsonRecord): boolean {
+/** Whether an item is reasoning. */
+export function isThought({ type }: JsonRecord): boolean {
   return type === "reasoning";
 }
 

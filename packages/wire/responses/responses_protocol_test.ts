@@ -1,6 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { type ItemPart, readWireBody, RESPONSES_PROTOCOL } from "@tare/wire";
-import { UnknownShape } from "@tare/wire/internal";
+import { type ItemPart, readWireBody, RESPONSES_PROTOCOL, UnknownShape } from "@tare/wire/internal";
 import { decode, encode, requestOf } from "../request_fixture_test.ts";
 
 Deno.test("RESPONSES_PROTOCOL makes a message of each item", () => {

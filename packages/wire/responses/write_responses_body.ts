@@ -10,7 +10,14 @@ import {
   type ToolDefinition,
 } from "@tare/messages";
 import type { JsonRecord } from "../json.ts";
-import { absentPart, EMPTY_MESSAGE, type LegalForms, legalPrompt, wellFormed } from "../legality.ts";
+import {
+  absentPart,
+  EMPTY_MESSAGE,
+  type LegalForms,
+  legalPrompt,
+  placeCalls,
+  wellFormed,
+} from "../legality.ts";
 import { UnknownShape } from "../protocol.ts";
 
 /** What providers of Responses accept. */
@@ -86,14 +93,7 @@ function replyItems(
       ...calls.map(callItem),
     ];
   }
-  const left = new Set(made.keys());
-  const placed = items.map((item) => {
-    const place = [...left].find((one) => made[one]!.id === item.call_id);
-    if (place === undefined) return item;
-    left.delete(place);
-    return { ...item, ...callItem(calls[place]!) };
-  });
-  return [...placed, ...[...left].map((place) => callItem(calls[place]!))];
+  return placeCalls(items, { calls, made, idOf: ({ call_id: id }) => id, write: callItem });
 }
 
 function callItem(call: ToolCall): JsonRecord {

@@ -3,8 +3,8 @@ import type { KeyClaim, SharedStore, Store, StoredEvent, StoreRecord } from "../
 import {
   deliveryIn,
   type DeliveryRow,
-  type Dialect,
   nextDelivery,
+  type SqlDialect,
   type SqlValue,
   storeQueries,
 } from "../queries.ts";
@@ -239,7 +239,7 @@ function storeOver(
       if (!isThere) return false;
       const { placeOf } = await leases.writer();
       try {
-        await write([id], (calls) => calls.call("remove_session", ...calls.head(id)));
+        await write([id], (calls) => calls.call("remove_session", calls.head(id)));
       } catch (error) {
         if (!(error instanceof Error && error.message === noSessionError(id).message)) throw error;
         // Who holds it has taken it away, and didn't hear of that. Else somebody else was first.
@@ -359,9 +359,9 @@ const SEARCHED = 5_000;
 
 /** Returns how a database is queried, by statements that are run so. */
 export function postgresDialect(
-  query: Dialect["query"],
+  query: SqlDialect["query"],
   { place, objects }: { readonly place: string; readonly objects: ObjectStore | undefined },
-): Dialect {
+): SqlDialect {
   return {
     query,
     parse: (json) => JSON.parse(json),

@@ -31,7 +31,6 @@ export class HeldPlace {
   readonly fence: number;
   #commits: number;
 
-  /** Held with this fencing number, after so many commits. */
   constructor(fence: number, commits: number) {
     this.fence = fence;
     this.#commits = commits;
@@ -126,17 +125,18 @@ export class CallList {
     this.#locked.add(sessionId);
   }
 
-  /** The first six arguments of what writes to a session, which is locked by the first of them. */
-  head(sessionId: string): string[] {
+  /** The first argument of what writes to a session, which is locked by the first such call. */
+  head(sessionId: string): string {
     const isLocked = this.#locked.has(sessionId);
     this.#locked.add(sessionId);
     const id = this.shared(`session ${sessionId}`, columnText(sessionId));
-    if (isLocked) return [id, "NULL", "NULL", "NULL", this.commitId(), this.now()];
+    const write = (...hold: readonly string[]) =>
+      `ROW(${[id, ...hold, this.commitId(), this.now()].join()})::tare.write`;
+    if (isLocked) return write("NULL", "NULL", "NULL");
     const place = this.#writer.placeOf(sessionId);
     if (place) this.#written.push(place);
     const [fence, commits] = [place?.fence ?? NO_FENCE, place?.commits ?? 0];
-    const numbers = [this.value(fence, "bigint"), this.value(commits, "bigint")];
-    return [id, this.server(), ...numbers, this.commitId(), this.now()];
+    return write(this.server(), this.value(fence, "bigint"), this.value(commits, "bigint"));
   }
 
   /** Counts the commit, once it was done. */
@@ -176,7 +176,7 @@ export function addRecord(
       const types = [...new Set(events.map(({ type }) => columnText(type)))];
       calls.call(
         "put_events",
-        ...calls.head(sessionId),
+        calls.head(sessionId),
         calls.value(after, "bigint"),
         calls.value(events.length, "integer"),
         calls.value(types, "text[]"),
@@ -189,14 +189,14 @@ export function addRecord(
       const json = jsonText(value);
       return calls.call(
         "put_state",
-        ...calls.head(sessionId),
+        calls.head(sessionId),
         calls.value(columnText(name)),
         calls.value(json),
       );
     }
     case "names": {
       const names = calls.value(record.names.map(columnText), "text[]");
-      return calls.call("put_names", ...calls.head(record.sessionId), names);
+      return calls.call("put_names", calls.head(record.sessionId), names);
     }
     case "sums": {
       const columns = [
@@ -205,14 +205,14 @@ export function addRecord(
         record.added.map(({ sums }) => jsonText(sums)),
       ];
       const values = columns.map((column) => calls.value(column, "text[]"));
-      return calls.call("put_sums", ...calls.head(record.sessionId), ...values);
+      return calls.call("put_sums", calls.head(record.sessionId), ...values);
     }
     case "archive": {
       const text: StoredText = texts.get(record.ref) ?? archivedText(record.content);
       const { sha256, bytes, zstd, object } = text;
       return calls.call(
         "put_text",
-        ...calls.head(record.sessionId),
+        calls.head(record.sessionId),
         calls.value(record.ref),
         calls.value(sha256, "bytea"),
         calls.value(bytes, "integer"),

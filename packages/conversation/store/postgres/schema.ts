@@ -30,6 +30,11 @@ const TABLES = `
   );
   CREATE INDEX ON tare.sessions (key) WHERE is_removed;
 
+  -- Who writes to a session, by what hold, and in which commit.
+  CREATE TYPE tare.write AS (
+    session_id text, holder text, fence bigint, number bigint, commit_id uuid, now_ms bigint
+  );
+
   CREATE SEQUENCE tare.namings;
   CREATE TABLE tare.heads (
     session bigint PRIMARY KEY,
@@ -344,42 +349,36 @@ const FUNCTIONS = `
   END $$;
 
   -- Why the head of a session isn't what a commit takes it for.
-  CREATE FUNCTION tare.refuse_head(
-    session_id text, the_session bigint, the_holder text, the_fence bigint, the_number bigint, the_commit uuid,
-    after bigint
-  ) RETURNS void LANGUAGE plpgsql AS $$
+  CREATE FUNCTION tare.refuse_head(w tare.write, the_session bigint, after bigint) RETURNS void LANGUAGE plpgsql AS $$
   DECLARE head tare.heads;
   BEGIN
     SELECT * INTO head FROM tare.heads WHERE session = the_session;
-    IF head.session IS NULL THEN PERFORM tare.refuse(${REFUSAL.noSession}, session_id); END IF;
-    IF the_holder IS NOT NULL AND head.commit_id = the_commit THEN PERFORM tare.refuse(${REFUSAL.wasDone}, session_id); END IF;
-    IF the_holder IS NOT NULL AND (head.holder IS DISTINCT FROM the_holder OR head.fence <> the_fence) THEN
-      PERFORM tare.refuse(${REFUSAL.fenced}, session_id);
+    IF head.session IS NULL THEN PERFORM tare.refuse(${REFUSAL.noSession}, w.session_id); END IF;
+    IF w.holder IS NOT NULL AND head.commit_id = w.commit_id THEN PERFORM tare.refuse(${REFUSAL.wasDone}, w.session_id); END IF;
+    IF w.holder IS NOT NULL AND (head.holder IS DISTINCT FROM w.holder OR head.fence <> w.fence) THEN
+      PERFORM tare.refuse(${REFUSAL.fenced}, w.session_id);
     END IF;
-    IF the_holder IS NOT NULL AND head.commits <> the_number THEN
-      PERFORM tare.refuse(${REFUSAL.otherCommits}, session_id, head.commits::text);
+    IF w.holder IS NOT NULL AND head.commits <> w.number THEN
+      PERFORM tare.refuse(${REFUSAL.otherCommits}, w.session_id, head.commits::text);
     END IF;
-    PERFORM tare.refuse(${REFUSAL.conflict}, session_id, after || ' ' || head.last);
+    PERFORM tare.refuse(${REFUSAL.conflict}, w.session_id, after || ' ' || head.last);
   END $$;
 
   -- Locks the head of a session that this holder has, for a record other than events.
-  CREATE FUNCTION tare.lock_head(
-    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint
-  )
-  RETURNS bigint LANGUAGE plpgsql AS $$
+  CREATE FUNCTION tare.lock_head(w tare.write) RETURNS bigint LANGUAGE plpgsql AS $$
   DECLARE
-    the_session bigint := tare.key_of(session_id);
+    the_session bigint := tare.key_of(w.session_id);
     head tare.heads;
   BEGIN
-    IF the_holder IS NULL THEN RETURN the_session; END IF;
-    UPDATE tare.heads SET commits = commits + 1, commit_id = the_commit, is_weighed = false,
-        touched_at_ms = CASE WHEN touched_at_ms <= now_ms - 60000 THEN now_ms ELSE touched_at_ms END
-      WHERE session = the_session AND holder = the_holder AND fence = the_fence AND commits = the_number
+    IF w.holder IS NULL THEN RETURN the_session; END IF;
+    UPDATE tare.heads SET commits = commits + 1, commit_id = w.commit_id, is_weighed = false,
+        touched_at_ms = CASE WHEN touched_at_ms <= w.now_ms - 60000 THEN w.now_ms ELSE touched_at_ms END
+      WHERE session = the_session AND holder = w.holder AND fence = w.fence AND commits = w.number
       RETURNING * INTO head;
     IF head.session IS NULL THEN
-      PERFORM tare.refuse_head(session_id, the_session, the_holder, the_fence, the_number, the_commit, NULL);
+      PERFORM tare.refuse_head(w, the_session, NULL);
     END IF;
-    PERFORM tare.tell(session_id, head, '[]');
+    PERFORM tare.tell(w.session_id, head, '[]');
     RETURN the_session;
   END $$;
 
@@ -413,51 +412,43 @@ const FUNCTIONS = `
     RETURN 1;
   END $$;
 
-  CREATE FUNCTION tare.put_events(
-    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint,
-    after bigint, the_count integer, the_types text[], the_json text
-  ) RETURNS integer LANGUAGE plpgsql AS $$
+  CREATE FUNCTION tare.put_events(w tare.write, after bigint, the_count integer, the_types text[], the_json text)
+  RETURNS integer LANGUAGE plpgsql AS $$
   DECLARE
-    the_session bigint := tare.key_of(session_id);
+    the_session bigint := tare.key_of(w.session_id);
     head tare.heads;
   BEGIN
     UPDATE tare.heads SET
         last = last + the_count,
-        commits = CASE WHEN the_holder IS NULL THEN commits ELSE commits + 1 END,
-        commit_id = the_commit,
+        commits = CASE WHEN w.holder IS NULL THEN commits ELSE commits + 1 END,
+        commit_id = w.commit_id,
         is_weighed = false,
         -- It stands in an index: to write it each time would cost more than the rest.
-        touched_at_ms = CASE WHEN touched_at_ms <= now_ms - 60000 THEN now_ms ELSE touched_at_ms END
-      WHERE session = the_session AND last = after AND (the_holder IS NULL OR (
-        holder = the_holder AND fence = the_fence AND commits = the_number
+        touched_at_ms = CASE WHEN touched_at_ms <= w.now_ms - 60000 THEN w.now_ms ELSE touched_at_ms END
+      WHERE session = the_session AND last = after AND (w.holder IS NULL OR (
+        holder = w.holder AND fence = w.fence AND commits = w.number
       ))
       RETURNING * INTO head;
     IF head.session IS NULL THEN
-      PERFORM tare.refuse_head(session_id, the_session, the_holder, the_fence, the_number, the_commit, after);
+      PERFORM tare.refuse_head(w, the_session, after);
     END IF;
     IF the_count > 0 THEN
       INSERT INTO tare.events VALUES (the_session, after + 1, the_count, the_types, the_json);
     END IF;
-    PERFORM tare.tell(session_id, head, the_json);
+    PERFORM tare.tell(w.session_id, head, the_json);
     RETURN 1;
   END $$;
 
-  CREATE FUNCTION tare.put_state(
-    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint,
-    the_name text, the_json text
-  ) RETURNS integer LANGUAGE plpgsql AS $$
-  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit, now_ms);
+  CREATE FUNCTION tare.put_state(w tare.write, the_name text, the_json text) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE the_session bigint := tare.lock_head(w);
   BEGIN
     INSERT INTO tare.state VALUES (the_session, the_name, the_json)
       ON CONFLICT (session, name) DO UPDATE SET json = excluded.json;
     RETURN 1;
   END $$;
 
-  CREATE FUNCTION tare.put_names(
-    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint,
-    the_names text[]
-  ) RETURNS integer LANGUAGE plpgsql AS $$
-  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit, now_ms);
+  CREATE FUNCTION tare.put_names(w tare.write, the_names text[]) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE the_session bigint := tare.lock_head(w);
   BEGIN
     DELETE FROM tare.names WHERE session = the_session AND NOT name = ANY (the_names);
     INSERT INTO tare.names SELECT unnest(the_names), the_session ON CONFLICT DO NOTHING;
@@ -467,11 +458,9 @@ const FUNCTIONS = `
 
   -- Adds to what sessions of this one's kind and key have come to. Now and then somebody puts together what was added:
   -- one at a time, and nobody waits for it.
-  CREATE FUNCTION tare.put_sums(
-    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint,
-    the_days text[], the_abouts text[], the_jsons text[]
-  ) RETURNS integer LANGUAGE plpgsql AS $$
-  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit, now_ms);
+  CREATE FUNCTION tare.put_sums(w tare.write, the_days text[], the_abouts text[], the_jsons text[])
+  RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE the_session bigint := tare.lock_head(w);
   BEGIN
     INSERT INTO tare.sums_added
       SELECT h.kind, coalesce(h.made_by, ''), added.day, added.about, added.json::jsonb
@@ -499,11 +488,10 @@ const FUNCTIONS = `
   END $$;
 
   CREATE FUNCTION tare.put_text(
-    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint,
-    the_ref text, the_sha256 bytea, the_bytes integer, the_zstd bytea, the_object text
+    w tare.write, the_ref text, the_sha256 bytea, the_bytes integer, the_zstd bytea, the_object text
   ) RETURNS integer LANGUAGE plpgsql AS $$
   DECLARE
-    the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit, now_ms);
+    the_session bigint := tare.lock_head(w);
     found_sha256 bytea;
   BEGIN
     IF the_object IS NOT NULL THEN
@@ -662,11 +650,8 @@ const FUNCTIONS = `
     UPDATE tare.requests SET is_withdrawn = true WHERE session = the_session AND answer IS NULL;
   END $$;
 
-  CREATE FUNCTION tare.remove_session(
-    session_id text, the_holder text, the_fence bigint, the_number bigint, the_commit uuid, now_ms bigint
-  )
-  RETURNS integer LANGUAGE plpgsql AS $$
-  DECLARE the_session bigint := tare.lock_head(session_id, the_holder, the_fence, the_number, the_commit, now_ms);
+  CREATE FUNCTION tare.remove_session(w tare.write) RETURNS integer LANGUAGE plpgsql AS $$
+  DECLARE the_session bigint := tare.lock_head(w);
   BEGIN
     PERFORM tare.remove(the_session);
     RETURN 1;

@@ -139,7 +139,6 @@ export function openDatabase(path: string, options: DatabaseOptions): Database {
   }
 }
 
-/** Opens an empty database in memory. */
 export function openMemory(schema: Schema): Database {
   const connection = new DatabaseSync(":memory:");
   setUp(connection);
@@ -240,7 +239,6 @@ function limitSize(connection: DatabaseSync, maxBytes: number | undefined): void
   connection.exec(`PRAGMA max_page_count = ${Math.max(1, Math.floor(maxBytes / PAGE_BYTES))}`);
 }
 
-/** The version of the schema; 0 of a file that is new. */
 function schemaVersion(connection: DatabaseSync, file: string): number {
   const id = firstValue(connection, "PRAGMA application_id");
   if (id === APPLICATION_ID) return Number(firstValue(connection, "PRAGMA user_version"));

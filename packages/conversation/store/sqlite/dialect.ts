@@ -1,5 +1,5 @@
 import { promiseOf } from "../json_text.ts";
-import type { Dialect, SqlValue } from "../queries.ts";
+import type { SqlDialect, SqlValue } from "../queries.ts";
 import { unpackText } from "../texts.ts";
 import { type Database, fromStoredJson } from "./database.ts";
 import { corruptError } from "./file_error.ts";
@@ -8,7 +8,7 @@ import { corruptError } from "./file_error.ts";
 const SEARCHED = 10_000;
 
 /** Returns how a file is queried. */
-export function sqliteDialect(database: Database): Dialect {
+export function sqliteDialect(database: Database): SqlDialect {
   const { path } = database;
   return {
     query: <Row>(sql: string, values?: readonly SqlValue[]) =>

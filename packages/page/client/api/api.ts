@@ -38,7 +38,7 @@ export const api = client({
 });
 
 /** Returns the message of an error. */
-export function messageOf(error: unknown): string {
+export function errorMessage(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 

@@ -13,7 +13,7 @@ export type PassingSession = Extract<Listed, { readonly kind: "gateway" }>;
 export type SessionWithMessages = Extract<Told<"GET /sessions/{id}">, { readonly kind: "agent" }>;
 
 /** What a turn or a session may cost, as far as people say it here. */
-export type TurnLimits = Omit<NonNullable<Body<"POST /sessions/{id}/turns">["budget"]>, "maxTokenUnits">;
+export type TurnBudget = Omit<NonNullable<Body<"POST /sessions/{id}/turns">["budget"]>, "maxTokenUnits">;
 
 /** A call that waits for somebody to say whether it may run. */
 export type WaitingCall = SessionWithMessages["approvals"][number];

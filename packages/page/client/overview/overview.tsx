@@ -5,7 +5,7 @@ import { useState } from "preact/hooks";
 import { api } from "../api/api.ts";
 import type { Subject } from "../api/reports.ts";
 import { Choice } from "../parts/choice.tsx";
-import { count, counted } from "@tare/server/internal/format";
+import { counted, formatCount } from "@tare/server/internal/format";
 import { share } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
 import { NumbersTable } from "../parts/numbers_table.tsx";
@@ -56,10 +56,10 @@ function savedBy(sums: Sums): Sum[] {
   return [
     ...costsOf(sums),
     ...overflowOf(sums),
-    { name: "Kept out of prompts", value: count(savedTokens), note: "tokens" },
+    { name: "Kept out of prompts", value: formatCount(savedTokens), note: "tokens" },
     ...programsOf(sums),
     promptTokensOf(sums),
-    { name: "Output tokens", value: count(outputTokens), note: counted(calls, "call") },
+    { name: "Output tokens", value: formatCount(outputTokens), note: counted(calls, "call") },
   ];
 }
 
@@ -71,7 +71,7 @@ function Groups({ session, gateway }: Reports) {
   ] as const;
   const otherwise = (sums: typeof rows[number][1]) =>
     sums === gateway.groups.control ? sums.projectedTokenUnits : sums.withoutTokenUnits;
-  const each = (sum: number, sessions: number) => sessions === 0 ? "–" : count(sum / sessions);
+  const each = (sum: number, sessions: number) => sessions === 0 ? "–" : formatCount(sum / sessions);
   return (
     <>
       <h2>Planned beside control</h2>
@@ -86,11 +86,11 @@ function Groups({ session, gateway }: Reports) {
         rows={rows}
         columns={[
           ["Group", ([name]) => name],
-          ["Sessions", ([, sums]) => count(sums.sessions)],
-          ["Calls", ([, sums]) => count(sums.calls)],
-          ["Prompt tokens", ([, sums]) => count(sums.promptTokens)],
+          ["Sessions", ([, sums]) => formatCount(sums.sessions)],
+          ["Calls", ([, sums]) => formatCount(sums.calls)],
+          ["Prompt tokens", ([, sums]) => formatCount(sums.promptTokens)],
           ["From cache", ([, sums]) => share(sums.cachedTokens, sums.promptTokens)],
-          ["Token units", ([, sums]) => count(sums.tokenUnits)],
+          ["Token units", ([, sums]) => formatCount(sums.tokenUnits)],
           ["A session", ([, sums]) => each(sums.tokenUnits, sums.sessions)],
           ["Otherwise", ([, sums]) => each(otherwise(sums), sums.sessions)],
           ["Cost", ([, sums]) => sums.calls === 0 ? "–" : money(sums)],
@@ -222,7 +222,7 @@ function Rows({ label, head, rows, name, chosen }: {
         ["Cost", money],
         ["Without a price", unpriced],
         ["Saved", saved],
-        ["Calls", ({ calls }) => count(calls)],
+        ["Calls", ({ calls }) => formatCount(calls)],
         ["From cache", ({ cachedTokens, promptTokens }) => share(cachedTokens, promptTokens)],
         ["Missed the cache", (row) => share(missed(row), row.tokenUnits)],
       ]}
@@ -267,8 +267,8 @@ function Found({ day }: { readonly day: string | undefined }) {
           ["Why", ({ avoidable, name }) => avoidable ? <strong>{name}</strong> : name, "begins"],
           ["Paid for it", money],
           ["Without a price", unpriced],
-          ["Tokens", ({ tokens }) => count(tokens)],
-          ["Calls", ({ calls }) => count(calls)],
+          ["Tokens", ({ tokens }) => formatCount(tokens)],
+          ["Calls", ({ calls }) => formatCount(calls)],
           ["What would mend it", ({ remedy, dearest }) => (
             <>
               {remedy} <Changed dearest={dearest} />

@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { count } from "@tare/server/internal/format";
+import { formatCount } from "@tare/server/internal/format";
 
 /** Characters of a long text that are shown at first; each wish for more shows sixteen times as many. */
 const FIRST = 4_000;
@@ -21,7 +21,7 @@ export function Clip(
       >{isShort ? text : text.slice(0, length)}</pre>
       {!isShort && (
         <button type="button" class="quiet" onClick={() => setLength(length * 16)}>
-          {`Show more: ${count(length)} of ${count(text.length)} characters are shown`}
+          {`Show more: ${formatCount(length)} of ${formatCount(text.length)} characters are shown`}
         </button>
       )}
     </div>

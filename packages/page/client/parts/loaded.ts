@@ -1,5 +1,5 @@
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import { messageOf } from "../api/api.ts";
+import { errorMessage } from "../api/api.ts";
 import { listen } from "../talk/heard.ts";
 
 /** What was read for a view, and what went wrong with it. */
@@ -27,7 +27,7 @@ export function useLoaded<T>(read: () => Promise<T>, sessionId?: string): Loaded
     const begun = ++reads.current.begun;
     const answer = await read().then(
       (value) => ({ value, trouble: undefined }),
-      (error) => ({ trouble: messageOf(error) }),
+      (error) => ({ trouble: errorMessage(error) }),
     );
     // One that was begun later may have been faster.
     if (begun < reads.current.shown) return;

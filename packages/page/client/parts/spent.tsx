@@ -1,6 +1,6 @@
 import type { CallReport, Sums } from "@tare/conversation/report";
 import type { JSX } from "preact";
-import { count, counted } from "@tare/server/internal/format";
+import { counted, formatCount } from "@tare/server/internal/format";
 import { dollars, share } from "./format.ts";
 import { NumbersTable } from "./numbers_table.tsx";
 
@@ -14,7 +14,7 @@ export function isPriced({ usd, unpricedCalls }: Priced): boolean {
 
 /** A cost in dollars; where no call has a price that of so many input tokens, which is what a token unit is. */
 export function money(cost: Priced): string {
-  return isPriced(cost) ? dollars(cost.usd) : `${count(cost.tokenUnits)} units`;
+  return isPriced(cost) ? dollars(cost.usd) : `${formatCount(cost.tokenUnits)} units`;
 }
 
 /** What was saved, as a share of what clients would have paid without Tare: of the dollars, else of the token units. */
@@ -32,7 +32,7 @@ export function withoutPrice({ unpricedCalls }: Priced): string {
 
 /** Returns a number of calls without a price for a table. */
 export function unpriced({ unpricedCalls }: Pick<Priced, "unpricedCalls">): string {
-  return unpricedCalls === 0 ? "" : count(unpricedCalls);
+  return unpricedCalls === 0 ? "" : formatCount(unpricedCalls);
 }
 
 /** What money goes for: what each part is called, and what it is. */
@@ -67,7 +67,7 @@ export function SpentTable({ sums }: { readonly sums: Sums }): JSX.Element {
         ["Went for", ([, name]) => name],
         [
           isPriced(sums) ? "US dollars" : "Token units",
-          ([part]) => isPriced(sums) ? dollars(sums[`${part}Usd`]) : count(sums[`${part}TokenUnits`]),
+          ([part]) => isPriced(sums) ? dollars(sums[`${part}Usd`]) : formatCount(sums[`${part}TokenUnits`]),
         ],
         ["Share", ([part]) => share(sums[`${part}${unit}`], whole)],
         ["Which is", ([, , meaning]) => meaning, "words"],

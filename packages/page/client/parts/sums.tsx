@@ -1,6 +1,6 @@
 import type { Sums as CallSums } from "@tare/conversation/report";
 import type { JSX } from "preact";
-import { count, counted } from "@tare/server/internal/format";
+import { counted, formatCount } from "@tare/server/internal/format";
 import { dollars, share } from "./format.ts";
 import { isPriced, withoutPrice } from "./spent.tsx";
 
@@ -33,7 +33,7 @@ export function promptTokensOf(
   { promptTokens, cachedTokens }: Pick<CallSums, "promptTokens" | "cachedTokens">,
 ): Sum {
   const note = `${share(cachedTokens, promptTokens)} from cache`;
-  return { name: "Prompt tokens", value: count(promptTokens), note };
+  return { name: "Prompt tokens", value: formatCount(promptTokens), note };
 }
 
 /** What calls cost beside what clients would have paid without Tare: in dollars as far as prices are known, and in token units. */
@@ -49,7 +49,11 @@ export function costsOf(
   const note = [isPriced(cost) ? beside(usd, withoutUsd, dollars) : "", withoutPrice(cost)].filter(Boolean);
   return [
     { name: "US dollars", value: isPriced(cost) ? dollars(usd) : "–", note: note.join("; ") },
-    { name: "Token units", value: count(tokenUnits), note: beside(tokenUnits, withoutTokenUnits, count) },
+    {
+      name: "Token units",
+      value: formatCount(tokenUnits),
+      note: beside(tokenUnits, withoutTokenUnits, formatCount),
+    },
   ];
 }
 
@@ -74,8 +78,8 @@ export function programsOf(
   if (programs === 0) return [];
   return [{
     name: "Kept outside by programs",
-    value: count(programKeptTokens),
+    value: formatCount(programKeptTokens),
     note: `tokens, no saving; ${counted(programs, "program")} made ${counted(programCalls, "call")}, ` +
-      `${count(failedProgramCalls)} failed`,
+      `${formatCount(failedProgramCalls)} failed`,
   }];
 }

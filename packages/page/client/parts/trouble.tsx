@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { messageOf } from "../api/api.ts";
+import { errorMessage } from "../api/api.ts";
 
 /** What went wrong; nothing if nothing did. */
 export function Trouble({ text }: { readonly text: string | undefined }): JSX.Element | null {
@@ -19,7 +19,7 @@ export function useAttempt(): readonly [
       await act();
       return true;
     } catch (error) {
-      setTrouble(messageOf(error));
+      setTrouble(errorMessage(error));
       return false;
     }
   };

@@ -4,7 +4,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { api } from "../api/api.ts";
 import { pin, readHead, readPrompt, type Subject } from "../api/reports.ts";
 import { Clip } from "../parts/clip.tsx";
-import { count, counted } from "@tare/server/internal/format";
+import { counted, formatCount } from "@tare/server/internal/format";
 import { share } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
 import { NumbersTable } from "../parts/numbers_table.tsx";
@@ -54,18 +54,18 @@ export function Prompt(
         <>
           <SumList
             sums={[
-              { name: "The model sees", value: count(value.prompt.tokens), note: "tokens" },
+              { name: "The model sees", value: formatCount(value.prompt.tokens), note: "tokens" },
               {
                 name: "All that was said",
-                value: count(value.prompt.originalTokens),
+                value: formatCount(value.prompt.originalTokens),
                 note: "tokens, tools included",
               },
               {
                 name: "Left out",
-                value: count(Math.max(0, value.prompt.originalTokens - value.prompt.tokens)),
+                value: formatCount(Math.max(0, value.prompt.originalTokens - value.prompt.tokens)),
                 note: share(value.prompt.originalTokens - value.prompt.tokens, value.prompt.originalTokens),
               },
-              { name: "Blocks", value: count(value.prompt.total) },
+              { name: "Blocks", value: formatCount(value.prompt.total) },
             ]}
           />
           <Picture blocks={blocks} at={at} choose={choose} />
@@ -163,7 +163,7 @@ function Detail(
         <small>
           {tokens === originalTokens || block.kind === "line"
             ? counted(tokens, "token")
-            : `${count(tokens)} of ${counted(originalTokens, "token")}`}
+            : `${formatCount(tokens)} of ${counted(originalTokens, "token")}`}
         </small>
       </h2>
       {place !== null && <Wishes block={block} wish={wish} />}
@@ -192,7 +192,7 @@ function Side(
       <h3>{title}</h3>
       {text ? <Clip text={text.text} label={title} /> : <p>{none}</p>}
       {text && text.chars > text.text.length && (
-        <p>The first {count(text.text.length)} of {counted(text.chars, "character")}.</p>
+        <p>The first {formatCount(text.text.length)} of {counted(text.chars, "character")}.</p>
       )}
     </div>
   );
@@ -245,8 +245,8 @@ function Left(
             </button>
           )],
           ["Begins", ([, { title }]) => <bdi>{title}</bdi>, "begins"],
-          ["Now", ([, { tokens }]) => count(tokens)],
-          ["Was", ([, { originalTokens }]) => count(originalTokens)],
+          ["Now", ([, { tokens }]) => formatCount(tokens)],
+          ["Was", ([, { originalTokens }]) => formatCount(originalTokens)],
           ["State", ([, { pin, state }]) => pin ? (pin.wish === "keep" ? "keep" : "let go") : state, "words"],
         ]}
       />
@@ -290,14 +290,12 @@ function layOutStrip(blocks: readonly Block[], width: number) {
   const seen: Record<Kind, string> = { tools: "", instructions: "", user: "", assistant: "", result: "" };
   let gone = "";
   const pieces: Piece[] = [];
-  const byRow: Piece[][] = Array.from({ length: rows }, () => []);
   let from = 0;
   for (const [at, block] of blocks.entries()) {
     const size = sizes[at] ?? 0;
     const split = from + block.tokens;
     for (const piece of cut({ from: from * scale, to: (from + size) * scale, width, rows })) {
       pieces.push({ at, ...piece });
-      byRow[piece.row]?.push({ at, ...piece });
     }
     for (const piece of cut({ from: from * scale, to: split * scale, width, rows })) {
       seen[kindOf(block)] += box(piece);
@@ -316,7 +314,7 @@ function layOutStrip(blocks: readonly Block[], width: number) {
     find(x: number, y: number) {
       const row = Math.max(0, Math.min(rows - 1, Math.floor(y / (ROW.height + ROW.gap))));
       // Of one that is too narrow to hit, its neighbour is found, and the keys lead there.
-      return byRow[row]?.findLast((piece) => piece.x <= x)?.at;
+      return pieces.findLast((piece) => piece.row === row && piece.x <= x)?.at;
     },
   };
 }

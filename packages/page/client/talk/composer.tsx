@@ -1,15 +1,15 @@
 import type { Content, ContentPart } from "@tare/messages";
-import { fenced } from "@tare/server/internal/format";
+import { fenced, partName } from "@tare/server/internal/format";
 import type { JSX, RefObject, TargetedEvent } from "preact";
 import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { api, messageOf } from "../api/api.ts";
-import type { TurnLimits } from "../api/sessions.ts";
+import { api, errorMessage } from "../api/api.ts";
+import type { TurnBudget } from "../api/sessions.ts";
 import { Trouble } from "../parts/trouble.tsx";
 
 /** What the composer can do. */
 export interface ComposerProps {
   /** Sends an input; false gives it back to be changed. */
-  readonly send: (input: Content, budget?: TurnLimits) => Promise<boolean>;
+  readonly send: (input: Content, budget?: TurnBudget) => Promise<boolean>;
   /** Whether a turn runs, so that an input steers it. Default: false. */
   readonly isRunning?: boolean;
   /** Cancels the turn. Default: it can't be. */
@@ -17,7 +17,7 @@ export interface ComposerProps {
   /** Whether the model looks at pictures, as far as that is known. Default: nobody knows of any. */
   readonly seesPictures?: boolean | undefined;
   /** Goes on with a turn that was cut off. Default: there is none. */
-  readonly goOn?: (budget?: TurnLimits) => void;
+  readonly goOn?: (budget?: TurnBudget) => void;
   /** What was said last, to be said otherwise. Default: something new is written. */
   readonly edits?: Content | undefined;
   readonly leave?: () => void;
@@ -72,7 +72,7 @@ export function Composer(
         all = [...all, await attach(file, all)];
         setFiles(all);
       } catch (error) {
-        troubles.push(messageOf(error));
+        troubles.push(errorMessage(error));
       }
     }
     setTrouble(troubles.length === 0 ? undefined : troubles.join(" "));
@@ -183,18 +183,18 @@ export function Composer(
   );
 }
 
-type LimitTexts = Readonly<Record<keyof TurnLimits, string>>;
+type LimitTexts = Readonly<Record<keyof TurnBudget, string>>;
 
 const NO_LIMITS: LimitTexts = { maxSteps: "", maxTokens: "", maxUsd: "" };
 
-const FIELDS: readonly { readonly name: keyof TurnLimits; readonly label: string }[] = [
+const FIELDS: readonly { readonly name: keyof TurnBudget; readonly label: string }[] = [
   { name: "maxSteps", label: "Model calls" },
   { name: "maxTokens", label: "Tokens, read and written" },
   { name: "maxUsd", label: "US dollars" },
 ];
 
 /** The limits that were written; nothing if none was. */
-function limitsOf(texts: LimitTexts): TurnLimits | undefined {
+function limitsOf(texts: LimitTexts): TurnBudget | undefined {
   const given = FIELDS.filter(({ name }) => Number(texts[name]) > 0);
   if (given.length === 0) return undefined;
   return Object.fromEntries(given.map(({ name }) => [name, Number(texts[name])]));
@@ -275,20 +275,8 @@ function takenApart(content: Content): { readonly text: string; readonly files: 
 }
 
 function nameOf(part: ContentPart): string {
-  switch (part.type) {
-    case "text":
-      return part.text.split(/:?\n/, 1)[0]!.slice(0, 60);
-    case "file":
-      return part.file.filename ?? "file";
-    case "image_url":
-      return "picture";
-    case "input_audio":
-      return "recording";
-    case "video_url":
-      return "video";
-    case "refusal":
-      return "text";
-  }
+  if (part.type === "text") return part.text.split(/:?\n/, 1)[0]!.slice(0, 60);
+  return part.type === "file" ? part.file.filename ?? "file" : partName(part);
 }
 
 function megabytes(bytes: number): string {

@@ -1,13 +1,14 @@
 import type { Content } from "@tare/messages";
 import type { WorkPlan } from "@tare/messages/internal";
+import { partName } from "@tare/server/internal/format";
 import { type TranscriptEntry, TranscriptReducer, updateEntries } from "@tare/server/internal/transcript";
 import type { Body } from "../../../server/client.ts";
-import { api, messageOf, RefusedError, requestKey } from "../api/api.ts";
+import { api, errorMessage, RefusedError, requestKey } from "../api/api.ts";
 import type {
   AgentSession,
   SessionWithMessages,
   TalkEvent,
-  TurnLimits,
+  TurnBudget,
   WaitingCall,
 } from "../api/sessions.ts";
 
@@ -20,7 +21,7 @@ export const CHANGED = "tare-changed";
 /** What a turn is asked for with. */
 export interface Sending {
   readonly input: Content;
-  readonly budget?: TurnLimits;
+  readonly budget?: TurnBudget;
 }
 
 /** What a person says to whether a call may run. */
@@ -136,7 +137,7 @@ export class SessionTalk {
     if (this.unsent) await this.#start(this.unsent);
   }
 
-  async continue(budget?: TurnLimits): Promise<void> {
+  async continue(budget?: TurnBudget): Promise<void> {
     await this.#post({ continue: true, ...(budget && { budget }) }, requestKey());
   }
 
@@ -270,7 +271,7 @@ export class SessionTalk {
         return;
       } catch (error) {
         if (this.#closing.signal.aborted) return;
-        this.trouble = messageOf(error);
+        this.trouble = errorMessage(error);
         this.#tell();
         if (!(error instanceof RefusedError) || error.status !== 0) return;
         await new Promise((resolve) => setTimeout(resolve, pause));
@@ -285,7 +286,7 @@ export class SessionTalk {
       this.trouble = undefined;
       return true;
     } catch (error) {
-      this.trouble = messageOf(error);
+      this.trouble = errorMessage(error);
       return false;
     } finally {
       this.#tell();
@@ -307,6 +308,6 @@ export function plainText(content: Content): string {
   if (typeof content === "string") return content;
   return content.map((part) => {
     if (part.type === "text") return part.text;
-    return part.type === "refusal" ? part.refusal : `(${part.type.replace("_url", "")})`;
+    return part.type === "refusal" ? part.refusal : `(${partName(part)})`;
   }).join("\n");
 }

@@ -3,7 +3,7 @@ import type { Told } from "../../../server/client.ts";
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { api } from "../api/api.ts";
-import type { TurnLimits } from "../api/sessions.ts";
+import type { TurnBudget } from "../api/sessions.ts";
 import { Field } from "../parts/field.tsx";
 import { Trouble, useAttempt } from "../parts/trouble.tsx";
 import { addressOf } from "../place.ts";
@@ -21,7 +21,7 @@ export function NewSessionView(
   const [effort, setEffort] = useState("");
   const [instructions, setInstructions] = useState("");
   const [trouble, attempt] = useAttempt();
-  const begin = (input: Content, budget?: TurnLimits) =>
+  const begin = (input: Content, budget?: TurnBudget) =>
     attempt(async () => {
       const session = await api.json("POST /sessions", {
         body: {

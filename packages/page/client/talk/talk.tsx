@@ -1,14 +1,14 @@
 import type { TurnLedger } from "@tare/loop";
 import type { Content, ContentPart, FileChange } from "@tare/messages";
 import type { WorkPlan } from "@tare/messages/internal";
-import { changedLines, count, counted } from "@tare/server/internal/format";
+import { changedLines, counted, formatCount, partName } from "@tare/server/internal/format";
 import { type EntryOf, shortArguments, type TranscriptEntry } from "@tare/server/internal/transcript";
 import type { JSX } from "preact";
 import { memo } from "preact/compat";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Told } from "../../../server/client.ts";
-import { api, messageOf, RefusedError } from "../api/api.ts";
-import { headOf, type TurnLimits, type WaitingCall } from "../api/sessions.ts";
+import { api, errorMessage, RefusedError } from "../api/api.ts";
+import { headOf, type TurnBudget, type WaitingCall } from "../api/sessions.ts";
 import { Clip } from "../parts/clip.tsx";
 import { dollars, duration, plain, share } from "../parts/format.ts";
 import { Markdown } from "../parts/markdown.tsx";
@@ -47,7 +47,7 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
     if (made) handOver(made.id, sending ?? { input: made.input });
     return made !== undefined;
   };
-  const send = async (input: Content, budget?: TurnLimits) => {
+  const send = async (input: Content, budget?: TurnBudget) => {
     if (editing !== undefined) return await again(editing, { input, ...(budget && { budget }) });
     toEnd();
     await conversation.send({ input, ...(budget && { budget }) });
@@ -107,7 +107,7 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
         leave={() => setEditing(undefined)}
         {...(edit && { edit })}
         {...(session && !isRunning && conversation.approvals.length === 0 && !conversation.isAnswered &&
-          { goOn: (budget?: TurnLimits) => conversation.continue(budget) })}
+          { goOn: (budget?: TurnBudget) => conversation.continue(budget) })}
       />
     </section>
   );
@@ -120,7 +120,7 @@ function PlanView({ plan: { steps, done } }: { readonly plan: WorkPlan }) {
       <summary>
         {isDone
           ? `Plan: ${counted(done, "step")} done`
-          : `Plan: ${count(done)} of ${counted(steps.length, "step")} done`}
+          : `Plan: ${formatCount(done)} of ${counted(steps.length, "step")} done`}
       </summary>
       <ol>
         {steps.map((step, at) => (
@@ -150,7 +150,7 @@ function Top({ hidden, more }: { readonly hidden: number; readonly more: () => v
   if (hidden === 0) return null;
   return (
     <button type="button" class="quiet earlier" ref={button} onClick={more}>
-      {hidden === 1 ? "1 earlier entry" : `${count(hidden)} earlier entries`}
+      {hidden === 1 ? "1 earlier entry" : `${formatCount(hidden)} earlier entries`}
     </button>
   );
 }
@@ -343,14 +343,10 @@ function Part({ part }: { readonly part: ContentPart }) {
       return <p class="plain" dir="auto">{part.refusal}</p>;
     case "image_url":
       return <Picture url={part.image_url.url} alt="Attached picture" />;
-    case "input_audio":
-      return <p class="file">Recording</p>;
-    case "video_url":
-      return <p class="file">Video</p>;
-    case "file":
+    default:
       return (
         <p class="file">
-          <bdi>{part.file.filename ?? "File"}</bdi>
+          <bdi>{part.type === "file" && part.file.filename || partName(part)}</bdi>
         </p>
       );
   }
@@ -419,7 +415,7 @@ function Call({ item }: { readonly item: EntryOf<"call"> }) {
       {result?.pictures?.map((url, at) => <Picture key={at} url={url} alt="What the model was shown" />)}
       {result?.made && (
         <p>
-          {counted(result.made.calls, "call")}, {count(result.made.failed)} failed;{" "}
+          {counted(result.made.calls, "call")}, {formatCount(result.made.failed)} failed;{" "}
           {counted(result.made.keptTokens, "token")} kept outside
         </p>
       )}
@@ -458,7 +454,7 @@ function Rewritten({ item: { rewrite } }: { readonly item: EntryOf<"rewrite"> })
   return (
     <details class="notice rewrite">
       <summary>
-        Prompt rewritten: {count(tokensBefore)} → {count(tokensAfter)} tokens
+        Prompt rewritten: {formatCount(tokensBefore)} → {formatCount(tokensAfter)} tokens
       </summary>
       <p>
         <bdi>{reason}</bdi>
@@ -508,8 +504,8 @@ function sumOf(
     counted(calls, "call"),
     counted(promptTokens, "prompt token"),
     `${share(cachedTokens, promptTokens)} from cache`,
-    `${count(outputTokens)} written`,
-    left > 0 && `${count(left)} left out`,
+    `${formatCount(outputTokens)} written`,
+    left > 0 && `${formatCount(left)} left out`,
     usd !== undefined && dollars(usd),
     estimated && "estimated",
   ];
@@ -545,7 +541,7 @@ function Changes({ id }: { readonly id: string }): JSX.Element | null {
       }
     } catch (error) {
       const mayForce = error instanceof RefusedError && error.status === 409;
-      setRefused({ wish, why: messageOf(error), mayForce });
+      setRefused({ wish, why: errorMessage(error), mayForce });
     }
     await read();
   };
@@ -598,8 +594,9 @@ function Diff({ change }: { readonly change: FileChange }): JSX.Element {
   return (
     <div class="diff">
       <p>
-        <bdi>{plain(path)}</bdi>:{" "}
-        {lines.length === 0 ? "nothing changes" : `${counted(added, "line")} more, ${count(removed)} less`}
+        <bdi>{plain(path)}</bdi>: {lines.length === 0
+          ? "nothing changes"
+          : `${counted(added, "line")} more, ${formatCount(removed)} less`}
       </p>
       {lines.length > 0 && (
         <pre tabIndex={0} role="group" aria-label={`Changes of ${path}`}>

@@ -5,7 +5,7 @@ import { useMemo, useState } from "preact/hooks";
 import { api } from "../api/api.ts";
 import { pin, readCalls, readHead, type Subject } from "../api/reports.ts";
 import { Choice } from "../parts/choice.tsx";
-import { count, counted } from "@tare/server/internal/format";
+import { counted, formatCount } from "@tare/server/internal/format";
 import { dollars } from "../parts/format.ts";
 import { useLoaded } from "../parts/loaded.ts";
 import { NumbersTable } from "../parts/numbers_table.tsx";
@@ -64,9 +64,9 @@ function sumsOf(calls: readonly CallReport[]): Sum[] {
   const prompt = add(({ promptTokens }) => promptTokens);
   const cached = add(({ cachedTokens }) => cachedTokens);
   return [
-    { name: "Calls", value: count(calls.length) },
+    { name: "Calls", value: formatCount(calls.length) },
     promptTokensOf({ promptTokens: prompt, cachedTokens: cached }),
-    { name: "Output tokens", value: count(add(({ outputTokens }) => outputTokens)) },
+    { name: "Output tokens", value: formatCount(add(({ outputTokens }) => outputTokens)) },
     ...costsOf({
       tokenUnits: add(({ tokenUnits }) => tokenUnits),
       withoutTokenUnits: add(({ without, tokenUnits }) => without?.tokenUnits ?? tokenUnits),
@@ -121,7 +121,9 @@ function Chart({ calls, at, choose }: Choice) {
 
 function inWords(call: CallReport): string {
   const tokens = partsOf(call);
-  return `Call ${call.number}: ${PARTS.map((part) => `${NAMES[part]} ${count(tokens[part])}`).join(", ")}` +
+  return `Call ${call.number}: ${
+    PARTS.map((part) => `${NAMES[part]} ${formatCount(tokens[part])}`).join(", ")
+  }` +
     (call.rewrites.length > 0 ? ", rewritten before it" : "");
 }
 
@@ -140,6 +142,15 @@ function Detail({ call }: { readonly call: CallReport }) {
     estimated,
   } = call;
   const tokens = partsOf(call);
+  const of = (paid: number, without: number | null | undefined, format: (value: number) => string) =>
+    format(paid) + (typeof without === "number" ? ` of ${format(without)}` : "");
+  const figures: (readonly [name: string, value: string, part?: Part])[] = [
+    ...PARTS.map((part) => [NAMES[part], formatCount(tokens[part]), part] as const),
+    ["Prompt", formatCount(promptTokens)],
+    ...(without ? [["Prompt without Tare", formatCount(without.promptTokens)] as const] : []),
+    ["Token units", of(tokenUnits, without?.tokenUnits, formatCount)],
+    ...(usd === null ? [] : [["US dollars", of(usd, without?.usd, dollars)] as const]),
+  ];
   return (
     <section class="detail" aria-label="The chosen call">
       <h2>
@@ -149,54 +160,29 @@ function Detail({ call }: { readonly call: CallReport }) {
         {estimated && <small>counted here, the provider told nothing</small>}
       </h2>
       <dl class="figures">
-        {PARTS.map((part) => (
-          <div key={part} class={part}>
-            <dt>{NAMES[part]}</dt>
-            <dd>{count(tokens[part])}</dd>
+        {figures.map(([name, value, part]) => (
+          <div key={name} class={part}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
           </div>
         ))}
-        <div>
-          <dt>Prompt</dt>
-          <dd>{count(promptTokens)}</dd>
-        </div>
-        {without && (
-          <div>
-            <dt>Prompt without Tare</dt>
-            <dd>{count(without.promptTokens)}</dd>
-          </div>
-        )}
-        <div>
-          <dt>Token units</dt>
-          <dd>
-            {count(tokenUnits)}
-            {without && ` of ${count(without.tokenUnits)}`}
-          </dd>
-        </div>
-        {usd !== null && (
-          <div>
-            <dt>US dollars</dt>
-            <dd>
-              {dollars(usd)}
-              {typeof without?.usd === "number" && ` of ${dollars(without.usd)}`}
-            </dd>
-          </div>
-        )}
       </dl>
       {uncached.length > 0 && (
         <p>
           Not from the cache:{" "}
-          {uncached.map(({ cause, tokens }) => `${count(tokens)} ${causeInWords(cause)}`).join(", ")}.
+          {uncached.map(({ cause, tokens }) => `${formatCount(tokens)} ${causeInWords(cause)}`).join(", ")}.
         </p>
       )}
       {summary && (
         <p>
-          Before it a model summed up old turns: {count(summary.promptTokens)} tokens read,{" "}
-          {count(summary.outputTokens)} written.
+          Before it a model summed up old turns: {formatCount(summary.promptTokens)} tokens read,{" "}
+          {formatCount(summary.outputTokens)} written.
         </p>
       )}
       {rewrites.map(({ mechanism, reason, removed, tokensBefore, tokensAfter }, at) => (
         <p key={at} class="why">
-          <strong>Rewritten: {count(tokensBefore)} → {count(tokensAfter)} tokens.</strong> Why:{" "}
+          <strong>Rewritten: {formatCount(tokensBefore)} → {formatCount(tokensAfter)} tokens.</strong> Why:
+          {" "}
           <bdi>{reason}</bdi>. What: <bdi>{removed}</bdi>. By: {mechanism}.
         </p>
       ))}
@@ -235,11 +221,13 @@ function Table({ calls, at, choose }: Choice) {
               {rewrites.length > 0 && <span class="mark" title="Rewritten before this call">▲</span>}
             </>
           )],
-          ...PARTS.map((part) => [NAMES[part], (call: CallReport) => count(partsOf(call)[part])] as const),
-          ["Prompt", ({ promptTokens }) => count(promptTokens)],
-          ["Prompt without Tare", ({ without }) => without ? count(without.promptTokens) : "–"],
-          ["Token units", ({ tokenUnits }) => count(tokenUnits)],
-          ["Units without Tare", ({ without }) => without ? count(without.tokenUnits) : "–"],
+          ...PARTS.map((part) =>
+            [NAMES[part], (call: CallReport) => formatCount(partsOf(call)[part])] as const
+          ),
+          ["Prompt", ({ promptTokens }) => formatCount(promptTokens)],
+          ["Prompt without Tare", ({ without }) => without ? formatCount(without.promptTokens) : "–"],
+          ["Token units", ({ tokenUnits }) => formatCount(tokenUnits)],
+          ["Units without Tare", ({ without }) => without ? formatCount(without.tokenUnits) : "–"],
         ]}
       />
       <p class="note">
@@ -330,8 +318,8 @@ function SpendOfSession({ subject, spend, changed }: {
       {by === "subject" && <Carried by={by} rows={subjects} />}
       {programs && (
         <p class="note">
-          {count(programs.programs)} programs made {count(programs.calls)} calls, of which{" "}
-          {count(programs.failed)} failed, and kept {count(programs.keptTokens)}{" "}
+          {formatCount(programs.programs)} programs made {formatCount(programs.calls)} calls, of which{" "}
+          {formatCount(programs.failed)} failed, and kept {formatCount(programs.keptTokens)}{" "}
           tokens of what these returned outside of every prompt. That is no saving: nobody knows what would
           have been called instead.
         </p>
@@ -384,8 +372,8 @@ function Results({ label, subject, rows, changed }: {
           ],
           ["Tool", ({ tool }) => <bdi>{tool}</bdi>, "words"],
           ["Has cost", money],
-          ["Calls", ({ calls }) => count(calls)],
-          ["Tokens now", ({ tokens }) => count(tokens)],
+          ["Calls", ({ calls }) => formatCount(calls)],
+          ["Tokens now", ({ tokens }) => formatCount(tokens)],
           ["Let go", (result) => standing(result, letGo), "words"],
         ]}
       />
@@ -415,8 +403,8 @@ function Carried(
       columns={[
         [by === "tool" ? "Tool" : "Path or command", ({ key }) => <bdi>{key || "not known"}</bdi>, "begins"],
         ["Carrying it has cost", money],
-        ["Results", ({ results }) => count(results)],
-        ["Tokens when they came", ({ tokens }) => count(tokens)],
+        ["Results", ({ results }) => formatCount(results)],
+        ["Tokens when they came", ({ tokens }) => formatCount(tokens)],
       ]}
     />
   );
@@ -431,9 +419,9 @@ function Turns({ turns }: Pick<SessionSpend, "turns">) {
         ["Turn", ({ turn }) => turn === null ? "No turn: titles, summaries and the like" : `Turn ${turn}`],
         ["Cost", money],
         ["Without a price", unpriced],
-        ["Calls", ({ calls }) => count(calls)],
+        ["Calls", ({ calls }) => formatCount(calls)],
         ["Answered first", ({ at }) => at === null ? "–" : new Date(at).toLocaleString("en-GB")],
-        ["Output tokens", ({ outputTokens }) => count(outputTokens)],
+        ["Output tokens", ({ outputTokens }) => formatCount(outputTokens)],
       ]}
     />
   );

@@ -1,0 +1,74 @@
+/**
+ * The state of a path, as a text that can be compared: missing, a folder with its permissions, a file with its permissions
+ * and the hash of its content, a link with the hash of its target, or something whose content isn't stored, with its size
+ * and time.
+ */
+export type FileState =
+  | "none"
+  | `folder ${string}`
+  | `unkept${string}`
+  | `file ${string} ${string}`
+  | `link ${string}`;
+
+/** A change of a path, which counts from the workspace. */
+export type StateChange = readonly [path: string, before: FileState, after: FileState];
+
+/** A file that was created, changed or deleted. */
+export interface ChangedFile {
+  /** From the workspace, with forward slashes. */
+  readonly path: string;
+  readonly change: "created" | "changed" | "deleted";
+}
+
+/** Returns whether the content of a path isn't stored. */
+export function isUnkept(state: FileState): boolean {
+  return state.startsWith("unkept");
+}
+
+/** Returns whether a change can't be undone, because a content isn't stored. */
+export function isUnkeptChange([, before, after]: StateChange): boolean {
+  return isUnkept(before) || isUnkept(after);
+}
+
+/** Returns a sentence for each change that can't be undone. */
+export function unkept(changes: readonly StateChange[]): readonly string[] {
+  return changes.filter(isUnkeptChange).map(([path]) =>
+    `${path}: its content isn't kept: too large, no plain file, or ignored before.`
+  );
+}
+
+/** Returns the changes that undo these. */
+export function reversed(changes: readonly StateChange[]): readonly StateChange[] {
+  return changes.toReversed().map(([path, before, after]) => [path, after, before]);
+}
+
+/** Returns the changed files, and the folders whose permissions changed, by path. */
+export function changedFiles(changes: readonly StateChange[]): readonly ChangedFile[] {
+  return changes.flatMap(([path, before, after]): readonly ChangedFile[] => {
+    const [was, is] = [isFile(before), isFile(after)];
+    if (before === after) return [];
+    if (isFolder(before) && isFolder(after)) return [{ path, change: "changed" }];
+    if (!was && !is) return [];
+    return [{ path, change: !was ? "created" : !is ? "deleted" : "changed" }];
+  }).sort((a, b) => (a.path < b.path ? -1 : 1));
+}
+
+function isFile(state: FileState): boolean {
+  return state !== "none" && !isFolder(state);
+}
+
+/** Returns whether a path is a folder. */
+export function isFolder(state: FileState): boolean {
+  return state.startsWith("folder ");
+}
+
+/** Returns the hashes of the contents that a state needs. */
+export function contentsOf(state: FileState): readonly string[] {
+  const [kind, ...rest] = state.split(" ");
+  return kind === "file" || kind === "link" ? rest.slice(-1) : [];
+}
+
+/** Returns the permission bits of a file or folder. */
+export function modeOf(state: FileState): number {
+  return parseInt(state.split(" ")[1] ?? "", 8);
+}
