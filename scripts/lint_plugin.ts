@@ -296,7 +296,7 @@ const plugin: Deno.lint.Plugin = {
         const refuse = (node: Deno.lint.Node, message: string) => context.report({ node, message });
         return {
           ...eachSpecifier((specifier, node) => {
-            if (specifier !== "fast-check" || path.endsWith("/tests/cases.ts")) return;
+            if (!/^(npm:)?fast-check\b/.test(specifier) || path.endsWith("/tests/cases.ts")) return;
             refuse(
               node,
               "Import fast-check from tests/cases.ts, which sets the number of cases and the seed.",

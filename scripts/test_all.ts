@@ -1,6 +1,6 @@
 /**
  * Runs suites of tests, one after the other, and ends with a table of what passed, failed and was skipped, and why.
- * `deno task test` runs the fast suite, `deno task test:all` all but the largest, `deno task test:all cluster page`
+ * `deno task test` runs the fast suite, `deno task test packages/context` its tests in that folder, `deno task test:all` all but the largest, `deno task test:all cluster page`
  * those two. With `--rest`, what `deno task test` has run is omitted: of the fast suite only what a bare machine skips.
  *
  * @module
@@ -8,11 +8,13 @@
 // deno-lint-ignore-file no-console
 import { fromFileUrl } from "@std/path";
 import { root } from "./repository.ts";
-import { howToInstall, type SuiteCommand, SUITES } from "./tested/suites.ts";
+import { howToInstall, type SuiteCommand, SUITES, workspaceTests } from "./tested/suites.ts";
 import { add, NONE, readTestOutput, type Result, resultTable, type Row } from "./tested/test_output.ts";
 
 const isRest = Deno.args.includes("--rest");
-const named = Deno.args.filter((arg) => arg !== "--rest");
+/** Files and folders of the fast suite to run in place of all. */
+const paths = Deno.args.filter((arg) => arg.includes("/"));
+const named = Deno.args.filter((arg) => arg !== "--rest" && !paths.includes(arg));
 const unknown = named.filter((name) => !Object.hasOwn(SUITES, name));
 if (unknown.length > 0) {
   console.error(`Cannot run ${unknown.join(", ")}: there are the suites ${Object.keys(SUITES).join(", ")}.`);
@@ -60,7 +62,8 @@ for (const [suite, { commands, rest, needs = [], covers, omitted }] of Object.en
   }
   const start = performance.now();
   let result = NONE;
-  for (const command of await (isRest && rest ? rest : commands)()) {
+  const ofPaths = () => [workspaceTests(...paths)];
+  for (const command of await (paths.length > 0 ? ofPaths : isRest && rest ? rest : commands)()) {
     result = add(result, await run(command, covers));
     if (result.failed > 0) break;
   }

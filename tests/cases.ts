@@ -5,7 +5,7 @@
  *
  * @module
  */
-import fc from "fast-check";
+import fc from "npm:fast-check@^4.10.2";
 
 export default fc;
 

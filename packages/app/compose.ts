@@ -177,10 +177,9 @@ interface Shared extends Pick<OpenData, "store" | "keys" | "lagMs"> {
 /** Returns the gateway for other people's agents. */
 function gatewayOf(
   settings: Settings,
-  { store, keys, lagMs, countTokens, figures, warmth, prompts, onError, asked }: Shared & {
-    readonly asked: ServerProfile | undefined;
-  },
+  { asked, ...shared }: Shared & { readonly asked: ServerProfile | undefined },
 ): HttpGateway {
+  const { store, keys, lagMs, countTokens, figures, warmth, prompts, onError } = shared;
   const { captureContent = false, expireAfterDays = KEPT_DAYS, gatewayStoreMiB, maxDataMiB = Infinity } =
     settings;
   return gateway({
@@ -202,32 +201,19 @@ function gatewayOf(
   });
 }
 
+/** Parts of the agent alone. */
+interface AgentParts extends Shared {
+  readonly provider: AgentModels;
+  readonly workspace: OpenWorkspace;
+  readonly passing: HttpGateway;
+  readonly instance: string;
+  readonly sandbox: Sandbox | { readonly why: string };
+}
+
 /** Returns the agent, its API and the page. */
-function agentOf(
-  settings: Settings,
-  {
-    store,
-    keys,
-    countTokens,
-    figures,
-    warmth,
-    prompts,
-    onError,
-    provider,
-    workspace,
-    passing,
-    instance,
-    sandbox,
-  }:
-    & Shared
-    & {
-      readonly provider: AgentModels;
-      readonly workspace: OpenWorkspace;
-      readonly passing: HttpGateway;
-      readonly instance: string;
-      readonly sandbox: Sandbox | { readonly why: string };
-    },
-): HttpAgent {
+function agentOf(settings: Settings, parts: AgentParts): HttpAgent {
+  const { store, keys, countTokens, figures, warmth, prompts, onError } = parts;
+  const { provider, workspace, passing, instance, sandbox } = parts;
   const { captureContent = false, metrics, webhookHosts: hosts, maxRunningTurns, maxSteps } = settings;
   const { model: defaultModel, ask: model, ...models } = provider;
   return agentHandler({

@@ -1,5 +1,5 @@
-import { assertEquals } from "@std/assert";
-import { join } from "@std/path";
+import { assert, assertEquals } from "@std/assert";
+import { fromFileUrl, join } from "@std/path";
 import { startProcess } from "./server_process_fixture_test.ts";
 
 Deno.test("start.ts starts a server that answers, and ends it when it is told to end", async () => {
@@ -16,4 +16,24 @@ Deno.test("start.ts starts a server that answers, and ends it when it is told to
     assertEquals([code, stderr], [0, ""]);
   }
   await Deno.remove(folder, { recursive: true });
+});
+
+Deno.test("a start installs no package that only tests import", async () => {
+  const app = new URL("./", import.meta.url);
+  const config = new URL("../../deno.json", app);
+  // A task installs what its lock file names, whatever it runs.
+  const { npm } = JSON.parse(await Deno.readTextFile(new URL("deno.lock", config)));
+  const modules = ["start.ts", "main.ts"].map((name) => fromFileUrl(new URL(name, app)));
+  const graphs = await Promise.all(modules.map(async (module) => {
+    const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["info", "--json", module] }).output();
+    return JSON.parse(new TextDecoder().decode(stdout));
+  }));
+  for (const { modules, npmPackages } of graphs) {
+    assert(modules.length > 100 && !modules.some(({ error }: { readonly error?: string }) => error));
+    for (const installed of [Object.keys(npm), Object.keys(npmPackages)]) {
+      const names = installed.map((name) => name.slice(0, name.indexOf("@", 1)));
+      assert(names.includes("openai"));
+      assertEquals(names.filter((name) => ["ajv", "fast-check", "@xterm/headless"].includes(name)), []);
+    }
+  }
 });

@@ -51,7 +51,7 @@ export function openWorkspace(
 ): OpenWorkspace {
   const workspace = resolve(settings.workspace);
   const hidden = resolve(settings.data);
-  const env = settings.path === undefined ? {} : { PATH: settings.path };
+  const env = environmentOf(settings);
   const mcp = mcpSdk && settings.mcp &&
     mcpServers(settings.mcp.servers, { sdk: mcpSdk, cwd: workspace, env, owner, sandbox, onWarning: log });
   // A data folder that somebody has chosen may serve another workspace tomorrow, and several servers may have it at once:
@@ -59,17 +59,8 @@ export function openWorkspace(
   const name = createHash("sha256").update(`${owner}\n${realPath(workspace)}`).digest("hex").slice(0, 16);
   const checkpoints = openCheckpoints({ workspace, hidden, folder: join(hidden, "undo", name), onError });
   const background = new BackgroundCommands();
-  const skills = places && skillTool(skillsOutside(places));
-  const tools: readonly Tool[] = [
-    ...workspaceTools({
-      workspace,
-      hidden,
-      shell: { owner, env, sandbox, background },
-      ...(sandbox?.proxy && { web: { domains: sandbox.domains, socket: sandbox.proxy.socket } }),
-    }),
-    ...(skills ? [skills] : []),
-  ];
-  const shell = tools.find(({ definition }) => sandbox && definition.function.name === "shell");
+  const web = sandbox?.proxy && { domains: sandbox.domains, socket: sandbox.proxy.socket };
+  const { tools, shell } = agentTools(settings, { owner, sandbox, places, background, ...(web && { web }) });
   return {
     options: {
       workspace: {
@@ -78,7 +69,7 @@ export function openWorkspace(
         checkpoints,
         background,
       },
-      tools: [...tools, ...settings.off.includes("programs") ? [] : [programTool()]],
+      tools,
       ...(mcp && { advanced: { toolSource: mcp } }),
     },
     start: () => mcp?.start(),
@@ -89,4 +80,32 @@ export function openWorkspace(
       await checkpoints.close();
     },
   };
+}
+
+/** Returns the environment of commands and of MCP servers' programs. */
+function environmentOf({ path }: Pick<Settings, "path">): Readonly<Record<string, string>> {
+  return path === undefined ? {} : { PATH: path };
+}
+
+/** Returns the agent's tools, and of them the shell if its commands run in a sandbox. */
+export function agentTools(
+  settings: Pick<Settings, "workspace" | "data" | "path" | "off">,
+  { places, sandbox, archive, web, ...shell }:
+    & Pick<WorkspaceOptions, "places" | "sandbox">
+    & Pick<Parameters<typeof workspaceTools>[0], "archive" | "web">
+    & { readonly owner?: string; readonly background: BackgroundCommands },
+): { readonly tools: readonly Tool[]; readonly shell: Tool | undefined } {
+  const skills = places && skillTool(skillsOutside(places));
+  const tools: readonly Tool[] = [
+    ...workspaceTools({
+      workspace: resolve(settings.workspace),
+      hidden: resolve(settings.data),
+      ...(archive && { archive }),
+      shell: { ...shell, env: environmentOf(settings), sandbox },
+      ...(web && { web }),
+    }),
+    ...(skills ? [skills] : []),
+    ...(settings.off.includes("programs") ? [] : [programTool()]),
+  ];
+  return { tools, shell: tools.find(({ definition }) => sandbox && definition.function.name === "shell") };
 }

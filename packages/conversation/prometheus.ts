@@ -1,5 +1,5 @@
 /**
- * Collects the metrics of agent and gateway for Prometheus.
+ * Metrics in the text format of Prometheus. Not part of the public API: names and behavior may change in any release.
  *
  * @module
  */

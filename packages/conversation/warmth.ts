@@ -1,5 +1,13 @@
 import type { Message, Usage } from "@tare/messages";
-import { type Idle, observeUpgrade, type Ping, type PingEntry, type PingSent, UNTRIED } from "@tare/planner";
+import {
+  type Idle,
+  observeUpgrade,
+  type Ping,
+  type PingEntry,
+  type PingSent,
+  UNTRIED,
+  type UpgradeOutcome,
+} from "@tare/planner";
 import { LRUCache } from "lru-cache";
 import { setTimeout as setTimer } from "node:timers";
 
@@ -172,7 +180,7 @@ export class Warmth {
   }
 
   /** A request or a ping has shown this of upgrades: see `LedgerEntry.warmth`. */
-  observe(key: string, evidence: NonNullable<PingEntry["upgrade"]>): void {
+  observe(key: string, evidence: UpgradeOutcome): void {
     const known = this.#knownOf(key);
     this.#known.set(key, { ...known, trial: observeUpgrade(known.trial, evidence) });
   }

@@ -35,7 +35,8 @@ import type { PolicyOptions } from "@tare/planner/policies";
 import type { GatewayLimits, GatewayOptions, GatewayRetention, GatewayUpstream } from "./options.ts";
 import { PlannedCalls } from "./planned_calls.ts";
 import { readBody, readPath } from "./read_request.ts";
-import { type Conversations, conversationsOf } from "./sessions/conversations.ts";
+import type { Conversations } from "./sessions/conversations.ts";
+import { conversationsOf } from "./sessions/shown.ts";
 import { Turns } from "./turns.ts";
 
 export type { GatewayLimits, GatewayOptions, GatewayRetention, GatewayUpstream } from "./options.ts";

@@ -1,4 +1,5 @@
-type Kind =
+/** What a value may be required to be. */
+export type NeededKind =
   | "function"
   | "counter"
   | "string"
@@ -18,7 +19,9 @@ type Kind =
  * which a name that ends in `?` is optional. `value` is anything but undefined and null, `positive` is a number above 0,
  * `count` one of 0 or more, `share` one from 0 to 1.
  */
-export type Needed = Kind | readonly Kind[] | ReadonlySet<unknown> | { readonly [name: string]: Needed };
+export type Needed = NeededKind | readonly NeededKind[] | ReadonlySet<unknown> | {
+  readonly [name: string]: Needed;
+};
 
 /** What options must hold: every name of their type, optional ones with a `?`. */
 export type NeededOptions<Options> = {
@@ -34,7 +37,7 @@ const isObject = (value: unknown) => typeof value === "object" && value !== null
 const isNumber = (value: unknown): value is number => typeof value === "number" && !Number.isNaN(value);
 
 /** Each kind in words, and whether a value is of it. */
-const KINDS: Readonly<Record<Kind, readonly [words: string, is: (value: unknown) => boolean]>> = {
+const KINDS: Readonly<Record<NeededKind, readonly [words: string, is: (value: unknown) => boolean]>> = {
   function: ["a function", isFunction],
   counter: ["a function that gives the tokens of a text as a number, at once", isFunction],
   string: ["a string", (value) => typeof value === "string"],
@@ -105,7 +108,7 @@ function check(
     return;
   }
   if (Array.isArray(need)) {
-    const kinds = need as readonly Kind[];
+    const kinds = need as readonly NeededKind[];
     if (kinds.some((kind) => isOf(kind, value))) return;
     refuse(caller, name, { value, right: kinds.map(wordsOf).join(", or ") });
   }
@@ -283,11 +286,11 @@ function refuseForeign(caller: string, name: string, part: JsonFields): void {
   if (foreign !== undefined) throw new TypeError(`Cannot run ${caller}: ${name} is ${foreign}`);
 }
 
-function isOf(kind: Kind, value: unknown): boolean {
+function isOf(kind: NeededKind, value: unknown): boolean {
   return KINDS[kind][1](value);
 }
 
-function wordsOf(kind: Kind): string {
+function wordsOf(kind: NeededKind): string {
   return KINDS[kind][0];
 }
 

@@ -3,7 +3,7 @@
  *
  * @module
  */
-export { checkGiven, type Needed, type NeededOptions } from "./check_given.ts";
+export { checkGiven, type Needed, type NeededKind, type NeededOptions } from "./check_given.ts";
 export { CallPairing, tellBy } from "./message.ts";
 export { MESSAGE_OVERHEAD_TOKENS } from "./count_tokens.ts";
 export { exitCodeIn } from "./exit_code.ts";

@@ -113,33 +113,25 @@ export interface ToolMessage {
   readonly findsTools?: readonly ToolDefinition[];
 }
 
+/** A message of the operator or the user. */
+export interface PlainMessage<Role extends "system" | "developer" | "user"> {
+  readonly role: Role;
+  readonly content: Content;
+  /** Distinguishes several authors of one role. */
+  readonly name?: string;
+}
+
 /**
  * A message of the OpenAI chat-completions wire format, as far as Tare reads it. The type is structural: fields
  * that it doesn't name (signatures, provider extensions) are legal on any message and pass through every
  * function of Tare untouched. Messages are treated as immutable.
  */
 export type Message =
-  /** Instructions of the operator, for models that call them `system`. */
-  | {
-    readonly role: "system";
-    readonly content: Content;
-    /** Tells apart several who write under one role. */
-    readonly name?: string;
-  }
-  /** Instructions of the operator, for models that call them `developer`. */
-  | {
-    readonly role: "developer";
-    readonly content: Content;
-    /** Tells apart several who write under one role. */
-    readonly name?: string;
-  }
+  /** Instructions of the operator, for models that call them `system` or `developer`. */
+  | PlainMessage<"system">
+  | PlainMessage<"developer">
   /** What the user said. */
-  | {
-    readonly role: "user";
-    readonly content: Content;
-    /** Tells apart several who write under one role. */
-    readonly name?: string;
-  }
+  | PlainMessage<"user">
   | AssistantMessage
   | ToolMessage
   /** The result of a call in the wire format that came before tools. Passed through, never edited. */
@@ -389,29 +381,32 @@ export function freeCallId(id: string, used: ReadonlySet<string>): string {
  * assertEquals(pairCalls(messages), [{ call, at: 0, answer: { at: 1, message } }]);
  * ```
  */
-export function pairCalls(messages: readonly Message[]): CallPairing["pairs"] {
+export function pairCalls(messages: readonly Message[]): readonly CallPair[] {
   const pairing = new CallPairing();
   for (const message of messages) pairing.add(message);
   return pairing.pairs;
 }
 
+/** A call with its answer. */
+export interface CallPair {
+  /** The call as the model made it. */
+  readonly call: ToolCall;
+  /** Position of the assistant message that made it. */
+  readonly at: number;
+  /** Absent: nothing answers it yet. */
+  readonly answer?: { readonly at: number; readonly message: ToolMessage };
+}
+
 /** Pairs the calls of a growing conversation (see {@linkcode pairCalls}), message by message. */
 export class CallPairing {
-  /** All calls so far. Positions are those of the messages. */
-  readonly pairs: {
-    /** The call as the model made it. */
-    readonly call: ToolCall;
-    /** Position of the assistant message that made it. */
-    readonly at: number;
-    /** Absent as long as nothing answers it. */
-    readonly answer?: { readonly at: number; readonly message: ToolMessage };
-  }[] = [];
+  /** All calls so far. */
+  readonly pairs: CallPair[] = [];
   /** Places in `pairs` of the open calls of each id: a list for each message that made some. */
   readonly #open = new Map<string, number[][]>();
   #length = 0;
 
   /** Takes the next message, and gives the call that it answers. */
-  add(message: Message): CallPairing["pairs"][number] | undefined {
+  add(message: Message): CallPair | undefined {
     const at = this.#length++;
     if (message.role === "assistant") {
       for (const call of message.tool_calls ?? []) {

@@ -19,12 +19,14 @@
  */
 export {
   type AssistantMessage,
+  type CallPair,
   type Content,
   type ContentPart,
   contentText,
   type FunctionToolCall,
   type Message,
   pairCalls,
+  type PlainMessage,
   type ToolCall,
   type ToolMessage,
 } from "./message.ts";

@@ -14,6 +14,7 @@ export {
   EXAMPLE_MODELS,
   howToAsk,
   MESSAGES_PROVIDER,
+  type ModelProtocol,
   MODELS_DATE,
   profileForTtl,
   providerOf,

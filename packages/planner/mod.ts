@@ -57,7 +57,7 @@ export type { CompactionHabit } from "./agents.ts";
 export type { Summarise, Summary, SummaryRequest } from "./edits/make_summary.ts";
 export { type Pin } from "./edits/pin.ts";
 export type { Idle, Ping } from "./clock/clock.ts";
-export { observeUpgrade, UNTRIED, type UpgradeEvidence, type UpgradeTrial } from "./clock/upgrade.ts";
+export { observeUpgrade, UNTRIED, type UpgradeOutcome, type UpgradeTrial } from "./clock/upgrade.ts";
 export type { History } from "./edits/view.ts";
 export type {
   CallWarmth,
@@ -77,12 +77,12 @@ export {
   type LongestMessage,
   type Mechanisms,
   type PromptCall,
+  type PromptRefusal,
   type PromptSession,
   type PromptSessionOptions,
   PromptTooLong,
   type Quote,
   type QuotedPrompt,
-  type Refusal,
   type Retention,
   type SavedTokens,
   type SessionView,

@@ -92,7 +92,7 @@ export interface AdvancedSessionOptions {
 }
 
 /** All options of a {@linkcode PromptSession} in one object. */
-export interface SessionOptions extends Omit<PromptSessionOptions, "advanced">, AdvancedSessionOptions {}
+export interface FlatSessionOptions extends Omit<PromptSessionOptions, "advanced">, AdvancedSessionOptions {}
 
 /** Runs all steps at once: the default of `inSlices`. */
 export function allAtOnce(steps: Iterator<void, void>): Promise<void> {
@@ -274,7 +274,7 @@ export interface Quote {
 }
 
 /** A refusal of a prompt that is too long. */
-export interface Refusal {
+export interface PromptRefusal {
   /** Tokens of the prompt, if the provider reported how many it counted. */
   readonly promptTokens?: number | undefined;
   /** What was sent. Default: the newest view. */
@@ -320,7 +320,7 @@ export interface PromptSession {
    * @param limit The most that the model reads, in tokens, if the provider reported it: see `readTooLong()`.
    * @throws {Error} if nothing was viewed since the session was made.
    */
-  rejected(limit?: number, refusal?: Refusal): void;
+  rejected(limit?: number, refusal?: PromptRefusal): void;
   /**
    * All that a restart needs: plain JSON data, the same object as long as nothing has changed. Must be stored after each
    * view, before its request is sent, and after {@linkcode PromptSession.sent}.
@@ -371,11 +371,16 @@ export interface PromptSession {
 }
 
 /** All mechanisms off. */
-export const NO_MECHANISMS: Mechanisms = {
-  context: false,
-  prune: false,
-  schemas: false,
-  truncate: false,
-  references: false,
-  notation: false,
-};
+export const NO_MECHANISMS: Mechanisms = eachMechanism(false);
+
+/** Returns the same value for each mechanism. */
+export function eachMechanism<T>(value: T): Readonly<Record<keyof Mechanisms, T>> {
+  return {
+    context: value,
+    prune: value,
+    schemas: value,
+    truncate: value,
+    references: value,
+    notation: value,
+  };
+}

@@ -11,6 +11,8 @@ import { NEW_SESSION, type PlannerState } from "./ledger/ledger.ts";
 import {
   type AdvancedSessionOptions,
   allAtOnce,
+  eachMechanism,
+  type FlatSessionOptions,
   type ForkOptions,
   type Mechanisms,
   NO_MECHANISMS,
@@ -18,14 +20,12 @@ import {
   type PromptSession,
   type PromptSessionOptions,
   type Retention,
-  type SessionOptions,
   type SessionView,
 } from "./prompt_session.ts";
 import { type Profile, referencesPay } from "./providers.ts";
 import { KEEP_WANTED } from "./retention/retention.ts";
-import { decide, type FullWindow, NEVER_FULL } from "./rule/decide.ts";
+import { decide, type FullWindow, NEVER_FULL, quotePrompt } from "./rule/decide.ts";
 import { KnownSession, type LookedAt, type Plan, planAsItIs, staysAsItIs } from "./rule/look.ts";
-import { quotePrompt } from "./rule/quote.ts";
 
 /** A {@linkcode PromptSession} whose planner decides when the mechanisms act. */
 export interface PlanningSession extends PromptSession {
@@ -65,25 +65,7 @@ const NOTHING_KEPT: Archive = {
   get: () => Promise.resolve(undefined),
 };
 
-const ALL_MECHANISMS: Mechanisms = {
-  context: true,
-  prune: true,
-  schemas: true,
-  truncate: true,
-  references: true,
-  notation: true,
-};
-
 const TRUNCATE_TOKENS = 16_000;
-
-const NOTHING_SAVED: SessionView["saved"] = {
-  context: 0,
-  prune: 0,
-  schemas: 0,
-  truncate: 0,
-  references: 0,
-  notation: 0,
-};
 
 const NOTHING_ARRIVED: Arrived = { edits: [], truncated: [], rewrites: [], warnings: [] };
 
@@ -130,14 +112,14 @@ function checkState(state: unknown): void {
 }
 
 /** @param from What is known of the session that is forked. */
-function makeSession(given: SessionOptions, from?: KnownSession): PlanningSession {
+function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSession {
   const { summarise: _, ...alone } = given;
-  const options: SessionOptions = given.observe ? { ...alone, archive: NOTHING_KEPT } : given;
+  const options: FlatSessionOptions = given.observe ? { ...alone, archive: NOTHING_KEPT } : given;
   // What was stored is what `state` gave.
   const stored = options.state as Partial<SessionState> | undefined;
   let state: SessionState = { ...NEW_STATE, ...stored };
   const isLossless = options.forget === "nothing";
-  const wanted = { ...ALL_MECHANISMS, ...options.mechanisms };
+  const wanted = { ...eachMechanism(true), ...options.mechanisms };
   const mechanisms = { ...wanted, truncate: wanted.truncate && !isLossless };
   /** How results are said, from the first one on. */
   let arrival: Arrival | undefined;
@@ -200,7 +182,7 @@ function makeSession(given: SessionOptions, from?: KnownSession): PlanningSessio
       places: messages.map((_, at) => at),
       rewrites: [],
       warnings: [],
-      saved: NOTHING_SAVED,
+      saved: eachMechanism(0),
       promptTokens,
       predictedCachedTokens: known.servedAlone({ model, tools: own, ownTokens: promptTokens }, nowMs),
     };
@@ -457,14 +439,7 @@ const SESSION_OPTIONS: NeededOptions<PromptSessionOptions> = {
   countTokens: "counter",
   "windowTokens?": ["positive", "function"],
   "observe?": ON_OR_OFF,
-  "mechanisms?": {
-    "context?": ON_OR_OFF,
-    "prune?": ON_OR_OFF,
-    "schemas?": ON_OR_OFF,
-    "truncate?": ON_OR_OFF,
-    "references?": ON_OR_OFF,
-    "notation?": ON_OR_OFF,
-  },
+  "mechanisms?": Object.fromEntries(Object.keys(NO_MECHANISMS).map((name) => [`${name}?`, ON_OR_OFF])),
   "forget?": new Set(["costly", "nothing"]),
   "tools?": "object",
   "summarise?": "function",

@@ -4,7 +4,7 @@
  * @module
  */
 export { archiveText, bytesFromText, isArchiveRef, textFromBytes } from "./archive.ts";
-export { archiveWithLine, placeholderRefs } from "./placeholder.ts";
+export { type ArchivedStretch, archiveWithLine, placeholderRefs } from "./placeholder.ts";
 export { resultOriginal, resultText, traitsOf } from "./prune_results.ts";
 export { reportsError } from "./reports_error.ts";
-export { truncateText } from "./truncate_results.ts";
+export { truncateText, type TruncateTextOptions } from "./truncate_results.ts";

@@ -52,8 +52,14 @@ export {
   type ToolTraits,
 } from "./prune_results.ts";
 export { looksLikeError } from "./reports_error.ts";
-export { type RecallOptions, recallOriginal, type RecallRequest, type RecallResult } from "./recall.ts";
-export { RECALL_TOOL, type RecallParameters } from "./recall_tool.ts";
+export { recallOriginal } from "./recall.ts";
+export {
+  RECALL_TOOL,
+  type RecallOptions,
+  type RecallParameters,
+  type RecallRequest,
+  type RecallResult,
+} from "./recall_tool.ts";
 export {
   applySummary,
   type SummarisedTurns,

@@ -2,8 +2,7 @@ import { type ContentPart, contentText, type Message, pairCalls } from "@tare/me
 import { firstWords, meantCall, transcribe } from "@tare/messages/internal";
 import { type Archive, isArchiveRef } from "./archive.ts";
 import { ANY_PLACEHOLDER, placeholderRefs } from "./placeholder.ts";
-import type { RecallOptions, RecallRequest, RecallResult } from "./recall.ts";
-import { RECALL_TOOL } from "./recall_tool.ts";
+import { RECALL_TOOL, type RecallOptions, type RecallRequest, type RecallResult } from "./recall_tool.ts";
 import { fitHead } from "./truncate_results.ts";
 
 /** Answers what `recallOriginal()` was asked for. */

@@ -1,43 +1,7 @@
-import { type CountTokens, estimateTokens, type Message } from "@tare/messages";
+import { estimateTokens } from "@tare/messages";
 import { checkGiven } from "@tare/messages/internal";
 import type { Archive } from "./archive.ts";
-
-/** What a recall asks for. */
-export interface RecallRequest {
-  /** Archive reference of the original. Default: `find` searches everything that left. */
-  readonly ref?: string;
-  /** Range of lines, counted from 1, both ends included: `120-180`, `120-` or `120`. Default: all. */
-  readonly lines?: string;
-  /** Only lines that contain this text, in any case; at most 200 characters of one line. Default: all. */
-  readonly find?: string;
-  /** First character (UTF-16 code unit) of the original. Default 0. */
-  readonly offset?: number;
-}
-
-/** Options of {@linkcode recallOriginal}. */
-export interface RecallOptions {
-  /** Default {@linkcode estimateTokens}. */
-  readonly countTokens?: CountTokens;
-  /**
-   * Longest answer, in tokens; at least 200. Default 7,000: below the limit of `truncateResults` (8,000), so that an
-   * answer isn't cut a second time.
-   */
-  readonly limitTokens?: number;
-  /** Returns the messages that the model sees: what their placeholders stand for is searched if no reference is given. */
-  readonly shown?: (() => readonly Message[]) | undefined;
-  /** Whether images can be shown. Default: an original that has some can't be recalled. */
-  readonly seesPictures?: boolean;
-}
-
-/** The answer to a recall. */
-export interface RecallResult {
-  /** Text of the tool result. */
-  readonly content: string;
-  /** True if the request could not be answered; `content` says what would be right. */
-  readonly error: boolean;
-  /** Images of the original, each as a data URL. Absent: it has none. */
-  readonly pictures?: readonly string[];
-}
+import type { RecallOptions, RecallRequest, RecallResult } from "./recall_tool.ts";
 
 /**
  * Answers a call of the recall tool: the archived original, a range of its lines, or its lines that hold a text, with

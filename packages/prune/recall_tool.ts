@@ -1,4 +1,4 @@
-import type { ToolDefinition } from "@tare/messages";
+import type { CountTokens, Message, ToolDefinition } from "@tare/messages";
 import { ANY_PLACEHOLDER } from "./placeholder.ts";
 
 /** JSON Schema of what a model asks for, as exact as frameworks want it that take tools with their types. */
@@ -37,3 +37,40 @@ export const RECALL_TOOL: ToolDefinition & {
     },
   },
 };
+
+/** What a recall asks for. */
+export interface RecallRequest {
+  /** Archive reference of the original. Default: `find` searches everything that left. */
+  readonly ref?: string;
+  /** Range of lines, counted from 1, both ends included: `120-180`, `120-` or `120`. Default: all. */
+  readonly lines?: string;
+  /** Only lines that contain this text, in any case; at most 200 characters of one line. Default: all. */
+  readonly find?: string;
+  /** First character (UTF-16 code unit) of the original. Default 0. */
+  readonly offset?: number;
+}
+
+/** Options of {@linkcode recallOriginal}. */
+export interface RecallOptions {
+  /** Default `estimateTokens`. */
+  readonly countTokens?: CountTokens;
+  /**
+   * Longest answer, in tokens; at least 200. Default 7,000: below the limit of `truncateResults` (8,000), so that an
+   * answer isn't cut a second time.
+   */
+  readonly limitTokens?: number;
+  /** Returns the messages that the model sees: what their placeholders stand for is searched if no reference is given. */
+  readonly shown?: (() => readonly Message[]) | undefined;
+  /** Whether images can be shown. Default: an original that has some can't be recalled. */
+  readonly seesPictures?: boolean;
+}
+
+/** The answer to a recall. */
+export interface RecallResult {
+  /** Text of the tool result. */
+  readonly content: string;
+  /** True if the request could not be answered; `content` says what would be right. */
+  readonly error: boolean;
+  /** Images of the original, each as a data URL. Absent: it has none. */
+  readonly pictures?: readonly string[];
+}

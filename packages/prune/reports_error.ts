@@ -1,6 +1,5 @@
 import { contentText, type ToolMessage } from "@tare/messages";
 import { exitCodeIn } from "@tare/messages/internal";
-import type { SelectOptions } from "./prune_results.ts";
 
 /** UTF-16 code units at either end of a text that are inspected. */
 const HEAD_CHARS = 1_000;
@@ -101,7 +100,9 @@ export function looksLikeError(message: ToolMessage): boolean {
 export function reportsError(
   message: ToolMessage,
   index: number,
-  { isError = looksLikeError }: Pick<SelectOptions, "isError"> = {},
+  { isError = looksLikeError }: {
+    readonly isError?: ((message: ToolMessage, index: number) => boolean) | undefined;
+  } = {},
 ): boolean {
   return message.failed ?? isError(message, index);
 }

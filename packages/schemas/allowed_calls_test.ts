@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
-import { Ajv } from "ajv";
-import { Ajv2019 } from "ajv/dist/2019.js";
-import { Ajv2020 } from "ajv/dist/2020.js";
+import { Ajv } from "npm:ajv@^8.20.0";
+import { Ajv2019 } from "npm:ajv@^8.20.0/dist/2019.js";
+import { Ajv2020 } from "npm:ajv@^8.20.0/dist/2020.js";
 import fc, { cases } from "../../tests/cases.ts";
 import type { JsonSchema, ToolDefinition } from "@tare/messages";
 import { compactTool } from "@tare/schemas";

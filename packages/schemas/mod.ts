@@ -34,7 +34,7 @@ export { compactTool, shownTools, type ShownToolsOptions, type ToolsView } from 
 export {
   CALL_TOOL,
   FIND_TOOLS,
-  type ParsedArguments,
+  type ParsedCall,
   standIns,
   type StandInsOptions,
   type ToolPair,

@@ -29,7 +29,7 @@ export const CALL_TOOL: ToolDefinition = {
 };
 
 /** Valid arguments of a call, or what is wrong with them. */
-export type ParsedArguments =
+export type ParsedCall =
   | { readonly ok: true; readonly value: Readonly<Record<string, unknown>> }
   | { readonly ok: false; readonly problem: string };
 
@@ -38,7 +38,7 @@ export interface StandInsOptions {
   /** Counts the tokens of a text. Default: `estimateTokens`. */
   readonly countTokens?: CountTokens | undefined;
   /** Makes the function that validates a tool's arguments: `argumentsParser` of `@tare/loop/arguments`. */
-  readonly parser: (tool: ToolDefinition) => (argumentsText: string) => ParsedArguments;
+  readonly parser: (tool: ToolDefinition) => (argumentsText: string) => ParsedCall;
   /** Tools that the model is given in full, and may call this way too. Default: none. */
   readonly listed?: readonly Tool[];
 }

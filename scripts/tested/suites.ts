@@ -28,8 +28,11 @@ export interface Suite {
 /** How many times the cases of a quick run the suite `properties` generates. */
 const CASES = "4";
 
-/** From which seed, so that a run that passed passes again. `TARE_TEST_CASES=10 deno test -P` draws others. */
+/** From which seed, so that a run that passed passes again. `TARE_TEST_CASES=10 deno task test` draws others. */
 const SEED = "2";
+
+/** The lock file of the workspace with what only its tests need: a start installs what is in `deno.lock`. */
+export const LOCK = "--lock=tests/deno.lock";
 
 const NPM = NEEDS.program("npm", "npm", "--version");
 
@@ -85,19 +88,19 @@ export const SUITES: Readonly<Record<string, Suite>> = {
   acp: { commands: () => [testsBy("packages/cli/acp", "packages/cli/acp")], covers: true },
   peers: { commands: () => [testsBy("tests/apart", "tests/apart/peers")] },
   runtimes: {
-    commands: () => [installFromNpm("tests/runtimes/programs"), tests("-P", "tests/runtimes")],
+    commands: () => [installFromNpm("tests/runtimes/programs"), tests("-P", LOCK, "tests/runtimes")],
     needs: [NEEDS.LINUX, NPM],
   },
   agents: {
-    commands: () => [installFromNpm("tests/agents/programs"), tests("-P", "tests/agents")],
+    commands: () => [installFromNpm("tests/agents/programs"), tests("-P", LOCK, "tests/agents")],
     needs: [NEEDS.NOT_WINDOWS, NPM],
     omitted: "it installs 3.4 GB and takes hours",
   },
 };
 
-/** Tests of the workspace, in as many processes as there are processors. */
-function workspaceTests(...args: readonly string[]): SuiteCommand {
-  return tests("-P", "--parallel", ...args);
+/** Returns the command for tests of the workspace, in as many processes as there are processors. */
+export function workspaceTests(...args: readonly string[]): SuiteCommand {
+  return tests("-P", "--parallel", LOCK, ...args);
 }
 
 /** Tests by the configuration and lock file of a folder, whose packages Deno installs. */

@@ -8,19 +8,11 @@ import { shownText, table } from "@tare/cli/parts";
 import { contentText, countMessageTokens, countToolTokens } from "@tare/messages";
 import { memoryArchive } from "@tare/prune";
 import { loadTokenizer } from "@tare/tiktoken";
-import { programTool } from "@tare/tools/programs";
-import { workspaceTools } from "@tare/tools";
 import { BackgroundCommands } from "@tare/tools/shell";
-import {
-  findPlaces,
-  lookAround,
-  realPath,
-  skillsOutside,
-  skillTool,
-  workplaceText,
-} from "@tare/tools/internal/instructions";
+import { findPlaces, lookAround, realPath, workplaceText } from "@tare/tools/internal/instructions";
 import { serverSandbox } from "../server_sandbox.ts";
 import { readSettings, VARIABLES } from "../settings/settings.ts";
+import { agentTools } from "../workspace.ts";
 import INSTRUCTIONS from "./instructions.md" with { type: "text" };
 
 const HELP = `Shows what the agent is told first in this folder, and how many tokens each part takes:
@@ -36,30 +28,17 @@ try {
   }
   const environment = Object.fromEntries(VARIABLES.map((name) => [name, Deno.env.get(name)]));
   const settings = readSettings(Deno.args, environment);
-  const { workspace, data: hidden, path, model, instructions, allowDomains } = settings;
+  const { workspace, data: hidden, model, instructions, allowDomains } = settings;
   const home = environment.HOME;
   // Whatever hosts commands may reach, this reaches none.
   const found = await serverSandbox({ ...settings, allowDomains: [] }, { home, temporary: "/tmp" });
   const sandbox = "by" in found ? found : undefined;
   const places = findPlaces(workspace, home);
-  const skills = skillTool(skillsOutside(places));
-  const tools = [
-    ...workspaceTools({
-      workspace,
-      hidden,
-      archive: memoryArchive(),
-      shell: {
-        env: path === undefined ? {} : { PATH: path },
-        sandbox,
-        background: new BackgroundCommands(),
-      },
-      // Nothing is fetched here: it counts as the server's does.
-      ...(sandbox && allowDomains.length > 0 && { web: { domains: allowDomains, socket: "" } }),
-    }),
-    ...(skills ? [skills] : []),
-    ...(settings.off.includes("programs") ? [] : [programTool()]),
-  ];
-  const shell = tools.find(({ definition }) => sandbox && definition.function.name === "shell");
+  const { tools, shell } = agentTools(settings, {
+    ...{ sandbox, places, archive: memoryArchive(), background: new BackgroundCommands() },
+    // Nothing is fetched here: it counts as the server's does.
+    ...(sandbox && allowDomains.length > 0 && { web: { domains: allowDomains, socket: "" } }),
+  });
   const told = await lookAround({ places, hidden: realPath(hidden), shell });
   const first = instructions?.text ?? INSTRUCTIONS.trim();
   const { count } = await loadTokenizer(model === undefined ? {} : { model });

@@ -30,7 +30,7 @@ export const KEY: OptionReader<string> = {
 };
 
 /** Returns a text unchanged. */
-export function text(value: string): string {
+export function anyText(value: string): string {
   return value;
 }
 

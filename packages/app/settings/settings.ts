@@ -7,6 +7,7 @@ import { parseArgs } from "node:util";
 import { readBucket, readDatabase } from "./database.ts";
 import {
   address,
+  anyText,
   fraction,
   fromFolder,
   keepWarm,
@@ -21,7 +22,6 @@ import {
   readInstructions,
   readMcpFile,
   readProfile,
-  text,
 } from "./option.ts";
 
 /** Parts that can be switched off by name. */
@@ -199,7 +199,7 @@ const GROUPS = {
       variable: "TARE_HOST",
       fallback: "127.0.0.1",
       help: "Address to listen on",
-      read: text,
+      read: anyText,
     },
     token: {
       variable: "TARE_TOKEN",
@@ -284,13 +284,13 @@ const GROUPS = {
       variable: "AWS_ACCESS_KEY_ID",
       isSecret: true,
       help: "Access key of the bucket of TARE_ARCHIVE",
-      read: text,
+      read: anyText,
     },
     bucketKey: {
       variable: "AWS_SECRET_ACCESS_KEY",
       isSecret: true,
       help: "Secret of that access key",
-      read: text,
+      read: anyText,
     },
     maxDataMiB: {
       variable: "TARE_MAX_DATA",

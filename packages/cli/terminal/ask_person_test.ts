@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import xterm from "@xterm/headless";
+import xterm from "npm:@xterm/headless@^6.0.0";
 import { createInterface } from "node:readline";
 import { PassThrough, Writable } from "node:stream";
 import { answerOf, askPerson, questionOf } from "./ask_person.ts";

@@ -2,10 +2,10 @@ import type { ContentsItem } from "./contents.ts";
 import { columnText, nameIn, plainDocument, plainRecord } from "./json_text.ts";
 import type { SessionRecord, StoredDocument, StoredSums } from "./port.ts";
 import {
+  columnTextOrNull,
   DELIVERIES,
   deliveryIn,
   type DeliveryRow,
-  optionalText,
   type SqlDialect,
   type SqlValue,
   type TextRow,
@@ -239,7 +239,7 @@ export async function writeTables(db: CopyDialect, items: AsyncIterable<Contents
         const { id, kind, by, parent, touchedAtMs } = item;
         last = 0;
         add("sessions", columnText(id), db.toJson(plainRecord(item)));
-        add("heads", columnText(id), kind, optionalText(by), optionalText(parent), touchedAtMs);
+        add("heads", columnText(id), kind, columnTextOrNull(by), columnTextOrNull(parent), touchedAtMs);
         break;
       }
       case "events":
@@ -264,20 +264,20 @@ export async function writeTables(db: CopyDialect, items: AsyncIterable<Contents
       case "document": {
         const { kind, id, sessionId } = item;
         const json = db.toJson(plainDocument(item));
-        add("documents", optionalText(sessionId), columnText(kind), columnText(id), json);
+        add("documents", columnTextOrNull(sessionId), columnText(kind), columnText(id), json);
         break;
       }
       case "delivery": {
         const { id, receiver, sessionId, value, madeAtMs, dueAtMs = null, claims } = item;
         const names = [columnText(id), columnText(receiver)];
-        add("deliveries", optionalText(sessionId), ...names, db.toJson(value), madeAtMs, dueAtMs, claims);
+        add("deliveries", columnTextOrNull(sessionId), ...names, db.toJson(value), madeAtMs, dueAtMs, claims);
         break;
       }
       case "key": {
         const { scope, key, bodyHash, isAtomic, touchedAtMs, sessionId, answer } = item;
         const names = [scope, key, bodyHash].map(columnText);
         const json = answer ? db.toJson(answer.response) : null;
-        add("keys", optionalText(sessionId), ...names, isAtomic, touchedAtMs, json);
+        add("keys", columnTextOrNull(sessionId), ...names, isAtomic, touchedAtMs, json);
         break;
       }
     }

@@ -88,7 +88,7 @@ export function deliveryIn(
 }
 
 /** Returns a name as a column holds it; null of none. */
-export function optionalText(name: string | undefined): string | null {
+export function columnTextOrNull(name: string | undefined): string | null {
   return name === undefined ? null : columnText(name);
 }
 
@@ -208,7 +208,7 @@ export function storeQueries(
       const found = await query<Omit<StoredSums, "by" | "sums"> & { made_by: string; json: string }>(
         `SELECT kind, made_by, day, about, json FROM ${db.sums} WHERE day BETWEEN $1 AND $2
            AND (CAST($3 AS text) IS NULL OR kind = $3) AND (CAST($4 AS text) IS NULL OR made_by = $4)`,
-        [columnText(from), columnText(to), kind ?? null, optionalText(by)],
+        [columnText(from), columnText(to), kind ?? null, columnTextOrNull(by)],
       );
       return found.map(({ kind, made_by, day, about, json }) => ({
         ...{ kind, day: nameIn(day), about: nameIn(about) },
@@ -294,7 +294,7 @@ export function storeQueries(
         `${DELIVERIES} WHERE d.receiver = $1
            AND (CAST($2 AS text) IS NULL OR d.number < (SELECT number FROM deliveries WHERE id = $2))
          ORDER BY d.number DESC LIMIT $3`,
-        [columnText(receiver), optionalText(before), limit],
+        [columnText(receiver), columnTextOrNull(before), limit],
       );
       return found.map((row) => deliveryIn(row, db));
     },

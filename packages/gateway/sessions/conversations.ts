@@ -1,17 +1,15 @@
 import type { KeptWarm, ListedSession, StoreRecord } from "@tare/conversation";
-import {
-  type CallReport,
-  type PinReport,
-  reportPins,
-  type SeenConversation,
-  type SpendingSession,
-  type Sums,
-  sumsOf,
+import type {
+  CallReport,
+  PinReport,
+  SeenConversation,
+  SpendingSession,
+  Sums,
 } from "@tare/conversation/report";
 import type { Rewrite } from "@tare/messages";
 import type { Mechanisms } from "@tare/planner";
 import type { NewPin } from "@tare/planner/internal";
-import type { GatewaySession, SessionSummary } from "./session.ts";
+import type { SessionSummary } from "./session.ts";
 
 /** A conversation that passes through the gateway, as it is shown to people, and what they may ask of it. */
 export interface ShownConversation {
@@ -149,122 +147,8 @@ export interface Conversations {
   readonly get: (id: string) => Promise<ShownConversation | undefined>;
 }
 
-/** What conversations are shown from. */
-export interface ShownSessions {
-  list(
-    listing: ConversationListing,
-  ): Promise<{ readonly sessions: readonly SessionSummary[]; readonly hasMore: boolean } | undefined>;
-  /** A session of a list of the store, as it is known best. */
-  known(row: ListedSession): SessionSummary;
-  session(id: string): Promise<GatewaySession | undefined>;
-  calls(session: GatewaySession): Promise<readonly CallReport[]>;
-  /** What all sessions came to that were kept; or what those did that are known. */
-  spending(which: SpendingDays): Promise<readonly SpendingSession[]>;
-  /** The newest sessions that are kept, or known. */
-  newest(which: NewestConversations): Promise<readonly SessionSummary[]>;
-  /** How much a prompt of a session may hold, in tokens; nothing where that isn't known. */
-  windowOf(session: GatewaySession): number | undefined;
-  /** Keeps a session in which something was asked for, and what `keep` gives with it. @throws {StoreError} */
-  save(session: GatewaySession, keep?: () => readonly StoreRecord[]): Promise<void> | undefined;
-  /** Keeps a session warm for so many milliseconds; nothing if none is. */
-  keepFor(session: GatewaySession, ms: number): KeptWarm | "nothing held" | "no price" | undefined;
-  /** Forgets a session. */
-  forget(session: GatewaySession): Promise<void>;
-}
-
-/** The sessions of a gateway, as they are shown. */
-export function conversationsOf(sessions: ShownSessions): Conversations {
-  return {
-    async list(listing) {
-      const page = await sessions.list(listing);
-      return page && { conversations: page.sessions.map(told), hasMore: page.hasMore };
-    },
-    spending: (which) => sessions.spending(which),
-    newestSpending: async (which) => (await sessions.newest(which)).map(spendingOf),
-    summary: (row) => told(sessions.known(row)),
-    async get(id) {
-      const session = await sessions.session(id);
-      return session && shown(session, sessions);
-    },
-  };
-}
-
 /** What a session came to. */
 export function spendingOf({ id, facts, conversation: { state } }: SessionSummary): SpendingSession {
   const { title, model, days } = state;
   return { id, kind: "gateway", title, model, agent: facts.agent ?? null, days };
-}
-
-function shown(session: GatewaySession, sessions: ShownSessions): ShownConversation {
-  const { id, conversation } = session;
-  const { noPins } = conversation;
-  const seen = () => conversation.see();
-  return {
-    id,
-    by: session.facts.by,
-    ...(noPins !== undefined && { noPins }),
-    calls: () => sessions.calls(session),
-    details: () => detailsOf(session, sessions.windowOf(session) ?? null),
-    seen,
-    async setPin(wanted, keep) {
-      const now = await seen();
-      const pin = conversation.makePin(now.history.messages, wanted);
-      const report = reportPins({ ...now, pins: [pin] })[0]!;
-      conversation.pin({ set: pin });
-      await sessions.save(session, keep && (() => keep(report)));
-      return report;
-    },
-    async removePin(place) {
-      if (!conversation.state.pins.some((pin) => pin.place === place)) return false;
-      conversation.pin({ remove: place });
-      await sessions.save(session);
-      return true;
-    },
-    async rename(title, keep) {
-      session.rename(title);
-      const renamed = told(session);
-      await sessions.save(session, keep && (() => keep(renamed)));
-      return renamed;
-    },
-    keepWarm: (ms) => sessions.keepFor(session, ms),
-    archived: (ref) => session.archive.get(ref),
-    forget: () => sessions.forget(session),
-  };
-}
-
-function told({ id, facts, conversation: { state } }: SessionSummary): ConversationSummary {
-  const { protocol, agent = null, by, startedMs, lastMs, control, isReverted } = facts;
-  const { title, model, epoch, days, savedTokenUnits } = state;
-  return {
-    ...{
-      id,
-      ...(by !== undefined && { key: by }),
-      title,
-      protocol,
-      model,
-      agent,
-      createdAt: time(startedMs),
-      lastAt: time(lastMs),
-      control,
-    },
-    ...{ reverted: isReverted, epoch, ...sumsOf.days(days), savedTokenUnits },
-  };
-}
-
-function detailsOf(
-  session: GatewaySession,
-  windowTokens: number | null,
-): ConversationDetails {
-  const { archive, facts: { compactions }, conversation: { state: { figures, rewrites } } } = session;
-  return {
-    ...told(session),
-    archiveBytes: archive.bytes,
-    prompt: figures ? { tokens: figures.promptTokens, windowTokens, left: figures.saved } : null,
-    rewrites: rewrites.map(({ atMs, ...rest }) => ({ at: time(atMs), ...rest })),
-    compactionCalls: compactions.map(({ atMs, ...rest }) => ({ at: time(atMs), ...rest })),
-  };
-}
-
-function time(ms: number): string {
-  return new Date(ms).toISOString();
 }

@@ -4,7 +4,7 @@ import { applyElisions, parsePlaceholder, RECALL_TOOL, truncateResults } from "@
 import { archiveText, reportsError, resultText, traitsOf } from "@tare/prune/internal";
 import type { DropEdit, Edit, ElideEdit, SummariseEdit } from "../edits/edit.ts";
 import { sayEdits, standsForAll } from "../edits/view.ts";
-import { allAtOnce, type SessionOptions } from "../prompt_session.ts";
+import { allAtOnce, type FlatSessionOptions } from "../prompt_session.ts";
 import { howMany } from "../rule/decide.ts";
 import { type CallFacts, readCall } from "../tools_of_agents.ts";
 import { chooseCompression } from "./choose_compression.ts";
@@ -20,7 +20,7 @@ import {
 } from "./said.ts";
 
 export interface ArrivalOptions
-  extends Pick<SessionOptions, "countTokens" | "tools" | "isError" | "archive" | "inSlices"> {
+  extends Pick<FlatSessionOptions, "countTokens" | "tools" | "isError" | "archive" | "inSlices"> {
   /** Whether redundant notation is removed. */
   readonly notation: boolean;
 }
@@ -215,10 +215,8 @@ export class Arrival {
   }
 
   /**
-   * Forgets everything if a history doesn't go on from the one that was taken in, or its messages aren't shown as they
-   * were: what is known follows from the history and its edits alone, in whatever steps they came.
-   *
-   * @param references Whether what the prompt shows already is sent as a reference from now on.
+   * Forgets everything if a history doesn't continue the one that was taken in, or its messages are shown in another way:
+   * what is known follows from the history and its edits alone.
    */
   #follow(history: readonly Message[], edits: readonly Edit[], references: boolean): void {
     this.#hidden.follow(edits);
@@ -271,12 +269,7 @@ export class Arrival {
     }
   }
 
-  /**
-   * How a result is best said; nothing if as it is.
-   *
-   * @param options.isShown Whether the model sees a message in front of it.
-   * @param options.recall Whether the model can recall what was removed.
-   */
+  /** Returns how a result is best said; nothing if as it is. */
   #say(
     place: number,
     { isShown, recall }: { readonly isShown: (place: number) => boolean; readonly recall: boolean },
@@ -584,11 +577,8 @@ class LineIndex {
   }
 
   /**
-   * The longest block of known lines that equals lines of a text from a line on, the newest of several; its hashes are
-   * equal, its bytes are the caller's to compare.
-   *
-   * @param at The first line of the text that may belong to it, and of a window in it.
-   * @param isShown Whether the lines of a place may be meant.
+   * Returns the longest block of known lines that equals lines of a text from line `from` on and holds line `at`, the newest of
+   * several. Its hashes are equal; the caller compares its bytes.
    */
   find(
     hashes: Uint32Array,

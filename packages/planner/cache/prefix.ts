@@ -104,11 +104,7 @@ export class PrefixCache {
     ];
   }
 
-  /**
-   * Tokens of this prompt that are cached now.
-   *
-   * @param ends Behind how many units it asks for what is cached. Default: behind each.
-   */
+  /** Returns the tokens of this prompt that are cached now, up to the `ends`, in units. Default: up to each unit. */
   lookup(units: readonly PromptUnit[], nowMs: number, ends?: readonly number[]): number {
     const promptTokens = units.reduce((sum, { tokens }) => sum + tokens, 0);
     return servedTokens(this.#profile, { promptTokens, sharedTokens: this.held(units, nowMs, ends) });
@@ -128,11 +124,7 @@ export class PrefixCache {
     return heldTokens;
   }
 
-  /**
-   * Remembers a prompt that was processed, and refreshes what it used.
-   *
-   * @param ends Behind how many units it is cached. Default: behind each.
-   */
+  /** Stores a prompt that was processed up to these `ends`, in units, and refreshes what it used. Default: up to each unit. */
   store(units: readonly PromptUnit[], nowMs: number, ends?: readonly number[]): void {
     if (this.#profile.minTokens === Infinity) return;
     const held = ends && new Set(ends);
@@ -379,14 +371,11 @@ export function priorWarmth({ warmth }: Pick<Profile, "warmth">, idleMs: number)
 }
 
 /**
- * The probability that a prefix last used this long ago is still cached, as the profile's prior says and this
- * session corrects it.
+ * Returns the probability that a prefix last used this long ago is still cached: the profile's prior, corrected by the session.
  *
- * Recorded sessions differ less from call to call than from one another: one keeps its prefixes for five minutes,
- * another for an hour. So each line of the profile's table is taken as a hypothesis on this session's time to live,
- * as likely at first as the probability that the table loses at its end, each with three rates at which prefixes are
- * lost before their time, as likely as the profile's own rate lets them be; Bayes' rule weighs them by what was seen. Calls within the first line tell nothing of the
- * time to live: they only correct that line's own probability.
+ * Recorded sessions differ less from call to call than from one another. So each line of the profile's table is a
+ * hypothesis on this session's time to live, as likely at first as the probability that the table loses at its end, with
+ * three rates of early loss each; Bayes' rule weighs them. Calls within the first line only correct that line's probability.
  */
 export function estimateWarmth(
   profile: WarmthRules,

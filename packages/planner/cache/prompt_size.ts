@@ -67,12 +67,9 @@ const DRIFT = 0.01;
 const LIKELY = { least: 0.6, most: 2.5 };
 
 /**
- * How long a prompt is: as long as the last that was reported, with what is more since and without what is less. What
- * each kind of text counts follows from the session's own calls (a Kalman filter over the scales of the kinds); what was
- * never seen may count as much as tokenizers take.
- *
- * @param record That of the last reported prompt; nothing if none was.
- * @param kinds Tokens of the prompt, counted here.
+ * Returns how long a prompt is: the last reported length, plus what is more since and minus what is less. What each kind of
+ * text counts follows from the session's calls (a Kalman filter over the scales of the kinds); an unseen kind may count as
+ * much as tokenizers take.
  */
 export function sizePrompt(
   record: SizeRecord | undefined,
@@ -249,21 +246,8 @@ const TEXT_KINDS: readonly TextKind[] = [
   { least: 0.1, usual: 1, most: 3, sample: "" },
 ];
 
-const WORDS = 0;
-const MARKS = 1;
-const DENSE = 2;
-const LATIN = 3;
-const GREEK = 4;
-const CYRILLIC = 5;
-const HEBREW = 6;
-const ARABIC = 7;
-const INDIC = 8;
-const ASIAN = 9;
-const KANA = 10;
-const HAN = 11;
-const HANGUL = 12;
-const OTHER = 13;
-const MEDIA = 14;
+const [WORDS, MARKS, DENSE, LATIN, GREEK, CYRILLIC, HEBREW, ARABIC] = [0, 1, 2, 3, 4, 5, 6, 7] as const;
+const [INDIC, ASIAN, KANA, HAN, HANGUL, OTHER, MEDIA] = [8, 9, 10, 11, 12, 13, 14] as const;
 
 /** Numbers by kind of text: tokens that are counted here, unless said otherwise. */
 export type ByKind = readonly number[];
@@ -440,12 +424,7 @@ function addUnits(text: string, units: number[]): void {
   units[DENSE]! += dense;
 }
 
-const SPACE = 1;
-const MARK = 2;
-const SMALL = 3;
-const CAPITAL = 4;
-const DIGIT = 5;
-const JOINT = 6;
+const [SPACE, MARK, SMALL, CAPITAL, DIGIT, JOINT] = [1, 2, 3, 4, 5, 6] as const;
 
 /** What each ASCII character is: white space, a mark, a letter, a digit, or a mark that base64 and the like hold. */
 const ASCII: Uint8Array = Uint8Array.from({ length: 128 }, (_, code) => {

@@ -88,13 +88,8 @@ const NEW_STATE: ClassicState = {
 };
 
 /**
- * Applies the mechanisms by their classic triggers. Huge results are truncated on arrival. Old results are pruned when the
- * prompt reaches 0.8 of the window or the session resumes cold; if that isn't enough, or from 0.9 of the window on, the oldest
- * turns give way to a summary. From the second call of a turn on, old turns must fit in a budget, and schemas that were shown
- * are compact; its first call shows those of tools that were never called in full. It keeps no ledger and predicts no cache.
- *
- * When a full window can't be relieved it says so once, and goes on sending: whether a prompt is too long is the
- * provider's to say.
+ * Returns a session that applies the mechanisms by their fixed triggers, as docs/mechanisms.md describes them. It keeps no
+ * ledger and predicts no cache. A full window that can't be relieved is reported once, and the prompt is sent.
  *
  * @throws {RangeError} if a trigger is out of its range.
  */

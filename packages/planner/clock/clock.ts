@@ -1,7 +1,7 @@
 import { HOUR_MS } from "../cache/prefix.ts";
 import type { PingSent, RequestMade } from "../ledger/entry.ts";
 import type { Profile } from "../providers.ts";
-import { mayUpgrade, type UpgradeEvidence, type UpgradeTrial } from "./upgrade.ts";
+import { mayUpgrade, type UpgradeOutcome, type UpgradeTrial } from "./upgrade.ts";
 
 /** What an idle conversation waits for, as far as who leads it knows. */
 export interface Idle {
@@ -130,9 +130,9 @@ export interface IdleClock {
   /** Returns the next ping while nothing is requested; `undefined` if its cache is to lapse. */
   next(idle: Idle): Ping | undefined;
   /** Records a request that succeeded, and returns what it shows of an upgrade. */
-  requested(request: RequestMade): UpgradeEvidence | undefined;
+  requested(request: RequestMade): UpgradeOutcome | undefined;
   /** Records a ping that was answered and its cost, and returns what it shows of an upgrade. */
-  pinged(ping: PingSent & { readonly tokenUnits: number }): UpgradeEvidence | undefined;
+  pinged(ping: PingSent & { readonly tokenUnits: number }): UpgradeOutcome | undefined;
 }
 
 /**
@@ -168,9 +168,8 @@ export function pingClock(profile: Profile): IdleClock {
 }
 
 /**
- * The next ping of an idle conversation; nothing if its cache is to lapse: then the next request finds it cold, and
- * whatever is to leave its prompt leaves for nothing. Nothing too once it has lapsed. Ask again after each ping, and when
- * something else is waited for.
+ * Returns the next ping of an idle conversation; nothing if its cache is to lapse or has lapsed: then the next request prunes
+ * for nothing.
  */
 export function nextPing(clock: ClockState, idle: Idle, options: ClockOptions): Ping | undefined {
   const { profile } = options;
@@ -224,17 +223,13 @@ function isCovered(
 }
 
 /**
- * How often a conversation that is idle is kept warm at most, by the chances that it comes back: as long as
+ * Returns how often an idle conversation is kept warm at most, by the chances of each ping in turn that it comes back:
+ * as long as
  *
  *     V(k) = max(0, −read + (write − read) · loss · q(k) + (1 − q(k)) · V(k + 1))
  *
- * is above 0. Ping k costs reading the prefix once; if the conversation comes back before it expires again, with the
- * chance q(k), writing is saved of what a lapse would have lost, and if not the next ping may still win. An optimal
- * stopping rule by backward induction (Bellman 1957).
- *
- * @param chances Of each ping in turn, the chance that the conversation comes back within its time; behind the last, none.
- * @param prices Of a token that the cache reads and of one that is written; `loss` is the share of the prefix that a lapse
- * would have to be written again.
+ * is above 0, where `loss` is the share of the prefix that a lapse would have written again. Optimal stopping by backward
+ * induction (Bellman 1957).
  */
 export function pingsWorth(
   chances: readonly number[],
@@ -266,7 +261,7 @@ interface AfterRequest {
   /** Tokens that were served only because pings had kept them warm. */
   readonly keptTokens: number;
   readonly credit: number;
-  readonly upgrade?: UpgradeEvidence;
+  readonly upgrade?: UpgradeOutcome;
 }
 
 /**
@@ -309,7 +304,7 @@ interface AfterPing {
   readonly clock: ClockState;
   /** Whether it read the prefix; else it wrote it anew, and has kept nothing warm. */
   readonly isWarm: boolean;
-  readonly upgrade?: UpgradeEvidence;
+  readonly upgrade?: UpgradeOutcome;
 }
 
 /** Takes note of a ping. One that failed and cost nothing was none. */

@@ -16,7 +16,7 @@ export interface UpgradeTrial {
 export const UNTRIED: UpgradeTrial = { returns: 0, misses: 0 };
 
 /** What an upgrade, or the request that came back to it, has shown. */
-export interface UpgradeEvidence {
+export interface UpgradeOutcome {
   /** What its bill showed, or whether the prefix was there again. */
   readonly of: "bill" | "return";
   /** Whether it was as documented. */
@@ -49,7 +49,7 @@ export function mayUpgrade({ isBilled, misses }: UpgradeTrial, prefixTokens: num
  * assertEquals(billed, { returns: 0, misses: 0, isBilled: true });
  * ```
  */
-export function observeUpgrade(trial: UpgradeTrial, { of, isGood }: UpgradeEvidence): UpgradeTrial {
+export function observeUpgrade(trial: UpgradeTrial, { of, isGood }: UpgradeOutcome): UpgradeTrial {
   if (of === "bill") return { ...trial, isBilled: isGood && trial.isBilled !== false };
   const { returns, misses } = trial;
   return returns < RETURNS ? { ...trial, returns: returns + 1, misses: misses + (isGood ? 0 : 1) } : trial;

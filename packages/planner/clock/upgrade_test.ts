@@ -1,9 +1,9 @@
 import { assertEquals } from "@std/assert";
-import { mayUpgrade, observeUpgrade, UNTRIED, type UpgradeEvidence } from "./upgrade.ts";
+import { mayUpgrade, observeUpgrade, UNTRIED, type UpgradeOutcome } from "./upgrade.ts";
 
 const after = (...evidence: readonly `${"bill" | "return"} ${"good" | "bad"}`[]) =>
   evidence.reduce((trial, one) => {
-    const [of, word] = one.split(" ") as [UpgradeEvidence["of"], string];
+    const [of, word] = one.split(" ") as [UpgradeOutcome["of"], string];
     return observeUpgrade(trial, { of, isGood: word === "good" });
   }, UNTRIED);
 

@@ -77,13 +77,8 @@ interface Rung {
 }
 
 /**
- * Makes room in a window that is full after everything else has left. Each step is taken only if those before aren't
- * enough: the answers of old turns become a summary, without the newest turns at first; user's texts of over 2,000
- * tokens become head and tail; the oldest of the user's messages join the summary. What user's messages open the
- * session stay whole, and so does all of the active turn, which goes on from an interrupted one, and system and
- * developer messages. Where no summary can be had a line stands in its place.
- *
- * Nothing is done that frees less than a tenth of the prompt, unless it can't be sent otherwise.
+ * Makes room in a window that is full after everything else has left, in the steps of docs/mechanisms.md, each only if those
+ * before aren't enough. Nothing is done that frees less than a tenth of the prompt, unless it can't be sent otherwise.
  */
 export async function relieveWindow(
   history: History,
@@ -341,9 +336,8 @@ async function shorten(
 const SHORTEST_TOKENS = 64;
 
 /**
- * Makes results that the model hasn't seen yet shorter, the longest first and to the same length, until so many tokens
- * are won or nothing more can be: they become head and tail. Those that hold more than text stay, and so do those that the
- * provider needs where they stand.
+ * Cuts results that the model hasn't seen yet to head and tail, the longest first and to the same length, until so many
+ * tokens are won or nothing more can be.
  *
  * @throws {Error} if one can't be archived.
  */

@@ -1,7 +1,7 @@
-import { countRequestTokens, type Message, pairCalls, type Usage } from "@tare/messages";
+import { countRequestTokens, type CountTokens, type Message, pairCalls, type Usage } from "@tare/messages";
 import { reasonOf, untilAborted } from "@tare/messages/internal";
+import type { Archive } from "@tare/prune";
 import { archiveWithLine } from "@tare/prune/internal";
-import type { SessionOptions } from "../prompt_session.ts";
 import type { SummariseEdit } from "./edit.ts";
 import { type History, isSummary, type PlacedMessages } from "./view.ts";
 
@@ -73,8 +73,9 @@ export function findStretch(
 }
 
 /** How a full window is relieved, and by what. */
-export interface SummaryOptions
-  extends Pick<SessionOptions, "countTokens" | "archive">, Pick<SummaryRequest, "signal" | "progress"> {
+export interface SummaryOptions extends Pick<SummaryRequest, "signal" | "progress"> {
+  readonly countTokens: CountTokens;
+  readonly archive: Archive;
   readonly recall?: boolean | undefined;
   /** Absent: no model summarizes. */
   readonly summarise?: Summarise | undefined;

@@ -17,6 +17,7 @@ export interface Pin {
   readonly hash: number;
 }
 
+/** A pin that is to be made. */
 export interface NewPin extends Pick<Pin, "place" | "wish"> {
   readonly by?: string;
 }

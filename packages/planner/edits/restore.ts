@@ -4,7 +4,7 @@ import { compactTool } from "@tare/schemas";
 import { servedTokens } from "../cache/prefix.ts";
 import { scaled } from "../cache/prompt_size.ts";
 import type { LedgerEntry } from "../ledger/entry.ts";
-import type { SessionOptions, SessionView } from "../prompt_session.ts";
+import type { FlatSessionOptions, SessionView } from "../prompt_session.ts";
 import {
   type BookedUsage,
   type KnownSession,
@@ -26,15 +26,13 @@ export interface Restored {
 const REPLY_SHARE = 0.1;
 
 /**
- * Plans a request that isn't a turn: it shows what the newest turn showed, and what is new.
- *
- * @param known A copy of what is known of the session: it changes.
- * @param restores Whether it also shows what left the prompt again, as far as the window holds it.
+ * Plans a request that isn't a turn: it shows what the newest turn showed, and what is new; with `restores` also evicted
+ * content, as far as the window holds it. `known` is a copy, which changes.
  */
 export function restore(
   known: KnownSession,
   request: RewriteRequest,
-  { countTokens, restores }: Pick<SessionOptions, "countTokens"> & { readonly restores: boolean },
+  { countTokens, restores }: Pick<FlatSessionOptions, "countTokens"> & { readonly restores: boolean },
 ): Restored {
   const before = known.look(request);
   const { size, scale, promptTokens, alone, situation: { windowTokens } } = before;
@@ -70,7 +68,7 @@ export function restore(
  */
 function unrestored(
   { messages: history, tools, edits }: Pick<RewriteRequest, "messages" | "tools" | "edits">,
-  { room, countTokens = estimateTokens }: Pick<SessionOptions, "countTokens"> & {
+  { room, countTokens = estimateTokens }: Pick<FlatSessionOptions, "countTokens"> & {
     readonly room: number;
   },
 ): readonly Edit[] {

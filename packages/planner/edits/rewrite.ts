@@ -10,7 +10,7 @@ import {
   formatPlaceholder,
 } from "@tare/prune";
 import { resultOriginal } from "@tare/prune/internal";
-import type { SessionOptions } from "../prompt_session.ts";
+import type { FlatSessionOptions } from "../prompt_session.ts";
 import type { Removal } from "../retention/retention.ts";
 import { decide, type Decided, type FullWindow, howMany, WINDOW_SHARE } from "../rule/decide.ts";
 import {
@@ -35,7 +35,7 @@ import {
 
 /** What {@linkcode rewrite} goes by. */
 export interface RewriteOptions
-  extends Pick<SessionOptions, "archive" | "countTokens" | "tools" | "summarise"> {
+  extends Pick<FlatSessionOptions, "archive" | "countTokens" | "tools" | "summarise"> {
   /** The model's context window in tokens; infinite where it isn't known. */
   readonly windowTokens: number;
   /** The prompt of a request after its edits. */
@@ -46,11 +46,7 @@ export interface RewriteOptions
   readonly writeOut: (edits: readonly Edit[]) => readonly Edit[];
 }
 
-/**
- * Makes the prompt of a call of which something leaves: that is archived, then the edits are made.
- *
- * @param first The prompt as it stands, and what is to leave it.
- */
+/** Returns the plan of a call from whose prompt, as it is `first`, something leaves. */
 export function rewrite(
   first: Look & Decided,
   request: RewriteRequest,
@@ -60,9 +56,8 @@ export function rewrite(
 }
 
 /**
- * The prompt of one call on its way to its plan. What pays to leave leaves, a full window is relieved, and what was
- * asked for is done with it. What a step has left is known only once it is made, so that after each the prompt is
- * looked at anew, and may ask for more.
+ * The prompt of one call on its way to its plan. The effect of a step is known only once it is made, so that the prompt is
+ * inspected again after each.
  */
 class Rewriting {
   readonly #request: RewriteRequest;
@@ -468,9 +463,8 @@ function oldestResults(
 }
 
 /**
- * Archives what leaves, then makes the edits by which it leaves. Steps side by side share a line, also with those that
- * left before, if their line stands behind the first thing that leaves now: otherwise it would move, and what stands
- * behind it with it.
+ * Archives what leaves and returns the edits. Adjacent steps share a line, also with those that left before, unless that
+ * line is before the first thing that leaves now: it would move, and everything after it.
  *
  * @throws {Error} if something can't be archived. Then nothing may leave.
  */

@@ -31,9 +31,8 @@ export interface History {
 export type PlacedView = History & PlacedMessages;
 
 /**
- * What the model sees of a history after these edits. Pure: the same history and edits give the same bytes.
- * Messages that no edit touches keep their identity, and an edited message is the same object in every view, so
- * that what is remembered of it, such as its token count, stays known.
+ * Returns what the model sees of a history after these edits. Pure: the same history and edits give the same bytes. Untouched
+ * messages keep their identity, and an edited message is the same object in every view, so that its count stays known.
  *
  * @throws {RangeError} if an edit names messages that are not there, or elides what is no tool result.
  */
@@ -294,11 +293,7 @@ export class Layout {
     return this.sharedLength(history) === this.#history.length;
   }
 
-  /**
-   * Lays out a history after these edits.
-   *
-   * @returns Tokens at the start of the prompt that are as they were; infinite if it only grew.
-   */
+  /** Lays out a history. Returns the tokens at the start of the prompt that are unchanged; infinite if it only grew. */
   update(history: readonly Message[], edits: readonly Edit[]): number {
     const shared = this.sharedLength(history);
     this.#changed = [];

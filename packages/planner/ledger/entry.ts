@@ -1,5 +1,5 @@
 import type { Usage } from "@tare/messages";
-import type { UpgradeEvidence } from "../clock/upgrade.ts";
+import type { UpgradeOutcome } from "../clock/upgrade.ts";
 
 /** Tokens of a prompt by what they are, counted here. */
 export interface PromptShares {
@@ -75,7 +75,7 @@ export interface CallWarmth {
   /** What that saved, part of `LedgerEntry.withoutTokenUnits`. */
   readonly creditTokenUnits: number;
   /** Evidence on the upgrade before, for `observeUpgrade()`. */
-  readonly upgrade?: UpgradeEvidence;
+  readonly upgrade?: UpgradeOutcome;
 }
 
 /** A rewrite that was weighed, in numbers. Costs are in cost units. */
@@ -154,7 +154,7 @@ export interface PingEntry extends PingSent {
   /** What the session has saved so far, this ping counted. */
   readonly savedTokenUnits: number;
   /** Evidence on upgrades, for `observeUpgrade()`. Absent: it was none, or the prefix was gone. */
-  readonly upgrade?: UpgradeEvidence;
+  readonly upgrade?: UpgradeOutcome;
 }
 
 /** A request that succeeded. */

@@ -14,7 +14,7 @@ import { scaled, type TokenScale } from "../cache/prompt_size.ts";
 import { candidateOf, EXPECTED_LINE_TOKENS, type Way } from "../edits/edit.ts";
 import type { PinnedPlaces } from "../edits/pin.ts";
 import type { Layout } from "../edits/view.ts";
-import type { Retention, SessionOptions } from "../prompt_session.ts";
+import type { FlatSessionOptions, Retention } from "../prompt_session.ts";
 import type { Profile } from "../providers.ts";
 import { readCall } from "../tools_of_agents.ts";
 
@@ -36,15 +36,13 @@ const REPAIR_ORIGINAL_TOKENS = 7_000;
 const TEXT_WEIGHT = 1.5;
 
 /**
- * What is still wanted stays: the default. Fetching a message of `s` tokens back costs
+ * The default: what is still wanted stays. Fetching a message of `s` tokens back costs
  *
  *     R = (20,000 + unseen) · read + 60 · output + min(s, 7,000) · write
  *
- * and it is needed at the next call with a probability that falls with the calls since it was last referred to,
- * about as 0.12 / age in recorded sessions, and grows with the root of its size; that of a file's text is higher at
- * first and falls faster. What its names are worth falls from when it came: a name that is used moves on to the call that
- * used it. To keep a message while that is worth more than carrying it is GreedyDual-Size (Cao, Irani 1997), the Landlord
- * algorithm (Young 2002), with a measured hazard in place of a credit.
+ * and it is needed at the next call with a probability that falls with the calls since it was last referred to, about as
+ * 0.12 / age in recorded sessions, and grows with the root of its size. To keep a message while that is worth more than
+ * carrying it is GreedyDual-Size (Cao, Irani 1997), or Landlord (Young 2002), with a measured hazard in place of a credit.
  */
 export const KEEP_WANTED: Retention = {
   loss({ tokens, fileText, edits, names, age, wantedAge, unseenTokens }, { read, write }) {
@@ -145,12 +143,11 @@ export interface Step {
   readonly to: number;
 }
 
-export type StandingsOptions = Pick<SessionOptions, "tools" | "isError">;
+export type StandingsOptions = Pick<FlatSessionOptions, "tools" | "isError">;
 
 /**
- * What a retention rule needs to know of a growing history: the newest bearer of each name, when each file was last
- * edited, its steps and turns. All of it follows from the history alone. A message costs what it says, once; nothing is
- * done for those before it.
+ * What a retention rule needs to know of a growing history, from the history alone. A new message costs its own length; nothing
+ * is done for those before it.
  */
 export class Standings {
   readonly bearers: Bearer[] = [];
@@ -186,11 +183,7 @@ export class Standings {
     this.#options = options;
   }
 
-  /**
-   * Takes the next message.
-   *
-   * @param shown What the model sees of it. Default: all.
-   */
+  /** Takes the next message, of which the model sees this. */
   add(message: Message, shown: Message = message): void {
     const at = this.bearers.length;
     this.#addTurn(message, at);
@@ -392,7 +385,7 @@ interface Seen {
   readonly toolTokens: number;
 }
 
-export interface RemovalOptions extends Pick<SessionOptions, "countTokens" | "alwaysFull"> {
+export interface RemovalOptions extends Pick<FlatSessionOptions, "countTokens" | "alwaysFull"> {
   readonly retention: Retention;
   readonly profile: Profile;
   readonly scale: TokenScale;
@@ -781,12 +774,7 @@ interface Facts {
 /** Of longer texts head and tail are looked at. */
 const MAX_CHARS = 200_000;
 
-/**
- * The facts of a message. Tools say by their traits what they read and write; those of other people's agents are known
- * by the names that tools commonly have.
- *
- * @param answered The call that it answers.
- */
+/** Returns the facts of a message, and of the call that it answers. */
 function findFacts(
   message: Message,
   { answered, tools }: {

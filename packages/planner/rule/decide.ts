@@ -1,5 +1,7 @@
 import { servedTokens } from "../cache/prefix.ts";
 import type { Decision } from "../ledger/entry.ts";
+import { promptCost } from "../ledger/ledger.ts";
+import type { Quote, QuotedPrompt } from "../prompt_session.ts";
 import type { Profile } from "../providers.ts";
 import type { Removal } from "../retention/retention.ts";
 
@@ -243,6 +245,30 @@ function forced(room: readonly Removal[], prompt: CachedPrompt): Decision {
   const brokenTokens = brokenBy(room[0]?.start ?? 0, prompt);
   const price = alive * (write - read) * brokenTokens - write * tokens;
   return { cause: "window", alive, tokens, brokenTokens, rent: 0, price };
+}
+
+/** Quotes a prompt as it stands, and without these removals, which stand in the order of the prompt. */
+export function quotePrompt(
+  removals: readonly Removal[],
+  { profile, promptTokens, cachedTokens, alive }: CachedPrompt,
+): Quote {
+  const quoted = (promptTokens: number, cachedTokens: number): QuotedPrompt => ({
+    promptTokens,
+    cachedTokens,
+    warmTokenUnits: promptCost(profile, { promptTokens, cachedTokens }),
+    coldTokenUnits: promptCost(profile, { promptTokens, cachedTokens: 0 }),
+  });
+  let removed = 0;
+  for (const { tokens } of removals) removed += tokens;
+  const [first] = removals;
+  const kept = first
+    ? Math.min(cachedTokens, servedTokens(profile, { promptTokens, sharedTokens: first.start }))
+    : cachedTokens;
+  return {
+    asIs: quoted(Math.round(promptTokens), Math.round(cachedTokens)),
+    rewritten: quoted(Math.max(0, Math.round(promptTokens - removed)), kept),
+    alive,
+  };
 }
 
 /** A session whose length nobody knows yet: so many model calls, with a prompt of so many tokens. */

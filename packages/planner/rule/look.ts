@@ -64,10 +64,10 @@ import {
 import { USUAL_COMPACTION } from "../agents.ts";
 import type { LedgerEntry, PingEntry, PingSent, PromptShares } from "../ledger/entry.ts";
 import {
+  type FlatSessionOptions,
   type PromptCall,
   PromptTooLong,
   type Retention,
-  type SessionOptions,
   type SessionView,
 } from "../prompt_session.ts";
 import { findRemovals, Standings, type Step } from "../retention/retention.ts";
@@ -163,7 +163,7 @@ export interface LookedAt {
   readonly tokens: readonly number[];
 }
 
-export interface KnownSessionOptions extends SessionOptions {
+export interface KnownSessionOptions extends FlatSessionOptions {
   readonly retention: Retention;
   readonly lossLimit: number;
 }
@@ -189,9 +189,8 @@ export class KnownSession {
   readonly #plannedAt = new WeakMap<BookedPlan, number>();
 
   /**
-   * @param account What its calls have shown.
-   * @param from What is known of the session that goes on here.
-   * @param before What was looked at last before a restart.
+   * @param from What is known of the session that continues here.
+   * @param before What was inspected last before a restart.
    */
   constructor(
     options: KnownSessionOptions,
@@ -718,7 +717,7 @@ export function staysAsItIs(
 export function planAsItIs(
   prompt: Look & Decided,
   request: RewriteRequest,
-  options: Pick<SessionOptions, "countTokens">,
+  options: Pick<FlatSessionOptions, "countTokens">,
 ): Plan {
   const { decision, promptTokens: tokensBefore } = prompt;
   const { edits: allEdits, fullWindow } = request;
@@ -733,7 +732,7 @@ export function planOf(
   { alone, predicted, promptTokens, situation, layout, activeStart, shownTools, toolTokens, size, kinds }:
     Look,
   done: Done,
-  { request, countTokens }: Pick<SessionOptions, "countTokens"> & { readonly request: RewriteRequest },
+  { request, countTokens }: Pick<FlatSessionOptions, "countTokens"> & { readonly request: RewriteRequest },
 ): Plan {
   const { messages, places, elided } = layout.placed;
   const { allEdits } = done;

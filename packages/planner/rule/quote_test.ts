@@ -1,6 +1,6 @@
 import type { Removal } from "../retention/retention.ts";
 import { decide } from "./decide.ts";
-import { quotePrompt } from "./quote.ts";
+import { quotePrompt } from "./decide.ts";
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
 import { plannerSession, profileNamed } from "@tare/planner";

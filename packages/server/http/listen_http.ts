@@ -1,5 +1,6 @@
 /**
- * Serves a function from request to response over HTTP, with limits for clients that keep the server waiting.
+ * HTTP on TCP connections, with limits for clients that keep the server waiting. Not part of the public API: names and
+ * behavior may change in any release.
  *
  * @module
  */
@@ -42,7 +43,7 @@ export interface TcpListener {
 }
 
 /** Options of {@linkcode listenHttp}. */
-interface ListenOptions {
+export interface ListenOptions {
   readonly listener: TcpListener;
   readonly limits: ConnectionLimits;
   /** Called with errors of interrupted responses, and of a shortage of descriptors, at most once a minute. */
@@ -85,7 +86,7 @@ let toldAt = -Infinity;
  * or while a response is sent, is closed after a while; when there are too many connections, or no descriptors are left,
  * the one that waits longest is closed at once. Nothing that a client does ends the listener.
  */
-export function listenHttp(fetch: Fetch, { listener, limits, onError }: ListenOptions): HttpListener {
+export function listenHttp(fetch: AnswerRequest, { listener, limits, onError }: ListenOptions): HttpListener {
   const { maxConnections, idleMs, requestMs, maxInFlightBytes } = limits;
   const connections = new Set<HttpConnection>();
   const ended = Promise.withResolvers<void>();
@@ -211,7 +212,7 @@ const UNREADABLE = lastWords(
 );
 
 /** Answers a request. */
-type Fetch = (request: Request) => Promise<Response>;
+export type AnswerRequest = (request: Request) => Promise<Response>;
 
 /**
  * Answers a request of `node:http` by a function over web requests. The request's signal is aborted when its client leaves
@@ -220,7 +221,7 @@ type Fetch = (request: Request) => Promise<Response>;
 async function answerRequest(
   { incoming, outgoing }: { readonly incoming: IncomingMessage; readonly outgoing: ServerResponse },
   { fetch, take, onError }: {
-    readonly fetch: Fetch;
+    readonly fetch: AnswerRequest;
     /** Takes so many bytes more of the body; gives the answer if that can't be. */
     readonly take: (bytes: number) => Response | undefined;
     readonly onError: (error: unknown) => void;
@@ -400,7 +401,7 @@ const LEAST_ROOM = 1024;
 const MOST_ROOM = 64 * 1024;
 
 /** A time that a client keeps the server waiting. */
-interface Wait {
+export interface Wait {
   /** When it began, in milliseconds of `performance.now()`. */
   readonly since: number;
   /** How long it may last, in milliseconds. */

@@ -39,11 +39,11 @@ import type {
   StoreRecord,
 } from "../port.ts";
 import {
+  columnTextOrNull,
   DELIVERIES,
   deliveryIn,
   type DeliveryRow,
   nextDelivery,
-  optionalText,
   storeQueries,
   type TextRow,
 } from "../queries.ts";
@@ -369,7 +369,7 @@ function recordWriter(
         run(
           `INSERT INTO heads (session, kind, made_by, parent, touched_at_ms)
            VALUES ($1, $2, $3, (SELECT session FROM heads WHERE session = $4), $5)`,
-          ...[key, kind, optionalText(by), of, now()],
+          ...[key, kind, columnTextOrNull(by), of, now()],
         );
         if (from === null) return;
         run("INSERT INTO archived SELECT $1, ref FROM archived WHERE session = $2", key, from);
