@@ -97,7 +97,8 @@ const TEXT_OF: Readonly<Record<string, readonly string[] | undefined>> = {
 };
 
 function checkChat(body: Fields, dialect: Dialect): void {
-  const messages = listOf(body.messages);
+  const { messages } = body;
+  if (!Array.isArray(messages)) refuse("Invalid type for 'messages': it must be array");
   if (messages.length === 0) refuse("[] is too short - 'messages'");
   const tools = body.tools ?? [];
   if (!Array.isArray(tools)) refuse("Invalid type for 'tools': expected an array");

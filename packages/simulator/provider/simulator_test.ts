@@ -388,7 +388,8 @@ Deno.test("simulator() refuses chat completions that no provider reads, and name
   const faults: readonly (readonly [object | string, string])[] = [
     ["{", "Cannot read the request: "],
     [[], "the body must be an object"],
-    [{}, "[] is too short - 'messages'"],
+    [{}, "Invalid type for 'messages'"],
+    [{ messages: [] }, "[] is too short - 'messages'"],
     [{ messages: [user], model: "" }, "You must provide a model parameter."],
     [{ messages: [user], n: 2 }, "Only one choice (n) is simulated."],
     [{ messages: [{ role: "user" }] }, "messages[0].content is missing"],

@@ -147,7 +147,7 @@ function isMessage(value: unknown): value is Message {
   const { role, content, name, reasoning_content, refusal, tool_calls: calls, tool_call_id } = value;
   const { failed, findsTools } = value;
   if (findsTools !== undefined || (failed !== undefined && typeof failed !== "boolean")) return false;
-  if (![name, reasoning_content, refusal].every((text) => isOptional(text, "string"))) return false;
+  if (![name, reasoning_content, refusal].every(isOptionalText)) return false;
   if (role === "tool") return typeof tool_call_id === "string" && content != null;
   if (role !== "assistant") return content != null || role === "function";
   return calls === undefined || (Array.isArray(calls) && calls.every(isCall));
@@ -162,37 +162,32 @@ function isCall(value: unknown): boolean {
 }
 
 function isContent(value: unknown): boolean {
-  return isOptional(value, "string") || (Array.isArray(value) && value.every(isPart));
+  return isOptionalText(value) || (Array.isArray(value) && value.every(isPart));
 }
+
+/** What parts must have, by their type; others are taken as they are. */
+const PARTS: Readonly<Record<string, (part: JsonRecord) => boolean>> = {
+  text: ({ text }) => typeof text === "string",
+  refusal: ({ refusal }) => typeof refusal === "string",
+  image_url: ({ image_url: image }) => isRecord(image) || typeof image === "string",
+  input_audio: ({ input_audio: audio }) => isRecord(audio) && typeof audio.data === "string",
+  file: ({ file }) => isRecord(file) && isOptionalText(file.file_data),
+};
 
 function isPart(value: unknown): boolean {
   if (!isRecord(value) || typeof value.type !== "string") return false;
-  const { type, text, refusal, image_url, input_audio, file } = value;
-  switch (type) {
-    case "text":
-      return typeof text === "string";
-    case "refusal":
-      return typeof refusal === "string";
-    case "image_url":
-      return isRecord(image_url) || typeof image_url === "string";
-    case "input_audio":
-      return isRecord(input_audio) && typeof input_audio.data === "string";
-    case "file":
-      return isRecord(file) && isOptional(file.file_data, "string");
-    default:
-      return true;
-  }
+  return !Object.hasOwn(PARTS, value.type) || PARTS[value.type]!(value);
 }
 
 function isTool(value: unknown): value is ToolDefinition {
   if (!isRecord(value) || !isRecord(value.function)) return false;
   const { name, description, parameters } = value.function;
-  return typeof name === "string" && isOptional(description, "string") &&
+  return typeof name === "string" && isOptionalText(description) &&
     (parameters === undefined || isRecord(parameters));
 }
 
-function isOptional(value: unknown, type: "string"): boolean {
-  return value === undefined || value === null || typeof value === type;
+function isOptionalText(value: unknown): boolean {
+  return value === undefined || value === null || typeof value === "string";
 }
 
 /** How chat completions are passed on. */
