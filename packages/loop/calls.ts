@@ -23,7 +23,7 @@ import {
   pinOf,
 } from "./event.ts";
 import { MadeCalls } from "./made_calls.ts";
-import type { ParsedArguments } from "./arguments/arguments.ts";
+import type { CheckedArguments } from "./arguments/arguments.ts";
 import type { Clock, Watchdog } from "./watchdog.ts";
 
 /** A tool with what has been worked out of it before the turn. */
@@ -32,7 +32,7 @@ export interface PreparedTool {
   /** Whether requests hold its definition. */
   readonly isListed: boolean;
   /** Parses and validates its arguments. */
-  readonly parse: (argumentsText: string) => ParsedArguments;
+  readonly parse: (argumentsText: string) => CheckedArguments;
 }
 
 /** What the calls of a step are run with. */
@@ -383,7 +383,7 @@ async function inTime<Value>(
 }
 
 /** Of a tool that isn't listed nobody has looked at the schema yet. */
-function parse({ parse }: PreparedTool, text: string): ParsedArguments {
+function parse({ parse }: PreparedTool, text: string): CheckedArguments {
   try {
     return parse(text);
   } catch (error) {

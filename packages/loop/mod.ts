@@ -53,10 +53,10 @@ export type { ProviderOptions } from "./provider.ts";
 export { run, type TurnResult } from "./run.ts";
 export type {
   ResumedTurn,
+  RunLimits,
   RunOptions,
   TurnApprovals,
   TurnCosts,
-  TurnLimits,
   TurnTime,
 } from "./run_options.ts";
 export { type Clock } from "./watchdog.ts";

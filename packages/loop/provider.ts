@@ -20,48 +20,44 @@ import {
 import { bodyPieces, GrowingBytes, type RawEvent, SseSplitter } from "@tare/wire/internal/sse";
 import { ModelError } from "./event.ts";
 
-/** Which model of a provider, and how to reach it: what the options of every model have. */
+/** Options that all models share: the model's name and how its provider is reached. */
 export interface ProviderOptions {
   /** Name of the model, as the provider has it. */
   readonly model: string;
-  /** Sent as a bearer token. Default: none is sent, as local servers like it. */
+  /** Sent as a bearer token. Default: none, as for local servers. */
   readonly apiKey?: string;
-  /** What people set the key by, such as `OPENAI_API_KEY`: named where it is refused or missing. Default: nobody knows. */
+  /** Name of the variable with the key, such as `OPENAI_API_KEY`, for errors about the key. Default: unknown. */
   readonly apiKeyName?: string | undefined;
   /** Address of the API. */
   readonly baseURL?: string;
   /** Headers sent with each request, such as `anthropic-beta` or OpenRouter's `HTTP-Referer`. */
   readonly headers?: Readonly<Record<string, string>>;
-  /** Fields of each request's body beside ours, or instead of them. */
+  /** Fields that are added to each request's body, or replace ours. */
   readonly extraBody?: Readonly<Record<string, unknown>>;
   /** Longest time until an answer begins, in milliseconds. Default: 600,000. */
   readonly timeoutMs?: number;
   /** How often a request is repeated that failed before anything was streamed. Default: 2. */
   readonly maxRetries?: number;
   /**
-   * Milliseconds to wait before an overloaded provider (429, 5xx) is asked each further time, where it doesn't say itself
-   * how long. Default: none, `maxRetries` is all.
+   * Waits in milliseconds before each further request to an overloaded provider (429, 5xx) that doesn't say how long.
+   * Default: none, only `maxRetries`.
    */
   readonly busyWaitsMs?: readonly number[];
   /** Sends the requests. Default: the global `fetch`. */
   readonly fetch?: typeof globalThis.fetch;
 }
 
-/** How a provider is reached: what a model's requests, and what is told of their failures, go by. */
-interface ProviderAccess {
-  readonly model: string;
+/** {@linkcode ProviderOptions} with their defaults, and what an SDK's client is made with. */
+interface ProviderAccess extends
+  Pick<ProviderOptions, "apiKeyName">,
+  Required<
+    Pick<ProviderOptions, "model" | "baseURL" | "extraBody" | "timeoutMs" | "maxRetries" | "busyWaitsMs">
+  > {
   /** Removed from whatever the provider says. */
   readonly apiKey: string | undefined;
-  readonly apiKeyName: string | undefined;
-  readonly baseURL: string;
   /** Host and port of the provider. */
   readonly host: string;
-  readonly extraBody: Readonly<Record<string, unknown>>;
-  readonly timeoutMs: number;
-  /** How often a request is repeated whose stream broke off before anything of it was shown, too. */
-  readonly maxRetries: number;
-  readonly busyWaitsMs: readonly number[];
-  /** What an SDK's client is made with for a request. */
+  /** Returns the options of an SDK's client for a request. */
   readonly clientOptions: (request: Pick<ModelRequest, "progress" | "refused" | "confirm">) => {
     readonly apiKey: string;
     readonly logLevel: "off";
@@ -87,23 +83,14 @@ export const PROVIDER_OPTIONS: NeededOptions<ProviderOptions> = {
 };
 
 /**
- * How the provider is reached that these options name.
+ * Returns how a provider is reached.
  *
- * @param usualURL Its address if they name none.
+ * @param usualURL The default of `baseURL`.
  * @throws {TypeError} if `baseURL` is no http(s) URL or `apiKey` can't stand in a header.
  */
 export function accessTo(options: ProviderOptions, usualURL: string): ProviderAccess {
-  const {
-    model,
-    apiKey,
-    apiKeyName,
-    baseURL = usualURL,
-    extraBody = {},
-    timeoutMs = 600_000,
-    maxRetries = 2,
-    busyWaitsMs = [],
-  } = options;
-  const { headers = {}, fetch = globalThis.fetch } = options;
+  const { model, apiKey, apiKeyName, baseURL = usualURL, headers = {}, fetch = globalThis.fetch } = options;
+  const { extraBody = {}, timeoutMs = 600_000, maxRetries = 2, busyWaitsMs = [] } = options;
   const url = URL.parse(baseURL);
   if (url?.protocol !== "http:" && url?.protocol !== "https:") {
     throw new TypeError(`Cannot use base URL "${baseURL}": it must be like ${usualURL}.`);
@@ -112,15 +99,7 @@ export function accessTo(options: ProviderOptions, usualURL: string): ProviderAc
     throw new TypeError("Cannot use the API key: it holds spaces or other characters that no key has.");
   }
   return {
-    model,
-    apiKey,
-    apiKeyName,
-    baseURL,
-    host: url.host,
-    extraBody,
-    timeoutMs,
-    maxRetries,
-    busyWaitsMs,
+    ...{ model, apiKey, apiKeyName, baseURL, host: url.host, extraBody, timeoutMs, maxRetries, busyWaitsMs },
     clientOptions: (request) => ({
       // The SDKs insist on a key: without one, no header is sent.
       apiKey: apiKey || "none",
@@ -134,8 +113,8 @@ export function accessTo(options: ProviderOptions, usualURL: string): ProviderAc
 }
 
 /**
- * Whom replies are of that were asked for so: what is sealed or signed in one, and fields that only some servers know, are
- * nobody else's. Another model of the same provider doesn't read them either.
+ * Returns the author of replies: what is encrypted or signed in them, and fields that only some servers have, is not sent
+ * to other authors, such as another model of the same provider.
  */
 export function authorOf(
   protocol: string,
@@ -145,7 +124,7 @@ export function authorOf(
   return `${protocol} ${new URL(baseURL).hostname} ${model}`;
 }
 
-/** The messages as this author may be sent them: its own whole, of others what every model can read. */
+/** Returns the messages for this author: its own whole, of others what every model can read. */
 function readableBy(author: string, messages: readonly Message[]): readonly Message[] {
   return messages.map((message) => {
     if (message.role !== "assistant" || !message.carried) return message;
@@ -153,11 +132,11 @@ function readableBy(author: string, messages: readonly Message[]): readonly Mess
   });
 }
 
-const strangers = new WeakMap<AssistantMessage, AssistantMessage>();
+const plainReplies = new WeakMap<AssistantMessage, AssistantMessage>();
 
-/** What of a reply is anybody's. The same object each time. */
+/** Returns what every model can read of a reply. The same object each time. */
 function withoutCarried(message: AssistantMessage): AssistantMessage {
-  const known = strangers.get(message);
+  const known = plainReplies.get(message);
   if (known) return known;
   const { role, content = null, refusal, name, tool_calls: calls } = message;
   const plain: AssistantMessage = {
@@ -167,7 +146,7 @@ function withoutCarried(message: AssistantMessage): AssistantMessage {
     ...(name !== undefined && { name }),
     ...(calls && { tool_calls: calls.map(plainCall) }),
   };
-  strangers.set(message, plain);
+  plainReplies.set(message, plain);
   return plain;
 }
 
@@ -180,7 +159,7 @@ function plainCall(call: ToolCall): ToolCall {
   return { id, type, function: { name, arguments: text } };
 }
 
-/** A reply that says whose it is, if something of it is. */
+/** Returns the reply with its author, if only that can read all of it. */
 function signed(message: AssistantMessage, author: string): AssistantMessage {
   const isPlain = !message.carried && JSON.stringify(withoutCarried(message)) === JSON.stringify(message);
   return isPlain ? message : { ...message, carried: { ...message.carried, by: author } };
@@ -190,9 +169,9 @@ function signed(message: AssistantMessage, author: string): AssistantMessage {
 interface ReplyReader {
   /** True once something was a reply in the provider's format. */
   readonly isReply: boolean;
-  /** Takes a piece of the stream and gives what it tells those who watch. */
+  /** Reads a piece of the stream and returns its events. */
   read(piece: unknown): ModelEvent[];
-  /** The whole reply, or nothing if the stream ended before it was whole. */
+  /** Returns the whole reply, or undefined if the stream ended before it was whole. */
   finish(takenIds: ReadonlySet<string>): Extract<ModelEvent, { type: "completed" }> | undefined;
 }
 

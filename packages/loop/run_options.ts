@@ -19,7 +19,7 @@ import type { AnsweredCall, Journal, Judge, TurnLedger } from "./event.ts";
 import { type Clock, systemClock } from "./watchdog.ts";
 
 /** Limits of one turn. */
-export interface TurnLimits {
+export interface RunLimits {
   /** Most model calls in the turn. Default: 50. */
   readonly maxSteps?: number;
   /**
@@ -141,7 +141,7 @@ export interface RunOptions {
   /** Aborting it ends the turn: the model's request and running tools are stopped. */
   readonly signal?: AbortSignal;
   /** Limits of the turn. */
-  readonly limits?: TurnLimits;
+  readonly limits?: RunLimits;
   /** Cost and budget of the turn. */
   readonly costs?: TurnCosts;
   /** Sources of time. */
@@ -179,7 +179,7 @@ const OPTIONS: NeededOptions<RunOptions> = {
     "maxParallelTools?": "value",
     "toolTimeoutMs?": "value",
     "idleTimeoutMs?": "value",
-  } satisfies NeededOptions<TurnLimits>,
+  } satisfies NeededOptions<RunLimits>,
   "costs?": {
     "costOf?": "function",
     "totalOf?": "function",
@@ -194,7 +194,7 @@ export interface ResolvedOptions
   extends
     Pick<RunOptions, "model" | "history" | "input" | "resumed" | "settings" | "signal">,
     Required<Pick<RunOptions, "steering" | "clientTools" | "context">>,
-    Required<TurnLimits & TurnTime>,
+    Required<RunLimits & TurnTime>,
     Pick<TurnCosts, "costOf">,
     Required<Omit<TurnCosts, "costOf">>,
     Pick<TurnApprovals, "cannotAsk" | "journal">,

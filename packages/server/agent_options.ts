@@ -2,7 +2,7 @@ import type { Keys } from "@tare/conversation";
 import type { Figures } from "@tare/conversation/telemetry";
 import type { HttpGateway } from "@tare/gateway";
 import { checkGiven, type NeededOptions } from "@tare/messages/internal";
-import type { TurnLimits } from "@tare/loop";
+import type { RunLimits } from "@tare/loop";
 import type { PolicyOptions } from "@tare/planner/policies";
 import type { Heartbeat } from "./http/sse_response.ts";
 import type {
@@ -145,7 +145,7 @@ const NEEDED: NeededOptions<AgentOptions> = {
       "maxParallelTools?": "positive",
       "toolTimeoutMs?": "count",
       "idleTimeoutMs?": "count",
-    } satisfies NeededOptions<TurnLimits>,
+    } satisfies NeededOptions<RunLimits>,
   } satisfies NeededOptions<ServerLimits>,
   "workspace?": {
     "folder?": "string",

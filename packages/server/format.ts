@@ -57,7 +57,9 @@ export function partName({ type }: Pick<ContentPart, "type">): string {
 
 /** A line of a change: added, removed, the position of those that follow, or neither. */
 export interface ChangedLine {
+  /** Undefined for an unchanged line. */
   readonly kind: "comes" | "goes" | "where" | undefined;
+  /** The line with its mark. */
   readonly text: string;
 }
 

@@ -12,7 +12,6 @@ export { type Dialect, DIALECTS, refusalIn, refusalOf } from "./dialects.ts";
 export type { Fault, ToolCallPieces } from "./fault.ts";
 export {
   replay,
-  type ReplayCursor,
   scripted,
   type SimulatedModel,
   type SimulatedReply,

@@ -83,44 +83,32 @@ export function toolCall(
   return { ...options, type: "function", function: { name, arguments: text } };
 }
 
-/** Where a replayed conversation stands. */
-export interface ReplayCursor {
-  /** How many of the recorded assistant messages have been given. */
-  given: number;
-}
-
 /**
- * A model that gives the assistant messages of one recorded conversation in their order, with every field that
- * they carry. Strip what a recorder added to them first.
+ * Returns a model that gives the assistant messages of one recorded conversation in their order, with all their fields.
+ * What a recorder added to them must be removed before.
  *
- * Which one is next is told by a cursor, not by the request: what stands between the agent and the provider may
- * have elided, dropped or summarised any of the earlier messages. So each conversation needs a replay of its own,
- * for instance under its own model name. A request with the same messages as the one before is a repetition
- * after a failure and gets the same reply again.
- *
- * After the last one the provider answers with status 400, which no client tries again.
+ * The next one doesn't depend on the request: what is between the agent and the provider may have evicted or summarized any
+ * of the earlier messages. So each conversation needs a replay of its own, for instance under its own model name. A request
+ * with the same messages as the one before is a retry and gets the same reply again. After the last one the provider
+ * answers with status 400, which no client retries.
  *
  * @throws {TypeError} if a recorded call isn't a function call.
- * @param options.cursor Where to start; it moves on with each reply and can be read and set. Default: the start.
  */
-export function replay(
-  messages: readonly Message[],
-  options: { readonly cursor?: ReplayCursor } = {},
-): SimulatedModel {
+export function replay(messages: readonly Message[]): SimulatedModel {
   const replies = messages.filter((message) => message.role === "assistant").map(toReply);
-  const { cursor = { given: 0 } } = options;
-  let previous = { asked: "", given: -1 };
+  let given = 0;
+  let previous = "";
   return (request) => {
     const asked = JSON.stringify(request.messages);
-    if (asked === previous.asked && cursor.given === previous.given) cursor.given--;
-    const reply = replies[cursor.given];
+    if (given > 0 && asked === previous) given--;
+    const reply = replies[given];
     if (!reply) {
       throw new ApiError(400, `Cannot reply: all ${replies.length} recorded replies have been given.`, {
         code: "replay_exhausted",
       });
     }
-    cursor.given++;
-    previous = { asked, given: cursor.given };
+    given++;
+    previous = asked;
     return reply;
   };
 }

@@ -44,14 +44,6 @@ Deno.test("replay() gives a repeated request the same reply again", async () => 
   ]);
 });
 
-Deno.test("replay() starts at its cursor, and moves it", async () => {
-  const cursor = { given: 1 };
-  const model = replay(recorded, { cursor });
-  assertEquals([await model(asked("a")), cursor.given], [replies[1], 2]);
-  cursor.given = 0;
-  assertEquals([await model(asked("a")), cursor.given], [replies[0], 1]);
-});
-
 Deno.test("replay() refuses a recording with calls that are no function calls", () => {
   const custom = { id: "1", type: "custom", custom: { name: "f", input: "" } } as const;
   assertThrows(() => replay([{ role: "assistant", tool_calls: [custom] }]), TypeError, "custom tool call");

@@ -36,7 +36,7 @@ export interface AnthropicRequest {
 }
 
 /** A request of OpenAI's Responses API, as `responses.create()` of its SDK takes it. */
-export interface ResponsesRequest {
+export interface OpenaiResponsesRequest {
   readonly instructions?: unknown;
   readonly input: string | readonly unknown[];
   readonly tools?: readonly unknown[] | undefined;
@@ -119,7 +119,7 @@ export function toAnthropic<Request extends AnthropicRequest>(request: Request, 
  * ]);
  * ```
  */
-export function fromResponses(request: ResponsesRequest): Pick<ModelRequest, "messages" | "tools"> {
+export function fromResponses(request: OpenaiResponsesRequest): Pick<ModelRequest, "messages" | "tools"> {
   checkGiven("fromResponses()", { request }, { request: { input: ["array", "string"] } });
   return promptOf(readGiven(request, RESPONSES, "fromResponses()").wire);
 }
@@ -140,7 +140,10 @@ export function fromResponses(request: ResponsesRequest): Pick<ModelRequest, "me
  * assertEquals(toResponses(request, view).input[0]?.output, "[elided]");
  * ```
  */
-export function toResponses<Request extends ResponsesRequest>(request: Request, view: RequestView): Request {
+export function toResponses<Request extends OpenaiResponsesRequest>(
+  request: Request,
+  view: RequestView,
+): Request {
   checkGiven("toResponses()", { request, view }, {
     request: { input: ["array", "string"] },
     view: VIEW,
@@ -149,7 +152,7 @@ export function toResponses<Request extends ResponsesRequest>(request: Request, 
 }
 
 /** A request of either. */
-type Given = AnthropicRequest | ResponsesRequest;
+type Given = AnthropicRequest | OpenaiResponsesRequest;
 
 const VIEW = { messages: "messages", tools: "array", places: "array" } as const;
 

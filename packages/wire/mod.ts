@@ -39,8 +39,8 @@ export {
   type AnthropicRequest,
   fromAnthropic,
   fromResponses,
+  type OpenaiResponsesRequest,
   type RequestView,
-  type ResponsesRequest,
   toAnthropic,
   toResponses,
 } from "./converters.ts";

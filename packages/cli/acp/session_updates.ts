@@ -1,4 +1,4 @@
-import type { PlanEntryStatus, SessionUpdate, ToolCallStatus } from "@agentclientprotocol/sdk";
+import type { SessionUpdate, ToolCallStatus } from "@agentclientprotocol/sdk";
 import type { Usage } from "@tare/messages";
 import { PLAN_TOOL_NAME } from "@tare/messages/internal";
 import type { NumberedEvent } from "@tare/server";
@@ -8,13 +8,13 @@ import { contentBlocks } from "./prompt_content.ts";
 import { shownText } from "../terminal/shown_text.ts";
 import { describeToolCall, toolText } from "./tool_calls.ts";
 
-/** Turns a session's events, in order, into what an editor is told. The same events give the same updates and ids. */
+/** Turns a session's events, in order, into an editor's updates. The same events give the same updates and ids. */
 export class SessionUpdates {
   readonly #agent: AgentInfo;
   readonly #transcript = new TranscriptReducer();
-  /** What the session has cost, in US dollars; undefined where prices aren't known. */
+  /** Cost of the session in US dollars; undefined without prices. */
   #usd: number | undefined;
-  /** Calls that the editor shows as open, by their keys: its name for each, and whether it shows a difference. */
+  /** Calls that are open in the editor, by key: its id of each, and whether it shows a diff. */
   readonly #open = new Map<number, { readonly toolCallId: string; readonly isEdit: boolean }>();
   #messageId = "";
 
@@ -22,12 +22,12 @@ export class SessionUpdates {
     this.#agent = agent;
   }
 
-  /** The session has cost so much so far, in US dollars; undefined where prices aren't known. */
+  /** Sets the cost so far. */
   begin(usd: number | undefined): void {
     this.#usd = usd;
   }
 
-  /** What an editor is told of the next event. `isOwn` is a turn whose first message the editor shows already. */
+  /** Yields the updates for the next event. `isOwn` is a turn whose first message the editor shows already. */
   *of({ number, event }: NumberedEvent, { isOwn = false } = {}): Generator<SessionUpdate, void> {
     if (event.type === "step_start" || event.type === "message_added") this.#messageId = `m${number}`;
     let calls = 0;
@@ -66,13 +66,13 @@ export class SessionUpdates {
     if (event.type === "turn_end" && event.reason !== "approval") yield* this.abandon();
   }
 
-  /** The editor's name for the open call that the provider calls `id`. */
+  /** Returns the editor's id of an open call. */
   idOf(id: string): string {
     const call = this.#transcript.openCalls.find((call) => call.id === id && this.#open.has(call.key));
     return call ? this.#open.get(call.key)!.toolCallId : id;
   }
 
-  /** Says of calls whose result nobody will tell any more that they failed. */
+  /** Yields failures of calls that will have no result. */
   *abandon(): Generator<SessionUpdate, void> {
     for (const { toolCallId } of this.#open.values()) {
       yield { sessionUpdate: "tool_call_update", toolCallId, status: "failed" };
@@ -114,14 +114,12 @@ export class SessionUpdates {
 
   #planned(): SessionUpdate {
     const { steps = [], done = 0 } = this.#transcript.plan ?? {};
-    const statusOf = (at: number): PlanEntryStatus =>
-      at < done ? "completed" : at === done ? "in_progress" : "pending";
     return {
       sessionUpdate: "plan",
       entries: steps.map((step, at) => ({
         content: shownText(step),
         priority: "medium",
-        status: statusOf(at),
+        status: at < done ? "completed" : at === done ? "in_progress" : "pending",
       })),
     };
   }
@@ -155,7 +153,7 @@ export class SessionUpdates {
   }
 }
 
-/** The same with pieces of one text in one, and of a call's growing output only all of it. */
+/** Joins pieces of one text, and of a call's growing output yields only the whole. */
 export function* joinPieces(updates: Iterable<SessionUpdate>): Generator<SessionUpdate, void> {
   let held: SessionUpdate | undefined;
   for (const update of updates) {

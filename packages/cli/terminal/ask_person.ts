@@ -10,18 +10,18 @@ const MAX_SHOWN = 20_000;
 
 interface AskedPerson {
   readonly ask: AskPerson;
-  /** Writes lines: above a question that is open, which stands below them again with what is typed. */
+  /** Writes lines above an open question and its input. */
   readonly write: (text: string) => void;
 }
 
-/** Asks at the terminal whether calls may run, and reads the answers line by line. */
+/** Requests approvals at the terminal, and reads the answers line by line. */
 export function askPerson(
   lines: Interface,
   { write, isColoured = false, onAsk = () => {} }: {
     readonly write: (text: string) => void;
-    /** Whether what changes is shown in colours. Default: false. */
+    /** Whether changes are colored. Default: false. */
     readonly isColoured?: boolean;
-    /** Told before a line is read, and afterwards. */
+    /** Called before a line is read, and afterwards. */
     readonly onAsk?: (isAsking: boolean) => void;
   },
 ): AskedPerson {
@@ -66,7 +66,7 @@ export function askPerson(
 
 const ANSWERS = "  y yes, a always in this session, n no, or why not: ";
 
-/** What is asked, with all that would run and what it would touch. */
+/** Returns an approval request with everything that would run and its effects. */
 export function questionOf(
   { name, arguments: text, why, effects, change }: Pick<
     Approval,
@@ -77,7 +77,7 @@ export function questionOf(
   const shown = text.length <= MAX_SHOWN
     ? text
     : `${sliceText(text, 0, MAX_SHOWN)}… and ${text.length - MAX_SHOWN} characters more`;
-  // Nothing of what would run stays unseen.
+  // Everything that would run is visible.
   const isAllSeen = change !== undefined && change.omitted === undefined;
   const said = [
     `May this run: ${name} ${isAllSeen ? changeInShort(change) : shown}`,
@@ -88,11 +88,11 @@ export function questionOf(
   ];
   const changes = change ? shownDiff(change, { isColoured }) : [];
   const [first = "", ...rest] = said.map((line) => shownText(line, { isWhole: true }));
-  // In reverse, with a mark that no other text shows: so nothing that a model says looks like it.
+  // In reverse, with a mark that no other text can have, so that no reply looks like it.
   return [first, ...changes, ...rest].map((line) => `\x1b[7m${QUESTION_MARK}?\x1b[27m ${line}`).join("\n");
 }
 
-/** What a line says: yes and always are single words, and all else is a no. */
+/** Parses an answer: yes and always are single words, anything else is a no. */
 export function answerOf(line: string): ApprovalAnswer {
   const said = line.trim();
   switch (said.toLowerCase()) {

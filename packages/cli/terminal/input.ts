@@ -1,23 +1,22 @@
 import { fenced } from "@tare/server/internal/format";
 import { PassThrough } from "node:stream";
 
-/** So much of what is piped in is sent: some 60,000 tokens. */
+/** Most bytes of piped input that are sent: some 60,000 tokens. */
 const MOST_BYTES = 256 * 1024;
 
-/** Where binary data is told from text, in bytes from the start. */
+/** Bytes that are searched for NUL, which only binary data has. */
 const HEAD_BYTES = 8 * 1024;
 
-/** What was piped in. */
+/** Piped input. */
 export interface PipedInput {
   readonly text: string;
-  /** Whether there was more than is sent. */
+  /** Whether there was more. */
   readonly isCut: boolean;
 }
 
 /**
- * Reads what is piped in to its end, or as much as is sent: of more whole lines, and no further.
+ * Reads piped input, or the whole lines of its beginning if it is too long. Returns undefined if it is blank.
  *
- * @returns Nothing if nothing but blanks was piped in.
  * @throws {Error} if it is no text.
  */
 export async function readPiped(
@@ -41,7 +40,7 @@ export async function readPiped(
 function textOf(bytes: Uint8Array, isCut: boolean): string {
   try {
     if (bytes.subarray(0, HEAD_BYTES).includes(0)) throw new TypeError("there is a NUL byte in it");
-    // A letter that is cut in two isn't sent.
+    // An incomplete character at the end is omitted.
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes, { stream: isCut });
   } catch (cause) {
     throw new Error(
@@ -51,46 +50,46 @@ function textOf(bytes: Uint8Array, isCut: boolean): string {
   }
 }
 
-/** A question with what was piped in behind it; without a question that is the question. */
+/** Returns a question with piped input after it, or the input if there is no question. */
 export function withPiped(question: string, { text, isCut }: PipedInput): string {
   const note = isCut ? ` (only its first ${text.length} characters)` : "";
   if (question === "") return isCut ? `${text}\n\n${note.trim()}` : text;
   return `${question}\n\nFrom standard input${note}:\n\n${fenced(text)}`;
 }
 
-/** What a terminal is told, so that it puts marks around what is pasted, and so that it no longer does. */
+/** Switch bracketed paste on and off. */
 export const MARKS_PASTES = { on: "\x1b[?2004h", off: "\x1b[?2004l" } as const;
 
 const BEGIN = "\x1b[200~";
 const END = "\x1b[201~";
 
-/** A terminal's input, as far as it is read. */
+/** The part of a terminal's input that is used. */
 interface TerminalInput {
   on(event: "data", told: (chunk: Uint8Array) => void): unknown;
   on(event: "end", told: () => void): unknown;
   readonly setRawMode?: (isRaw: boolean) => unknown;
 }
 
-/** Input in which whatever was pasted is one piece of a line. */
+/** Input in which each paste is part of one line. */
 interface PastedInput {
-  /** What a line editor reads. Several pasted lines stand in it as a mark that names them. */
+  /** Input of a line editor, with a mark for several pasted lines. */
   readonly input: PassThrough & { readonly setRawMode: (isRaw: boolean) => void };
-  /** The mark of a text of several lines that is to stand in a line as if it had been pasted. */
+  /** Returns the mark for a text of several lines. */
   readonly markOf: (text: string) => string;
-  /** A line with what its marks stand for. */
+  /** Returns a line with the texts of its marks. */
   readonly whole: (line: string) => string;
 }
 
 /**
- * Reads a terminal that marks pastes. One line is pasted as if it was typed, several are kept and named by a mark, such as
- * `[paste 1: 200 lines]`: the line editor would take each for a line of its own.
+ * Reads a terminal with bracketed paste. One pasted line is input as if it was typed; several are stored and replaced by a
+ * mark such as `[paste 1: 200 lines]`, because the line editor would take each for a message.
  */
 export function pastedInput(terminal: TerminalInput): PastedInput {
   const pastes: string[] = [];
   const decoder = new TextDecoder();
-  /** What was pasted so far, while a paste comes in. */
+  /** The paste so far. */
   let pasted: string | undefined;
-  /** The beginning of a mark that is cut in two. */
+  /** Beginning of an incomplete escape sequence. */
   let held = "";
   const input = Object.assign(new PassThrough(), {
     setRawMode(isRaw: boolean) {
@@ -103,7 +102,7 @@ export function pastedInput(terminal: TerminalInput): PastedInput {
     while (rest !== "") {
       const mark = pasted === undefined ? BEGIN : END;
       const at = rest.indexOf(mark);
-      // A lone Escape is a key.
+      // Escape by itself is a key.
       const cut = at >= 0 ? 0 : cutMark(rest, mark, pasted === undefined ? 2 : 1);
       const before = at >= 0 ? rest.slice(0, at) : rest.slice(0, rest.length - cut);
       held = cut === 0 ? "" : rest.slice(-cut);
@@ -122,7 +121,7 @@ export function pastedInput(terminal: TerminalInput): PastedInput {
   };
   const shownPaste = (text: string): string => {
     const lines = text.replaceAll(/\r\n?/g, "\n").replace(/\n+$/, "");
-    // What commands a line editor isn't what somebody has typed.
+    // Control characters would command the line editor.
     if (!lines.includes("\n")) return lines.replaceAll(/\t/g, " ").replaceAll(/\p{Cc}/gu, "");
     return keep(lines);
   };
@@ -141,7 +140,7 @@ function markOf(number: number, lines: string): string {
   return `[paste ${number}: ${lines.split("\n").length} lines]`;
 }
 
-/** How many characters at the end of a text may be the beginning of a mark; none if fewer than `least` are. */
+/** Returns how many characters at the end may begin a sequence; 0 if fewer than `least`. */
 function cutMark(text: string, mark: string, least: number): number {
   for (let length = mark.length - 1; length >= least; length--) {
     if (text.endsWith(mark.slice(0, length))) return length;

@@ -5,10 +5,10 @@ import { shownText } from "./shown_text.ts";
 /** `@path`, or `@"a path"`, where a word begins. */
 const NAMED = /(?<!\S)@(?:"([^"\n]+)"|([^\s"]+))/g;
 
-/** What is typed of one, up to the cursor. */
+/** The same up to the cursor. */
 const TYPED = /(?<!\S)@(?:"([^"\n]*)|([^\s"]*))$/;
 
-/** Pictures that models take. */
+/** Images that models accept. */
 const PICTURES: Readonly<Record<string, string>> = {
   png: "image/png",
   jpg: "image/jpeg",
@@ -17,17 +17,17 @@ const PICTURES: Readonly<Record<string, string>> = {
   webp: "image/webp",
 };
 
-/** Providers take none larger, and the server no larger messages, in bytes. */
+/** Limits of providers for an image, and of the server for a message, in bytes. */
 const MOST_OF_A_PICTURE = 5 * 2 ** 20;
 const MOST_OF_ALL = 7 * 2 ** 20;
 
 /**
- * What is said, with the pictures that it names as `@shot.png`. Other files are only named: the model reads of them what it
- * needs, by the rules that its reading has, and what it has read can leave its prompt again. What a person has said never does.
+ * Returns a message with the images that it names as `@shot.png`. Other files stay names: the model reads what it needs, by
+ * the rules of its tools, and results can be evicted, unlike messages.
  *
- * @param options.folder What paths count from. Default: none is looked at.
- * @param options.typed The part of it that the person has typed, where pictures may be named. Default: all.
- * @throws {Error} if a picture is too large or can't be read; one that isn't there is just a word.
+ * @param options.folder Base of paths. Default: no file is read.
+ * @param options.typed The part that the user has typed, in which images may be named. Default: all.
+ * @throws {Error} if an image is too large or can't be read; a missing one is just a word.
  */
 export async function withPictures(
   text: string,
@@ -68,19 +68,19 @@ async function pictureAt(path: string, named: string): Promise<Uint8Array | unde
   return await Deno.readFile(path);
 }
 
-/** Most names that are offered. */
+/** Names that are offered at most. */
 const MOST_OFFERED = 50;
 
-/** What may stand in place of the end of a line. */
+/** Completions of the end of a line. */
 export interface Completions {
-  /** The part at the cursor that they would replace. */
+  /** The part before the cursor that they replace. */
   readonly typed: string;
   readonly all: readonly string[];
 }
 
 /**
- * Completes the name of a file that is typed behind `@`, by any part of its path. The server finds them, as its agent's
- * `list_files` would: nothing that is hidden, ignored or denied.
+ * Completes the name of a file after `@` by any part of its path. The server finds what `list_files` would: nothing that is
+ * hidden, ignored or denied.
  */
 export async function completeFile(
   line: string,
@@ -88,7 +88,7 @@ export async function completeFile(
 ): Promise<Completions> {
   const [typed, quoted, bare = ""] = TYPED.exec(line) ?? [];
   if (typed === undefined) return { typed: "", all: [] };
-  // A name that would command the terminal can be typed, if anybody has such a file.
+  // A name that would command the terminal isn't offered.
   const found = (await find(quoted ?? bare, MOST_OFFERED))
     .filter((path) => shownText(path, { isWhole: true }) === path);
   return { typed, all: found.map((path) => /[\s"]/.test(path) ? `@"${path}"` : `@${path}`) };

@@ -3,37 +3,35 @@ import { oneLine } from "@tare/server/internal/format";
 import { TranscriptReducer } from "@tare/server/internal/transcript";
 import { cutTo, shownText } from "./shown_text.ts";
 
-/** What of a text is shown in rows of so many columns. */
+/** Returns the visible rows of a text at a width in columns. */
 export type ShownRows = (columns: number) => readonly string[];
 
-/** The last line of a terminal while a turn runs: what is waited for, and for how long. */
+/** The last line of a terminal while a turn runs. */
 interface WaitingLine {
-  /** Writes what is there to stay, in place of the line, which comes back below. */
+  /** Writes text that stays, above the line. */
   readonly write: (text: string) => void;
   /** Follows the turn. */
   readonly follow: (event: SessionEvent) => void;
-  /** Shows rows above the line that don't stay, or none any more. */
+  /** Shows rows above the line until the next ones; undefined removes them. */
   readonly above: (rows: ShownRows | undefined) => void;
-  /** Clears the line, for good. */
+  /** Removes the line. */
   readonly close: () => void;
 }
 
 const FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏";
 const ERASE = "\r\x1b[K";
-/** How wide a terminal is taken for that doesn't say it. */
+/** Assumed width of a terminal that doesn't report it. */
 const USUAL_COLUMNS = 80;
 /** Longest shown part of a call, in characters. */
 const MAX_CALL = 60;
 
 /**
- * Shows a spinner, the seconds, and whether the model or which call is waited for.
+ * Shows a spinner, the seconds, and what the turn waits for: the model or a call.
  *
- * @param options.write Writes to the terminal.
- * @param options.joins Whether the turn runs already, so that it isn't known what it waits for. Default: it begins.
- * @param options.columns How wide it is now: of a line that is wider only the last row could be cleared. Default: nobody knows.
- * @param options.height How many rows it has now: what has left it at the top can't be cleared. Default: enough.
- * @param options.now The time in milliseconds.
- * @param options.tick Called back about ten times a second, until the function that it returns is called.
+ * @param options.joins Whether the turn runs already, so that what it waits for is unknown. Default: false.
+ * @param options.columns Current width: of a wider line only the last row could be removed. Default: unknown.
+ * @param options.height Current rows: what has scrolled out can't be removed. Default: unlimited.
+ * @param options.tick Calls back about ten times a second, until the returned function is called.
  */
 export function waitingLine(
   {
@@ -58,7 +56,7 @@ export function waitingLine(
   let waitsFor: "the model" | "the turn" | undefined = joins ? "the turn" : undefined;
   let isShown = false;
   let rowsAbove: ShownRows | undefined;
-  /** Those that stand there. */
+  /** Rows on the screen. */
   let drawnAbove: readonly string[] = [];
   let lineOpen = false;
   let frame = 0;
@@ -70,7 +68,7 @@ export function waitingLine(
       );
     const [call] = calls;
     const what = call
-      // The call's start was before the first event.
+      // A call that began before the first event has no name.
       ? `${call.name === "" ? "a call" : oneLine(shownText(`${call.name} ${call.arguments}`), MAX_CALL)}${
         calls.length > 1 ? ` and ${calls.length - 1} more` : ""
       }`
@@ -78,7 +76,7 @@ export function waitingLine(
     if (what === undefined || lineOpen) return erase();
     const seconds = Math.floor((now() - since) / 1000);
     const drawn = `${FRAMES[frame++ % FRAMES.length]} ${seconds} s: ${what}`;
-    // In the last column some terminals begin the next row.
+    // Some terminals begin the next row after the last column.
     const row = cutTo((columns() || Infinity) - 1, drawn);
     const room = Math.max(0, (height() || Infinity) - 2);
     const all = rowsAbove?.((columns() || USUAL_COLUMNS) - 1) ?? [];
@@ -98,7 +96,7 @@ export function waitingLine(
     try {
       draw();
     } catch {
-      // The terminal was closed. Whoever writes what is to stay is told so.
+      // The terminal was closed; write() reports that.
       stop();
     }
   });
@@ -133,7 +131,7 @@ function everyTenth(draw: () => void): () => void {
 
 const BAR_WIDTH = 40;
 
-/** A progress bar on standard error, if that is a terminal; otherwise nothing is drawn. */
+/** A progress bar on standard error, if that is a terminal. */
 export class ProgressBar {
   readonly #total: number;
   readonly #visible = Deno.stderr.isTerminal();
@@ -152,7 +150,7 @@ export class ProgressBar {
     if (bar !== this.#drawn) this.#draw(this.#drawn = bar);
   };
 
-  /** Wipes the bar away. */
+  /** Removes the bar. */
   clear(): void {
     this.#draw("\r\x1b[K");
   }

@@ -4,44 +4,44 @@ import type { NumberedEvent, SessionEvent } from "@tare/server";
 import type { AgentClient, Approval, ApprovalAnswer } from "../agent_client.ts";
 import { serverAway } from "../server_away.ts";
 
-/** The signals that stop who watches; a terminal that closes hangs up. */
+/** Signals that stop a command that watches a turn; closing the terminal sends SIGHUP. */
 export const STOPPING: readonly Deno.Signal[] = Deno.build.os === "windows"
   ? ["SIGINT"]
   : ["SIGINT", "SIGTERM", "SIGHUP"];
 
-/** Asks a person whether a call may run; nothing if there is no answer, or the signal says that it is settled. */
+/** Requests approval of a call; undefined without an answer, or once `signal` reports that it is settled. */
 export type AskPerson = (approval: Approval, signal: AbortSignal) => Promise<ApprovalAnswer | undefined>;
 
-/** A turn that a person watches. */
+/** A turn that is shown to the user. */
 export interface WatchedTurn {
   /**
-   * How it ended. If it can't be watched to its end it is cancelled, as far as the server can be reached.
+   * The turn's end. A turn that can't be followed to its end is cancelled.
    *
-   * @throws {Error} with a sentence for people if the server refuses it or breaks off, and what `show` throws.
+   * @throws {Error} with a sentence for users if the server refuses it or breaks off, and what `show` throws.
    */
   readonly end: Promise<TurnEnd>;
-  /** Cancels it, also while the request is still on its way. @throws {Error} if the server can't be told. */
+  /** Cancels it, also while the request is under way. @throws {Error} if the server can't be reached. */
   readonly cancel: () => Promise<void>;
 }
 
 /**
- * Starts a turn, or without an input goes on with one that asks, and shows its events as they come. One that asks goes on once `ask`, or somebody else, has answered;
- * without `ask` nobody is asked, and it goes by the server's setting.
+ * Starts a turn, or without an input continues one that waits for approval, and shows its events. A turn that waits
+ * continues once `ask` or another client has answered; without `ask` the server's setting decides.
  */
 export function watchTurn(
   client: Pick<AgentClient, "startTurn" | "cancel" | "follow" | "approvals" | "answer">,
   { session, input, after = 0, effort, leavesNow = false, show, ask, tryAgainMs }: {
     readonly session: string;
     readonly input?: Content;
-    /** Without an input: number of the event behind which the turn is shown. */
+    /** Without an input: number of the event after which the turn is shown. */
     readonly after?: number;
-    /** Whether all that may leave the prompt leaves with it. Default: what pays. */
+    /** Whether everything that may be evicted is evicted with it. Default: what pays off. */
     readonly leavesNow?: boolean;
-    /** How much the model shall reason. Default: as the session says. */
+    /** Reasoning effort. Default: the session's. */
     readonly effort?: string | undefined;
     readonly show: (event: SessionEvent) => void;
     readonly ask?: AskPerson | undefined;
-    /** How long after a look a server that has broken off is looked for again. Default: a second, a minute long. */
+    /** Time between two attempts to reach a server that broke off. Default: a second, for a minute. */
     readonly tryAgainMs?: number;
   },
 ): WatchedTurn {
@@ -64,7 +64,7 @@ export function watchTurn(
 
   const tell = (message: string) => show({ type: "warning", message });
 
-  /** Asks a server that may be away. Default: that it is, is told where its events are read. */
+  /** Calls a server that may be away. By default `readOn` reports that. */
   const whenThere = async <T>(
     work: () => Promise<T>,
     told: (message: string) => void = () => {},
@@ -85,7 +85,7 @@ export function watchTurn(
     const answer = settled && await ask?.(approval, settled);
     if (!answer || settled.aborted) return;
     await whenThere(() => client.answer(session, approval, answer)).catch(async (error) => {
-      // Somebody else may have been quicker.
+      // Another client may have answered.
       const open = await whenThere(() => client.approvals(session));
       if (open.some(({ id }) => id === approval.id)) throw error;
     });
@@ -93,7 +93,7 @@ export function watchTurn(
   const putAll = async () => {
     const asked = new Set<string>();
     for (;;) {
-      // Somebody else may have answered meanwhile.
+      // Another client may have answered meanwhile.
       const next = (await whenThere(() => client.approvals(session))).find(({ id }) => !asked.has(id));
       if (!next) return;
       asked.add(next.id);
@@ -114,7 +114,7 @@ export function watchTurn(
       putAll().catch(failure.reject);
     }
   };
-  /** Reads on where the server breaks off in the middle of the turn: it goes on with it once it is there again. */
+  /** Reads on after the server broke off: it continues the turn once it is back. */
   const readOn = async (events: () => Promise<AsyncIterable<NumberedEvent>>) => {
     const away = serverAway({ tell, tryAgainMs });
     for (let from = events;; from = () => client.follow(session, last)) {

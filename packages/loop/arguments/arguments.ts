@@ -26,7 +26,7 @@ import { describeFaults } from "./describe_faults.ts";
 import { MAX_DEPTH, prepareSchema, sizeOf } from "./prepare_schema.ts";
 
 /** The arguments of a call, or the problem with them, as a text for the model. */
-export type ParsedArguments =
+export type CheckedArguments =
   | { readonly ok: true; readonly value: Readonly<Record<string, unknown>> }
   | { readonly ok: false; readonly problem: string };
 
@@ -46,7 +46,7 @@ export type ParsedArguments =
  * assertEquals(parse("[").ok, false);
  * ```
  */
-export function argumentsParser(tool: ToolDefinition): (argumentsText: string) => ParsedArguments {
+export function argumentsParser(tool: ToolDefinition): (argumentsText: string) => CheckedArguments {
   const { name, parameters = { type: "object" } } = tool.function;
   let faultsOf: SchemaCheck;
   try {

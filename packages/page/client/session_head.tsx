@@ -65,10 +65,10 @@ function factsOf({ model, effort, agent, sums, prompt }: Head): string[] {
   return facts.flatMap((fact) => fact || []);
 }
 
-/** What is asked before it is done. */
+/** Actions that need a dialog. */
 type Asked = "rename" | "model" | "share" | "delete";
 
-/** What can be done with a session as a whole. Those of other agents have no model of ours, no fork and no file. */
+/** Actions on a session. Sessions of other agents have no model, fork or file. */
 function SessionActions({ id, kind, title }: {
   readonly id: string;
   readonly kind: "session" | "gateway";
@@ -79,7 +79,7 @@ function SessionActions({ id, kind, title }: {
   const [told, setTold] = useState<{ readonly text: string; readonly isTrouble: boolean }>();
   const path = { id };
   const say = (text: string, isTrouble = false) => setTold({ text, isTrouble });
-  /** Does something, and tells what went wrong with it. */
+  /** Shows the error of an action. */
   const attempt = async (act: () => Promise<void>) => {
     setTold(undefined);
     await act().catch((error) => say(errorMessage(error), true));
@@ -177,7 +177,7 @@ function SessionActions({ id, kind, title }: {
   );
 }
 
-/** How long a file is kept for the browser to save it, in milliseconds. */
+/** Time that a file is retained for the browser to save it, in milliseconds. */
 const KEPT_MS = 60_000;
 
 function save(file: Blob, name: string): void {
@@ -189,7 +189,7 @@ function save(file: Blob, name: string): void {
   setTimeout(() => URL.revokeObjectURL(link.href), KEPT_MS);
 }
 
-/** What the next turns of a session ask, and how much that shall reason: chosen from what its model knows. */
+/** Choice of model and effort of the next turns. */
 function ModelChoice({ id, told, close }: {
   readonly id: string;
   readonly told: (text: string, isTrouble?: boolean) => void;
@@ -227,7 +227,7 @@ function ModelChoice({ id, told, close }: {
       told(errorMessage(error), true);
     }
   };
-  // What another model knows is told once it is chosen.
+  // Efforts of another model are known once it is chosen.
   const isKnown = efforts !== undefined && model.trim() === before.model;
   return (
     <Dialog title="Model and effort" act="Choose" does={choose} close={close}>
@@ -262,13 +262,13 @@ function ModelChoice({ id, told, close }: {
   );
 }
 
-/** Asks before something is done, over the page: Escape and "Cancel" leave it undone, and the focus goes back where it was. */
+/** A modal dialog before an action: Escape and "Cancel" close it, and the focus returns. */
 function Dialog({ title, act, isFinal = false, does, close, children }: {
   readonly title: string;
   readonly act: string;
-  /** Whether that can't be taken back: then it isn't what Enter does. Default: it can. */
+  /** Whether it can't be undone, so that Enter doesn't do it. Default: false. */
   readonly isFinal?: boolean;
-  /** Does it, and tells what went wrong elsewhere. */
+  /** Runs it, and shows its error elsewhere. */
   readonly does: () => Promise<void>;
   readonly close: () => void;
   readonly children: ComponentChildren;
@@ -276,7 +276,7 @@ function Dialog({ title, act, isFinal = false, does, close, children }: {
   const box = useRef<HTMLDialogElement>(null);
   const id = useId();
   const [isBusy, setBusy] = useState(false);
-  // Before anything can be typed: Escape is the dialog's from its beginning.
+  // Before the first key, so that Escape closes the dialog.
   useLayoutEffect(() => box.current?.showModal(), []);
   return (
     <dialog ref={box} aria-labelledby={id} onClose={close}>

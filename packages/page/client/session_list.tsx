@@ -10,10 +10,10 @@ import { heard, type Listed } from "./talk/heard.ts";
 
 const PAGE = 50;
 
-/** How often the list is read again while somebody looks, in milliseconds. */
+/** Interval of reading the list while the page is visible, in milliseconds. */
 const EVERY = 3_000;
 
-/** How long one waits for the end of a word that is being typed, in milliseconds. */
+/** Pause after typing before the list is searched, in milliseconds. */
 const PAUSE = 150;
 
 interface OfKind {
@@ -88,7 +88,7 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
   );
 }
 
-/** What a session has cost, when it was, and which model and agent it is. */
+/** Returns cost, day, model and agent of a session. */
 function figures(
   { calls, createdAt, model, agent, ...cost }:
     & Priced
@@ -101,7 +101,7 @@ function figures(
   return [calls > 0 && money(cost), when, model, agent].filter(Boolean).join(" · ");
 }
 
-/** Sessions of a kind whose titles have these words, and why they can't be read. */
+/** Returns sessions of a kind whose titles have these words, and the error of reading them. */
 function useSessions<Kind extends keyof OfKind>(kind: Kind, search: string): Page<OfKind[Kind]> & {
   readonly more: () => Promise<void>;
   readonly trouble: string | undefined;
@@ -151,7 +151,7 @@ function listedAs(session: AgentSession | PassingSession): Listed {
     : { mark: `${session.lastAt} ${session.title}` };
 }
 
-/** Reads at once, whenever something has changed, and now and then while somebody looks; again when `what` changes. */
+/** Reads at once, after each change, at intervals while the page is visible, and when `what` changes. */
 function useRefresh(read: (isStale: () => boolean) => Promise<void>, what: string): void {
   useEffect(() => {
     let isStale = false;
@@ -170,7 +170,7 @@ function useRefresh(read: (isStale: () => boolean) => Promise<void>, what: strin
   }, [what]);
 }
 
-/** Each session with its helpers behind it, in their order. One whose parent isn't among them stays where it is. */
+/** Returns each session followed by its subagents. One without its parent in the list stays in its place. */
 function withHelpers(sessions: readonly AgentSession[]): readonly AgentSession[] {
   const ids = new Set(sessions.map(({ id }) => id));
   const isBehind = ({ parent }: AgentSession) => parent !== undefined && ids.has(parent.session);
@@ -180,7 +180,7 @@ function withHelpers(sessions: readonly AgentSession[]): readonly AgentSession[]
   ]);
 }
 
-/** The newest page, and behind it what was read of older ones. */
+/** Returns the newest page, followed by the older ones that were read. */
 function join<Session extends { readonly id: string }>(
   newest: Page<Session>,
   known: Page<Session>,

@@ -24,20 +24,10 @@ export const ANSWER = closed(
 
 /** The JSON that clients get of what is asked. */
 export function approvalBodies(questions: readonly Question[]) {
-  return questions.map((
-    { approvalId, id: callId, name, arguments: text, why, begun, parent, effects, change, ...times },
-  ) => ({
+  return questions.map(({ approvalId, id: callId, pin: _pin, beganAtMs: _began, ...shown }) => ({
     id: approvalId,
     callId,
-    name,
-    arguments: text,
-    ...(why !== undefined && { why }),
-    ...(begun && { begun }),
-    ...(parent !== undefined && { parent }),
-    ...(effects && { effects }),
-    ...(change && { change }),
-    askedAtMs: times.askedAtMs,
-    expiresAtMs: times.expiresAtMs,
+    ...shown,
   }));
 }
 

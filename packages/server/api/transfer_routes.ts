@@ -219,26 +219,17 @@ function recordedMessages(messages: readonly unknown[], place: string): PlacedMe
   }));
 }
 
-const checkers = new Map<string, (message: unknown) => string | undefined>();
-
-/** Compiling a schema takes milliseconds, which a server has no need to spend before somebody imports. */
-function checkerOf(role: keyof typeof MESSAGE_BY_ROLE): (message: unknown) => string | undefined {
-  const check = checkers.get(role) ?? checker(MESSAGE_BY_ROLE[role], "the message");
-  checkers.set(role, check);
-  return check;
-}
+const CHECKS = new Map<unknown, ReturnType<typeof checker>>(
+  Object.entries(MESSAGE_BY_ROLE).map(([role, schema]) => [role, checker(schema, "the message")]),
+);
 
 function messageFaults({ place, message }: PlacedMessage): string[] {
   const role = (message as Fields | null)?.role;
-  const roles = Object.keys(MESSAGE_BY_ROLE).join(", ");
-  const fault = isRole(role)
-    ? checkerOf(role)(message)
-    : `role is ${JSON.stringify(role) ?? "missing"} and must be one of ${roles}`;
+  const check = CHECKS.get(role);
+  const fault = check
+    ? check(message)
+    : `role is ${JSON.stringify(role) ?? "missing"} and must be one of ${[...CHECKS.keys()].join(", ")}`;
   return fault === undefined ? [] : [`${place}: ${fault}`];
-}
-
-function isRole(role: unknown): role is keyof typeof MESSAGE_BY_ROLE {
-  return typeof role === "string" && Object.hasOwn(MESSAGE_BY_ROLE, role);
 }
 
 function pairFaults(messages: readonly PlacedMessage[]): string[] {

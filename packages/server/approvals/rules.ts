@@ -73,10 +73,10 @@ export const APPROVAL_RULES: TUnsafe<readonly ApprovalRule[]> = Type.Unsafe(
  * ```
  */
 export function faultOfRules(value: unknown): string | undefined {
-  return (checkRules ??= checker(closed({ rules: APPROVAL_RULES }), "the file"))({ rules: value });
+  return checkRules({ rules: value });
 }
 
-let checkRules: ReturnType<typeof checker> | undefined;
+const checkRules = checker(closed({ rules: APPROVAL_RULES }), "the file");
 
 /** Rules by which everything may run: for those who know what their tools do, and say so. */
 export const ALLOW_EVERYTHING: readonly ApprovalRule[] = [{ tool: "*", decision: "allow" }];

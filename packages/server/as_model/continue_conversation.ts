@@ -163,7 +163,9 @@ async function findAndStart(
     if (turn) return turn;
   }
 
-  const said = known && knownSession ? saidBefore(knownSession, known.point) : [];
+  // The other session tells of its tools and its place itself; what the client says as the system is among its instructions.
+  const said = (knownSession?.history ?? []).slice(0, known?.point.messages)
+    .filter(({ role }) => role !== "system");
   const messages = [...said, ...rest];
   const made = await sessions.create([{ instructions, isAtWorkplace: true, metadata, messages }], { by });
   const session = await sessions.get(made[0]!.id);
@@ -199,11 +201,6 @@ async function* deletingUnanswered(
 function isFree(session: Session, { point }: KnownBeginning, instructions: string): boolean {
   return !session.isRunning && session.history.length === point.messages &&
     session.settings.instructions === instructions;
-}
-
-function saidBefore({ history }: Session, { messages }: ConversationPoint): readonly Message[] {
-  // The other session tells of its tools and its place itself; what the client says as the system is among its instructions.
-  return history.slice(0, messages).filter(({ role }) => role !== "system");
 }
 
 /** Several messages of the user in a row are one input. */

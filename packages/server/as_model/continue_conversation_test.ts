@@ -1,4 +1,4 @@
-import type { TurnLimits } from "@tare/loop";
+import type { RunLimits } from "@tare/loop";
 import { assertEquals, assertRejects } from "@std/assert";
 import type { AssistantMessage, Content, FunctionToolCall, ToolDefinition } from "@tare/messages";
 import { ApiError } from "@tare/wire/internal";
@@ -213,7 +213,7 @@ Deno.test("continueConversation() takes a slot for as long as the turn runs", as
 
 Deno.test("continueConversation() ends the turn at the smaller limit of output tokens", async () => {
   const replies = () => [echoCall("x"), echoCall("y"), { content: "a" }];
-  const finish = async (limits: TurnLimits, maxOutputTokens?: number) => {
+  const finish = async (limits: RunLimits, maxOutputTokens?: number) => {
     const { ask } = harness(replies(), { turn: limits });
     const turn = await ask([user("1")], maxOutputTokens === undefined ? {} : { maxOutputTokens });
     const { finish, ledger } = await readAnswer(turn);

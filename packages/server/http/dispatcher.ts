@@ -77,7 +77,7 @@ export function dispatcher(
     parts: partsOf(route.path),
     query: textReader(route.query ?? {}, "the query"),
     headers: textReader(route.headers ?? {}, "the headers"),
-    check: lateChecker(route),
+    check: checker(route.body ?? Type.Unknown(), "the body"),
   }));
   const publicPaths = new Set(routes.flatMap(({ isPublic, path }) => isPublic ? [path] : []));
   const fileOf = (request: Request, pathname: string) =>
@@ -210,12 +210,6 @@ function match(parts: readonly Part[], path: readonly string[]): Record<string, 
     if (name !== undefined) parameters[name] = value;
   }
   return parameters;
-}
-
-/** Compiling a schema takes milliseconds, which a server has no need to spend before it listens. */
-function lateChecker({ body }: Route): Entry["check"] {
-  let check: Entry["check"] | undefined;
-  return (value) => (check ??= checker(body ?? Type.Unknown(), "the body"))(value);
 }
 
 function noRoute({ method }: Request, pathname: string, allowed: readonly string[]): HttpError {
@@ -351,7 +345,7 @@ function textReader(
 ): (textOf: (name: string) => string | null) => Readonly<Record<string, unknown>> {
   const schemas = Object.entries(properties as Readonly<Record<string, TextSchema>>);
   if (schemas.length === 0) return () => ({});
-  let check: ReturnType<typeof checker> | undefined;
+  const check = checker(Type.Object(properties), what);
   return (textOf) => {
     const values: Record<string, unknown> = {};
     for (const [name, schema] of schemas) {
@@ -359,7 +353,6 @@ function textReader(
       const value = text === null ? schema.default : valueOf(text, schema);
       if (value !== undefined) values[name] = value;
     }
-    check ??= checker(Type.Object(properties), what);
     const faults = check(values);
     if (faults === undefined) return values;
     throw invalidRequest(`Cannot use ${what}: ${faults}.`);

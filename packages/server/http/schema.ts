@@ -93,8 +93,16 @@ const MAX_SEARCHED = 1_000;
 /** The schemas here are our own, and bodies have limits of their own. */
 const OURS = { trusted: true };
 
-/** Makes a function that names the faults of a value in one line, or gives nothing for a valid one. */
-export function checker(schema: TSchema, what?: string): (value: unknown) => string | undefined {
+/** Names the faults of a value in one line; `undefined` if it is valid. */
+type Check = (value: unknown) => string | undefined;
+
+/** Returns a check by this schema. It compiles the schema, which takes milliseconds, when it is first called. */
+export function checker(schema: TSchema, what?: string): Check {
+  let check: Check | undefined;
+  return (value) => (check ??= compiled(schema, what))(value);
+}
+
+function compiled(schema: TSchema, what?: string): Check {
   const { properties = {} } = schema as {
     readonly properties?: Readonly<Record<string, { items?: TSchema }>>;
   };
@@ -126,9 +134,8 @@ export function checker(schema: TSchema, what?: string): (value: unknown) => str
  * @throws {Error} (the function) if it isn't valid: the store is damaged, or somebody else's.
  */
 export function storedReader<S extends TSchema>(schema: S, what: string): (value: unknown) => Static<S> {
-  let check: ReturnType<typeof checker> | undefined;
+  const check = checker(schema, "it");
   return (value) => {
-    check ??= checker(schema, "it");
     const faults = check(value);
     if (faults === undefined) return value as Static<S>;
     throw new Error(`Cannot read ${what} from the store: ${faults}.`);

@@ -1,6 +1,6 @@
 import type { Keys, Store, Warmth } from "@tare/conversation";
 import type { Telemetry } from "@tare/conversation/telemetry";
-import type { Clock, TurnLimits } from "@tare/loop";
+import type { Clock, RunLimits } from "@tare/loop";
 import type { CountTokens, Model, Tool } from "@tare/messages";
 import type { Price, Profile } from "@tare/planner";
 import type { PolicyOptions } from "@tare/planner/policies";
@@ -93,7 +93,7 @@ export interface ServerLimits {
   /** Most turns that wait, over all servers of the store. Default: 1,000. */
   readonly maxQueuedTurns?: number | undefined;
   /** Limits of each turn. Default: the loop's own. */
-  readonly turn?: TurnLimits | undefined;
+  readonly turn?: RunLimits | undefined;
 }
 
 /** The folder that the tools work in. */

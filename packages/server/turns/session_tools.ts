@@ -5,7 +5,7 @@ import {
   type Message,
   type Tool,
 } from "@tare/messages";
-import { describeCall } from "@tare/messages/internal";
+import { describeCall, sameData } from "@tare/messages/internal";
 import { argumentsParser } from "@tare/loop/arguments";
 import type { Profile, PromptCall } from "@tare/planner";
 import { worthDeferring } from "@tare/planner/parts";
@@ -153,7 +153,7 @@ export function offerTools(
   const catalogue = new Catalogue(deferrable.map(({ definition }) => definition), { countTokens });
   const { told } = catalogue;
   if (!before?.isDeferred) {
-    const isSame = before !== undefined && sameTools(before.told, told);
+    const isSame = before !== undefined && sameData(before.told, told);
     if (isSame || !mayTell || !paysToDefer(tools, deferrable, { ...options, catalogue })) {
       const isDecided = !isSame && mayTell && (before !== undefined || deferrable.length > 0);
       const state = isDecided ? { isDeferred: false, told } : before;
@@ -201,11 +201,6 @@ function paysToDefer(
 
 function fullTokens(tools: readonly Tool[], countTokens: CountTokens): number {
   return tools.reduce((sum, { definition }) => sum + countToolTokens(definition, countTokens), 0);
-}
-
-function sameTools(a: Catalogue["told"], b: Catalogue["told"]): boolean {
-  const names = Object.keys(a);
-  return names.length === Object.keys(b).length && names.every((name) => a[name] === b[name]);
 }
 
 // Compiling a schema takes milliseconds, and most of many tools are never called.

@@ -39,7 +39,7 @@ export function cleanPath(path: string): string {
 }
 
 /** A number with its noun: `1 file`, `2 files`. */
-export function numbered(number: number, noun: string): string {
+export function withNoun(number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }
 

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { cleanPath, LIST_WORKSPACE, numbered, pathOf } from "./plan.ts";
+import { cleanPath, LIST_WORKSPACE, pathOf, withNoun } from "./plan.ts";
 
 Deno.test("cleanPath() and pathOf() give paths one form", () => {
   assertEquals(["./a/b/", "a", "././a", "./", "", "../a"].map(cleanPath), [
@@ -23,6 +23,6 @@ Deno.test("LIST_WORKSPACE knows its own call", () => {
   assertEquals(lists.map(LIST_WORKSPACE.made), [true, true, false]);
 });
 
-Deno.test("numbered() counts in the singular and the plural", () => {
-  assertEquals([0, 1, 2].map((number) => numbered(number, "file")), ["0 files", "1 file", "2 files"]);
+Deno.test("withNoun() counts in the singular and the plural", () => {
+  assertEquals([0, 1, 2].map((number) => withNoun(number, "file")), ["0 files", "1 file", "2 files"]);
 });

@@ -1,5 +1,5 @@
 import { parsePlaceholder } from "@tare/prune";
-import { cleanPath, LIST_WORKSPACE, numbered, pathOf, type RehearsalPlan } from "./plan.ts";
+import { cleanPath, LIST_WORKSPACE, pathOf, type RehearsalPlan, withNoun } from "./plan.ts";
 import { countedPaths, listedEntries, readRange } from "./results.ts";
 import { type MadeCall, RECALL, type RehearsalTurn, type WantedCall } from "./turn.ts";
 
@@ -76,7 +76,7 @@ export const LARGEST_PACKAGE: RehearsalPlan = {
     const missed = missedSentences(turn);
     return [
       `${missed && "As far as I saw: "}${largest.folder} is the package with the most lines of code, ` +
-      `${numbered(largest.lines, "line")} in ${numbered(largest.files.length, "file")}.`,
+      `${withNoun(largest.lines, "line")} in ${withNoun(largest.files.length, "file")}.`,
       fileList(largest),
       `All that I counted: ${packages.map(({ folder, lines }) => `${folder} ${lines}`).join(", ")}.`,
       checkedSentence(turn, largest),
@@ -167,9 +167,9 @@ export function inside(folder: string, path: string): string {
 }
 
 function fileList({ files }: CountedPackage): string {
-  const listed = files.slice(0, MAX_LISTED).map(({ path, lines }) => `- ${path}: ${numbered(lines, "line")}`);
+  const listed = files.slice(0, MAX_LISTED).map(({ path, lines }) => `- ${path}: ${withNoun(lines, "line")}`);
   const others = files.length - listed.length;
-  return ["Its files:", ...listed, ...(others > 0 ? [`- and ${numbered(others, "shorter file")}`] : [])].join(
+  return ["Its files:", ...listed, ...(others > 0 ? [`- and ${withNoun(others, "shorter file")}`] : [])].join(
     "\n",
   );
 }
@@ -184,7 +184,7 @@ function checkedSentence(turn: RehearsalTurn, { files }: CountedPackage): string
   const different = opened.filter(({ lines, total }) => lines !== total);
   return different.length === 0
     ? `I opened ${opened.length} of them; their lengths agree with the count.`
-    : different.map(({ path, total }) => `${path} says that it has ${numbered(total, "line")}.`).join(" ");
+    : different.map(({ path, total }) => `${path} says that it has ${withNoun(total, "line")}.`).join(" ");
 }
 
 /** What the answer leaves out, because it wasn't counted or the count can't be seen. */
@@ -231,7 +231,7 @@ export const REVIEW: RehearsalPlan = {
   // Of the files it has noted what it needs.
   needs: isCount,
   answer: (turn) =>
-    [`I reviewed ${numbered(notes(turn).length, "file")} of ${folderOf(turn.question)}:`, ...notes(turn)]
+    [`I reviewed ${withNoun(notes(turn).length, "file")} of ${folderOf(turn.question)}:`, ...notes(turn)]
       .join(
         "\n",
       ),
@@ -269,7 +269,7 @@ function notes({ calls, said }: RehearsalTurn): string[] {
     const path = pathOf(call);
     const total = call.seen === "none" ? undefined : readRange(call.text)?.total;
     if (total !== undefined) {
-      return `- ${path}: ${numbered(total, "line")}; first declares: ${
+      return `- ${path}: ${withNoun(total, "line")}; first declares: ${
         firstDeclaration(call.text) ?? "nothing"
       }`;
     }
@@ -312,7 +312,7 @@ export const LOOK_BACK: RehearsalPlan = {
           ? `I no longer see what ${path} declares first.`
           : `${path} declares first: ${declared}`;
       }),
-      `The reviews noted ${numbered(notes.size, "file")} with ${numbered(lines, "line")}.`,
+      `The reviews noted ${withNoun(notes.size, "file")} with ${withNoun(lines, "line")}.`,
     ].join("\n");
   },
 };

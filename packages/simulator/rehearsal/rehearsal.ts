@@ -1,6 +1,6 @@
 import { sliceText } from "@tare/messages/internal";
 import { type SimulatedModel, type SimulatedReply, toolCall } from "../model.ts";
-import { LIST_WORKSPACE, numbered, pathOf, type RehearsalPlan } from "./plan.ts";
+import { LIST_WORKSPACE, pathOf, type RehearsalPlan, withNoun } from "./plan.ts";
 import { LARGEST_PACKAGE, LOOK_BACK, REVIEW } from "./plans.ts";
 import { countedPaths, type FoundLine, foundLines, listedEntries, readRange } from "./results.ts";
 import {
@@ -211,8 +211,8 @@ function countSentences(turn: RehearsalTurn): string {
   return wordCounts(turn).map(({ word, files, whole }) => {
     const lines = [...files.values()].reduce((sum, count) => sum + count, 0);
     if (lines === 0) return `"${word}" stands nowhere in the files that I could search.`;
-    return `"${word}" stands in ${whole ? "" : "at least "}${numbered(lines, "line")} of ${
-      numbered(files.size, "file")
+    return `"${word}" stands in ${whole ? "" : "at least "}${withNoun(lines, "line")} of ${
+      withNoun(files.size, "file")
     }.`;
   }).join("\n");
 }
@@ -222,7 +222,7 @@ function foundSentences(turn: RehearsalTurn): string[] {
     const quotes = lines.slice(0, MAX_QUOTES).map(({ line, text }) => `- line ${line}: ${quote(text)}`);
     return [
       `${path}, the first ${Math.min(lines.length, MAX_QUOTES)} of ${
-        numbered(lines.length, "line")
+        withNoun(lines.length, "line")
       } that I saw:`,
       ...quotes,
     ].join(
@@ -246,8 +246,8 @@ function listingSentence(turn: RehearsalTurn): string {
   const listing = turn.calls.find(LIST_WORKSPACE.made);
   if (!listing || listing.seen === "none") return "I saw no listing of the workspace.";
   const { folders, files } = listedEntries(listing.text);
-  return `The workspace has ${numbered(folders.length, "folder")} and ${
-    numbered(files.length, "file")
+  return `The workspace has ${withNoun(folders.length, "folder")} and ${
+    withNoun(files.length, "file")
   } at its top.`;
 }
 

@@ -193,14 +193,12 @@ class MessagesTurnWriter implements TurnWriter {
   #ended = false;
   #whole: Uint8Array<ArrayBuffer> = new Uint8Array();
 
-  /** A writer for one turn. */
   constructor({ recall, hidesSearches = false, keepsText = false }: TurnWriterOptions) {
     this.#recall = recall;
     this.#hidesSearches = hidesSearches;
     this.#keepsText = keepsText;
   }
 
-  /** Takes bytes of a stream and gives those for the client. */
   push(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[] {
     this.#begin();
     const whole = this.#splitter.cut(bytes);
@@ -216,7 +214,6 @@ class MessagesTurnWriter implements TurnWriter {
     return !WATCHED.some((word) => text.includes(word));
   }
 
-  /** The stream has ended. */
   end(): WireReply {
     this.#begin();
     const rest = this.#splitter.end();
@@ -225,7 +222,6 @@ class MessagesTurnWriter implements TurnWriter {
     return this.#take(isKnown ? readStreamedBlocks(splitEvents(joinBytes(this.#read))) : []);
   }
 
-  /** Takes a whole answer. */
   read(bytes: Uint8Array<ArrayBuffer>): WireReply {
     this.#begin();
     const body = asRecord(JSON.parse(decoder.decode(bytes)));
@@ -237,7 +233,6 @@ class MessagesTurnWriter implements TurnWriter {
     return this.#take(blocks);
   }
 
-  /** The rest of the stream, or the answer. */
   finish(): Uint8Array<ArrayBuffer> {
     const changed = this.#hasHidden();
     if (this.#whole.length > 0) {
@@ -254,7 +249,6 @@ class MessagesTurnWriter implements TurnWriter {
     }));
   }
 
-  /** An error in the stream. */
   fail(message: string): Uint8Array<ArrayBuffer> {
     return typedEvent({ ...errorBody(502, message) });
   }

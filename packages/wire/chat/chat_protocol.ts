@@ -233,12 +233,10 @@ class ChatTurnWriter implements TurnWriter {
   #ended = false;
   #whole: Uint8Array<ArrayBuffer> = new Uint8Array();
 
-  /** A writer for one turn. */
   constructor(options: ChatTurnWriterOptions) {
     this.#options = options;
   }
 
-  /** Takes bytes of a stream and gives those for the client. */
   push(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[] {
     this.#begin();
     const whole = this.#splitter.cut(bytes);
@@ -280,7 +278,6 @@ class ChatTurnWriter implements TurnWriter {
     return deltas.reduce(mergeDelta, {});
   }
 
-  /** The stream has ended. */
   end(): WireReply {
     this.#begin();
     const rest = this.#splitter.end();
@@ -293,7 +290,6 @@ class ChatTurnWriter implements TurnWriter {
     return this.#take({ ...message, ...(calls.length > 0 && { tool_calls: calls }) });
   }
 
-  /** Takes a whole answer. */
   read(bytes: Uint8Array<ArrayBuffer>): WireReply {
     const body: unknown = JSON.parse(decoder.decode(bytes));
     this.#whole = bytes;
@@ -304,7 +300,6 @@ class ChatTurnWriter implements TurnWriter {
     return this.#take(message);
   }
 
-  /** The rest of the stream, or the answer. */
   finish(): Uint8Array<ArrayBuffer> {
     if (this.#whole.length === 0) return joinBytes(this.#held);
     const last = this.#replies.at(-1);
@@ -321,7 +316,6 @@ class ChatTurnWriter implements TurnWriter {
     return jsonBytes(body);
   }
 
-  /** An error in the stream. */
   fail(message: string): Uint8Array<ArrayBuffer> {
     const body = new ApiError(502, message, { code: "upstream_failed" }).body();
     return encoder.encode(eventText({ data: JSON.stringify(body) }));

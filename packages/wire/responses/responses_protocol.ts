@@ -324,12 +324,10 @@ class ResponsesTurnWriter implements TurnWriter {
   #ended = false;
   #whole: Uint8Array<ArrayBuffer> = new Uint8Array();
 
-  /** A writer for one turn. */
   constructor(options: ResponsesTurnWriterOptions) {
     this.#options = options;
   }
 
-  /** Takes bytes of a stream and gives those for the client. */
   push(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[] {
     this.#begin();
     const whole = this.#splitter.cut(bytes);
@@ -348,7 +346,6 @@ class ResponsesTurnWriter implements TurnWriter {
     return true;
   }
 
-  /** The stream has ended. */
   end(): WireReply {
     this.#begin();
     const rest = this.#splitter.end();
@@ -358,7 +355,6 @@ class ResponsesTurnWriter implements TurnWriter {
     return this.#take(Array.isArray(output) && output.length >= items.length ? output : items);
   }
 
-  /** Takes a whole answer. */
   read(bytes: Uint8Array<ArrayBuffer>): WireReply {
     const body: unknown = JSON.parse(decoder.decode(bytes));
     this.#whole = bytes;
@@ -372,7 +368,6 @@ class ResponsesTurnWriter implements TurnWriter {
     return this.#replies.at(streams ? 0 : -1)?.reply.id;
   }
 
-  /** The last event of the stream, or the answer. */
   finish(): Uint8Array<ArrayBuffer> {
     const changed = this.#replies.some(({ reply }) => reply.recalls.length > 0);
     const { id } = this;
@@ -387,7 +382,6 @@ class ResponsesTurnWriter implements TurnWriter {
     }));
   }
 
-  /** An error in the stream. */
   fail(message: string): Uint8Array<ArrayBuffer> {
     const type = "error";
     return typedEvent({

@@ -8,20 +8,20 @@ import { Trouble } from "../parts/trouble.tsx";
 
 /** What the composer can do. */
 export interface ComposerProps {
-  /** Sends an input; false gives it back to be changed. */
+  /** Sends a message; false restores it to be edited. */
   readonly send: (input: Content, budget?: TurnBudget) => Promise<boolean>;
-  /** Whether a turn runs, so that an input steers it. Default: false. */
+  /** Whether a turn runs, so that a message steers it. Default: false. */
   readonly isRunning?: boolean;
   /** Cancels the turn. Default: it can't be. */
   readonly cancel?: () => void;
-  /** Whether the model looks at pictures, as far as that is known. Default: nobody knows of any. */
+  /** Whether the model accepts images. Default: unknown. */
   readonly seesPictures?: boolean | undefined;
-  /** Goes on with a turn that was cut off. Default: there is none. */
+  /** Continues a turn that was interrupted. Default: there is none. */
   readonly goOn?: (budget?: TurnBudget) => void;
-  /** What was said last, to be said otherwise. Default: something new is written. */
+  /** The last message, to be edited. Default: a new one is written. */
   readonly edits?: Content | undefined;
   readonly leave?: () => void;
-  /** Begins with that. Default: it can't be. */
+  /** Begins to edit it. Default: it can't be edited. */
   readonly edit?: () => void;
 }
 
@@ -193,7 +193,7 @@ const FIELDS: readonly { readonly name: keyof TurnBudget; readonly label: string
   { name: "maxUsd", label: "US dollars" },
 ];
 
-/** The limits that were written; nothing if none was. */
+/** Returns the limits; undefined if there are none. */
 function limitsOf(texts: LimitTexts): TurnBudget | undefined {
   const given = FIELDS.filter(({ name }) => Number(texts[name]) > 0);
   if (given.length === 0) return undefined;
@@ -243,10 +243,10 @@ const MAX_PICTURE = 40 * 2 ** 20;
 const MAX_EDGE = 2_000;
 
 /**
- * A file that goes with those that are attached already: pictures and recordings as such, text as text under its name, and
- * anything else as a file. Large pictures are made smaller.
+ * Returns a file as a part of a message: images and recordings as such, text under its name, anything else as a file. Large
+ * images are scaled down.
  *
- * @throws {RangeError} if it is too large, or no picture though it says so.
+ * @throws {RangeError} if it is too large with the others, or no image despite its type.
  */
 async function attach(file: File, others: readonly Attached[]): Promise<Attached> {
   const { name } = file;
@@ -265,7 +265,7 @@ async function attach(file: File, others: readonly Attached[]): Promise<Attached
   return { name, part };
 }
 
-/** An input as the composer has it: its last text to be written on, and what stands before that as it was attached. */
+/** Returns the draft of a message: its last text, and the parts before it as attachments. */
 function takenApart(content: Content): { readonly text: string; readonly files: readonly Attached[] } {
   if (typeof content === "string") return { text: content, files: [] };
   const last = content.at(-1);
@@ -307,7 +307,7 @@ async function partOf(file: File): Promise<ContentPart> {
   return { type: "file", file: { filename: name, file_data: await dataUrl(file) } };
 }
 
-/** The picture, no larger than models are shown it. Of a moving one that is left to whoever sends it. */
+/** Returns an image at the largest size that models are shown. Animations stay as they are. */
 async function fitted(file: File): Promise<File> {
   const { name, type } = file;
   assertFits(file, type === "image/gif" ? MAX_BYTES : MAX_PICTURE);
@@ -344,16 +344,16 @@ function dataUrl(file: File): Promise<string> {
 
 const MOST = 8;
 
-/** How long one waits for the end of a name that is being typed, in milliseconds. */
+/** Pause after typing before files are searched, in milliseconds. */
 const PAUSE = 100;
 
-/** What is being written of a file: an `@`, and a part of its path. */
+/** A file that is being typed: `@` and a part of its path. */
 interface Mention {
   readonly from: number;
   readonly asked: string;
 }
 
-/** Offers files of the workspace to whoever writes an `@`: arrow keys choose, Enter or Tab puts one in, Escape leaves. */
+/** Completes files of the workspace after `@`: arrow keys choose, Enter or Tab inserts, Escape closes. */
 function useMentions(
   { field, change }: {
     readonly field: RefObject<HTMLTextAreaElement | null>;

@@ -15,24 +15,24 @@ import type {
 /** Longest pause before the server is tried again, in milliseconds. */
 const MAX_PAUSE = 4_000;
 
-/** Event of the window that says that the list of sessions is no longer what it was. */
+/** Window event: the list of sessions has changed. */
 export const CHANGED = "tare-changed";
 
-/** What a turn is asked for with. */
+/** A message to send, and limits of its turn. */
 export interface Sending {
   readonly input: Content;
   readonly budget?: TurnBudget;
 }
 
-/** What a person says to whether a call may run. */
+/** Answer to an approval request. */
 export interface Said {
   readonly decision: "allow" | "deny" | "always";
   readonly reason?: string;
 }
 
 /**
- * One session as this page follows it: what was said, then its events as they happen, also over a server that was
- * started again. `changed` is called at most once a frame, however much arrives.
+ * One session on this page: its messages, then its events, also after a restart of the server. `changed` is called at most
+ * once per frame.
  */
 export class SessionTalk {
   entries: TranscriptEntry[] = [];
@@ -40,7 +40,7 @@ export class SessionTalk {
   isRunning = false;
   approvals: readonly WaitingCall[] = [];
   trouble: string | undefined;
-  /** An input that the server hasn't taken, with the key that lets it act once. */
+  /** A message that the server hasn't accepted, with its idempotency key. */
   unsent: (Sending & { readonly key: string }) | undefined;
   isSending = false;
   readonly id: string;
@@ -48,9 +48,9 @@ export class SessionTalk {
   readonly #closing = new AbortController();
   #transcript = new TranscriptReducer();
   #last = 0;
-  /** Whether events are being read: by one way at a time, or they would show twice. */
+  /** Whether events are read: two readers would show them twice. */
   #isReading = false;
-  /** Whether something has begun that these events may end before. */
+  /** Whether something has begun that may be after the end of this stream. */
   #goesOn = false;
   #frame: number | undefined;
 
@@ -59,12 +59,12 @@ export class SessionTalk {
     this.#changed = changed;
   }
 
-  /** What the model means to do; nothing if it keeps no plan. */
+  /** The model's plan, if it has one. */
   get plan(): WorkPlan | undefined {
     return this.#transcript.plan;
   }
 
-  /** Whether the model has said its last word: nothing is left to continue. */
+  /** Whether the model has replied, so that nothing is left to continue. */
   get isAnswered(): boolean {
     const last = this.entries.findLast(({ kind }) => kind === "said" || kind === "reply" || kind === "call");
     return last === undefined || last.kind === "reply";
@@ -74,11 +74,11 @@ export class SessionTalk {
     return { id: this.id };
   }
 
-  /** Reads what was said, and follows the turn that runs. */
+  /** Reads the messages, and follows a running turn. */
   async open(): Promise<void> {
     this.#isReading = true;
     await this.#untilReached(async () => {
-      // An earlier try may have come half way.
+      // An earlier attempt may be incomplete.
       this.entries = [];
       const { signal } = this.#closing;
       const session = await api.json("GET /sessions/{id}", { path: this.#path, signal });
@@ -86,7 +86,7 @@ export class SessionTalk {
       this.session = session;
       const { turn, messages, lastEvent, approvals } = session;
       this.#transcript = new TranscriptReducer(session);
-      // The running turn shows by its events, which tell more.
+      // A running turn is shown by its events, which have more.
       for (const message of messages.slice(0, turn?.firstMessage)) {
         this.#show({ type: "message_added", message });
       }
@@ -105,7 +105,7 @@ export class SessionTalk {
       this.#tell();
     });
     this.#isReading = false;
-    // A turn that asks goes on once somebody has answered, here or elsewhere.
+    // A turn that waits for approval continues once it is answered, here or elsewhere.
     if (this.isRunning || this.approvals.length > 0) await this.follow();
   }
 
@@ -114,13 +114,13 @@ export class SessionTalk {
     if (this.#frame !== undefined) cancelAnimationFrame(this.#frame);
   }
 
-  /** Takes what the server's list says, and follows a turn that somebody else started. */
+  /** Takes the session's entry in the list, and follows a turn that another client started. */
   async heard(listed: AgentSession): Promise<void> {
     if (!this.session) return;
     const { effort, seesPictures, ...known } = this.session;
     const isAsked = listed.model === known.model && listed.effort === effort;
     const isNamed = listed.title !== known.title;
-    // Of another model it isn't known here.
+    // It is unknown for another model.
     this.session = { ...known, ...listed, ...(isAsked && seesPictures !== undefined && { seesPictures }) };
     if (isNamed || !isAsked) this.#tell();
     if (this.#isReading || (listed.lastEvent <= this.#last && listed.status === "idle")) return;
@@ -128,7 +128,7 @@ export class SessionTalk {
     await this.follow();
   }
 
-  /** Starts a turn with this input, or lets it enter the one that runs. */
+  /** Starts a turn with this message, or adds it to the running one. */
   async send(sending: Sending): Promise<void> {
     await this.#start({ ...sending, key: requestKey() });
   }
@@ -142,9 +142,8 @@ export class SessionTalk {
   }
 
   /**
-   * Makes a session that goes on from before the user's last message. What runs here, or waits for an answer, is cancelled.
-   * Gives its id and what that message says; nothing if it can't be made. `expected` is what the message says as far as
-   * whoever changes it knows. Default: whatever it says.
+   * Makes a copy that ends before the user's last message, and cancels what runs here. Resolves to its id and that message;
+   * undefined if it can't be made. `expected` is the message that was edited. Default: any.
    */
   async forkBeforeLast(
     expected?: Content,
@@ -174,7 +173,7 @@ export class SessionTalk {
       const path = { ...this.#path, approval: approval.id };
       await api.send("POST /sessions/{id}/approvals/{approval}", { path, body: said });
     });
-    // What it comes to is told by the events.
+    // The events have its outcome.
     if (done && !this.#isReading) this.follow();
     return done;
   }
@@ -198,12 +197,12 @@ export class SessionTalk {
   async #post(body: Body<"POST /sessions/{id}/turns">, key: string): Promise<boolean> {
     const done = await this.#attempt(async () => {
       const response = await api.send("POST /sessions/{id}/turns", { path: this.#path, body, key });
-      // The events are read by one way alone.
+      // Only follow() reads the events.
       await response.body?.cancel();
     });
     if (!done) return false;
     this.isRunning = true;
-    // Not waited for: it ends with the turn.
+    // Not awaited: it ends with the turn.
     this.follow();
     dispatchEvent(new Event(CHANGED));
     return true;
@@ -245,7 +244,7 @@ export class SessionTalk {
     this.#show(event);
     if (event.type === "turn_start") {
       this.isRunning = true;
-      // It is being read already.
+      // It is read already.
       this.#goesOn = false;
     }
     if (event.type === "step_end" && this.session) {
@@ -262,7 +261,7 @@ export class SessionTalk {
     }
   }
 
-  /** Tries until the server can be reached, more and more seldom. Other errors are told and end it. */
+  /** Retries with growing pauses until the server can be reached. Other errors are shown and end it. */
   async #untilReached(act: () => Promise<void>): Promise<void> {
     for (let pause = 125;; pause = Math.min(2 * pause, MAX_PAUSE)) {
       try {
@@ -293,7 +292,7 @@ export class SessionTalk {
     }
   }
 
-  /** Thousands of deltas a second are drawn once a frame; a page in the background draws when it is looked at. */
+  /** Draws once per frame, however many deltas arrive; a page in the background draws when it is visible. */
   #tell(): void {
     if (this.#closing.signal.aborted) return;
     this.#frame ??= requestAnimationFrame(() => {
@@ -303,7 +302,7 @@ export class SessionTalk {
   }
 }
 
-/** The text of a content: its text parts, and a word for each part that is none. */
+/** Returns the text of a content, with a name for each part that is no text. */
 export function plainText(content: Content): string {
   if (typeof content === "string") return content;
   return content.map((part) => {

@@ -1,8 +1,8 @@
 import type { AgentSession } from "../api/sessions.ts";
 
-/** What the server's lists say of a session. */
+/** A session's entry in the server's lists. */
 export interface Listed {
-  /** Changes whenever something has happened in the session. */
+  /** Changes whenever the session has changed. */
   readonly mark: string;
   readonly session?: AgentSession;
 }
@@ -11,12 +11,12 @@ type Listener = (listed: Listed) => void;
 
 const listeners = new Map<string, Listener>();
 
-/** Tells what the lists say of a session to whoever shows it. */
+/** Passes a session's entry to the view that shows it. */
 export function heard(id: string, listed: Listed): void {
   listeners.get(id)?.(listed);
 }
 
-/** Listens to what the lists say of a session, until what it returns is called. One view at a time shows a session. */
+/** Listens to a session's entry, until the returned function is called. One view at a time shows a session. */
 export function listen(id: string, listener: Listener): () => void {
   listeners.set(id, listener);
   return () => {

@@ -20,7 +20,7 @@ import { plainText, type Said, type Sending, SessionTalk } from "./conversation.
 import { listen } from "./heard.ts";
 import { handOver, takeOver } from "./new_session.tsx";
 
-/** Entries that are drawn at first, and added whenever the beginning of them comes into view. */
+/** Entries that are drawn at first, and added whenever the first one comes into view. */
 const WINDOW = 60;
 
 /** Distance from the end, in pixels, within which new entries are followed. */
@@ -41,7 +41,7 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
   const last = entries.findLast(({ kind }) => kind === "said");
   const isIdle = session !== undefined && !isRunning && !conversation.isSending;
   const edit = last?.kind === "said" && isIdle ? () => setEditing(last.content) : undefined;
-  /** Goes on from before the last message, in a session of its own: with another one, or the same again. */
+  /** Continues before the last message in a new session, with another message or the same. */
   const again = async (expected?: Content, sending?: Sending) => {
     const made = await conversation.forkBeforeLast(expected);
     if (made) handOver(made.id, sending ?? { input: made.input });
@@ -138,7 +138,7 @@ function PlanView({ plan: { steps, done } }: { readonly plan: WorkPlan }) {
   );
 }
 
-/** More of the beginning is drawn as soon as it comes into view, or is asked for. */
+/** Draws earlier entries once it comes into view, or on a click. */
 function Top({ hidden, more }: { readonly hidden: number; readonly more: () => void }) {
   const button = useRef<HTMLButtonElement>(null);
   useEffect(() => {
@@ -179,7 +179,7 @@ function useConversation(id: string): SessionTalk {
   return conversation;
 }
 
-/** Follows the end while it is in view, and holds what is read where it is when more is drawn above it. */
+/** Follows the end while it is in view, and keeps the position when entries are added above. */
 function useScroll() {
   const log = useRef<HTMLDivElement>(null);
   const [isAtEnd, setAtEnd] = useState(true);
@@ -216,17 +216,17 @@ function useScroll() {
   };
 }
 
-/** Asks whether a call may run, with all that it would run with. */
+/** An approval request, with everything that would run. */
 function QuestionView({ approval, answer }: {
   readonly approval: WaitingCall;
-  /** False if the server didn't take it. */
+  /** Resolves to false if the server refused it. */
   readonly answer: (said: Said) => Promise<boolean>;
 }): JSX.Element {
   const { name, why, effects, change, expiresAtMs } = approval;
   const [reason, setReason] = useState("");
   const [isSent, setSent] = useState(false);
   const box = useRef<HTMLFormElement>(null);
-  // Whoever typed when it came goes on typing: only who does nothing else is led here.
+  // Takes the focus only from the page itself, not from a field.
   useEffect(() => {
     if (document.activeElement === document.body) box.current?.focus();
   }, []);
@@ -284,7 +284,7 @@ function QuestionView({ approval, answer }: {
 
 const UNTIL = { weekday: "short", hour: "2-digit", minute: "2-digit" } as const;
 
-/** Arguments for people: what shows as nothing, or moves what stands beside it, is spelled out. */
+/** Returns arguments with hidden characters escaped. */
 function readable(text: string): string {
   return plain(JSON.stringify(JSON.parse(text), null, 2));
 }
@@ -352,7 +352,7 @@ function Part({ part }: { readonly part: ContentPart }) {
   }
 }
 
-/** A picture, if it is in the content: others aren't fetched, because that would tell their server. */
+/** An image of the content itself: others aren't fetched, because that would notify their server. */
 function Picture({ url, alt }: { readonly url: string; readonly alt: string }) {
   if (/^data:image\/(png|jpeg|gif|webp);/.test(url)) return <img src={url} alt={alt} />;
   return (
@@ -431,7 +431,7 @@ const LINE = 160;
 /** Characters of a running call's output that are shown. */
 const LIVE = 4_000;
 
-/** A call's arguments in full; what isn't JSON stays as it was written. */
+/** Returns a call's arguments in full; text that isn't JSON unchanged. */
 function longArguments(text: string): string {
   try {
     const value = JSON.parse(text);
@@ -514,10 +514,10 @@ function sumOf(
 
 type Turn = Told<"GET /sessions/{id}/changes">["turns"][number];
 
-/** What is asked of the server: to put files back, with the conversation too, or to make the changes again. */
+/** Undo the changes of files, with the conversation too, or redo them. */
 type Wish = "undo" | "back" | "redo";
 
-/** What the newest turn has changed of files, while nothing runs, and the ways to put it back. */
+/** The files that the newest turn has changed, and undo and redo. */
 function Changes({ id }: { readonly id: string }): JSX.Element | null {
   const [turns, setTurns] = useState<readonly Turn[]>([]);
   const [refused, setRefused] = useState<
@@ -587,7 +587,7 @@ function Changes({ id }: { readonly id: string }): JSX.Element | null {
   );
 }
 
-/** What a call changes in a file, line by line: what comes begins with `+`, what goes with `-`. */
+/** A change of a file, line by line. */
 function Diff({ change }: { readonly change: FileChange }): JSX.Element {
   const { path, added, removed } = change;
   const { lines, rest } = useMemo(() => changedLines(change), [change]);
