@@ -6,8 +6,10 @@
 import { fromFileUrl, join } from "@std/path";
 import type { Sandbox } from "../sandbox.ts";
 
-const PROXY: string = fromFileUrl(new URL("domain_proxy.ts", import.meta.url));
-const BRIDGE: string = fromFileUrl(new URL("bridge.js", import.meta.url));
+/** Returns the path of a program in this folder. */
+function programIn(name: string): string {
+  return fromFileUrl(new URL(name, import.meta.url));
+}
 
 /** Where Deno's cache is, and whose certificates it believes. */
 const VARIABLES = ["HOME", "DENO_DIR", "XDG_CACHE_HOME", "DENO_CERT", "DENO_TLS_CA_STORE"];
@@ -27,6 +29,7 @@ export async function sandboxNetwork(
   domains: readonly string[],
   folder: string,
 ): Promise<{ readonly domains: readonly string[]; readonly proxy: NonNullable<Sandbox["proxy"]> }> {
+  const [proxy, bridge] = [programIn("domain_proxy.ts"), programIn("bridge.js")];
   const socket = join(folder, `tare-${crypto.randomUUID()}.sock`);
   const reached = domains.flatMap((domain) => [`${domain}:443`, `${domain}:80`]);
   const process = new Deno.Command(Deno.execPath(), {
@@ -38,7 +41,7 @@ export async function sandboxNetwork(
         "--no-lock",
         `--allow-net=${[...reached, `unix:${socket}`].join(",")}`,
       ],
-      ...[`--allow-read=${socket}`, `--allow-write=${socket}`, PROXY, socket, ...domains],
+      ...[`--allow-read=${socket}`, `--allow-write=${socket}`, proxy, socket, ...domains],
     ],
     clearEnv: true,
     env: Object.fromEntries(VARIABLES.flatMap((name) => {
@@ -53,6 +56,6 @@ export async function sandboxNetwork(
   for await (const _ of process.stdout) break;
   // By its own path, Deno would take it for a program of Node's that shall be run by Deno, and add permissions.
   const deno = Deno.execPath().replace(/[^/]*$/, "./$&");
-  const bridge = ["/bin/sh", "-c", BRIDGED, "sh", deno, BRIDGE, socket];
-  return { domains, proxy: { socket, bridge, files: [deno, BRIDGE] } };
+  const command = ["/bin/sh", "-c", BRIDGED, "sh", deno, bridge, socket];
+  return { domains, proxy: { socket, bridge: command, files: [deno, bridge] } };
 }
