@@ -34,28 +34,7 @@ import {
 } from "./model_prompt.ts";
 import { type Books, type TareOptions, withDefaults } from "./options.ts";
 
-export type {
-  AdapterLedgerEntry,
-  AdapterTotal,
-  Books,
-  MemoryLimits,
-  PlanningOptions,
-  StateStore,
-  TareOptions,
-} from "./options.ts";
-export {
-  type FrameworkRecallTool,
-  fromAiSdk,
-  type PlannedMessages,
-  type PromptMessage,
-  type PromptPart,
-  type RecallCall,
-  type RecallSchema,
-  type SchemaConverters,
-  type StandardSchema,
-  toAiSdk,
-  type ValidValue,
-} from "./model_prompt.ts";
+export { fromAiSdk, type PlannedMessages, toAiSdk } from "./model_prompt.ts";
 
 /** A tool of a call, as far as it is read here. */
 export interface CallTool {

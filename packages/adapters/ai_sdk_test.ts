@@ -2,7 +2,8 @@ import { assert, assertEquals, assertRejects, assertStrictEquals, assertStringIn
 import { memoryArchive } from "@tare/prune";
 import { LONG, type Options, optionsWith } from "./fixture_test.ts";
 import fc from "../../tests/cases.ts";
-import { type CallParams, fromAiSdk, type PromptMessage, tare, toAiSdk } from "./ai_sdk.ts";
+import { type CallParams, fromAiSdk, tare, toAiSdk } from "./ai_sdk.ts";
+import type { PromptMessage } from "./types.ts";
 
 /** A part of a message. */
 type PromptPart = Exclude<PromptMessage["content"], string>[number];

@@ -1,6 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { profileNamed } from "@tare/planner";
-import { type CallParams, type PromptMessage, tare } from "./ai_sdk.ts";
+import { type CallParams, tare } from "./ai_sdk.ts";
+import type { PromptMessage } from "./types.ts";
 import { optionsWith } from "./fixture_test.ts";
 import { tare as langchain } from "./langchain.ts";
 import { tare as mastra } from "./mastra.ts";

@@ -1,7 +1,7 @@
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
-import type { TareOptions } from "./ai_sdk.ts";
+import type { TareOptions } from "./types.ts";
 
 /** Options that don't depend on what an adapter's calls are. */
 export type Options = Omit<TareOptions<never>, "conversation">;

@@ -34,16 +34,6 @@ import {
 } from "./adapted_conversations.ts";
 import { type Books, cachesMarked, modelName, type TareOptions, withDefaults } from "./options.ts";
 
-export type {
-  AdapterLedgerEntry,
-  AdapterTotal,
-  Books,
-  MemoryLimits,
-  PlanningOptions,
-  StateStore,
-  TareOptions,
-} from "./options.ts";
-
 /** A message of LangChain's, as far as it is read here. */
 export interface LangChainMessage {
   /** `system`, `human`, `ai`, `tool` and others. */

@@ -32,26 +32,6 @@ import {
 } from "./model_prompt.ts";
 import { type Books, type TareOptions, withDefaults } from "./options.ts";
 
-export type {
-  AdapterLedgerEntry,
-  AdapterTotal,
-  Books,
-  MemoryLimits,
-  PlanningOptions,
-  StateStore,
-  TareOptions,
-} from "./options.ts";
-export type {
-  FrameworkRecallTool,
-  PromptMessage,
-  PromptPart,
-  RecallCall,
-  RecallSchema,
-  SchemaConverters,
-  StandardSchema,
-  ValidValue,
-} from "./model_prompt.ts";
-
 /** What Mastra tells a processor of a call, as far as it is read here. */
 export interface MastraCall<PromptItem extends PromptMessage = PromptMessage> {
   readonly prompt: readonly PromptItem[];

@@ -40,16 +40,6 @@ import {
 } from "./adapted_conversations.ts";
 import type { Books, TareOptions } from "./options.ts";
 
-export type {
-  AdapterLedgerEntry,
-  AdapterTotal,
-  Books,
-  MemoryLimits,
-  PlanningOptions,
-  StateStore,
-  TareOptions,
-} from "./options.ts";
-
 /** What an agent asks its model, as far as it is read here. */
 export interface AgentsCall {
   readonly systemInstructions?: string;

@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { Conversation } from "@tare/conversation";
-import { reportCall } from "@tare/conversation/report";
+import { reportCall } from "@tare/conversation/internal/report";
 import { estimateTokens, type Message } from "@tare/messages";
 import { memoryArchive } from "@tare/prune";
 import { plannerSession, profileNamed } from "@tare/planner";

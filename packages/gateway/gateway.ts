@@ -26,7 +26,7 @@
  * @module
  */
 import { type Asker, Keys } from "@tare/conversation";
-import type { LedgerReport, Overview } from "@tare/conversation/report";
+import type { LedgerReport, Overview } from "@tare/conversation/internal/report";
 import { Telemetry } from "@tare/conversation/telemetry";
 import { checkGiven, type NeededOptions } from "@tare/messages/internal";
 import { listPrice } from "@tare/planner";

@@ -1,5 +1,5 @@
 import { type Pingable, Warmth } from "@tare/conversation";
-import { sumsOf } from "@tare/conversation/report";
+import { sumsOf } from "@tare/conversation/internal/report";
 import { listPrice } from "@tare/planner";
 import type { WireReply } from "@tare/wire/internal";
 import { LRUCache } from "lru-cache";

@@ -1,5 +1,5 @@
 import { Keys, type Reservation } from "@tare/conversation";
-import { ToldWarnings } from "@tare/conversation/report";
+import { ToldWarnings } from "@tare/conversation/internal/report";
 import { type Chat, Telemetry } from "@tare/conversation/telemetry";
 import type { Message } from "@tare/messages";
 import { listPrice, PromptTooLong, readTooLong } from "@tare/planner";

@@ -12,7 +12,7 @@ import {
   type Sums,
   sumsOf,
   UNFINISHED,
-} from "@tare/conversation/report";
+} from "@tare/conversation/internal/report";
 import { contentText, type CountTokens } from "@tare/messages";
 import { listPrice, listWindow, readTooLong } from "@tare/planner";
 import { compactionOf, MESSAGES_PROVIDER, profileForTtl, searchesTools } from "@tare/planner/internal";

@@ -21,7 +21,7 @@ const MAX_BYTES: Readonly<Record<string, number>> = {
   "adapters/langchain": 143_000,
   "adapters/mastra": 143_000,
   "adapters/openai-agents": 143_000,
-  "conversation/report": 100_000,
+  "conversation/internal/report": 100_000,
   "wire": 120_000,
 };
 

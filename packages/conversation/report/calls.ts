@@ -102,7 +102,7 @@ export const UNFINISHED = "unfinished";
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import { profileNamed } from "@tare/planner";
- * import { reportCall } from "@tare/conversation/report";
+ * import { reportCall } from "@tare/conversation/internal/report";
  *
  * const usage = { promptTokens: 1_000, cachedTokens: 800, outputTokens: 20 };
  * const rates = { profile: profileNamed("openai"), price: undefined };

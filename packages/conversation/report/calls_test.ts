@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { Accounts, sumsOf } from "@tare/conversation/report";
+import { Accounts, sumsOf } from "@tare/conversation/internal/report";
 
 const DAY_MS = 24 * 60 * 60_000;
 

@@ -7,7 +7,7 @@
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import { estimateTokens } from "@tare/messages";
- * import { reportPrompt } from "@tare/conversation/report";
+ * import { reportPrompt } from "@tare/conversation/internal/report";
  *
  * const history = { messages: [{ role: "user", content: "Hello." }], tools: [] } as const;
  * // As a session's view shows it: nothing has left.

@@ -119,7 +119,7 @@ interface Sides {
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import { estimateTokens } from "@tare/messages";
- * import { reportPrompt } from "@tare/conversation/report";
+ * import { reportPrompt } from "@tare/conversation/internal/report";
  *
  * const history = { messages: [{ role: "user", content: "Hello." }], tools: [] } as const;
  * const seen = { history, view: { ...history, places: [0] }, pins: [], countTokens: estimateTokens };
@@ -152,7 +152,7 @@ export function reportPrompt(
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import { estimateTokens } from "@tare/messages";
- * import { reportBlock } from "@tare/conversation/report";
+ * import { reportBlock } from "@tare/conversation/internal/report";
  *
  * const history = { messages: [{ role: "user", content: "Hello." }], tools: [] } as const;
  * const seen = { history, view: { ...history, places: [0] }, pins: [], countTokens: estimateTokens };
@@ -181,7 +181,7 @@ export function reportBlock(
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import { estimateTokens } from "@tare/messages";
- * import { reportPins } from "@tare/conversation/report";
+ * import { reportPins } from "@tare/conversation/internal/report";
  *
  * const history = { messages: [{ role: "user", content: "Hello." }], tools: [] } as const;
  * const seen = { history, view: { ...history, places: [0] }, pins: [], countTokens: estimateTokens };

@@ -59,7 +59,7 @@ export interface SpendingReport {
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { keptSpending } from "@tare/conversation/report";
+ * import { keptSpending } from "@tare/conversation/internal/report";
  * import { memoryStore } from "@tare/conversation/sqlite";
  *
  * assertEquals(await keptSpending(memoryStore(), { kind: "agent", from: "2026-01-01" }), []);
@@ -84,7 +84,7 @@ export async function keptSpending(
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { reportSpend } from "@tare/conversation/report";
+ * import { reportSpend } from "@tare/conversation/internal/report";
  *
  * const days = { "2026-01-31 some-model": { calls: 2, usd: 0.25 } };
  * const session = { id: "s1", kind: "agent", title: "Hello.", model: "some-model", agent: null, days } as const;

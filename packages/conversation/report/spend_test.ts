@@ -1,5 +1,11 @@
 import { assertAlmostEquals, assertEquals } from "@std/assert";
-import { reportCall, reportSpend, type SpendingSession, SPENT_ON, sumsOf } from "@tare/conversation/report";
+import {
+  reportCall,
+  reportSpend,
+  type SpendingSession,
+  SPENT_ON,
+  sumsOf,
+} from "@tare/conversation/internal/report";
 import { type LedgerEntry, profileNamed } from "@tare/planner";
 
 const PRICE = { input: 10, output: 20, cacheRead: 1, cacheWrite: 12.5 };

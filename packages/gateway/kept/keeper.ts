@@ -6,7 +6,7 @@ import {
   type Days,
   keptSpending,
   type SpendingSession,
-} from "@tare/conversation/report";
+} from "@tare/conversation/internal/report";
 import type { Protocol, RequestReaders } from "@tare/wire/internal";
 import { chainTo } from "../sessions/chain_index.ts";
 import { type ConversationListing, type SpendingDays, spendingOf } from "../sessions/conversations.ts";

@@ -5,7 +5,7 @@ import type {
   SeenConversation,
   SpendingSession,
   Sums,
-} from "@tare/conversation/report";
+} from "@tare/conversation/internal/report";
 import type { Rewrite } from "@tare/messages";
 import type { Mechanisms } from "@tare/planner";
 import type { NewPin } from "@tare/planner/internal";

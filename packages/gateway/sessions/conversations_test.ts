@@ -6,7 +6,7 @@ import {
   reportPrompt,
   type SpendingSession,
   sumsOf,
-} from "@tare/conversation/report";
+} from "@tare/conversation/internal/report";
 import { gateway, type GatewayOptions } from "@tare/gateway";
 import { profileNamed } from "@tare/planner";
 import { BASH, chatStep, longResult, SUM_UP } from "../agents_fixture_test.ts";

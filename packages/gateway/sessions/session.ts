@@ -1,5 +1,5 @@
 import type { Conversation, ConversationState } from "@tare/conversation";
-import type { Overview, Sums } from "@tare/conversation/report";
+import type { Overview, Sums } from "@tare/conversation/internal/report";
 import { contentText, type CountTokens, type Message } from "@tare/messages";
 import { firstWords, hashBytes, hashPiece, personsWords } from "@tare/messages/internal";
 import type { PromptSession, SessionView } from "@tare/planner";

@@ -1,4 +1,4 @@
-import { reportPins, sumsOf } from "@tare/conversation/report";
+import { reportPins, sumsOf } from "@tare/conversation/internal/report";
 import type { Turns } from "../turns.ts";
 import {
   type ConversationDetails,

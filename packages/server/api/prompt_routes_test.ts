@@ -1,5 +1,11 @@
 import { assert, assertAlmostEquals, assertEquals, assertMatch } from "@std/assert";
-import type { CallReport, Overview, PinReport, PromptReport, reportBlock } from "@tare/conversation/report";
+import type {
+  CallReport,
+  Overview,
+  PinReport,
+  PromptReport,
+  reportBlock,
+} from "@tare/conversation/internal/report";
 import { memoryStore } from "@tare/conversation/sqlite";
 import type { TurnLedger } from "@tare/loop";
 import type { Model, Tool } from "@tare/messages";

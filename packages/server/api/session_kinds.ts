@@ -8,7 +8,7 @@ import {
   reportSpend,
   type SeenConversation,
   sumsOf,
-} from "@tare/conversation/report";
+} from "@tare/conversation/internal/report";
 import type { HttpGateway, ShownConversation } from "@tare/gateway";
 import type { Message } from "@tare/messages";
 import { describeCall, planAfter, type WorkPlan } from "@tare/messages/internal";

@@ -8,7 +8,7 @@ import {
   type PromptReport,
   type reportBlock,
   type reportSpend,
-} from "@tare/conversation/report";
+} from "@tare/conversation/internal/report";
 import { gateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";

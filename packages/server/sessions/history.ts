@@ -1,6 +1,6 @@
 import { argumentsParser } from "@tare/loop/arguments";
 import type { Store, StoreRecord } from "@tare/conversation";
-import { Accounts } from "@tare/conversation/report";
+import { Accounts } from "@tare/conversation/internal/report";
 import {
   addLedgers,
   type AnsweredCall,

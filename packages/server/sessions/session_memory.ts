@@ -3,7 +3,7 @@ import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnEnd, type TurnLedger
 import type { Content, Message } from "@tare/messages";
 import { firstWords, personsWords } from "@tare/messages/internal";
 import type { StoreRecord } from "@tare/conversation";
-import { Accounts } from "@tare/conversation/report";
+import { Accounts } from "@tare/conversation/internal/report";
 import {
   closeTurn,
   hear,

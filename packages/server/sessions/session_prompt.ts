@@ -6,7 +6,7 @@ import {
   type SeenConversation,
   sumsOf,
   UNFINISHED,
-} from "@tare/conversation/report";
+} from "@tare/conversation/internal/report";
 import {
   contentText,
   countMessageTokens,

@@ -18,7 +18,7 @@ import type {
 } from "@tare/messages";
 import type { Profile, PromptSession, SessionView } from "@tare/planner";
 import type { Rates } from "@tare/planner/parts";
-import type { Days } from "@tare/conversation/report";
+import type { Days } from "@tare/conversation/internal/report";
 import type { SessionRecord, StoredEvent, StoreRecord, Warmth } from "@tare/conversation";
 import type { Archive } from "@tare/prune";
 import { type HttpError, notFound } from "../http/http_error.ts";

@@ -2,7 +2,7 @@ import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "
 import { Warmth } from "@tare/conversation";
 import { memoryStore } from "@tare/conversation/sqlite";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
-import type { Overview } from "@tare/conversation/report";
+import type { Overview } from "@tare/conversation/internal/report";
 import type { LoopEvent, TurnLedger } from "@tare/loop";
 import { anthropicModel } from "@tare/loop/anthropic";
 import type { AssistantMessage, Tool, Usage } from "@tare/messages";

@@ -13,7 +13,7 @@ import {
   type Overview,
   type SpendingSession,
   ToldWarnings,
-} from "@tare/conversation/report";
+} from "@tare/conversation/internal/report";
 import { systemClock } from "@tare/loop/internal";
 import type { Message } from "@tare/messages";
 import { firstWords, personsWords } from "@tare/messages/internal";

@@ -1,6 +1,6 @@
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { contentText } from "@tare/messages";
-import type { Books, TareOptions } from "@tare/adapters/ai-sdk";
+import type { Books, TareOptions } from "@tare/adapters/types";
 import { type Archive, memoryArchive, parsePlaceholder } from "@tare/prune";
 import { scripted, type SimulatedModel, toolCall } from "@tare/simulator";
 import { type Client, play } from "../../../gateway/compare.ts";
