@@ -1,7 +1,7 @@
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { estimateTokens, type Message, type ToolDefinition } from "@tare/messages";
 import { type Profile, profileNamed } from "@tare/planner";
-import { promptCost } from "@tare/planner/parts";
+import { promptCost } from "@tare/planner/internal/parts";
 import { applyElisions } from "@tare/prune";
 import {
   type CallPolicy,

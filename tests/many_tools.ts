@@ -17,7 +17,7 @@ import type {
 import { countRequestTokens } from "@tare/messages";
 import { listPrice, type Profile } from "@tare/planner";
 import { EXAMPLE_MODELS } from "@tare/planner/internal";
-import { callCost, PrefixCache } from "@tare/planner/parts";
+import { callCost, PrefixCache } from "@tare/planner/internal/parts";
 import type { PolicyOptions } from "@tare/planner/policies";
 import { RECALL_TOOL } from "@tare/prune";
 import { agentHandler } from "@tare/server";

@@ -1,7 +1,7 @@
 import { assert } from "@std/assert";
 import { contentText, estimateTokens, type Message } from "@tare/messages";
 import { type History, plannerSession, type Profile, type SessionView } from "@tare/planner";
-import { PrefixCache } from "@tare/planner/parts";
+import { PrefixCache } from "@tare/planner/internal/parts";
 import { memoryArchive } from "@tare/prune";
 
 /** Plays the calls of a session, each with its history so far, against a simulated provider. */

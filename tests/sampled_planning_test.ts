@@ -2,7 +2,7 @@ import { assertAlmostEquals, assertLess } from "@std/assert";
 import { type CountTokens, sampledCount } from "@tare/messages";
 import { loadTokenizer } from "@tare/tiktoken";
 import { plannerSession, profileNamed } from "@tare/planner";
-import { PrefixCache, promptCost } from "@tare/planner/parts";
+import { PrefixCache, promptCost } from "@tare/planner/internal/parts";
 import { memoryArchive } from "@tare/prune";
 import type { Recording } from "@tare/simulator/economy";
 import { generateWorkload } from "./workload.ts";

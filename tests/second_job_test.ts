@@ -4,7 +4,7 @@ import { gateway } from "@tare/gateway";
 import { openaiModel } from "@tare/loop/openai";
 import { contentText, type Message, type Tool } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import { promptCost } from "@tare/planner/parts";
+import { promptCost } from "@tare/planner/internal/parts";
 import { agentHandler } from "@tare/server";
 import { type SimulatedModel, simulator, toolCall } from "@tare/simulator";
 import { loadTokenizer } from "@tare/tiktoken";

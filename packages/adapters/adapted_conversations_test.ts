@@ -3,7 +3,7 @@ import { estimateTokens } from "@tare/messages";
 import { hashText } from "@tare/messages/internal";
 import fc, { cases } from "../../tests/cases.ts";
 import { profileNamed } from "@tare/planner";
-import { promptCost } from "@tare/planner/parts";
+import { promptCost } from "@tare/planner/internal/parts";
 import { memoryArchive } from "@tare/prune";
 import { type CallParams, tare } from "./ai_sdk.ts";
 import type { PromptMessage, TareOptions } from "./types.ts";

@@ -2,9 +2,16 @@ import { ModelError } from "@tare/loop";
 import { anthropicModel } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";
 import type { Model } from "@tare/messages";
-import { chooseProfile, listPrice, listWindow, type Price, type Profile, readTooLong } from "@tare/planner";
+import {
+  chooseProfile,
+  listPrice,
+  listWindow,
+  type Price,
+  type Profile,
+  readTooLong,
+  routeToCache,
+} from "@tare/planner";
 import { DEFAULT_PROVIDER, howToAsk, MESSAGES_PROVIDER } from "@tare/planner/internal";
-import { routeToCache } from "@tare/planner/parts";
 import type { ServerProfile } from "@tare/gateway/internal";
 import type { Settings } from "./settings/settings.ts";
 

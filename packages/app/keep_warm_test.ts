@@ -2,7 +2,7 @@ import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import { Warmth } from "@tare/conversation";
 import { gateway, type GatewayOptions, type HttpGateway } from "@tare/gateway";
 import { listPrice, profileNamed } from "@tare/planner";
-import { promptCost } from "@tare/planner/parts";
+import { promptCost } from "@tare/planner/internal/parts";
 import { type SimulatedReply, simulator } from "@tare/simulator";
 
 const PROFILE = profileNamed("anthropic-5m");

@@ -9,3 +9,47 @@ export { type ArchivedText, JsonPacker, type PackedJson, type UnpackedJson } fro
 export { isConflict } from "./store/store_error.ts";
 export { expiryClock } from "./expiry_clock.ts";
 export { pingUsdOfToday } from "./ping_cost.ts";
+export type {
+  BookOptions,
+  CacheKeyOptions,
+  DatedRewrite,
+  ForkPlace,
+  GlimpseOptions,
+  HistoryNow,
+} from "./conversation.ts";
+export type {
+  BriefCommit,
+  ConnectionFigures,
+  DeliveryClaim,
+  DeliveryLimits,
+  DeliveryListing,
+  DeliveryRequest,
+  EventsQuery,
+  Hold,
+  HolderAnswer,
+  HolderRequest,
+  IdleQuery,
+  KeyClaim,
+  KeyName,
+  KeyRequest,
+  ListedSession,
+  NamedSession,
+  OpeningFigures,
+  OpeningListener,
+  ReceiverLimit,
+  SessionLimits,
+  SessionListing,
+  SessionRecord,
+  SharedStore,
+  Sighting,
+  StoreCopy,
+  StoredDelivery,
+  StoredDocument,
+  StoredEvent,
+  StoredSums,
+  StoreRecord,
+  SumsQuery,
+  TypedEvent,
+  WaitingSession,
+} from "./store/port.ts";
+export type { KeptWarm, Pingable } from "./warmth.ts";

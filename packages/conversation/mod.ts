@@ -4,7 +4,7 @@
  * - {@linkcode Conversation} is one, whoever's loop leads it: what its model sees, what was asked for of single
  *   messages, and what its calls came to.
  * - {@linkcode Store} is where conversations are kept: events, state, archived texts, documents and idempotency keys.
- *   One {@linkcode Store.commit} writes several {@linkcode StoreRecord}s, all or none.
+ *   One {@linkcode Store.commit} writes several records, all or none.
  * - `openStore()` of `@tare/conversation/sqlite` keeps everything in one file, `memoryStore()` in memory, for tests and
  *   trials, `openPostgresStore()` of `@tare/conversation/postgres` in a database that several processes have open, with
  *   large texts in a bucket by `openS3Objects()` of `@tare/conversation/s3`.
@@ -39,27 +39,15 @@
  * @module
  */
 export {
-  type BookOptions,
-  type CacheKeyOptions,
   Conversation,
   type ConversationCall,
   type ConversationOptions,
   type ConversationPin,
   type ConversationState,
   type ConversationViews,
-  type DatedRewrite,
-  type ForkPlace,
-  type GlimpseOptions,
-  type HistoryNow,
   type PinChange,
 } from "./conversation.ts";
-export {
-  type ContentsItem,
-  type ContentsSum,
-  copyContents,
-  type StoreContents,
-  sumContents,
-} from "./store/contents.ts";
+
 export {
   type Asker,
   type KeyRefusal,
@@ -71,42 +59,14 @@ export {
   type Reservation,
   type ReserveOptions,
 } from "./keys.ts";
+export {
+  type ContentsItem,
+  type ContentsSum,
+  copyContents,
+  type StoreContents,
+  sumContents,
+} from "./store/contents.ts";
 export { openFileArchive } from "./store/file_archive.ts";
-export type {
-  BriefCommit,
-  ConnectionFigures,
-  DeliveryClaim,
-  DeliveryLimits,
-  DeliveryListing,
-  DeliveryRequest,
-  EventsQuery,
-  Hold,
-  HolderAnswer,
-  HolderRequest,
-  IdleQuery,
-  KeyClaim,
-  KeyName,
-  KeyRequest,
-  ListedSession,
-  NamedSession,
-  OpeningFigures,
-  OpeningListener,
-  ReceiverLimit,
-  SessionLimits,
-  SessionListing,
-  SessionRecord,
-  SharedStore,
-  Sighting,
-  Store,
-  StoreCopy,
-  StoredDelivery,
-  StoredDocument,
-  StoredEvent,
-  StoredSums,
-  StoreRecord,
-  SumsQuery,
-  TypedEvent,
-  WaitingSession,
-} from "./store/port.ts";
+export type { Store } from "./store/port.ts";
 export { StoreError } from "./store/store_error.ts";
-export { type KeptWarm, type Pingable, Warmth, type WarmthOptions } from "./warmth.ts";
+export { Warmth, type WarmthOptions } from "./warmth.ts";

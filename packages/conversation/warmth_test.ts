@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { type Pingable, Warmth } from "@tare/conversation";
+import { Warmth } from "@tare/conversation";
+import type { Pingable } from "@tare/conversation/internal";
 import type { Usage } from "@tare/messages";
 import type { Idle, observeUpgrade, Ping, PingEntry, PingSent } from "@tare/planner";
 

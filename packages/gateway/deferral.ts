@@ -1,6 +1,5 @@
 import { countMessageTokens, type CountTokens, countToolTokens, type Message } from "@tare/messages";
-import type { Profile, PromptCall } from "@tare/planner";
-import { worthDeferring } from "@tare/planner/parts";
+import { type Profile, type PromptCall, worthDeferring } from "@tare/planner";
 import {
   type deferTools,
   isFunction,

@@ -1,4 +1,5 @@
-import { type Pingable, Warmth } from "@tare/conversation";
+import { Warmth } from "@tare/conversation";
+import type { Pingable } from "@tare/conversation/internal";
 import { sumsOf } from "@tare/conversation/internal/report";
 import { listPrice } from "@tare/planner";
 import type { WireReply } from "@tare/wire/internal";

@@ -8,7 +8,7 @@ import {
   type ToolDefinition,
 } from "@tare/messages";
 import { hashBytes, hashText } from "@tare/messages/internal";
-import { PrefixCache, type PromptUnit } from "@tare/planner/parts";
+import { PrefixCache, type PromptUnit } from "@tare/planner/internal/parts";
 import {
   type ItemPart,
   type JsonReader,

@@ -1,10 +1,5 @@
-import {
-  Conversation,
-  type KeptWarm,
-  type ListedSession,
-  type StoreRecord,
-  type Warmth,
-} from "@tare/conversation";
+import { Conversation, type Warmth } from "@tare/conversation";
+import type { KeptWarm, ListedSession, StoreRecord } from "@tare/conversation/internal";
 import {
   type CallReport,
   reportCall,
@@ -14,9 +9,9 @@ import {
   UNFINISHED,
 } from "@tare/conversation/internal/report";
 import { contentText, type CountTokens } from "@tare/messages";
-import { listPrice, listWindow, readTooLong } from "@tare/planner";
+import { listPrice, listWindow, readTooLong, routeToCache } from "@tare/planner";
 import { compactionOf, MESSAGES_PROVIDER, profileForTtl, searchesTools } from "@tare/planner/internal";
-import { type Rates, routeToCache } from "@tare/planner/parts";
+import type { Rates } from "@tare/planner/internal/parts";
 import { policySession } from "@tare/planner/policies";
 import { RECALL_TOOL } from "@tare/prune";
 import {

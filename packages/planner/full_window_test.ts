@@ -17,7 +17,7 @@ import {
   type SessionView,
   type Summarise,
 } from "@tare/planner";
-import { PrefixCache, promptCost } from "@tare/planner/parts";
+import { PrefixCache, promptCost } from "@tare/planner/internal/parts";
 import { type Archive, memoryArchive, RECALL_TOOL } from "@tare/prune";
 import type { Edit } from "./edits/edit.ts";
 

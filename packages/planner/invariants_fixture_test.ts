@@ -19,7 +19,7 @@ import {
   type SessionView,
 } from "@tare/planner";
 import { makePin, pinsAfter } from "@tare/planner/internal";
-import { PrefixCache, promptCost } from "@tare/planner/parts";
+import { PrefixCache, promptCost } from "@tare/planner/internal/parts";
 import { type Archive, memoryArchive } from "@tare/prune";
 import {} from "../../tests/call_pairs.ts";
 import {} from "../../tests/conversations.ts";

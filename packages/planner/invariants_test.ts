@@ -2,7 +2,7 @@ import { assert, assertEquals, assertStrictEquals } from "@std/assert";
 import fc, { cases } from "../../tests/cases.ts";
 import { contentText, type Message } from "@tare/messages";
 import { type Pin, plannerSession, type SessionView } from "@tare/planner";
-import { promptCost } from "@tare/planner/parts";
+import { promptCost } from "@tare/planner/internal/parts";
 import { classicSession } from "./classic/classic_session.ts";
 import { type Archive, archiveRef, memoryArchive } from "@tare/prune";
 import { callPairs } from "../../tests/call_pairs.ts";

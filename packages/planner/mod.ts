@@ -39,6 +39,8 @@
  * @module
  */
 export {
+  type CacheRequest,
+  type CacheRouting,
   chooseProfile,
   listPrice,
   listWindow,
@@ -49,6 +51,7 @@ export {
   profileNamed,
   PROFILES,
   readTooLong,
+  routeToCache,
   type TooLong,
   type WarmthLine,
   type WritePrices,
@@ -88,4 +91,5 @@ export {
   type SessionView,
   type Standing,
 } from "./prompt_session.ts";
+export { type DeferOptions, type DeferrableTools, worthDeferring } from "./rule/decide.ts";
 export { plannerSession, type PlanningSession } from "./session.ts";

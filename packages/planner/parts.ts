@@ -7,7 +7,7 @@
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import { profileNamed } from "@tare/planner";
- * import { promptCost } from "@tare/planner/parts";
+ * import { promptCost } from "@tare/planner/internal/parts";
  *
  * const sent = { promptTokens: 10_000, cachedTokens: 9_000 };
  * assertEquals(promptCost(profileNamed("openai"), sent), 1_900);
@@ -18,5 +18,3 @@
 export { PrefixCache, type PrefixCacheOptions, type PromptUnit, type UnitsRequest } from "./cache/prefix.ts";
 export { type IdleClock, pingClock } from "./clock/clock.ts";
 export { callCost, callCostParts, type CostParts, promptCost, type Rates } from "./ledger/ledger.ts";
-export { type CacheRequest, type CacheRouting, routeToCache } from "./providers.ts";
-export { type DeferOptions, type DeferrableTools, worthDeferring } from "./rule/decide.ts";

@@ -10,7 +10,7 @@ import {
   type PromptSessionOptions,
   type SessionView,
 } from "@tare/planner";
-import { PrefixCache } from "@tare/planner/parts";
+import { PrefixCache } from "@tare/planner/internal/parts";
 import { memoryArchive } from "@tare/prune";
 import type { Edit } from "./edits/edit.ts";
 

@@ -397,7 +397,7 @@ export interface CacheRouting {
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { routeToCache } from "@tare/planner/parts";
+ * import { routeToCache } from "@tare/planner";
  *
  * const asked = { model: "gpt-4o", key: "c0ffee" };
  * const openai = routeToCache({ ...asked, baseURL: "https://api.openai.com/v1" });

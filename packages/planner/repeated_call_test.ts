@@ -1,7 +1,7 @@
 import { assertEquals, assertLess } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
 import { plannerSession, profileNamed } from "@tare/planner";
-import { PrefixCache, promptCost } from "@tare/planner/parts";
+import { PrefixCache, promptCost } from "@tare/planner/internal/parts";
 import { memoryArchive } from "@tare/prune";
 
 const STEPS = 50;

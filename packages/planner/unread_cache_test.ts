@@ -1,7 +1,7 @@
 import { assertAlmostEquals, assertEquals, assertLess } from "@std/assert";
 import { estimateTokens, type Message, type ToolDefinition, type Usage } from "@tare/messages";
 import { plannerSession, profileNamed, PROFILES, type PromptSessionOptions } from "@tare/planner";
-import { PrefixCache, promptCost } from "@tare/planner/parts";
+import { PrefixCache, promptCost } from "@tare/planner/internal/parts";
 import { memoryArchive } from "@tare/prune";
 
 const TOOLS: ToolDefinition[] = [{ type: "function", function: { name: "read" } }];

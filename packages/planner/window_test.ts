@@ -16,7 +16,7 @@ import {
   PromptTooLong,
   type SessionView,
 } from "@tare/planner";
-import { PrefixCache, promptCost } from "@tare/planner/parts";
+import { PrefixCache, promptCost } from "@tare/planner/internal/parts";
 import { memoryArchive, RECALL_TOOL } from "@tare/prune";
 
 const tools = [RECALL_TOOL];

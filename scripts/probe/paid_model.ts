@@ -6,7 +6,7 @@ import {
   type Usage,
 } from "@tare/messages";
 import type { Profile } from "@tare/planner";
-import { promptCost } from "@tare/planner/parts";
+import { promptCost } from "@tare/planner/internal/parts";
 import type { Results } from "./results.ts";
 
 /** What tokens cost, and how much they may cost together. */

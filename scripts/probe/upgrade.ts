@@ -1,5 +1,5 @@
 import type { Message, Usage } from "@tare/messages";
-import { promptCost } from "@tare/planner/parts";
+import { promptCost } from "@tare/planner/internal/parts";
 import { formatTable } from "../format_table.ts";
 import { ask, type Bench } from "./experiment.ts";
 import { formatDuration } from "./clock.ts";

@@ -2,7 +2,7 @@ import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import { loadTokenizer } from "@tare/tiktoken";
 import type { Message } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import { promptCost } from "@tare/planner/parts";
+import { promptCost } from "@tare/planner/internal/parts";
 import { type SimulatedModel, simulator, toolCall } from "@tare/simulator";
 import { ownerOf } from "../crash/owner.ts";
 import { startServerProcess } from "../crash/server_process.ts";

@@ -1,7 +1,7 @@
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import { gateway, type GatewayOptions } from "@tare/gateway";
 import { type Profile, profileNamed } from "@tare/planner";
-import { promptCost } from "@tare/planner/parts";
+import { promptCost } from "@tare/planner/internal/parts";
 import { simulator } from "@tare/simulator";
 import type { JsonRecord } from "@tare/wire";
 import { needs, RECORDINGS } from "../needs.ts";

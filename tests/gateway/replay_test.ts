@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import type { CountTokens } from "@tare/messages";
 import { type Profile, profileNamed } from "@tare/planner";
-import { PrefixCache } from "@tare/planner/parts";
+import { PrefixCache } from "@tare/planner/internal/parts";
 import { replay as replayModel, type SimulatedCall } from "@tare/simulator";
 import { CHAT_PROTOCOL, type JsonReader, readJsonAt, readRequest, readWireBody } from "@tare/wire/internal";
 import type { Recording } from "@tare/simulator/economy";

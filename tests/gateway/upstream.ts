@@ -1,6 +1,6 @@
 import { loadTokenizer, type Tokenizer } from "@tare/tiktoken";
 import { type Profile, profileNamed } from "@tare/planner";
-import { promptCost } from "@tare/planner/parts";
+import { promptCost } from "@tare/planner/internal/parts";
 import { type SimulatedCall, type SimulatedModel, simulator } from "@tare/simulator";
 import { responsesUpstream } from "./responses_upstream.ts";
 

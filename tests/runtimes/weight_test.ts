@@ -15,7 +15,7 @@ const MAX_BYTES: Readonly<Record<string, number>> = {
   "schemas": 100_000,
   // With the table of known agents' tools: results are judged by it from the first one on.
   "planner": 124_000,
-  "planner/parts": 100_000,
+  "planner/internal/parts": 100_000,
   "planner/policies": 138_000,
   "adapters/ai-sdk": 143_000,
   "adapters/langchain": 143_000,

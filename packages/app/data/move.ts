@@ -6,7 +6,8 @@
 // deno-lint-ignore-file no-console
 import { join, resolve } from "@std/path";
 import { commandLine, HOME_VARIABLES, isFile, shownText, STORE_FILE } from "@tare/cli/parts";
-import { copyContents, type StoreContents, StoreError } from "@tare/conversation";
+import { StoreError } from "@tare/conversation";
+import { copyContents, type StoreContents } from "@tare/conversation";
 import { openFileContents } from "@tare/conversation/sqlite";
 import { readSettings } from "../settings/settings.ts";
 import { openBucket } from "./open_data.ts";

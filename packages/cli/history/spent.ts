@@ -1,6 +1,6 @@
 import type { Usage } from "@tare/messages";
 import { chooseProfile, listPrice, type Price, type Profile } from "@tare/planner";
-import { callCostParts } from "@tare/planner/parts";
+import { callCostParts } from "@tare/planner/internal/parts";
 import type { LoggedCall } from "./log.ts";
 
 /**

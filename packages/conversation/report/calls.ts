@@ -1,6 +1,6 @@
 import type { Cost, Rewrite, Usage } from "@tare/messages";
 import type { LedgerEntry, PingEntry } from "@tare/planner";
-import { callCost, callCostParts, type Rates } from "@tare/planner/parts";
+import { callCost, callCostParts, type Rates } from "@tare/planner/internal/parts";
 import type { Store, StoredSums, StoreRecord } from "../store/port.ts";
 
 /** One model call of a session: what it took, what it would have taken without Tare, what was rewritten for it. */

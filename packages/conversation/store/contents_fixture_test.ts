@@ -4,7 +4,8 @@
  * @module
  */
 import { archiveRef } from "@tare/prune";
-import type { Store, StoreRecord } from "@tare/conversation";
+import type { Store } from "@tare/conversation";
+import type { StoreRecord } from "@tare/conversation/internal";
 import { sessionRecord } from "./store_suite_fixture_test.ts";
 
 const TEXTS = ["a result", "\0 Ünïcødé \u{1f600} \r\n", "x".repeat(100_000)];

@@ -1,6 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { join } from "@std/path";
-import { copyContents, type Store, type StoreContents, StoreError } from "@tare/conversation";
+import { type Store, StoreError } from "@tare/conversation";
+import { copyContents, type StoreContents } from "@tare/conversation";
 import { openFileContents, openStore } from "@tare/conversation/sqlite";
 import { askStore, fillStore } from "./contents_fixture_test.ts";
 import { withFolder } from "./folder_fixture_test.ts";

@@ -6,7 +6,8 @@
 import { assertEquals } from "@std/assert";
 import fc, { cases } from "../../../tests/cases.ts";
 import { archiveRef } from "@tare/prune";
-import type { Store, StoredSums, StoreRecord } from "@tare/conversation";
+import type { Store } from "@tare/conversation";
+import type { StoredSums, StoreRecord } from "@tare/conversation/internal";
 import { memoryPlace } from "../../../tests/shared_memory.ts";
 import { DAY_MS, type OpenStore, type Place, sessionRecord } from "./store_suite_fixture_test.ts";
 

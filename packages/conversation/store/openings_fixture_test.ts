@@ -4,14 +4,8 @@
  * @module
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import {
-  type Hold,
-  type HolderRequest,
-  type SharedStore,
-  type Store,
-  StoreError,
-  type StoreRecord,
-} from "@tare/conversation";
+import { type Store, StoreError } from "@tare/conversation";
+import type { Hold, HolderRequest, SharedStore, StoreRecord } from "@tare/conversation/internal";
 import { sessionRecord } from "./store_suite_fixture_test.ts";
 
 /** A store that others have open too. */

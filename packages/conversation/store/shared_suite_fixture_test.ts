@@ -6,7 +6,8 @@
 import { assert, assertEquals, assertRejects, assertStrictEquals } from "@std/assert";
 import { randomBytes } from "node:crypto";
 import { archiveRef } from "@tare/prune";
-import { type Store, StoreError, type StoreRecord } from "@tare/conversation";
+import { type Store, StoreError } from "@tare/conversation";
+import type { StoreRecord } from "@tare/conversation/internal";
 import {
   assertFenced,
   delta,

@@ -5,7 +5,8 @@
  * @module
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { type HolderRequest, type Sighting, StoreError, type StoreRecord } from "@tare/conversation";
+import { StoreError } from "@tare/conversation";
+import type { HolderRequest, Sighting, StoreRecord } from "@tare/conversation/internal";
 import { delta, events, held, listen, type Opening, type TestOfOpenings } from "./openings_fixture_test.ts";
 import { key, other, request, sessionRecord } from "./store_suite_fixture_test.ts";
 

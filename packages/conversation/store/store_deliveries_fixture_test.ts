@@ -5,7 +5,8 @@
  * @module
  */
 import { assertEquals, assertRejects } from "@std/assert";
-import type { Store, StoreRecord } from "@tare/conversation";
+import type { Store } from "@tare/conversation";
+import type { StoreRecord } from "@tare/conversation/internal";
 import { DAY_MS, sessionRecord, type TestOfStore } from "./store_suite_fixture_test.ts";
 
 const delivery = (id: string, receiver: string, more: { sessionId?: string; dueInMs?: number } = {}) =>

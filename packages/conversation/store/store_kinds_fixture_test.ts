@@ -6,7 +6,8 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { randomBytes } from "node:crypto";
 import { archiveRef } from "@tare/prune";
-import type { SessionRecord, Store, StoreRecord } from "@tare/conversation";
+import type { Store } from "@tare/conversation";
+import type { SessionRecord, StoreRecord } from "@tare/conversation/internal";
 import { DAY_MS, sessionRecord, type TestOfStore } from "./store_suite_fixture_test.ts";
 
 const gatewayRecord = (id: string): StoreRecord => ({ ...sessionRecord(id), kind: "gateway" });

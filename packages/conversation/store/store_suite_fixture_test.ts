@@ -6,7 +6,8 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import fc from "../../../tests/cases.ts";
 import { archiveRef } from "@tare/prune";
-import { type Store, type StoredDocument, StoreError, type StoreRecord } from "@tare/conversation";
+import { type Store, StoreError } from "@tare/conversation";
+import type { StoredDocument, StoreRecord } from "@tare/conversation/internal";
 import { testDeliveries } from "./store_deliveries_fixture_test.ts";
 import { testKinds } from "./store_kinds_fixture_test.ts";
 import { testKeys } from "./store_keys_fixture_test.ts";

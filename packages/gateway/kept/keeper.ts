@@ -1,5 +1,5 @@
-import { type ListedSession, type Store, StoreError, type StoreRecord } from "@tare/conversation";
-import { JsonPacker } from "@tare/conversation/internal";
+import { type Store, StoreError } from "@tare/conversation";
+import { JsonPacker, type ListedSession, type StoreRecord } from "@tare/conversation/internal";
 import {
   Accounts,
   type CallReport,

@@ -1,9 +1,5 @@
-import {
-  Conversation,
-  type ConversationState,
-  type ListedSession,
-  type SessionRecord,
-} from "@tare/conversation";
+import { Conversation, type ConversationState } from "@tare/conversation";
+import type { ListedSession, SessionRecord } from "@tare/conversation/internal";
 import { contentText, type Message } from "@tare/messages";
 import { hashPiece } from "@tare/messages/internal";
 import { placeholderRefs } from "@tare/prune/internal";

@@ -1,4 +1,4 @@
-import type { KeptWarm, ListedSession, StoreRecord } from "@tare/conversation";
+import type { KeptWarm, ListedSession, StoreRecord } from "@tare/conversation/internal";
 import type {
   CallReport,
   PinReport,

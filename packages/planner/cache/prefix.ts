@@ -68,7 +68,7 @@ export interface UnitsRequest {
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import { profileNamed } from "@tare/planner";
- * import { PrefixCache } from "@tare/planner/parts";
+ * import { PrefixCache } from "@tare/planner/internal/parts";
  *
  * const cache = new PrefixCache(profileNamed("anthropic-5m"));
  * const prompt = [{ hash: "system", tokens: 2000 }, { hash: "hello", tokens: 10 }];

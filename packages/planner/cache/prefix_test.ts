@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { profileNamed } from "@tare/planner";
-import { PrefixCache } from "@tare/planner/parts";
+import { PrefixCache } from "@tare/planner/internal/parts";
 
 const rules = { ...profileNamed("anthropic-5m"), minTokens: 0, blockTokens: 1, ttlMs: 1_000 };
 const units = (...names: readonly string[]) => names.map((hash) => ({ hash, tokens: 10 }));

@@ -1,6 +1,6 @@
 import { assertEquals, assertNotEquals } from "@std/assert";
 import { estimateTokens, type Message, type ToolDefinition } from "@tare/messages";
-import { PrefixCache } from "@tare/planner/parts";
+import { PrefixCache } from "@tare/planner/internal/parts";
 
 const tool: ToolDefinition = { type: "function", function: { name: "f" } };
 const messages: readonly Message[] = [

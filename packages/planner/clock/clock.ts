@@ -142,7 +142,7 @@ export interface IdleClock {
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import { profileNamed } from "@tare/planner";
- * import { pingClock } from "@tare/planner/parts";
+ * import { pingClock } from "@tare/planner/internal/parts";
  *
  * const clock = pingClock(profileNamed("anthropic-5m"));
  * const usage = { promptTokens: 100_000, cachedTokens: 0, outputTokens: 100 };

@@ -8,7 +8,7 @@ import {
   profileNamed,
   type PromptSessionOptions,
 } from "@tare/planner";
-import { PrefixCache, promptCost } from "@tare/planner/parts";
+import { PrefixCache, promptCost } from "@tare/planner/internal/parts";
 import { memoryArchive, RECALL_TOOL } from "@tare/prune";
 
 const PROFILE = profileNamed("anthropic-5m");

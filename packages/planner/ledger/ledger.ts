@@ -577,7 +577,7 @@ export function explainUncached(
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import { profileNamed } from "@tare/planner";
- * import { promptCost } from "@tare/planner/parts";
+ * import { promptCost } from "@tare/planner/internal/parts";
  *
  * assertEquals(promptCost(profileNamed("anthropic-5m"), { promptTokens: 1000, cachedTokens: 800 }), 330);
  * ```
@@ -605,7 +605,7 @@ export function promptCost(
  * ```ts
  * import { assertAlmostEquals, assertEquals } from "@std/assert";
  * import { profileNamed } from "@tare/planner";
- * import { callCost } from "@tare/planner/parts";
+ * import { callCost } from "@tare/planner/internal/parts";
  *
  * const usage = { promptTokens: 1_000_000, cachedTokens: 800_000, outputTokens: 10_000 };
  * const { tokenUnits, usd } = callCost(usage, {
@@ -633,7 +633,7 @@ export type CostParts = Readonly<Record<"cached" | "uncached" | "output", Cost>>
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import { profileNamed } from "@tare/planner";
- * import { callCostParts } from "@tare/planner/parts";
+ * import { callCostParts } from "@tare/planner/internal/parts";
  *
  * const usage = { promptTokens: 1_000_000, cachedTokens: 800_000, outputTokens: 10_000 };
  * const { cached, uncached, output } = callCostParts(usage, {

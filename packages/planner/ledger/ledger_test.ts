@@ -1,6 +1,6 @@
 import { assertAlmostEquals, assertEquals } from "@std/assert";
 import { type Price, profileNamed, PROFILES } from "@tare/planner";
-import { callCost, promptCost } from "@tare/planner/parts";
+import { callCost, promptCost } from "@tare/planner/internal/parts";
 import { explainUncached } from "./ledger.ts";
 
 const story = {

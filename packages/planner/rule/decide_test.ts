@@ -1,8 +1,7 @@
 import { assertEquals } from "@std/assert";
 import fc from "../../../tests/cases.ts";
 import { estimateTokens, type Message } from "@tare/messages";
-import { plannerSession, profileNamed, PROFILES } from "@tare/planner";
-import { worthDeferring } from "@tare/planner/parts";
+import { plannerSession, profileNamed, PROFILES, worthDeferring } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
 import type { Removal } from "../retention/retention.ts";
 import { decide, fullFromTokens, howMany, isSurelyCold, reckonedAlive, type Situation } from "./decide.ts";

@@ -15,7 +15,7 @@ import {
   type PromptSessionOptions,
   PromptTooLong,
 } from "@tare/planner";
-import { PrefixCache, promptCost } from "@tare/planner/parts";
+import { PrefixCache, promptCost } from "@tare/planner/internal/parts";
 import { memoryArchive, RECALL_TOOL } from "@tare/prune";
 import { Layout } from "../edits/view.ts";
 import { sharePrompt } from "./look.ts";

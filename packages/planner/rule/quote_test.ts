@@ -4,7 +4,7 @@ import { quotePrompt } from "./decide.ts";
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
 import { plannerSession, profileNamed } from "@tare/planner";
-import { promptCost } from "@tare/planner/parts";
+import { promptCost } from "@tare/planner/internal/parts";
 import { memoryArchive } from "@tare/prune";
 import fc from "../../../tests/cases.ts";
 

@@ -1,4 +1,5 @@
-import type { SharedStore, Store } from "@tare/conversation";
+import type { Store } from "@tare/conversation";
+import type { SharedStore } from "@tare/conversation/internal";
 import type { Figures } from "@tare/conversation/telemetry";
 import { Type } from "typebox";
 import type { MetricsOptions } from "../agent_options.ts";

@@ -1,4 +1,5 @@
-import { type Asker, Keys, type Store, type StoreRecord, type Warmth } from "@tare/conversation";
+import { type Asker, Keys, type Store, type Warmth } from "@tare/conversation";
+import type { StoreRecord } from "@tare/conversation/internal";
 import {
   Accounts,
   type CallReport,

@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { type Store, StoreError, type StoreRecord } from "@tare/conversation";
+import { type Store, StoreError } from "@tare/conversation";
+import type { StoreRecord } from "@tare/conversation/internal";
 import { memoryStore } from "@tare/conversation/sqlite";
 import {
   Accounts,

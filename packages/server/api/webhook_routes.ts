@@ -1,4 +1,4 @@
-import type { StoredDelivery } from "@tare/conversation";
+import type { StoredDelivery } from "@tare/conversation/internal";
 import { type Static, Type } from "typebox";
 import { notSupported } from "../http/http_error.ts";
 import { json, route } from "../http/route.ts";

@@ -8,7 +8,8 @@ import {
   type ToolMessage,
 } from "@tare/messages";
 import { describeCall } from "@tare/messages/internal";
-import type { Store, StoreRecord } from "@tare/conversation";
+import type { Store } from "@tare/conversation";
+import type { StoreRecord } from "@tare/conversation/internal";
 import { Type } from "typebox";
 import { COUNT, storedReader } from "../http/schema.ts";
 

@@ -1,4 +1,5 @@
-import { type Asker, Keys, type Store, type StoreRecord } from "@tare/conversation";
+import { type Asker, Keys, type Store } from "@tare/conversation";
+import type { StoreRecord } from "@tare/conversation/internal";
 import type { JsonRecord } from "@tare/wire";
 import { ApiError, type ResponseBody } from "@tare/wire/internal";
 import { type Static, type TObject, Type } from "typebox";

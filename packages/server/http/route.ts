@@ -1,4 +1,5 @@
-import type { Asker, StoreRecord } from "@tare/conversation";
+import type { Asker } from "@tare/conversation";
+import type { StoreRecord } from "@tare/conversation/internal";
 import type { Static, TObject, TProperties, TSchema } from "typebox";
 
 /** A method that routes are made for: `HEAD` is answered as `GET` is. */

@@ -1,4 +1,5 @@
-import type { Sighting, Store, StoredEvent, StoreRecord } from "@tare/conversation";
+import type { Store } from "@tare/conversation";
+import type { Sighting, StoredEvent, StoreRecord } from "@tare/conversation/internal";
 import { notFound } from "../http/http_error.ts";
 import { eventsOf, numbered, type NumberedEvent, type SessionEvent, type Teller } from "./session_types.ts";
 

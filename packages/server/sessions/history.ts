@@ -1,5 +1,6 @@
 import { argumentsParser } from "@tare/loop/arguments";
-import type { Store, StoreRecord } from "@tare/conversation";
+import type { Store } from "@tare/conversation";
+import type { StoreRecord } from "@tare/conversation/internal";
 import { Accounts } from "@tare/conversation/internal/report";
 import {
   addLedgers,

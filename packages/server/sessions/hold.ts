@@ -1,11 +1,6 @@
 import type { Content } from "@tare/messages";
-import {
-  type Hold,
-  type HolderRequest,
-  type Sighting,
-  StoreError,
-  type StoreRecord,
-} from "@tare/conversation";
+import { StoreError } from "@tare/conversation";
+import type { Hold, HolderRequest, Sighting, StoreRecord } from "@tare/conversation/internal";
 import { API_PATH } from "../http/api_path.ts";
 import { HttpError, toHttpError } from "../http/http_error.ts";
 import type { QueuedTurn } from "../turns/turn_queue.ts";

@@ -2,7 +2,7 @@ import { pinsAfter } from "@tare/planner/internal";
 import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnEnd, type TurnLedger } from "@tare/loop";
 import type { Content, Message } from "@tare/messages";
 import { firstWords, personsWords } from "@tare/messages/internal";
-import type { StoreRecord } from "@tare/conversation";
+import type { StoreRecord } from "@tare/conversation/internal";
 import { Accounts } from "@tare/conversation/internal/report";
 import {
   closeTurn,

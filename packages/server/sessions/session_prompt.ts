@@ -1,5 +1,5 @@
-import { Conversation, type Store, type StoreRecord } from "@tare/conversation";
-import { JsonPacker } from "@tare/conversation/internal";
+import { Conversation, type Store } from "@tare/conversation";
+import { JsonPacker, type StoreRecord } from "@tare/conversation/internal";
 import {
   type CallReport,
   reportCall,
@@ -43,7 +43,7 @@ import type {
   Summarise,
 } from "@tare/planner";
 import type { NewPin } from "@tare/planner/internal";
-import type { Rates } from "@tare/planner/parts";
+import type { Rates } from "@tare/planner/internal/parts";
 import { policySession } from "@tare/planner/policies";
 import { invalidRequest, notSupported } from "../http/http_error.ts";
 import { type OfferState, offerTools, type ToolOffer } from "../turns/session_tools.ts";

@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { contentText, type Model } from "@tare/messages";
-import { StoreError, type StoreRecord } from "@tare/conversation";
-import { JsonPacker } from "@tare/conversation/internal";
+import { StoreError } from "@tare/conversation";
+import { JsonPacker, type StoreRecord } from "@tare/conversation/internal";
 import { memoryStore } from "@tare/conversation/sqlite";
 import { HttpError } from "../http/http_error.ts";
 import { scriptedModel, silentModel, UNREPORTED } from "../fixture_test.ts";

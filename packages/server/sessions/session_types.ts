@@ -17,9 +17,10 @@ import type {
   ToolMessage,
 } from "@tare/messages";
 import type { Profile, PromptSession, SessionView } from "@tare/planner";
-import type { Rates } from "@tare/planner/parts";
+import type { Rates } from "@tare/planner/internal/parts";
 import type { Days } from "@tare/conversation/internal/report";
-import type { SessionRecord, StoredEvent, StoreRecord, Warmth } from "@tare/conversation";
+import type { Warmth } from "@tare/conversation";
+import type { SessionRecord, StoredEvent, StoreRecord } from "@tare/conversation/internal";
 import type { Archive } from "@tare/prune";
 import { type HttpError, notFound } from "../http/http_error.ts";
 import type { ToolOffer } from "../turns/session_tools.ts";

@@ -1,8 +1,9 @@
-import { type Pingable, Warmth } from "@tare/conversation";
+import { Warmth } from "@tare/conversation";
+import type { Pingable } from "@tare/conversation/internal";
 import { EMPTY_LEDGER, ModelError, type TurnEnd, type TurnLedger } from "@tare/loop";
 import type { AssistantMessage, KeepablePrompt, Message, Usage } from "@tare/messages";
 import type { LedgerEntry, Ping } from "@tare/planner";
-import { callCost } from "@tare/planner/parts";
+import { callCost } from "@tare/planner/internal/parts";
 import { DELEGATE_TOOL } from "../helpers/helpers.ts";
 import type { SessionPrompt } from "./session_prompt.ts";
 import type { SessionNeeds } from "./session_types.ts";

@@ -7,7 +7,7 @@ import type { LoopEvent, TurnLedger } from "@tare/loop";
 import { anthropicModel } from "@tare/loop/anthropic";
 import type { AssistantMessage, Tool, Usage } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import { promptCost } from "@tare/planner/parts";
+import { promptCost } from "@tare/planner/internal/parts";
 import type { HttpAgent } from "@tare/server";
 import { MessageWriter } from "@tare/wire/internal";
 import { agent, call, events, newSession, request, type TestOptions, turn } from "../fixture_test.ts";

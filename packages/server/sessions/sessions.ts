@@ -1,11 +1,5 @@
-import {
-  type ListedSession,
-  type SharedStore,
-  type Sighting,
-  StoreError,
-  type StoreRecord,
-  Warmth,
-} from "@tare/conversation";
+import { StoreError, Warmth } from "@tare/conversation";
+import type { ListedSession, SharedStore, Sighting, StoreRecord } from "@tare/conversation/internal";
 import {
   Accounts,
   type CallReport,
@@ -18,7 +12,7 @@ import { systemClock } from "@tare/loop/internal";
 import type { Message } from "@tare/messages";
 import { firstWords, personsWords } from "@tare/messages/internal";
 import { listPrice, type Profile } from "@tare/planner";
-import type { Rates } from "@tare/planner/parts";
+import type { Rates } from "@tare/planner/internal/parts";
 import { RECALL_TOOL } from "@tare/prune";
 import { ApprovalTimers } from "../approvals/approvals.ts";
 import { DELEGATE_TOOL } from "../helpers/helpers.ts";

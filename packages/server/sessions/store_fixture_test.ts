@@ -3,7 +3,8 @@
  *
  * @module
  */
-import { type Store, StoreError, type StoreRecord } from "@tare/conversation";
+import { type Store, StoreError } from "@tare/conversation";
+import type { StoreRecord } from "@tare/conversation/internal";
 import { memoryStore } from "@tare/conversation/sqlite";
 
 /** A store that remembers each of its writes. */

@@ -4,7 +4,8 @@
  * @module
  */
 import type { AssistantMessage, Model, ModelEvent } from "@tare/messages";
-import type { Store, StoreRecord } from "@tare/conversation";
+import type { Store } from "@tare/conversation";
+import type { StoreRecord } from "@tare/conversation/internal";
 import { echo, FakeClock } from "../fixture_test.ts";
 import { makeSession, type ScriptedOptions, scriptedSessions } from "../script_fixture_test.ts";
 import { watchedStore } from "../sessions/store_fixture_test.ts";

@@ -32,7 +32,7 @@ import {
 } from "@tare/messages";
 import { BackgroundCommands } from "@tare/tools/shell";
 import { PromptTooLong } from "@tare/planner";
-import { callCost, type Rates } from "@tare/planner/parts";
+import { callCost, type Rates } from "@tare/planner/internal/parts";
 import { mostOfCall } from "@tare/planner/internal";
 import { type AskedEvent, CANNOT_ASK, openCalls, type Opening } from "../approvals/approvals.ts";
 import { allowingAsked, judgeBy } from "../approvals/rules.ts";

@@ -7,8 +7,7 @@ import {
 } from "@tare/messages";
 import { describeCall, sameData } from "@tare/messages/internal";
 import { argumentsParser } from "@tare/loop/arguments";
-import type { Profile, PromptCall } from "@tare/planner";
-import { worthDeferring } from "@tare/planner/parts";
+import { type Profile, type PromptCall, worthDeferring } from "@tare/planner";
 import { CALL_TOOL, Catalogue, FIND_TOOLS, standIns } from "@tare/schemas";
 
 /** Tools that come and go while the server runs, such as those of MCP servers. */

@@ -1,6 +1,6 @@
 import { countMessageTokens, type CountTokens, type Message, type Usage } from "@tare/messages";
 import type { Profile } from "@tare/planner";
-import { PrefixCache, promptCost, type PromptUnit } from "@tare/planner/parts";
+import { PrefixCache, promptCost, type PromptUnit } from "@tare/planner/internal/parts";
 import { RECALL_TOOL } from "@tare/prune";
 import { HourCache } from "../warmth/hour_cache.ts";
 import { playPause } from "../warmth/play_pause.ts";

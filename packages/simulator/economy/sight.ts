@@ -1,5 +1,5 @@
 import { contentText, type Message } from "@tare/messages";
-import type { PromptUnit } from "@tare/planner/parts";
+import type { PromptUnit } from "@tare/planner/internal/parts";
 import { partsOf, partsShownBy, shownBy } from "./needs.ts";
 
 /** What stood earlier in a session and is shown nowhere now. */

@@ -6,7 +6,7 @@ import {
   type ToolDefinition,
 } from "@tare/messages";
 import type { Tokenizer } from "@tare/tiktoken";
-import type { PromptUnit } from "@tare/planner/parts";
+import type { PromptUnit } from "@tare/planner/internal/parts";
 
 /** What the simulator needs of a tokenizer. */
 export type Encoder = Pick<Tokenizer, "encode">;

@@ -9,7 +9,7 @@ import {
 import { addUsage, MESSAGE_OVERHEAD_TOKENS } from "@tare/messages/internal";
 import { type Profile, profileNamed } from "@tare/planner";
 import { DEFAULT_PROVIDER } from "@tare/planner/internal";
-import { PrefixCache } from "@tare/planner/parts";
+import { PrefixCache } from "@tare/planner/internal/parts";
 import type { JsonRecord } from "@tare/wire";
 import {
   ApiError,

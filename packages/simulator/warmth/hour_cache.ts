@@ -1,6 +1,6 @@
 import type { Usage } from "@tare/messages";
 import type { Profile } from "@tare/planner";
-import { PrefixCache, type PromptUnit } from "@tare/planner/parts";
+import { PrefixCache, type PromptUnit } from "@tare/planner/internal/parts";
 import { HOUR_PROFILE } from "../economy/assumptions.ts";
 
 /** How a request asks for its prompt to be cached. */

@@ -1,5 +1,5 @@
 import type { Ping, Profile } from "@tare/planner";
-import { promptCost, type PromptUnit } from "@tare/planner/parts";
+import { promptCost, type PromptUnit } from "@tare/planner/internal/parts";
 import type { HourCache } from "./hour_cache.ts";
 import type { Warmer } from "./warmer.ts";
 import type { Awaited } from "./timed_session.ts";

@@ -1,5 +1,5 @@
 import type { Profile } from "@tare/planner";
-import { promptCost, type PromptUnit } from "@tare/planner/parts";
+import { promptCost, type PromptUnit } from "@tare/planner/internal/parts";
 import { HourCache } from "./hour_cache.ts";
 import { playPause } from "./play_pause.ts";
 import type { Warmer } from "./warmer.ts";

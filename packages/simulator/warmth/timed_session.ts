@@ -1,6 +1,6 @@
 import { countMessageTokens, countRequestTokens, type CountTokens, type Message } from "@tare/messages";
 import type { Idle } from "@tare/planner";
-import type { PromptUnit } from "@tare/planner/parts";
+import type { PromptUnit } from "@tare/planner/internal/parts";
 import type { Recording } from "../economy/recording.ts";
 
 /** What a recorded session waited for behind one of its calls. */

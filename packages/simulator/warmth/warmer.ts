@@ -1,5 +1,5 @@
 import { type Idle, observeUpgrade, type Ping, type PingSent, type Profile, UNTRIED } from "@tare/planner";
-import { pingClock } from "@tare/planner/parts";
+import { pingClock } from "@tare/planner/internal/parts";
 import type { RequestMade } from "@tare/planner/internal";
 
 /** A moment at which nothing is asked for. */

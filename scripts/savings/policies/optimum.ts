@@ -1,6 +1,6 @@
 import { countRequestTokens, type CountTokens } from "@tare/messages";
 import type { Profile } from "@tare/planner";
-import { promptCost } from "@tare/planner/parts";
+import { promptCost } from "@tare/planner/internal/parts";
 import { WINDOW_SHARE } from "@tare/planner/internal";
 import { applyElisions, elide, type Elision, memoryArchive, selectElisions } from "@tare/prune";
 import type { CallPolicy, CallPolicyOptions, Recording } from "@tare/simulator/economy";

@@ -1,7 +1,7 @@
 import { assertAlmostEquals, assertEquals } from "@std/assert";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import type { PromptUnit } from "@tare/planner/parts";
+import type { PromptUnit } from "@tare/planner/internal/parts";
 import {
   HourCache,
   type Marks,

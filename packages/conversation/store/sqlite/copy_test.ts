@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { copyContents, type Store, StoreError } from "@tare/conversation";
+import { type Store, StoreError } from "@tare/conversation";
+import { copyContents } from "@tare/conversation";
 import { openFileContents, openStore } from "@tare/conversation/sqlite";
 import { fillStore } from "../contents_fixture_test.ts";
 import { withFolder } from "../folder_fixture_test.ts";

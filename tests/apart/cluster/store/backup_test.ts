@@ -1,7 +1,8 @@
 // What docs/many_servers.md says of backups of a database.
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
-import { copyContents, type Store } from "@tare/conversation";
+import type { Store } from "@tare/conversation";
+import { copyContents } from "@tare/conversation";
 import { openFileContents } from "@tare/conversation/sqlite";
 import { openPostgresContents, openPostgresStore } from "@tare/conversation/postgres";
 import { Client } from "pg";

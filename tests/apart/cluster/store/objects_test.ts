@@ -1,7 +1,8 @@
 // Large texts of a database's archive in a bucket, of a server that speaks S3's protocol.
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { join } from "@std/path";
-import { copyContents, StoreError } from "@tare/conversation";
+import { StoreError } from "@tare/conversation";
+import { copyContents } from "@tare/conversation";
 import { openPostgresContents, openPostgresStore } from "@tare/conversation/postgres";
 import { type ObjectStore, openS3Objects } from "@tare/conversation/s3";
 import { openFileContents, openStore } from "@tare/conversation/sqlite";

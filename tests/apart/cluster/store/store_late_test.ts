@@ -1,5 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { StoreError, type StoreRecord } from "@tare/conversation";
+import { StoreError } from "@tare/conversation";
+import type { StoreRecord } from "@tare/conversation/internal";
 import { openPostgresStore } from "@tare/conversation/postgres";
 import { held } from "../../../../packages/conversation/store/openings_fixture_test.ts";
 import { request, sessionRecord } from "../../../../packages/conversation/store/store_suite_fixture_test.ts";

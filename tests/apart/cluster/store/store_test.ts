@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import type { StoreRecord } from "@tare/conversation";
+import type { StoreRecord } from "@tare/conversation/internal";
 import { openPostgresStore } from "@tare/conversation/postgres";
 import { testLikeMemory } from "../../../../packages/conversation/store/like_memory_fixture_test.ts";
 import { testSharedStore } from "../../../../packages/conversation/store/shared_suite_fixture_test.ts";
