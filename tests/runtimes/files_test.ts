@@ -9,7 +9,6 @@ const SUITES: Readonly<Record<string, readonly string[]>> = {
   conversation: [
     "conversation/store/memory_store_test.ts",
     "conversation/store/file_archive_test.ts",
-    "conversation/store/sqlite/migrations_test.ts",
     "conversation/store/sqlite/open_store_test.ts",
     "conversation/store/sqlite/stored_json_test.ts",
   ],
