@@ -64,6 +64,9 @@ Deno.test("TypeScript finds the types of the packages as npm gets them", async (
   assert(ok, output);
 });
 
+/** Entry points that export types alone: their modules are empty. */
+const TYPES_ALONE = ["@tare/adapters/types"];
+
 for (const runtime of RUNTIMES) {
   Deno.test(`${runtime.name}: each entry point can be imported as npm gets it`, async () => {
     const { folder } = await project();
@@ -81,7 +84,8 @@ for (const runtime of RUNTIMES) {
       runtime.runScript ? script : await bundleInProject(folder, script),
     );
     assert(ok, output);
-    assertEquals(output.split("\n").filter((line) => line.startsWith("@tare/")), entries);
+    const withValues = entries.filter((entry) => !TYPES_ALONE.includes(entry));
+    assertEquals(output.split("\n").filter((line) => line.startsWith("@tare/")), withValues);
   });
 }
 
