@@ -72,7 +72,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
   },
   processes: { commands: () => [workspaceTests("tests/processes", "tests/telemetry")], covers: true },
   crash: { commands: () => [workspaceTests("tests/crash")] },
-  attack: { commands: () => [workspaceTests("tests/attack")] },
+  attack: { commands: () => [workspaceTests("tests/attack")], covers: true },
   gateway: { commands: () => [workspaceTests("tests/gateway")] },
   outcome: { commands: () => [workspaceTests("tests/outcome")] },
   clients: { commands: () => [testsBy("tests/apart", "tests/apart/clients", "--doc", "--parallel")] },
