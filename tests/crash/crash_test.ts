@@ -57,6 +57,8 @@ async function killAndCheck(policy: keyof typeof POLICIES): Promise<void> {
     for (let round = 0; round < ROUNDS || !reached && round < 5 * ROUNDS; round++) {
       await withServer({ args, policy }, async ({ url, kill }) => {
         if (round % ROUNDS_OF_SESSION === 0) {
+          // The turns that the last kill cut off go on here, and still write what they were asked to.
+          await checkAll(all.slice(-SESSIONS), { url, workspace, work });
           all.push(...await newWitnesses(url, { provider, random, turnsBeginAnew, name: `round ${round}` }));
         }
         const witnesses = all.slice(-SESSIONS);
