@@ -1,11 +1,7 @@
 import type { PolicyOptions } from "@tare/planner/policies";
 import type { Settings } from "./settings/settings.ts";
 
-/**
- * Returns the options of prompt sessions, the agent's and the gateway's, that these settings choose.
- *
- * @param triggers Triggers of the classic policy. Default: its own.
- */
+/** Returns the options of prompt sessions, the agent's and the gateway's. `triggers` are those of classic sessions. */
 export function promptOptions(
   { policy, off, truncateTokens }: Pick<Settings, "policy" | "off" | "truncateTokens">,
   triggers: PolicyOptions["triggers"] = {},
