@@ -17,8 +17,8 @@ export const PACKAGE_TABLE: Readonly<Record<string, readonly string[]>> = {
   adapters: ["messages", "prune", "planner"],
   loop: ["messages", "wire"],
   tools: ["messages", "prune", "wire", "loop"],
-  conversation: ["messages", "prune", "planner"],
-  gateway: ["messages", "prune", "planner", "wire", "conversation"],
+  session: ["messages", "prune", "planner"],
+  gateway: ["messages", "prune", "planner", "wire", "session"],
   simulator: ["messages", "tiktoken", "context", "prune", "planner", "wire"],
   server: [
     "messages",
@@ -29,11 +29,11 @@ export const PACKAGE_TABLE: Readonly<Record<string, readonly string[]>> = {
     "wire",
     "loop",
     "tools",
-    "conversation",
+    "session",
     "gateway",
   ],
-  page: ["messages", "loop", "conversation", "server"],
-  cli: ["messages", "tiktoken", "planner", "wire", "loop", "tools", "conversation", "simulator", "server"],
+  page: ["messages", "loop", "session", "server"],
+  cli: ["messages", "tiktoken", "planner", "wire", "loop", "tools", "session", "simulator", "server"],
   app: [
     "messages",
     "tiktoken",
@@ -45,7 +45,7 @@ export const PACKAGE_TABLE: Readonly<Record<string, readonly string[]>> = {
     "adapters",
     "loop",
     "tools",
-    "conversation",
+    "session",
     "gateway",
     "simulator",
     "server",
@@ -72,7 +72,7 @@ const FOR_TESTS: readonly string[] = ["tiktoken", "loop"];
 export const PORTABLE_PACKAGES: readonly string[] = [
   "loop",
   "tools",
-  "conversation",
+  "session",
   "gateway",
   "simulator",
   "server",
@@ -179,9 +179,9 @@ function importFault(name: string, path: string, specifier: string): string | un
     return `Package ${name} may not import @tare/${ours}: ARCHITECTURE.md's table allows it ` +
       `${PACKAGE_TABLE[name]?.join(", ") || "none of ours"}.`;
   }
-  const tells = name === "conversation" && path === "telemetry.ts";
+  const tells = name === "session" && path === "telemetry.ts";
   if (specifier.startsWith("@opentelemetry/") && !tells && !isTest(path)) {
-    return `Package ${name} may not import ${specifier}: @tare/conversation/telemetry alone speaks to it.`;
+    return `Package ${name} may not import ${specifier}: @tare/session/telemetry alone speaks to it.`;
   }
   if (!specifier.startsWith(".")) return undefined;
   // Its types are inferred from values, which can't be published.

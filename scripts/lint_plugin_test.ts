@@ -44,7 +44,7 @@ Deno.test("package-table lets one place alone speak to OpenTelemetry, tests left
       faults(`/repo/packages/${path}`, source).length === 0
     )
   );
-  assertEquals(found, ["conversation/telemetry.ts"]);
+  assertEquals(found, ["session/telemetry.ts"]);
   assertEquals(faults("/repo/packages/server/x_test.ts", source), []);
 });
 
@@ -76,7 +76,7 @@ Deno.test("portable-packages refuses what Node lacks where it must run, tests le
     );
     assertEquals(found, expected, name);
   }
-  assertEquals(faults("/repo/packages/conversation/store/x_test.ts", lacking.join("\n")), []);
+  assertEquals(faults("/repo/packages/session/store/x_test.ts", lacking.join("\n")), []);
 });
 
 Deno.test("protocol-names keeps a protocol's fields in its folder", () => {

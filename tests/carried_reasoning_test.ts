@@ -9,7 +9,7 @@ import { profileNamed } from "@tare/planner";
 import { agentHandler, type HttpAgent } from "@tare/server";
 import { type SimulatedReply, type Simulator, simulator, toolCall } from "@tare/simulator";
 import { openCheckpoints } from "@tare/tools/undo";
-import { openStore } from "@tare/conversation/sqlite";
+import { openStore } from "@tare/session/sqlite";
 
 const tokenizer = { encode: (text: string) => text.split(" ").map((word) => word.length) };
 const words = (tokens: number, word: string) => Array.from({ length: tokens }, () => word).join(" ");

@@ -1,7 +1,7 @@
 // What the classic policy does by its own triggers, through the agent server, its loop and a provider with a window.
 import { assert, assertEquals, assertGreater, assertLess } from "@std/assert";
 import { ServerSentEventParseStream } from "@std/http";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import type { LoopEvent } from "@tare/loop";
 import { openaiModel } from "@tare/loop/openai";
 import { programTool } from "@tare/tools/programs";

@@ -7,7 +7,7 @@ import { loadTokenizer } from "@tare/tiktoken";
 import { type LedgerEntry, profileNamed } from "@tare/planner";
 import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
 import { replay as replayModel, simulator } from "@tare/simulator";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import { plannerPolicy, play, type Recording } from "@tare/simulator/economy";
 import { generateWorkload, withHugeResult } from "./workload.ts";
 

@@ -11,7 +11,7 @@ import { loadTokenizer } from "@tare/tiktoken";
 import { profileNamed, PROFILES } from "@tare/planner";
 import { agentHandler } from "@tare/server";
 import { type SimulatedModel, simulator, toolCall } from "@tare/simulator";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import { postSession } from "./post_session.ts";
 import { seeded } from "./seeded.ts";
 import { word } from "./words.ts";

@@ -21,7 +21,7 @@ import { callCost, PrefixCache } from "@tare/planner/internal/parts";
 import type { PolicyOptions } from "@tare/planner/policies";
 import { RECALL_TOOL } from "@tare/prune";
 import { agentHandler } from "@tare/server";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import { seeded } from "./seeded.ts";
 import { word } from "./words.ts";
 

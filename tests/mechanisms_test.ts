@@ -8,7 +8,7 @@ import { loadTokenizer } from "@tare/tiktoken";
 import { type Mechanisms, profileNamed } from "@tare/planner";
 import { agentHandler, ALLOW_EVERYTHING } from "@tare/server";
 import { type SimulatedModel, simulator } from "@tare/simulator";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import { workspaceTools } from "@tare/tools";
 
 const OFF: Mechanisms = {

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertLessOrEqual } from "@std/assert";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import { gateway } from "@tare/gateway";
 import { openaiModel } from "@tare/loop/openai";
 import { contentText, type Message, type Tool } from "@tare/messages";

@@ -12,7 +12,7 @@ import {
   plainRecord,
   promiseOf,
   searchedJson,
-} from "../packages/conversation/store/json_text.ts";
+} from "../packages/session/store/json_text.ts";
 import type {
   Hold,
   HolderRequest,
@@ -26,7 +26,7 @@ import type {
   StoredEvent,
   StoredSums,
   StoreRecord,
-} from "../packages/conversation/store/port.ts";
+} from "../packages/session/store/port.ts";
 import {
   changedError,
   conflictError,
@@ -36,7 +36,7 @@ import {
   notClaimedError,
   otherTextError,
   sessionExistsError,
-} from "../packages/conversation/store/store_error.ts";
+} from "../packages/session/store/store_error.ts";
 
 /** How a store is opened. */
 interface OpenOptions {

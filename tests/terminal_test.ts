@@ -4,7 +4,7 @@ import { fromFileUrl } from "@std/path";
 import { contentText, type Model } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agentHandler, type AgentOptions, ALLOW_EVERYTHING } from "@tare/server";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import { workspaceTools } from "@tare/tools";
 import { openTerminal } from "./pseudo_terminal.ts";
 import { recordingProvider } from "./recording_provider.ts";

@@ -1,8 +1,8 @@
 import { resolve } from "@std/path";
 import { forgetServer, noteOwnerPort, noteServer } from "@tare/cli/parts";
-import { Warmth } from "@tare/conversation";
-import { pingUsdOfToday } from "@tare/conversation/internal";
-import { type Figures, Telemetry } from "@tare/conversation/telemetry";
+import { Warmth } from "@tare/session";
+import { pingUsdOfToday } from "@tare/session/internal";
+import { type Figures, Telemetry } from "@tare/session/telemetry";
 import { gateway, type HttpGateway } from "@tare/gateway";
 import { type ServerProfile, serverProfile } from "@tare/gateway/internal";
 import type { McpSdk } from "@tare/tools/mcp";
@@ -100,7 +100,7 @@ export async function startServer(
   // Loaded only where somebody reads them.
   const figures = settings.metrics === "off"
     ? undefined
-    : (await import("@tare/conversation/internal/prometheus")).prometheus({ onError });
+    : (await import("@tare/session/internal/prometheus")).prometheus({ onError });
   // One budget for agent and gateway.
   const warmth = new Warmth({
     now: store.now,

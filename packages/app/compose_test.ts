@@ -2,7 +2,7 @@ import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "
 import { agentClient } from "@tare/cli/parts";
 import { fromFileUrl, join } from "@std/path";
 import type { SessionEvent } from "@tare/server";
-import { openStore } from "@tare/conversation/sqlite";
+import { openStore } from "@tare/session/sqlite";
 import { profileNamed } from "@tare/planner";
 import { scripted, simulator, toolCall } from "@tare/simulator";
 import { ownerOf } from "../../tests/crash/owner.ts";

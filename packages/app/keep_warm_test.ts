@@ -1,5 +1,5 @@
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
-import { Warmth } from "@tare/conversation";
+import { Warmth } from "@tare/session";
 import { gateway, type GatewayOptions, type HttpGateway } from "@tare/gateway";
 import { listPrice, profileNamed } from "@tare/planner";
 import { promptCost } from "@tare/planner/internal/parts";

@@ -1,6 +1,6 @@
 // deno-lint-ignore-file no-console
 import { shownText, whenLeft } from "@tare/cli/parts";
-import { StoreError } from "@tare/conversation";
+import { StoreError } from "@tare/session";
 import { type Parts, startServer } from "./compose.ts";
 import { handedOver } from "./handed_over.ts";
 import { findPlaces } from "@tare/tools/internal/instructions";

@@ -2,7 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import { agentClient, type AgentInfo, RefusedError, serverAddress } from "./agent_client.ts";
 
 async function withServer(use: (url: string) => Promise<void>): Promise<void> {

@@ -4,8 +4,8 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { sumContents } from "@tare/conversation";
-import { openFileContents } from "@tare/conversation/sqlite";
+import { sumContents } from "@tare/session";
+import { openFileContents } from "@tare/session/sqlite";
 import { connect } from "./agent_client.ts";
 import { callersPath, KEY_NOTE, runCommandLine, SERVER_OPTIONS } from "./command_line.ts";
 

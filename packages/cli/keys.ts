@@ -4,7 +4,7 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import type { Asker } from "@tare/conversation";
+import type { Asker } from "@tare/session";
 import { connect } from "./agent_client.ts";
 import { KEY_NOTE, knownWords, option, optionOr, runCommandLine, SERVER_OPTIONS } from "./command_line.ts";
 

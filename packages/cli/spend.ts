@@ -4,7 +4,7 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { type CallReport, SPEND_BY, SPENT_ON, type Sums } from "@tare/conversation/internal/report";
+import { type CallReport, SPEND_BY, SPENT_ON, type Sums } from "@tare/session/internal/report";
 import { API_PATH, type SessionSpend, type SpendReport } from "../server/client.ts";
 import { connect } from "./agent_client.ts";
 import { checkDays, KEY_NOTE, option, optionOr, REPORT_OPTIONS, runCommandLine } from "./command_line.ts";

@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch, assertNotEquals } from "@std/assert";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import { completion, gatewayed, post, READ, UPSTREAM } from "./fixture_test.ts";
 
 const OPENAI = "https://api.openai.com/v1";

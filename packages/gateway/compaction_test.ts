@@ -6,7 +6,7 @@ import {
   assertNotMatch,
   assertStringIncludes,
 } from "@std/assert";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import { gateway, type HttpGateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import type { CallReport } from "@tare/conversation/internal/report";
+import type { CallReport } from "@tare/session/internal/report";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import type { JsonRecord } from "@tare/wire";

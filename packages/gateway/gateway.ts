@@ -25,9 +25,9 @@
  *
  * @module
  */
-import { type Asker, Keys } from "@tare/conversation";
-import type { LedgerReport, Overview } from "@tare/conversation/internal/report";
-import { Telemetry } from "@tare/conversation/telemetry";
+import { type Asker, Keys } from "@tare/session";
+import type { LedgerReport, Overview } from "@tare/session/internal/report";
+import { Telemetry } from "@tare/session/telemetry";
 import { checkGiven, type NeededOptions } from "@tare/messages/internal";
 import { listPrice } from "@tare/planner";
 import { ApiError, peekField, type Protocol, PROTOCOLS } from "@tare/wire/internal";

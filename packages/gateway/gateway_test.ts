@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import { call, chunk, completion, gatewayed, post, READ, sse, UPSTREAM } from "./fixture_test.ts";
 
 const HELLO = { model: "m", messages: [{ role: "user", content: "Hello." }] };

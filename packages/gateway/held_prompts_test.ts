@@ -1,5 +1,5 @@
 import { assertEquals, assertLess, assertLessOrEqual } from "@std/assert";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import { hashText } from "@tare/messages/internal";
 import type { GatewayOptions } from "@tare/gateway";
 import { countMessageTokens, countToolTokens, estimateTokens, type ToolDefinition } from "@tare/messages";

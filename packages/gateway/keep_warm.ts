@@ -1,6 +1,6 @@
-import { Warmth } from "@tare/conversation";
-import type { Pingable } from "@tare/conversation/internal";
-import { sumsOf } from "@tare/conversation/internal/report";
+import { Warmth } from "@tare/session";
+import type { Pingable } from "@tare/session/internal";
+import { sumsOf } from "@tare/session/internal/report";
 import { listPrice } from "@tare/planner";
 import type { WireReply } from "@tare/wire/internal";
 import { LRUCache } from "lru-cache";

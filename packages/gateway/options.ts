@@ -1,8 +1,8 @@
 import type { CountTokens } from "@tare/messages";
 import type { Price, Profile } from "@tare/planner";
 import type { PolicyOptions } from "@tare/planner/policies";
-import type { Keys, Store, Warmth } from "@tare/conversation";
-import type { Telemetry } from "@tare/conversation/telemetry";
+import type { Keys, Store, Warmth } from "@tare/session";
+import type { Telemetry } from "@tare/session/telemetry";
 
 /** A provider that requests are sent to. */
 export interface GatewayUpstream {

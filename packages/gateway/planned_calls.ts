@@ -1,6 +1,6 @@
-import { Keys, type Reservation } from "@tare/conversation";
-import { ToldWarnings } from "@tare/conversation/internal/report";
-import { type Chat, Telemetry } from "@tare/conversation/telemetry";
+import { Keys, type Reservation } from "@tare/session";
+import { ToldWarnings } from "@tare/session/internal/report";
+import { type Chat, Telemetry } from "@tare/session/telemetry";
 import type { Message } from "@tare/messages";
 import { listPrice, PromptTooLong, readTooLong } from "@tare/planner";
 import { mostOfCall, providerOf } from "@tare/planner/internal";

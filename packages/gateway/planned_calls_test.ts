@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
-import { Keys, type Store } from "@tare/conversation";
-import { memoryStore } from "@tare/conversation/sqlite";
-import { Telemetry } from "@tare/conversation/telemetry";
+import { Keys, type Store } from "@tare/session";
+import { memoryStore } from "@tare/session/sqlite";
+import { Telemetry } from "@tare/session/telemetry";
 import { recordTelemetry } from "../../tests/telemetry/recorder.ts";
 import {
   call,

@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
-import { memoryStore } from "@tare/conversation/sqlite";
-import type { CallReport } from "@tare/conversation/internal/report";
+import { memoryStore } from "@tare/session/sqlite";
+import type { CallReport } from "@tare/session/internal/report";
 import { gateway, type HttpGateway } from "@tare/gateway";
 import { profileNamed } from "@tare/planner";
 import type { JsonRecord } from "@tare/wire";

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertNotEquals, assertStringIncludes } from "@std/assert";
 import fc, { cases } from "../../tests/cases.ts";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import type { JsonRecord } from "@tare/wire";
 import { chatStep, type Json, longResult } from "./agents_fixture_test.ts";
 import { call, completion, gatewayed, post, READ } from "./fixture_test.ts";

@@ -1,4 +1,4 @@
-import { Conversation } from "@tare/conversation";
+import { Conversation } from "@tare/session";
 import {
   contentText,
   countMessageTokens,

@@ -1,5 +1,5 @@
-import { Conversation, type Warmth } from "@tare/conversation";
-import type { KeptWarm, ListedSession, StoreRecord } from "@tare/conversation/internal";
+import { Conversation, type Warmth } from "@tare/session";
+import type { KeptWarm, ListedSession, StoreRecord } from "@tare/session/internal";
 import {
   type CallReport,
   reportCall,
@@ -7,7 +7,7 @@ import {
   type Sums,
   sumsOf,
   UNFINISHED,
-} from "@tare/conversation/internal/report";
+} from "@tare/session/internal/report";
 import { contentText, type CountTokens } from "@tare/messages";
 import { listPrice, listWindow, readTooLong, routeToCache } from "@tare/planner";
 import { compactionOf, MESSAGES_PROVIDER, profileForTtl, searchesTools } from "@tare/planner/internal";

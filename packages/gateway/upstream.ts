@@ -1,4 +1,4 @@
-import { Telemetry } from "@tare/conversation/telemetry";
+import { Telemetry } from "@tare/session/telemetry";
 import { CHAT_PROTOCOL, joinBytes, type Protocol } from "@tare/wire/internal";
 import type { GatewayOptions, GatewayUpstream } from "./options.ts";
 

@@ -7,7 +7,7 @@
  * import { estimateTokens } from "@tare/messages";
  * import { profileNamed } from "@tare/planner";
  * import { agentHandler } from "@tare/server";
- * import { memoryStore } from "@tare/conversation/sqlite";
+ * import { memoryStore } from "@tare/session/sqlite";
  *
  * const agent = agentHandler({
  *   models: {
@@ -30,7 +30,7 @@
  *
  * @module
  */
-import { Telemetry } from "@tare/conversation/telemetry";
+import { Telemetry } from "@tare/session/telemetry";
 import { systemClock } from "@tare/loop/internal";
 import { type AgentOptions, checkAgentOptions } from "./agent_options.ts";
 import { health } from "./api/health_routes.ts";
@@ -105,7 +105,7 @@ export interface HttpAgent {
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { memoryStore } from "@tare/conversation/sqlite";
+ * import { memoryStore } from "@tare/session/sqlite";
  * import { estimateTokens } from "@tare/messages";
  * import { profileNamed } from "@tare/planner";
  * import { agentHandler } from "@tare/server";

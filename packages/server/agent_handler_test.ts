@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch, assertThrows } from "@std/assert";
-import { sumsOf } from "@tare/conversation/internal/report";
+import { sumsOf } from "@tare/session/internal/report";
 import {
   agent,
   call,

@@ -1,5 +1,5 @@
-import type { Keys } from "@tare/conversation";
-import type { Figures } from "@tare/conversation/telemetry";
+import type { Keys } from "@tare/session";
+import type { Figures } from "@tare/session/telemetry";
 import type { HttpGateway } from "@tare/gateway";
 import { checkGiven, type NeededOptions } from "@tare/messages/internal";
 import type { RunLimits } from "@tare/loop";

@@ -1,7 +1,7 @@
 // deno-lint-ignore-file no-console
 import { assertEquals } from "@std/assert";
-import { Keys } from "@tare/conversation";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { Keys } from "@tare/session";
+import { memoryStore } from "@tare/session/sqlite";
 import { agent, scriptedModel } from "./fixture_test.ts";
 
 Deno.test("agentHandler() served by Deno.serve answers without a warning of the runtime", async () => {

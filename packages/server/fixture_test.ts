@@ -4,8 +4,8 @@
  * @module
  */
 import { ServerSentEventParseStream } from "@std/http";
-import { Keys, type Store } from "@tare/conversation";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { Keys, type Store } from "@tare/session";
+import { memoryStore } from "@tare/session/sqlite";
 import type { Clock, LoopEvent } from "@tare/loop";
 import {
   type AssistantMessage,

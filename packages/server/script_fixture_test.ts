@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { Store } from "@tare/conversation";
+import type { Store } from "@tare/session";
 import { ModelError } from "@tare/loop";
 import { estimateTokens, type FunctionToolCall, type Message, type Model, type Tool } from "@tare/messages";
 import { profileNamed } from "@tare/planner";

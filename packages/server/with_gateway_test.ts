@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import { brotliCompressSync, deflateSync, gzipSync } from "node:zlib";
 import { gateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";

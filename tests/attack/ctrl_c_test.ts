@@ -4,7 +4,7 @@ import { fromFileUrl } from "@std/path";
 import type { Model } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import { cases } from "../cases.ts";
 import { LINUX, needs } from "../needs.ts";
 import { openTerminal, type Terminal } from "../pseudo_terminal.ts";

@@ -4,7 +4,7 @@ import { openaiModel } from "@tare/loop/openai";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
-import { openStore } from "@tare/conversation/sqlite";
+import { openStore } from "@tare/session/sqlite";
 import {
   Client,
   makeOthers,

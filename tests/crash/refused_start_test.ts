@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
-import { openStore } from "@tare/conversation/sqlite";
+import { openStore } from "@tare/session/sqlite";
 import { serverCommand, startServerProcess } from "./server_process.ts";
 import { LINUX, needs, SMALL_DISK } from "../needs.ts";
 

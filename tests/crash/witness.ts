@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import type { LoopEvent } from "@tare/loop";
 import type { Message } from "@tare/messages";
-import type { PinReport } from "@tare/conversation/internal/report";
+import type { PinReport } from "@tare/session/internal/report";
 import type { SessionEvent } from "@tare/server";
 import { jsonPost } from "./json_post.ts";
 import { readEvents, type ReceivedEvent } from "./read_events.ts";

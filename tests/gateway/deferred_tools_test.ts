@@ -1,5 +1,5 @@
 import { assert, assertAlmostEquals, assertEquals } from "@std/assert";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import type { GatewayOptions } from "@tare/gateway";
 import type { Message } from "@tare/messages";
 import { profileNamed } from "@tare/planner";

@@ -3,7 +3,7 @@ import fc, { cases } from "../cases.ts";
 import { gateway, type GatewayOptions, type HttpGateway } from "@tare/gateway";
 import { estimateTokens, type Message } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import {
   type Asked,
   assertSame,

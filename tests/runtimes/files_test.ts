@@ -7,10 +7,10 @@ import { bundleFileSuite, runSuite } from "./suite.ts";
 const SUITES: Readonly<Record<string, readonly string[]>> = {
   tools: ["tools/files", "tools/search"],
   conversation: [
-    "conversation/store/memory_store_test.ts",
-    "conversation/store/file_archive_test.ts",
-    "conversation/store/sqlite/open_store_test.ts",
-    "conversation/store/sqlite/stored_json_test.ts",
+    "session/store/memory_store_test.ts",
+    "session/store/file_archive_test.ts",
+    "session/store/sqlite/open_store_test.ts",
+    "session/store/sqlite/stored_json_test.ts",
   ],
 };
 

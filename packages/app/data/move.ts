@@ -6,9 +6,9 @@
 // deno-lint-ignore-file no-console
 import { join, resolve } from "@std/path";
 import { commandLine, HOME_VARIABLES, isFile, shownText, STORE_FILE } from "@tare/cli/parts";
-import { StoreError } from "@tare/conversation";
-import { copyContents, type StoreContents } from "@tare/conversation";
-import { openFileContents } from "@tare/conversation/sqlite";
+import { StoreError } from "@tare/session";
+import { copyContents, type StoreContents } from "@tare/session";
+import { openFileContents } from "@tare/session/sqlite";
 import { readSettings } from "../settings/settings.ts";
 import { openBucket } from "./open_data.ts";
 
@@ -61,7 +61,7 @@ async function move(
       "Cannot move: TARE_DATABASE must be the address of the database to move to or from.",
     );
   }
-  const { openPostgresContents } = await import("@tare/conversation/postgres");
+  const { openPostgresContents } = await import("@tare/session/postgres");
   const path = join(resolve(data), STORE_FILE);
   if (!isBack && !isFile(path) && !isFile(`${path}-wal`)) {
     const before = isFile(`${path}.moved`) ? `; those of ${path}.moved were moved before` : "";

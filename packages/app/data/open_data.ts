@@ -1,9 +1,9 @@
 import { join, resolve } from "@std/path";
 import { freePlace, isFile, onlyPlace, ownerKey, STORE_FILE } from "@tare/cli/parts";
-import { Keys, type Store } from "@tare/conversation";
-import { expiryClock } from "@tare/conversation/internal";
-import type { ObjectStore } from "@tare/conversation/s3";
-import { openStore } from "@tare/conversation/sqlite";
+import { Keys, type Store } from "@tare/session";
+import { expiryClock } from "@tare/session/internal";
+import type { ObjectStore } from "@tare/session/s3";
+import { openStore } from "@tare/session/sqlite";
 import type { Settings } from "../settings/settings.ts";
 
 /** Room that is reserved so that sessions can be deleted on a full disk. */
@@ -71,7 +71,7 @@ async function openSettingsStore(settings: Settings, log: Reports["log"]): Promi
     return await openStore(path, { reserveBytes: RESERVE_BYTES, onWarning: log, ...limits });
   }
   // Loaded only with a database.
-  const { openPostgresStore } = await import("@tare/conversation/postgres");
+  const { openPostgresStore } = await import("@tare/session/postgres");
   if (isFile(path)) {
     log(`The sessions in ${resolve(settings.data)} aren't in the database: tare move moves them there.`);
   }
@@ -87,6 +87,6 @@ export async function openBucket(
   { archive, bucketKeyId = "", bucketKey = "" }: Pick<Settings, "archive" | "bucketKeyId" | "bucketKey">,
 ): Promise<ObjectStore | undefined> {
   if (archive === undefined) return undefined;
-  const { openS3Objects } = await import("@tare/conversation/s3");
+  const { openS3Objects } = await import("@tare/session/s3");
   return await openS3Objects({ ...archive, accessKeyId: bucketKeyId, secretAccessKey: bucketKey });
 }

@@ -1,5 +1,5 @@
 import { isAbsolute } from "@std/path";
-import type { openS3Objects } from "@tare/conversation/s3";
+import type { openS3Objects } from "@tare/session/s3";
 import { fromFolder, isAddress } from "./option.ts";
 
 /** A PostgreSQL database, and how it is reached. */

@@ -4,7 +4,7 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import { addLedgers, EMPTY_LEDGER, type TurnLedger } from "@tare/loop";
 import { anthropicModel } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";

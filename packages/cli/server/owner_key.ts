@@ -1,4 +1,4 @@
-import { Keys } from "@tare/conversation";
+import { Keys } from "@tare/session";
 import { join } from "@std/path";
 import { OWNER_FILE, type OwnerFile, ownerIn } from "./find_owner_key.ts";
 

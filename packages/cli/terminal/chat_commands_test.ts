@@ -1,4 +1,4 @@
-import type { PromptReport } from "@tare/conversation/internal/report";
+import type { PromptReport } from "@tare/session/internal/report";
 import { assertEquals, assertRejects } from "@std/assert";
 import type { AgentClient, ToldCall } from "../agent_client.ts";
 import { EMPTY_LEDGER } from "@tare/loop";

@@ -6,7 +6,7 @@
 import { assertEquals } from "@std/assert";
 import { gateway, type GatewayOptions, type HttpGateway } from "@tare/gateway";
 import { profileNamed } from "@tare/planner";
-import type { Store } from "@tare/conversation";
+import type { Store } from "@tare/session";
 import type { JsonRecord } from "@tare/wire";
 import { type Json, longResult, SUM_UP } from "../agents_fixture_test.ts";
 import { OPTIONS, post } from "../fixture_test.ts";

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import type { Store } from "@tare/conversation";
-import { memoryStore, openStore } from "@tare/conversation/sqlite";
+import type { Store } from "@tare/session";
+import { memoryStore, openStore } from "@tare/session/sqlite";
 import { gateway, type GatewayOptions, type HttpGateway } from "@tare/gateway";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
 import { conversation, MANNERS, play, type Played } from "./conversations_fixture_test.ts";

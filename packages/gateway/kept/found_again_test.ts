@@ -1,10 +1,10 @@
 import { assert, assertEquals, assertLess, assertNotEquals, assertStringIncludes } from "@std/assert";
 import { gateway, type GatewayOptions } from "@tare/gateway";
 import { profileNamed } from "@tare/planner";
-import type { Store } from "@tare/conversation";
-import { memoryStore } from "@tare/conversation/sqlite";
+import type { Store } from "@tare/session";
+import { memoryStore } from "@tare/session/sqlite";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
-import { openStore } from "@tare/conversation/sqlite";
+import { openStore } from "@tare/session/sqlite";
 import { longResult } from "../agents_fixture_test.ts";
 import { completion, gatewayed, OPTIONS, post, READ } from "../fixture_test.ts";
 import { functionCall, responsesUpstream, says } from "../responses_fixture_test.ts";

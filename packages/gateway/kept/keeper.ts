@@ -1,12 +1,12 @@
-import { type Store, StoreError } from "@tare/conversation";
-import { JsonPacker, type ListedSession, type StoreRecord } from "@tare/conversation/internal";
+import { type Store, StoreError } from "@tare/session";
+import { JsonPacker, type ListedSession, type StoreRecord } from "@tare/session/internal";
 import {
   Accounts,
   type CallReport,
   type Days,
   keptSpending,
   type SpendingSession,
-} from "@tare/conversation/internal/report";
+} from "@tare/session/internal/report";
 import type { Protocol, RequestReaders } from "@tare/wire/internal";
 import { chainTo } from "../sessions/chain_index.ts";
 import { type ConversationListing, type SpendingDays, spendingOf } from "../sessions/conversations.ts";

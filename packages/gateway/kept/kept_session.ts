@@ -1,5 +1,5 @@
-import { Conversation, type ConversationState } from "@tare/conversation";
-import type { ListedSession, SessionRecord } from "@tare/conversation/internal";
+import { Conversation, type ConversationState } from "@tare/session";
+import type { ListedSession, SessionRecord } from "@tare/session/internal";
 import { contentText, type Message } from "@tare/messages";
 import { hashPiece } from "@tare/messages/internal";
 import { placeholderRefs } from "@tare/prune/internal";

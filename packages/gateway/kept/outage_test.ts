@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { gateway } from "@tare/gateway";
-import { type Store, StoreError } from "@tare/conversation";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { type Store, StoreError } from "@tare/session";
+import { memoryStore } from "@tare/session/sqlite";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
 import { type Asked, assertSame, conversation, MANNERS, play, whole } from "./conversations_fixture_test.ts";
 import { CHAT } from "./dialects_fixture_test.ts";

@@ -1,9 +1,9 @@
 import { assert, assertMatch } from "@std/assert";
 import fc, { cases } from "../../../tests/cases.ts";
-import type { Store } from "@tare/conversation";
-import { memoryStore } from "@tare/conversation/sqlite";
+import type { Store } from "@tare/session";
+import { memoryStore } from "@tare/session/sqlite";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
-import { openStore } from "@tare/conversation/sqlite";
+import { openStore } from "@tare/session/sqlite";
 import {
   assertSame,
   conversation,

@@ -1,11 +1,11 @@
-import type { KeptWarm, ListedSession, StoreRecord } from "@tare/conversation/internal";
+import type { KeptWarm, ListedSession, StoreRecord } from "@tare/session/internal";
 import type {
   CallReport,
   PinReport,
   SeenConversation,
   SpendingSession,
   Sums,
-} from "@tare/conversation/internal/report";
+} from "@tare/session/internal/report";
 import type { Rewrite } from "@tare/messages";
 import type { Mechanisms } from "@tare/planner";
 import type { NewPin } from "@tare/planner/internal";

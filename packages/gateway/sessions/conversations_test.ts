@@ -1,12 +1,12 @@
 import { assert, assertAlmostEquals, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import {
   reportBlock,
   reportPins,
   reportPrompt,
   type SpendingSession,
   sumsOf,
-} from "@tare/conversation/internal/report";
+} from "@tare/session/internal/report";
 import { gateway, type GatewayOptions } from "@tare/gateway";
 import { profileNamed } from "@tare/planner";
 import { BASH, chatStep, longResult, SUM_UP } from "../agents_fixture_test.ts";

@@ -1,5 +1,5 @@
-import type { Conversation, ConversationState } from "@tare/conversation";
-import type { Overview, Sums } from "@tare/conversation/internal/report";
+import type { Conversation, ConversationState } from "@tare/session";
+import type { Overview, Sums } from "@tare/session/internal/report";
 import { contentText, type CountTokens, type Message } from "@tare/messages";
 import { firstWords, hashBytes, hashPiece, personsWords } from "@tare/messages/internal";
 import type { PromptSession, SessionView } from "@tare/planner";

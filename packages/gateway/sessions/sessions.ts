@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
-import { Conversation } from "@tare/conversation";
-import { Accounts, type Sums } from "@tare/conversation/internal/report";
+import { Conversation } from "@tare/session";
+import { Accounts, type Sums } from "@tare/session/internal/report";
 import { LRUCache } from "lru-cache";
 import type { WireItem } from "@tare/wire/internal";
 import { ChainIndex, type ChainNode, chainTo, lastShared, sharedLength } from "./chain_index.ts";

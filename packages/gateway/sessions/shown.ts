@@ -1,4 +1,4 @@
-import { reportPins, sumsOf } from "@tare/conversation/internal/report";
+import { reportPins, sumsOf } from "@tare/session/internal/report";
 import type { Turns } from "../turns.ts";
 import {
   type ConversationDetails,

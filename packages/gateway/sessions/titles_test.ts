@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import { gateway, type GatewayOptions } from "@tare/gateway";
 import { BASH, chatStep, codexOpening, codexStep, type Json, SUM_UP } from "../agents_fixture_test.ts";
 import { completion, OPTIONS, post } from "../fixture_test.ts";

@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import type { MissesReport, SessionSpend, SpendReport } from "../../server/client.ts";
-import { openStore } from "@tare/conversation/sqlite";
+import { openStore } from "@tare/session/sqlite";
 import { gateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";

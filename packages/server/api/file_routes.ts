@@ -1,4 +1,4 @@
-import { Keys } from "@tare/conversation";
+import { Keys } from "@tare/session";
 import { type Checkpoints, UndoRefused } from "@tare/tools/undo";
 import { Type } from "typebox";
 import type { AgentOptions } from "../agent_options.ts";

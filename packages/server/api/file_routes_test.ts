@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
-import { Keys } from "@tare/conversation";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { Keys } from "@tare/session";
+import { memoryStore } from "@tare/session/sqlite";
 import { workspaceTools } from "@tare/tools";
 import { ALLOW_EVERYTHING } from "@tare/server";
 import { agent, call, error, refused, scriptedModel, type TestOptions } from "../fixture_test.ts";

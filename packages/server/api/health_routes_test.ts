@@ -1,8 +1,8 @@
 import { assertEquals } from "@std/assert";
 import { type CountTokens, estimateTokens } from "@tare/messages";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
-import { openStore } from "@tare/conversation/sqlite";
+import { openStore } from "@tare/session/sqlite";
 import { agent, call, newSession, scriptedModel, silentModel, turn } from "../fixture_test.ts";
 
 const unready = (...reasons: string[]) => ({ status: "unready", reasons });

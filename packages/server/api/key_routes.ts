@@ -1,4 +1,4 @@
-import { type KeyReport, Keys } from "@tare/conversation";
+import { type KeyReport, Keys } from "@tare/session";
 import { type Static, Type } from "typebox";
 import { invalidRequest, notFound, notSupported } from "../http/http_error.ts";
 import { json, route } from "../http/route.ts";

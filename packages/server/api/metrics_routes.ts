@@ -1,6 +1,6 @@
-import type { Store } from "@tare/conversation";
-import type { SharedStore } from "@tare/conversation/internal";
-import type { Figures } from "@tare/conversation/telemetry";
+import type { Store } from "@tare/session";
+import type { SharedStore } from "@tare/session/internal";
+import type { Figures } from "@tare/session/telemetry";
 import { Type } from "typebox";
 import type { MetricsOptions } from "../agent_options.ts";
 import type { guard } from "../http/guard.ts";

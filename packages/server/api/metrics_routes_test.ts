@@ -1,8 +1,8 @@
 import { assertEquals } from "@std/assert";
-import { Keys } from "@tare/conversation";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { Keys } from "@tare/session";
+import { memoryStore } from "@tare/session/sqlite";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
-import type { Figures } from "@tare/conversation/telemetry";
+import type { Figures } from "@tare/session/telemetry";
 import {
   agent,
   call,

@@ -1,4 +1,4 @@
-import type { CallReport } from "@tare/conversation/internal/report";
+import type { CallReport } from "@tare/session/internal/report";
 import { type Static, Type } from "typebox";
 import type { Reads } from "../http/route.ts";
 import { closed, COUNT } from "../http/schema.ts";

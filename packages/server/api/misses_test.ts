@@ -1,5 +1,5 @@
 import { assertAlmostEquals, assertEquals } from "@std/assert";
-import { type CallReport, reportCall } from "@tare/conversation/internal/report";
+import { type CallReport, reportCall } from "@tare/session/internal/report";
 import { type LedgerEntry, profileNamed } from "@tare/planner";
 import { reportMisses } from "./misses.ts";
 

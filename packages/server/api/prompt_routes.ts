@@ -1,5 +1,5 @@
-import { Keys, type Warmth } from "@tare/conversation";
-import { reportBlock, reportPins, reportPrompt } from "@tare/conversation/internal/report";
+import { Keys, type Warmth } from "@tare/session";
+import { reportBlock, reportPins, reportPrompt } from "@tare/session/internal/report";
 import type { HttpGateway } from "@tare/gateway";
 import { HttpError, invalidRequest, notFound } from "../http/http_error.ts";
 import { json, route } from "../http/route.ts";

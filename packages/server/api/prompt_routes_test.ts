@@ -5,8 +5,8 @@ import type {
   PinReport,
   PromptReport,
   reportBlock,
-} from "@tare/conversation/internal/report";
-import { memoryStore } from "@tare/conversation/sqlite";
+} from "@tare/session/internal/report";
+import { memoryStore } from "@tare/session/sqlite";
 import type { TurnLedger } from "@tare/loop";
 import type { Model, Tool } from "@tare/messages";
 import { profileNamed, type Quote } from "@tare/planner";

@@ -1,5 +1,5 @@
-import type { CallReport, Overview, Sums } from "@tare/conversation/internal/report";
-import { SPEND_BY, SPENT_ON as PARTS, sumsOf } from "@tare/conversation/internal/report";
+import type { CallReport, Overview, Sums } from "@tare/session/internal/report";
+import { SPEND_BY, SPENT_ON as PARTS, sumsOf } from "@tare/session/internal/report";
 import { type TSchema, Type } from "typebox";
 import { closed, COUNT, count, limitOf, optionalText, orNull, text } from "../http/schema.ts";
 

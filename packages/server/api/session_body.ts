@@ -1,4 +1,4 @@
-import { sumsOf } from "@tare/conversation/internal/report";
+import { sumsOf } from "@tare/session/internal/report";
 import { EMPTY_LEDGER } from "@tare/loop";
 import { type Static, Type } from "typebox";
 import { closed, COUNT, count, optionalText, text } from "../http/schema.ts";

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
 import type { AssistantMessage, Message, Model, ModelRequest, Tool } from "@tare/messages";
 import { profileNamed } from "@tare/planner";

@@ -1,5 +1,5 @@
-import { type Asker, Keys, type Store, type Warmth } from "@tare/conversation";
-import type { StoreRecord } from "@tare/conversation/internal";
+import { type Asker, Keys, type Store, type Warmth } from "@tare/session";
+import type { StoreRecord } from "@tare/session/internal";
 import {
   Accounts,
   type CallReport,
@@ -9,7 +9,7 @@ import {
   reportSpend,
   type SeenConversation,
   sumsOf,
-} from "@tare/conversation/internal/report";
+} from "@tare/session/internal/report";
 import type { HttpGateway, ShownConversation } from "@tare/gateway";
 import type { Message } from "@tare/messages";
 import { describeCall, planAfter, type WorkPlan } from "@tare/messages/internal";

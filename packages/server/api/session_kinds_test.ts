@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { type Store, StoreError } from "@tare/conversation";
-import type { StoreRecord } from "@tare/conversation/internal";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { type Store, StoreError } from "@tare/session";
+import type { StoreRecord } from "@tare/session/internal";
+import { memoryStore } from "@tare/session/sqlite";
 import {
   Accounts,
   type CallReport,
@@ -9,7 +9,7 @@ import {
   type PromptReport,
   type reportBlock,
   type reportSpend,
-} from "@tare/conversation/internal/report";
+} from "@tare/session/internal/report";
 import { gateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";

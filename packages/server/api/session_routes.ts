@@ -1,4 +1,4 @@
-import { Keys } from "@tare/conversation";
+import { Keys } from "@tare/session";
 import type { Content } from "@tare/messages";
 import { firstWords } from "@tare/messages/internal";
 import { Type } from "typebox";

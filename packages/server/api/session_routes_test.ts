@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import type { Message, Model, Tool } from "@tare/messages";
 import { profileNamed, type Quote } from "@tare/planner";
 import { promptCost } from "@tare/planner/internal/parts";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import {
   agent,
   call,

@@ -4,7 +4,7 @@ import {
   type SeenConversation,
   type Sums,
   sumsOf,
-} from "@tare/conversation/internal/report";
+} from "@tare/session/internal/report";
 import { type Static, Type } from "typebox";
 import type { Reads } from "../http/route.ts";
 import { closed, COUNT, orNull } from "../http/schema.ts";

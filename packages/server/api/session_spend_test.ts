@@ -1,5 +1,5 @@
 import { assertAlmostEquals, assertEquals } from "@std/assert";
-import { reportCall, type SeenConversation } from "@tare/conversation/internal/report";
+import { reportCall, type SeenConversation } from "@tare/session/internal/report";
 import type { Message } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { reportSessionSpend } from "./session_spend.ts";

@@ -1,5 +1,5 @@
 import type { Message } from "@tare/messages";
-import { Keys, type Store, StoreError } from "@tare/conversation";
+import { Keys, type Store, StoreError } from "@tare/session";
 import { Type } from "typebox";
 import { HttpError, invalidRequest, notFound } from "../http/http_error.ts";
 import { LINES } from "../http/dispatcher.ts";

@@ -2,9 +2,9 @@ import { assertEquals, assertThrows } from "@std/assert";
 import fc, { cases } from "../../../tests/cases.ts";
 import type { HttpAgent } from "@tare/server";
 import type { Message } from "@tare/messages";
-import { StoreError } from "@tare/conversation";
-import { memoryStore } from "@tare/conversation/sqlite";
-import { openStore } from "@tare/conversation/sqlite";
+import { StoreError } from "@tare/session";
+import { memoryStore } from "@tare/session/sqlite";
+import { openStore } from "@tare/session/sqlite";
 import {
   agent,
   call,

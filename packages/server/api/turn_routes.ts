@@ -1,4 +1,4 @@
-import { type Asker, Keys } from "@tare/conversation";
+import { type Asker, Keys } from "@tare/session";
 import type { SseMessage } from "@tare/wire/internal/sse";
 import { Type } from "typebox";
 import { ERROR, HttpError, httpErrorBody, invalidRequest, notFound } from "../http/http_error.ts";

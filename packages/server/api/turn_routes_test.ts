@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { ServerSentEventParseStream } from "@std/http";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import type { HttpAgent } from "@tare/server";
 import {
   agent,

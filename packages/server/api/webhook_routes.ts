@@ -1,4 +1,4 @@
-import type { StoredDelivery } from "@tare/conversation/internal";
+import type { StoredDelivery } from "@tare/session/internal";
 import { type Static, Type } from "typebox";
 import { notSupported } from "../http/http_error.ts";
 import { json, route } from "../http/route.ts";

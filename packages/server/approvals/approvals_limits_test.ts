@@ -1,5 +1,5 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import { agent, call, events, newSession, request, scriptedModel, turn } from "../fixture_test.ts";
 import {
   answerCall,

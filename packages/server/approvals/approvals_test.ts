@@ -1,5 +1,5 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import { programTool } from "@tare/tools/programs";
 import { workspaceTools } from "@tare/tools";
 import type { HttpAgent } from "@tare/server";

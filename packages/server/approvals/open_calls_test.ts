@@ -7,8 +7,8 @@ import type {
   Tool,
   ToolDefinition,
 } from "@tare/messages";
-import type { Store } from "@tare/conversation";
-import { memoryStore } from "@tare/conversation/sqlite";
+import type { Store } from "@tare/session";
+import { memoryStore } from "@tare/session/sqlite";
 import { makeSession, scriptedSessions, unpaired } from "../script_fixture_test.ts";
 import { openCalls } from "./approvals.ts";
 import type { Session } from "../sessions/session.ts";

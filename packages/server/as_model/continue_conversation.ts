@@ -1,4 +1,4 @@
-import { type Asker, Keys, type Store } from "@tare/conversation";
+import { type Asker, Keys, type Store } from "@tare/session";
 import type { Content, ContentPart, Message, ModelSettings, ToolDefinition } from "@tare/messages";
 import { openCalls } from "../approvals/approvals.ts";
 import { unattendedOf } from "../api/turn_routes.ts";

@@ -1,4 +1,4 @@
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import {
   type AssistantMessage,
   estimateTokens,

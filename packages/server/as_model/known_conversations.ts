@@ -8,8 +8,8 @@ import {
   type ToolMessage,
 } from "@tare/messages";
 import { describeCall } from "@tare/messages/internal";
-import type { Store } from "@tare/conversation";
-import type { StoreRecord } from "@tare/conversation/internal";
+import type { Store } from "@tare/session";
+import type { StoreRecord } from "@tare/session/internal";
 import { Type } from "typebox";
 import { COUNT, storedReader } from "../http/schema.ts";
 

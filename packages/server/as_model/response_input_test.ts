@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import { ApiError, type ResponseBody, ResponseEventWriter } from "@tare/wire/internal";
 import { readResponseInput } from "./responses.ts";
 import type { InputItem } from "./responses_schema.ts";

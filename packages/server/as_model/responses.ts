@@ -1,4 +1,4 @@
-import type { Asker, Store } from "@tare/conversation";
+import type { Asker, Store } from "@tare/session";
 import type { ContentPart } from "@tare/messages";
 import type { JsonRecord } from "@tare/wire";
 import { ApiError, type ResponseBody, ResponseEventWriter } from "@tare/wire/internal";

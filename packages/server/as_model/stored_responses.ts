@@ -1,5 +1,5 @@
-import { type Asker, Keys, type Store } from "@tare/conversation";
-import type { StoreRecord } from "@tare/conversation/internal";
+import { type Asker, Keys, type Store } from "@tare/session";
+import type { StoreRecord } from "@tare/session/internal";
 import type { JsonRecord } from "@tare/wire";
 import { ApiError, type ResponseBody } from "@tare/wire/internal";
 import { type Static, type TObject, Type } from "typebox";

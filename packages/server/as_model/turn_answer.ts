@@ -1,4 +1,4 @@
-import type { StoreRecord } from "@tare/conversation/internal";
+import type { StoreRecord } from "@tare/session/internal";
 import type { TurnEnd, TurnLedger } from "@tare/loop";
 import { contentText, type FinishReason, type FunctionToolCall, type ToolDefinition } from "@tare/messages";
 import { sliceText } from "@tare/messages/internal";

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { Keys } from "@tare/conversation";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { Keys } from "@tare/session";
+import { memoryStore } from "@tare/session/sqlite";
 import type { HttpOptions } from "@tare/server";
 import { agent, error, scriptedModel } from "../fixture_test.ts";
 

@@ -1,5 +1,5 @@
-import { Keys, type Store, StoreError } from "@tare/conversation";
-import { Telemetry } from "@tare/conversation/telemetry";
+import { Keys, type Store, StoreError } from "@tare/session";
+import { Telemetry } from "@tare/session/telemetry";
 import type { HttpGateway } from "@tare/gateway";
 import { readBody, readPath, withClientSignal } from "@tare/gateway/internal";
 import { ApiError, jsonExcess, PROTOCOLS } from "@tare/wire/internal";

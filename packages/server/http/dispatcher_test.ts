@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import { request } from "../fixture_test.ts";
 import { openapiDocument } from "../route_table.ts";
 import { dispatcher } from "./dispatcher.ts";

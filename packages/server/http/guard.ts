@@ -1,4 +1,4 @@
-import { type Asker, Keys } from "@tare/conversation";
+import { type Asker, Keys } from "@tare/session";
 import { PROTOCOLS } from "@tare/wire/internal";
 import type { HttpOptions } from "../agent_options.ts";
 import { API_PATH } from "./api_path.ts";

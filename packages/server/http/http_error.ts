@@ -1,5 +1,5 @@
 import { isStatus, STATUS_TEXT } from "@std/http/status";
-import { type Keys, StoreError } from "@tare/conversation";
+import { type Keys, StoreError } from "@tare/session";
 import { type Static, Type } from "typebox";
 import { closed } from "./schema.ts";
 

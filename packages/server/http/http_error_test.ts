@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { errorResponse, HttpError } from "./http_error.ts";
-import { StoreError } from "@tare/conversation";
+import { StoreError } from "@tare/session";
 
 Deno.test("errorResponse() gives status, code and sentence in one JSON shape", async () => {
   const response = errorResponse(

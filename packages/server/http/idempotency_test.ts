@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { type Store, StoreError } from "@tare/conversation";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { type Store, StoreError } from "@tare/session";
+import { memoryStore } from "@tare/session/sqlite";
 import type { HttpAgent } from "@tare/server";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
 import {

@@ -1,5 +1,5 @@
-import type { Asker } from "@tare/conversation";
-import type { StoreRecord } from "@tare/conversation/internal";
+import type { Asker } from "@tare/session";
+import type { StoreRecord } from "@tare/session/internal";
 import type { Static, TObject, TProperties, TSchema } from "typebox";
 
 /** A method that routes are made for: `HEAD` is answered as `GET` is. */

@@ -1,6 +1,6 @@
 import { assertEquals, assertObjectMatch } from "@std/assert";
-import type { Store } from "@tare/conversation";
-import { memoryStore } from "@tare/conversation/sqlite";
+import type { Store } from "@tare/session";
+import { memoryStore } from "@tare/session/sqlite";
 import { programTool } from "@tare/tools/programs";
 import { workspaceTools } from "@tare/tools";
 import { openCheckpoints } from "@tare/tools/undo";

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import { BackgroundCommands } from "@tare/tools/shell";
 import type { AssistantMessage, Model, ModelRequest, Tool } from "@tare/messages";
 import { agent, call, newSession, turn } from "../fixture_test.ts";

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { Model, ModelRequest, ModelSettings } from "@tare/messages";
-import type { Store } from "@tare/conversation";
-import { memoryStore } from "@tare/conversation/sqlite";
+import type { Store } from "@tare/session";
+import { memoryStore } from "@tare/session/sqlite";
 import {
   agent,
   call,

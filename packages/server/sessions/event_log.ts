@@ -1,5 +1,5 @@
-import type { Store } from "@tare/conversation";
-import type { Sighting, StoredEvent, StoreRecord } from "@tare/conversation/internal";
+import type { Store } from "@tare/session";
+import type { Sighting, StoredEvent, StoreRecord } from "@tare/session/internal";
 import { notFound } from "../http/http_error.ts";
 import { eventsOf, numbered, type NumberedEvent, type SessionEvent, type Teller } from "./session_types.ts";
 

@@ -1,8 +1,8 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import type { LoopEvent } from "@tare/loop";
 import { HttpError } from "../http/http_error.ts";
-import type { Store } from "@tare/conversation";
-import { memoryStore } from "@tare/conversation/sqlite";
+import type { Store } from "@tare/session";
+import { memoryStore } from "@tare/session/sqlite";
 import { EventLog } from "./event_log.ts";
 import { newLog } from "../fixture_test.ts";
 

@@ -1,7 +1,7 @@
 import { argumentsParser } from "@tare/loop/arguments";
-import type { Store } from "@tare/conversation";
-import type { StoreRecord } from "@tare/conversation/internal";
-import { Accounts } from "@tare/conversation/internal/report";
+import type { Store } from "@tare/session";
+import type { StoreRecord } from "@tare/session/internal";
+import { Accounts } from "@tare/session/internal/report";
 import {
   addLedgers,
   type AnsweredCall,

@@ -1,6 +1,6 @@
 import type { Content } from "@tare/messages";
-import { StoreError } from "@tare/conversation";
-import type { Hold, HolderRequest, Sighting, StoreRecord } from "@tare/conversation/internal";
+import { StoreError } from "@tare/session";
+import type { Hold, HolderRequest, Sighting, StoreRecord } from "@tare/session/internal";
 import { API_PATH } from "../http/api_path.ts";
 import { HttpError, toHttpError } from "../http/http_error.ts";
 import type { QueuedTurn } from "../turns/turn_queue.ts";

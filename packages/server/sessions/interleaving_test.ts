@@ -1,6 +1,6 @@
 import { assertEquals, assertStrictEquals } from "@std/assert";
-import type { Store } from "@tare/conversation";
-import { memoryStore } from "@tare/conversation/sqlite";
+import type { Store } from "@tare/session";
+import { memoryStore } from "@tare/session/sqlite";
 import fc, { cases } from "../../../tests/cases.ts";
 import { echo } from "../fixture_test.ts";
 import { scriptedSessions, snapshot, unpaired } from "../script_fixture_test.ts";

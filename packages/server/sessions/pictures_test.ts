@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import type { AssistantMessage, Content, Model, ModelRequest, Tool } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agent, call, echo, newSession, turn } from "../fixture_test.ts";

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import { workspaceTools } from "@tare/tools";
 import type { AssistantMessage, Model, ModelRequest } from "@tare/messages";
 import { describeCall } from "@tare/messages/internal";

@@ -1,6 +1,6 @@
 import { assert, assertStringIncludes } from "@std/assert";
 import fc, { cases } from "../../../tests/cases.ts";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import { type AssistantMessage, contentText, type Model, type ModelRequest, type Tool } from "@tare/messages";
 import { agent, call, echo, newSession, turn, UNREPORTED } from "../fixture_test.ts";
 

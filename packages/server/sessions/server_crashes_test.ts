@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { contentText, type FunctionToolCall, type Message, type Model, type Tool } from "@tare/messages";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
-import { type Days, type Overview, sumsOf } from "@tare/conversation/internal/report";
+import { type Days, type Overview, sumsOf } from "@tare/session/internal/report";
 import type { HttpAgent } from "@tare/server";
 import fc, { cases } from "../../../tests/cases.ts";
 import { agent, call, events, newSession, request, type SeenEvent } from "../fixture_test.ts";

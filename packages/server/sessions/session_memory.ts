@@ -2,8 +2,8 @@ import { pinsAfter } from "@tare/planner/internal";
 import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnEnd, type TurnLedger } from "@tare/loop";
 import type { Content, Message } from "@tare/messages";
 import { firstWords, personsWords } from "@tare/messages/internal";
-import type { StoreRecord } from "@tare/conversation/internal";
-import { Accounts } from "@tare/conversation/internal/report";
+import type { StoreRecord } from "@tare/session/internal";
+import { Accounts } from "@tare/session/internal/report";
 import {
   closeTurn,
   hear,

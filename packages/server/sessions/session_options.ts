@@ -1,5 +1,5 @@
-import type { Keys, Store, Warmth } from "@tare/conversation";
-import type { Telemetry } from "@tare/conversation/telemetry";
+import type { Keys, Store, Warmth } from "@tare/session";
+import type { Telemetry } from "@tare/session/telemetry";
 import type { Clock, RunLimits } from "@tare/loop";
 import type { CountTokens, Model, Tool } from "@tare/messages";
 import type { Price, Profile } from "@tare/planner";

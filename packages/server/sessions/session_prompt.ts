@@ -1,12 +1,12 @@
-import { Conversation, type Store } from "@tare/conversation";
-import { JsonPacker, type StoreRecord } from "@tare/conversation/internal";
+import { Conversation, type Store } from "@tare/session";
+import { JsonPacker, type StoreRecord } from "@tare/session/internal";
 import {
   type CallReport,
   reportCall,
   type SeenConversation,
   sumsOf,
   UNFINISHED,
-} from "@tare/conversation/internal/report";
+} from "@tare/session/internal/report";
 import {
   contentText,
   countMessageTokens,

@@ -1,8 +1,8 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { contentText, type Model } from "@tare/messages";
-import { StoreError } from "@tare/conversation";
-import { JsonPacker, type StoreRecord } from "@tare/conversation/internal";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { StoreError } from "@tare/session";
+import { JsonPacker, type StoreRecord } from "@tare/session/internal";
+import { memoryStore } from "@tare/session/sqlite";
 import { HttpError } from "../http/http_error.ts";
 import { scriptedModel, silentModel, UNREPORTED } from "../fixture_test.ts";
 import {

@@ -18,9 +18,9 @@ import type {
 } from "@tare/messages";
 import type { Profile, PromptSession, SessionView } from "@tare/planner";
 import type { Rates } from "@tare/planner/internal/parts";
-import type { Days } from "@tare/conversation/internal/report";
-import type { Warmth } from "@tare/conversation";
-import type { SessionRecord, StoredEvent, StoreRecord } from "@tare/conversation/internal";
+import type { Days } from "@tare/session/internal/report";
+import type { Warmth } from "@tare/session";
+import type { SessionRecord, StoredEvent, StoreRecord } from "@tare/session/internal";
 import type { Archive } from "@tare/prune";
 import { type HttpError, notFound } from "../http/http_error.ts";
 import type { ToolOffer } from "../turns/session_tools.ts";
@@ -33,7 +33,7 @@ import {
   storedHelper,
 } from "./session_settings.ts";
 
-export type { PinChange } from "@tare/conversation";
+export type { PinChange } from "@tare/session";
 
 /** Tells programs outside of what happens in sessions. */
 export interface Teller {

@@ -1,5 +1,5 @@
-import { Warmth } from "@tare/conversation";
-import type { Pingable } from "@tare/conversation/internal";
+import { Warmth } from "@tare/session";
+import type { Pingable } from "@tare/session/internal";
 import { EMPTY_LEDGER, ModelError, type TurnEnd, type TurnLedger } from "@tare/loop";
 import type { AssistantMessage, KeepablePrompt, Message, Usage } from "@tare/messages";
 import type { LedgerEntry, Ping } from "@tare/planner";

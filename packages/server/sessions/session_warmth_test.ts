@@ -1,8 +1,8 @@
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
-import { Warmth } from "@tare/conversation";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { Warmth } from "@tare/session";
+import { memoryStore } from "@tare/session/sqlite";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
-import type { Overview } from "@tare/conversation/internal/report";
+import type { Overview } from "@tare/session/internal/report";
 import type { LoopEvent, TurnLedger } from "@tare/loop";
 import { anthropicModel } from "@tare/loop/anthropic";
 import type { AssistantMessage, Tool, Usage } from "@tare/messages";

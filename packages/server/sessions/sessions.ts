@@ -1,5 +1,5 @@
-import { StoreError, Warmth } from "@tare/conversation";
-import type { ListedSession, SharedStore, Sighting, StoreRecord } from "@tare/conversation/internal";
+import { StoreError, Warmth } from "@tare/session";
+import type { ListedSession, SharedStore, Sighting, StoreRecord } from "@tare/session/internal";
 import {
   Accounts,
   type CallReport,
@@ -7,7 +7,7 @@ import {
   type Overview,
   type SpendingSession,
   ToldWarnings,
-} from "@tare/conversation/internal/report";
+} from "@tare/session/internal/report";
 import { systemClock } from "@tare/loop/internal";
 import type { Message } from "@tare/messages";
 import { firstWords, personsWords } from "@tare/messages/internal";

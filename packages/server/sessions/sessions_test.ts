@@ -2,7 +2,7 @@ import { ALLOW_EVERYTHING } from "@tare/server";
 import { assert, assertEquals, assertNotStrictEquals, assertRejects, assertStrictEquals } from "@std/assert";
 import { HttpError } from "../http/http_error.ts";
 import type { NumberedEvent } from "./session_types.ts";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import fc, { cases } from "../../../tests/cases.ts";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";

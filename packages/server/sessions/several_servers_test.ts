@@ -1,6 +1,6 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { ServerSentEventParseStream } from "@std/http";
-import { type Store, StoreError } from "@tare/conversation";
+import { type Store, StoreError } from "@tare/session";
 import { contentText, type Model, type ModelRequest } from "@tare/messages";
 import type { HttpAgent } from "@tare/server";
 import { sharedMemory } from "../../../tests/shared_memory.ts";

@@ -3,9 +3,9 @@
  *
  * @module
  */
-import { type Store, StoreError } from "@tare/conversation";
-import type { StoreRecord } from "@tare/conversation/internal";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { type Store, StoreError } from "@tare/session";
+import type { StoreRecord } from "@tare/session/internal";
+import { memoryStore } from "@tare/session/sqlite";
 
 /** A store that remembers each of its writes. */
 export interface RecordedStore extends Store {

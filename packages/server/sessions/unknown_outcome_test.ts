@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { StoreError } from "@tare/conversation";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { StoreError } from "@tare/session";
+import { memoryStore } from "@tare/session/sqlite";
 import { contentText, type Model, type Tool } from "@tare/messages";
 import type { ApprovalOptions, HttpAgent } from "@tare/server";
 import { answerCall, follow, outline, readTurn, toolCall } from "../approvals/fixture_test.ts";

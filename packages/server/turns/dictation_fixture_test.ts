@@ -4,8 +4,8 @@
  * @module
  */
 import type { AssistantMessage, Model, ModelEvent } from "@tare/messages";
-import type { Store } from "@tare/conversation";
-import type { StoreRecord } from "@tare/conversation/internal";
+import type { Store } from "@tare/session";
+import type { StoreRecord } from "@tare/session/internal";
 import { echo, FakeClock } from "../fixture_test.ts";
 import { makeSession, type ScriptedOptions, scriptedSessions } from "../script_fixture_test.ts";
 import { watchedStore } from "../sessions/store_fixture_test.ts";

@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { ModelError } from "@tare/loop";
 import type { Model, Tool } from "@tare/messages";
-import { StoreError } from "@tare/conversation";
+import { StoreError } from "@tare/session";
 import { echo, FakeClock } from "../fixture_test.ts";
 import { FULL } from "../sessions/store_fixture_test.ts";
 import { call, dictatedSession, USAGE } from "./dictation_fixture_test.ts";

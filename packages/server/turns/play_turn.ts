@@ -1,4 +1,4 @@
-import { Keys } from "@tare/conversation";
+import { Keys } from "@tare/session";
 import {
   addLedgers,
   BudgetSpent,

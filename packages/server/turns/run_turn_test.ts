@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import type { Tool } from "@tare/messages";
-import { StoreError } from "@tare/conversation";
+import { StoreError } from "@tare/session";
 import { agent, echo, newSession, turn } from "../fixture_test.ts";
 import { FULL } from "../sessions/store_fixture_test.ts";
 import { call, dictatedSession } from "./dictation_fixture_test.ts";

@@ -11,7 +11,7 @@ import {
 import { profileNamed } from "@tare/planner";
 import { Catalogue } from "@tare/schemas";
 import type { ToolSource } from "@tare/server";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import fc, { cases } from "../../../tests/cases.ts";
 import { recordedStore } from "../sessions/store_fixture_test.ts";
 import { type OfferOptions, type OfferState, offerTools } from "./session_tools.ts";

@@ -3,7 +3,7 @@ import type { Model, ModelEvent, ModelRequest, Tool } from "@tare/messages";
 import type { SessionView } from "@tare/planner";
 import { providerOf } from "@tare/planner/internal";
 import { RECALL_TOOL } from "@tare/prune";
-import { type Chat, type Operation, Telemetry } from "@tare/conversation/telemetry";
+import { type Chat, type Operation, Telemetry } from "@tare/session/telemetry";
 import type { SessionEnvironment, TurnPrompt } from "../sessions/session_types.ts";
 
 interface AskedModel {

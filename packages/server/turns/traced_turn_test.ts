@@ -1,8 +1,8 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { ModelError } from "@tare/loop";
 import type { Model, Tool } from "@tare/messages";
-import { memoryStore } from "@tare/conversation/sqlite";
-import { Telemetry } from "@tare/conversation/telemetry";
+import { memoryStore } from "@tare/session/sqlite";
+import { Telemetry } from "@tare/session/telemetry";
 import fc, { cases } from "../../../tests/cases.ts";
 import { recordTelemetry } from "../../../tests/telemetry/recorder.ts";
 import {

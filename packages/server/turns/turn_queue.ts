@@ -1,5 +1,5 @@
-import type { Store } from "@tare/conversation";
-import { Coalescer } from "@tare/conversation/internal";
+import type { Store } from "@tare/session";
+import { Coalescer } from "@tare/session/internal";
 import { HttpError } from "../http/http_error.ts";
 import type { TurnRequest } from "../sessions/session_types.ts";
 

@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { memoryStore } from "@tare/session/sqlite";
 import type { HttpAgent } from "@tare/server";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
 import {

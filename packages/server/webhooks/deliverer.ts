@@ -1,5 +1,5 @@
-import type { Store } from "@tare/conversation";
-import { Coalescer, type StoredDelivery, type StoreRecord } from "@tare/conversation/internal";
+import type { Store } from "@tare/session";
+import { Coalescer, type StoredDelivery, type StoreRecord } from "@tare/session/internal";
 import { type Attempted, sendWebhook, signatures } from "./send_webhook.ts";
 import { type DeliveryValue, valueOf, type Webhook, type WebhookHealth, type Webhooks } from "./webhooks.ts";
 

@@ -4,7 +4,7 @@
  * @module
  */
 import { Webhook } from "standardwebhooks";
-import type { Store } from "@tare/conversation";
+import type { Store } from "@tare/session";
 import type { HttpAgent } from "@tare/server";
 import { call } from "../fixture_test.ts";
 

@@ -1,11 +1,11 @@
-import { type Asker, Keys, type Store } from "@tare/conversation";
+import { type Asker, Keys, type Store } from "@tare/session";
 import {
   DocumentReader,
   isConflict,
   type StoredDelivery,
   type StoredDocument,
   type StoreRecord,
-} from "@tare/conversation/internal";
+} from "@tare/session/internal";
 import { sliceText } from "@tare/messages/internal";
 import { randomBytes } from "node:crypto";
 import { type Static, Type } from "typebox";

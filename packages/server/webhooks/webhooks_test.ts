@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { Keys, StoreError } from "@tare/conversation";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { Keys, StoreError } from "@tare/session";
+import { memoryStore } from "@tare/session/sqlite";
 import type { AssistantMessage, Model } from "@tare/messages";
 import type { HttpAgent } from "@tare/server";
 import { sharedMemory } from "../../../tests/shared_memory.ts";

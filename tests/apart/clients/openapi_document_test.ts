@@ -4,8 +4,8 @@ import { gateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { agentHandler } from "@tare/server";
-import { Keys } from "@tare/conversation";
-import { memoryStore } from "@tare/conversation/sqlite";
+import { Keys } from "@tare/session";
+import { memoryStore } from "@tare/session/sqlite";
 
 const DOCUMENT = new Request("http://localhost/openapi.json");
 

@@ -1,4 +1,4 @@
-import type { CallReport, PinReport, PromptReport } from "@tare/conversation/internal/report";
+import type { CallReport, PinReport, PromptReport } from "@tare/session/internal/report";
 import { api } from "./api.ts";
 import { type Head, headOf } from "./sessions.ts";
 

@@ -1,4 +1,4 @@
-import type { Sums } from "@tare/conversation/internal/report";
+import type { Sums } from "@tare/session/internal/report";
 import type { Body, EventOf, Told } from "../../../server/client.ts";
 
 type Listed = Told<"GET /sessions">["sessions"][number];

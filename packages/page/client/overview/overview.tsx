@@ -1,4 +1,4 @@
-import type { Overview as Report, Sums } from "@tare/conversation/internal/report";
+import type { Overview as Report, Sums } from "@tare/session/internal/report";
 import type { MissesReport, SpendReport } from "../../../server/client.ts";
 import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";

@@ -1,4 +1,4 @@
-import type { Sums as CallSums } from "@tare/conversation/internal/report";
+import type { Sums as CallSums } from "@tare/session/internal/report";
 import type { JSX } from "preact";
 import { counted, formatCount } from "@tare/server/internal/format";
 import { dollars, share } from "./format.ts";

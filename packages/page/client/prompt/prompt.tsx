@@ -1,4 +1,4 @@
-import type { BlockReport, PinReport, PromptReport } from "@tare/conversation/internal/report";
+import type { BlockReport, PinReport, PromptReport } from "@tare/session/internal/report";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { api } from "../api/api.ts";

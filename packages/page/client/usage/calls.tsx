@@ -1,4 +1,4 @@
-import type { CallReport } from "@tare/conversation/internal/report";
+import type { CallReport } from "@tare/session/internal/report";
 import type { SessionSpend } from "../../../server/client.ts";
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";

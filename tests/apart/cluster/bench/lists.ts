@@ -1,6 +1,6 @@
 // deno-lint-ignore-file no-console
-import type { Store } from "@tare/conversation";
-import { openPostgresStore } from "@tare/conversation/postgres";
+import type { Store } from "@tare/session";
+import { openPostgresStore } from "@tare/session/postgres";
 import { gateway } from "@tare/gateway";
 import { estimateTokens } from "@tare/messages";
 import { profileNamed } from "@tare/planner";

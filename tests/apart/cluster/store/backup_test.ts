@@ -1,13 +1,13 @@
 // What docs/many_servers.md says of backups of a database.
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
-import type { Store } from "@tare/conversation";
-import { copyContents } from "@tare/conversation";
-import { openFileContents } from "@tare/conversation/sqlite";
-import { openPostgresContents, openPostgresStore } from "@tare/conversation/postgres";
+import type { Store } from "@tare/session";
+import { copyContents } from "@tare/session";
+import { openFileContents } from "@tare/session/sqlite";
+import { openPostgresContents, openPostgresStore } from "@tare/session/postgres";
 import { Client } from "pg";
-import { askStore, fillStore } from "../../../../packages/conversation/store/contents_fixture_test.ts";
-import { sessionRecord } from "../../../../packages/conversation/store/store_suite_fixture_test.ts";
+import { askStore, fillStore } from "../../../../packages/session/store/contents_fixture_test.ts";
+import { sessionRecord } from "../../../../packages/session/store/store_suite_fixture_test.ts";
 import { type Need, needs } from "../../../needs.ts";
 import { ownServer, query, startPostgres } from "../postgres.ts";
 

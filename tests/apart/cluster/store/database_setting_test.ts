@@ -2,7 +2,7 @@ import { assertEquals, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
 import { agentClient } from "../../../../packages/cli/agent_client.ts";
 import { startCommand, startProcess } from "../../../../packages/app/server_process_fixture_test.ts";
-import { openStore } from "@tare/conversation/sqlite";
+import { openStore } from "@tare/session/sqlite";
 import { ownerOf } from "../../../crash/owner.ts";
 import { query, startPostgres } from "../postgres.ts";
 

@@ -1,5 +1,5 @@
-import { openPostgresStore } from "@tare/conversation/postgres";
-import type { Store } from "../../../../packages/conversation/mod.ts";
+import { openPostgresStore } from "@tare/session/postgres";
+import type { Store } from "../../../../packages/session/mod.ts";
 import {
   assertSame,
   conversation,

@@ -1,9 +1,9 @@
 import { assertEquals, assertMatch } from "@std/assert";
 import { fromFileUrl, join } from "@std/path";
-import type { Store } from "@tare/conversation";
-import { openStore } from "@tare/conversation/sqlite";
-import { openPostgresStore } from "@tare/conversation/postgres";
-import { askStore, fillStore } from "../../../../packages/conversation/store/contents_fixture_test.ts";
+import type { Store } from "@tare/session";
+import { openStore } from "@tare/session/sqlite";
+import { openPostgresStore } from "@tare/session/postgres";
+import { askStore, fillStore } from "../../../../packages/session/store/contents_fixture_test.ts";
 import { query, startPostgres } from "../postgres.ts";
 
 const postgres = await startPostgres();

@@ -1,14 +1,14 @@
 // Large texts of a database's archive in a bucket, of a server that speaks S3's protocol.
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { join } from "@std/path";
-import { StoreError } from "@tare/conversation";
-import { copyContents } from "@tare/conversation";
-import { openPostgresContents, openPostgresStore } from "@tare/conversation/postgres";
-import { type ObjectStore, openS3Objects } from "@tare/conversation/s3";
-import { openFileContents, openStore } from "@tare/conversation/sqlite";
+import { StoreError } from "@tare/session";
+import { copyContents } from "@tare/session";
+import { openPostgresContents, openPostgresStore } from "@tare/session/postgres";
+import { type ObjectStore, openS3Objects } from "@tare/session/s3";
+import { openFileContents, openStore } from "@tare/session/sqlite";
 import { createHash } from "node:crypto";
-import { events, held, type Opening } from "../../../../packages/conversation/store/openings_fixture_test.ts";
-import { sessionRecord } from "../../../../packages/conversation/store/store_suite_fixture_test.ts";
+import { events, held, type Opening } from "../../../../packages/session/store/openings_fixture_test.ts";
+import { sessionRecord } from "../../../../packages/session/store/store_suite_fixture_test.ts";
 import { query, startPostgres } from "../postgres.ts";
 import { type S3Server, startS3 } from "../s3.ts";
 import { FEW, withDatabase } from "./store.ts";

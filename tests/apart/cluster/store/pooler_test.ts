@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { join } from "@std/path";
-import { StoreError } from "@tare/conversation";
-import { openPostgresStore } from "@tare/conversation/postgres";
+import { StoreError } from "@tare/session";
+import { openPostgresStore } from "@tare/session/postgres";
 import { freePort } from "../../../crash/free_port.ts";
 import { startPostgres } from "../postgres.ts";
 import { TcpProxy } from "../tcp_proxy.ts";

@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { Client } from "pg";
-import { createTables } from "../../../../packages/conversation/store/postgres/schema.ts";
+import { createTables } from "../../../../packages/session/store/postgres/schema.ts";
 import { startPostgres } from "../postgres.ts";
 import { withDatabase } from "./store.ts";
 

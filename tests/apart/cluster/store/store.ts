@@ -1,7 +1,7 @@
-import { openPostgresStore } from "@tare/conversation/postgres";
-import type { Opening, SharedPlace } from "../../../../packages/conversation/store/openings_fixture_test.ts";
-import { holding } from "../../../../packages/conversation/store/openings_fixture_test.ts";
-import type { Place } from "../../../../packages/conversation/store/store_suite_fixture_test.ts";
+import { openPostgresStore } from "@tare/session/postgres";
+import type { Opening, SharedPlace } from "../../../../packages/session/store/openings_fixture_test.ts";
+import { holding } from "../../../../packages/session/store/openings_fixture_test.ts";
+import type { Place } from "../../../../packages/session/store/store_suite_fixture_test.ts";
 import { type Postgres, query } from "../postgres.ts";
 import { type Tampering, TcpProxy } from "../tcp_proxy.ts";
 

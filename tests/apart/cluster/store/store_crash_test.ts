@@ -1,8 +1,8 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { StoreError } from "@tare/conversation";
-import { openPostgresStore } from "@tare/conversation/postgres";
-import { held, listen, type Opening } from "../../../../packages/conversation/store/openings_fixture_test.ts";
-import { sessionRecord } from "../../../../packages/conversation/store/store_suite_fixture_test.ts";
+import { StoreError } from "@tare/session";
+import { openPostgresStore } from "@tare/session/postgres";
+import { held, listen, type Opening } from "../../../../packages/session/store/openings_fixture_test.ts";
+import { sessionRecord } from "../../../../packages/session/store/store_suite_fixture_test.ts";
 import { needs } from "../../../needs.ts";
 import { ownServer, query, startPostgres } from "../postgres.ts";
 import { FEW, GIVING_UP, PATIENT, proxyTo, through, withDatabase } from "./store.ts";

@@ -1,8 +1,8 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { StoreError } from "@tare/conversation";
-import { openPostgresStore } from "@tare/conversation/postgres";
-import { held } from "../../../../packages/conversation/store/openings_fixture_test.ts";
-import { sessionRecord } from "../../../../packages/conversation/store/store_suite_fixture_test.ts";
+import { StoreError } from "@tare/session";
+import { openPostgresStore } from "@tare/session/postgres";
+import { held } from "../../../../packages/session/store/openings_fixture_test.ts";
+import { sessionRecord } from "../../../../packages/session/store/store_suite_fixture_test.ts";
 import { query, startPostgres } from "../postgres.ts";
 import { FEW, proxyTo, through, withDatabase } from "./store.ts";
 

@@ -1,9 +1,9 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { StoreError } from "@tare/conversation";
-import type { StoreRecord } from "@tare/conversation/internal";
-import { openPostgresStore } from "@tare/conversation/postgres";
-import { held } from "../../../../packages/conversation/store/openings_fixture_test.ts";
-import { request, sessionRecord } from "../../../../packages/conversation/store/store_suite_fixture_test.ts";
+import { StoreError } from "@tare/session";
+import type { StoreRecord } from "@tare/session/internal";
+import { openPostgresStore } from "@tare/session/postgres";
+import { held } from "../../../../packages/session/store/openings_fixture_test.ts";
+import { request, sessionRecord } from "../../../../packages/session/store/store_suite_fixture_test.ts";
 import { Client } from "pg";
 import { query, startPostgres } from "../postgres.ts";
 import { FEW, GIVING_UP, LOSING, proxyTo, through, withDatabase } from "./store.ts";

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
-import { openPostgresStore } from "@tare/conversation/postgres";
-import { events, held } from "../../../../packages/conversation/store/openings_fixture_test.ts";
-import { sessionRecord } from "../../../../packages/conversation/store/store_suite_fixture_test.ts";
+import { openPostgresStore } from "@tare/session/postgres";
+import { events, held } from "../../../../packages/session/store/openings_fixture_test.ts";
+import { sessionRecord } from "../../../../packages/session/store/store_suite_fixture_test.ts";
 import { startPostgres } from "../postgres.ts";
 import { FEW, withDatabase } from "./store.ts";
 

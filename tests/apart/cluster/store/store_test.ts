@@ -1,9 +1,9 @@
 import { assert, assertEquals } from "@std/assert";
-import type { StoreRecord } from "@tare/conversation/internal";
-import { openPostgresStore } from "@tare/conversation/postgres";
-import { testLikeMemory } from "../../../../packages/conversation/store/like_memory_fixture_test.ts";
-import { testSharedStore } from "../../../../packages/conversation/store/shared_suite_fixture_test.ts";
-import { testStore } from "../../../../packages/conversation/store/store_suite_fixture_test.ts";
+import type { StoreRecord } from "@tare/session/internal";
+import { openPostgresStore } from "@tare/session/postgres";
+import { testLikeMemory } from "../../../../packages/session/store/like_memory_fixture_test.ts";
+import { testSharedStore } from "../../../../packages/session/store/shared_suite_fixture_test.ts";
+import { testStore } from "../../../../packages/session/store/store_suite_fixture_test.ts";
 import { query, startPostgres } from "../postgres.ts";
 import { FEW, inOneDatabase, inPostgres, proxyTo, sharedInPostgres, through, withDatabase } from "./store.ts";
 

@@ -1,12 +1,12 @@
 // What docs/many_servers.md says of connections across a network.
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
-import { StoreError } from "@tare/conversation";
-import { openPostgresStore } from "@tare/conversation/postgres";
+import { StoreError } from "@tare/session";
+import { openPostgresStore } from "@tare/session/postgres";
 import { generate, type GenerateResult } from "selfsigned";
 import { agentClient } from "../../../../packages/cli/agent_client.ts";
 import { startProcess } from "../../../../packages/app/server_process_fixture_test.ts";
-import { sessionRecord } from "../../../../packages/conversation/store/store_suite_fixture_test.ts";
+import { sessionRecord } from "../../../../packages/session/store/store_suite_fixture_test.ts";
 import { needs } from "../../../needs.ts";
 import { ownServer, query, startPostgres } from "../postgres.ts";
 

@@ -1,0 +1,311 @@
+import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { Keys, type Keys as AnyKeys, type Reservation } from "@tare/session";
+import { memoryStore } from "@tare/session/sqlite";
+import { sharedMemory } from "../../tests/shared_memory.ts";
+
+const NOON = Date.UTC(2026, 0, 31, 12);
+
+Deno.test("Keys knows the owner by a secret, and others by what they were given, of which the store holds hashes alone", async () => {
+  const store = memoryStore({ now: () => NOON });
+  const keys = new Keys({ store, owners: ["correct-horse"] });
+  const secret = await keys.add({ name: "alice", routes: ["gateway"], budgetUsdPerDay: 5, perMinute: 60 });
+  assertEquals(Keys.isSecret(secret), true);
+  assertEquals(await keys.find("correct-horse"), Keys.OWNER);
+  const { name, routes } = await keys.find(secret) ?? {};
+  assertEquals([name, routes], ["alice", ["gateway"]]);
+  for (const wrong of ["", "wrong", "correct-horse ", `${secret}x`, secret.replace("tare_", ""), "alice"]) {
+    assertEquals(await keys.find(wrong), undefined, wrong);
+  }
+  const settings = {
+    name: "alice",
+    routes: ["gateway"],
+    budgetUsdPerDay: 5,
+    perMinute: 60,
+    createdAtMs: NOON,
+  };
+  assertEquals(await keys.list() as unknown, [{ ...settings, spentUsd: 0 }]);
+  assertEquals(JSON.stringify(await store.listDocuments("key")).includes(secret.slice(5, 15)), false);
+  // Another process finds it there.
+  assertEquals((await new Keys({ store, owners: [] }).find(secret))?.name, "alice");
+  assertEquals([await keys.remove("alice"), await keys.remove("alice")], [true, false]);
+  assertEquals([await keys.find(secret), await keys.list()], [undefined, []]);
+});
+
+Deno.test("Keys.add() refuses names that are taken or can't be", async () => {
+  const keys = new Keys({ store: memoryStore(), owners: [] });
+  await keys.add({ name: "a", routes: ["agent"] });
+  await assertRejects(
+    () => keys.add({ name: "a", routes: ["agent"] }),
+    RangeError,
+    "Cannot add key a: there is one of that name. Remove it first.",
+  );
+  for (const name of ["", "owner", "guest", "A", "a b", "-a", 'a","id":"', "a".repeat(41)]) {
+    await assertRejects(() => keys.add({ name, routes: ["agent"] }), RangeError, "Cannot add key");
+  }
+});
+
+Deno.test("Keys says no by the route, by the day's budget, where a price isn't known, and once a key is gone", async () => {
+  let nowMs = NOON;
+  const store = memoryStore({ now: () => nowMs });
+  const keys = new Keys({ store, owners: [] });
+  await keys.add({ name: "alice", routes: ["gateway"], budgetUsdPerDay: 1 });
+  const alice = (await keys.list())[0]!;
+  const told = (refusal: ReturnType<AnyKeys["spent"]>) => refusal && [refusal.status, refusal.message];
+  assertEquals(told(keys.refusal(alice, "agent")), [
+    403,
+    "Cannot answer: key alice is for gateway, and this is agent.",
+  ]);
+  assertEquals(keys.refusal(alice, "gateway"), undefined);
+  assertMatch(keys.spent("alice", false)?.message ?? "", /what this would cost isn't known.*TARE_PRICE/);
+  keys.paid("alice", 0.75);
+  assertEquals(keys.refusal(alice, "gateway"), undefined);
+  // What has begun may pass it.
+  keys.paid("alice", 0.5);
+  const spent = [
+    402,
+    "Cannot answer: key alice has spent its budget of $1 for today, $1.2500. It goes on at 2026-02-01T00:00Z, " +
+    "or when the owner gives it more.",
+  ];
+  assertEquals(told(keys.refusal(alice, "gateway")), spent);
+  await keys.close();
+  // A restart forgives nothing, and neither does another key of that name.
+  const next = new Keys({ store, owners: [] });
+  assertEquals((await next.list())[0]?.spentUsd, 1.25);
+  assertEquals(told(next.refusal(alice, "gateway")), spent);
+  await next.remove("alice");
+  assertEquals(told(next.spent("alice")), [
+    403,
+    "Cannot go on: key alice was removed, and this would be paid for under it.",
+  ]);
+  await next.add({ name: "alice", routes: ["gateway"], budgetUsdPerDay: 1 });
+  assertEquals(told(next.refusal(alice, "gateway")), spent);
+  nowMs += 12 * 60 * 60_000;
+  assertEquals(next.refusal(alice, "gateway"), undefined);
+  // The day before leaves with the first call of the next.
+  next.paid("alice", 0.25);
+  await next.close();
+  assertEquals((await store.listDocuments("key_spent")).map(({ value }) => value), [
+    { name: "alice", day: "2026-02-01", usd: 0.25 },
+  ]);
+  // The owner and guests have no budget.
+  assertEquals([next.spent(undefined), next.spent(Keys.GUEST.name)], [undefined, undefined]);
+});
+
+Deno.test("Keys.count() lets so many requests through in a minute", async () => {
+  let nowMs = NOON;
+  const keys = new Keys({ store: memoryStore({ now: () => nowMs }), owners: ["o"] });
+  await keys.add({ name: "alice", routes: ["gateway"], perMinute: 2 });
+  const alice = (await keys.list())[0]!;
+  nowMs += 40_000;
+  assertEquals([keys.count(alice), keys.count(alice)], [undefined, undefined]);
+  assertEquals(keys.count(alice), {
+    status: 429,
+    code: "rate_limit_exceeded",
+    message: "Cannot answer: key alice may ask 2 times a minute. Try again in 20 s.",
+    retryAfterS: 20,
+  });
+  assertEquals([keys.count(Keys.OWNER), keys.count(Keys.GUEST)], [undefined, undefined]);
+  nowMs += 20_000;
+  assertEquals(keys.count(alice), undefined);
+});
+
+Deno.test("Keys of several servers on one store are the same a second later, and what was spent adds up", async () => {
+  let nowMs = NOON;
+  const memory = sharedMemory();
+  const [one, other] = [1, 2].map(() =>
+    new Keys({ store: memory.open({ now: () => nowMs }).store, owners: [] })
+  );
+  const secret = await one!.add({ name: "alice", routes: ["gateway"], budgetUsdPerDay: 1 });
+  const alice = await other!.find(secret);
+  assertEquals(alice?.name, "alice");
+  one!.paid("alice", 0.75);
+  other!.paid("alice", 0.5);
+  await Promise.all([one!.close(), other!.close()]);
+  nowMs += 1_000;
+  await Promise.all([one!.find(secret), other!.find(secret)]);
+  assertEquals([one!, other!].map((keys) => keys.refusal(alice!, "gateway")?.code), [
+    "budget_spent",
+    "budget_spent",
+  ]);
+  await one!.remove("alice");
+  nowMs += 1_000;
+  assertEquals(await other!.find(secret), undefined);
+});
+
+/** Makes calls at once, spread over servers, that cost at most `usd` each; returns their costs together. */
+async function spendAtOnce(
+  servers: readonly AnyKeys[],
+  { calls, usd, most, costs = () => usd }: {
+    readonly calls: number;
+    readonly usd: number;
+    readonly most: number;
+    readonly costs?: (call: number) => number;
+  },
+) {
+  await servers[0]!.add({ name: "alice", routes: ["gateway"], budgetUsdPerDay: most });
+  await Promise.all(servers.map((keys) => keys.list()));
+  let [spent, refused, underWay, mostUnderWay] = [0, 0, 0, 0];
+  await Promise.all(Array.from({ length: calls }, async (_, call) => {
+    const keys = servers[call % servers.length]!;
+    const reserved = await keys.reserve("alice", usd);
+    if (!("release" in reserved)) {
+      assertEquals(reserved.code, "budget_spent");
+      refused++;
+      return;
+    }
+    mostUnderWay = Math.max(mostUnderWay, ++underWay);
+    // The others get their turn while it is under way.
+    await new Promise((resolve) => setTimeout(resolve));
+    underWay--;
+    spent += costs(call);
+    keys.paid("alice", costs(call));
+    reserved.release();
+  }));
+  await Promise.all(servers.map((keys) => keys.close()));
+  return { spent, refused, mostUnderWay };
+}
+
+Deno.test("Keys.reserve() lets calls at once pass a budget by one call's maximum at most", async () => {
+  const keys = () => [new Keys({ store: memoryStore({ now: () => NOON }), owners: [] })];
+  const dear = await spendAtOnce(keys(), { calls: 50, usd: 0.1, most: 0.05 });
+  assertEquals(dear, { spent: 0.1, refused: 49, mostUnderWay: 1 });
+  const cheap = await spendAtOnce(keys(), { calls: 50, usd: 1, most: 10, costs: () => 0.01 });
+  // What they may cost is set aside, and given back.
+  assertEquals([cheap.refused, cheap.mostUnderWay, cheap.spent.toFixed(2)], [0, 10, "0.50"]);
+  const many = await spendAtOnce(keys(), { calls: 200, usd: 1, most: 10, costs: (call) => (call % 5) / 4 });
+  assert(many.spent >= 10 && many.spent < 11 && many.refused > 0, JSON.stringify(many));
+});
+
+Deno.test("Keys.reserve() of several servers on one store passes a budget by one call's maximum at most", async () => {
+  for (const servers of [2, 3]) {
+    const memory = sharedMemory();
+    const all = Array.from(
+      { length: servers },
+      () => new Keys({ store: memory.open({ now: () => NOON }).store, owners: [] }),
+    );
+    const { spent, refused, mostUnderWay } = await spendAtOnce(all, { calls: 24, usd: 0.1, most: 0.25 });
+    assertEquals([spent.toFixed(2), refused, mostUnderWay], ["0.30", 21, 3]);
+  }
+});
+
+Deno.test("Keys.reserve() waits for no call of a server that is gone, and stops waiting when it is told to", async () => {
+  const memory = sharedMemory();
+  const opened = [1, 2].map(() => memory.open({ now: () => NOON }));
+  const [one, other] = opened.map(({ store }) => new Keys({ store, owners: [] })) as [AnyKeys, AnyKeys];
+  await one.add({ name: "alice", routes: ["gateway"], budgetUsdPerDay: 1 });
+  await other.list();
+  assert("release" in await one.reserve("alice", 2));
+  const leaving = new AbortController();
+  let asked = 0;
+  const waits = other.reserve("alice", 2, {
+    signal: leaving.signal,
+    progress: () => {
+      if (++asked === 2) leaving.abort(new Error("left"));
+    },
+  });
+  await assertRejects(() => waits, Error, "left");
+  // It is killed in the middle of its call: what that cost nobody knows, and nothing stays reserved.
+  opened[0]!.kill();
+  memory.pass(20_000);
+  const reserved = await other.reserve("alice", 2) as Reservation;
+  reserved.release();
+  reserved.release();
+  other.paid("alice", 1);
+  assertEquals(
+    await other.reserve("alice", 2).then((refused) => "code" in refused && refused.code),
+    "budget_spent",
+  );
+  await other.close();
+  assertEquals(
+    (await opened[1]!.store.listDocuments("key_spent")).map(({ value }) => value as { reservedUsd?: number })
+      .map(({ reservedUsd }) => reservedUsd).sort(),
+    [2, undefined],
+  );
+});
+
+Deno.test("Keys.add() gives one of several who add a key of the same name at once its secret, which works", async () => {
+  const memory = sharedMemory();
+  const servers = [1, 2, 3].map(() => new Keys({ store: memory.open().store, owners: [] }));
+  const added = await Promise.allSettled(servers.map((keys) => keys.add({ name: "a", routes: ["agent"] })));
+  const secrets = added.flatMap((one) => one.status === "fulfilled" ? one.value : []);
+  assertEquals(secrets.length, 1);
+  for (const keys of servers) {
+    assertEquals((await keys.find(secrets[0]!))?.name, "a");
+    await keys.close();
+  }
+});
+
+Deno.test("Keys.paid() stores what was paid while what was paid before was being written", async () => {
+  for (let steps = 0; steps < 40; steps++) {
+    const store = memoryStore();
+    const keys = new Keys({ store, owners: [] });
+    keys.paid("alice", 1);
+    for (let step = 0; step < steps; step++) await Promise.resolve();
+    keys.paid("alice", 1);
+    await keys.close();
+    const usd = (await store.listDocuments("key_spent")).map(({ value }) => (value as { usd: number }).usd);
+    assertEquals([steps, usd], [steps, [2]]);
+  }
+});
+
+Deno.test("Keys leaves out what is damaged, and reports it once: every other key works", async () => {
+  const memory = memoryStore({ now: () => NOON });
+  const day = "2026-01-31";
+  await memory.commit([
+    ...[{}, { name: "b", hash: "x", routes: ["agent"] }, { name: "a", hash: 1, routes: [] }, null].map((
+      value,
+      at,
+    ) => (
+      { type: "document", kind: "key", id: "abcd"[at]!, value } as const
+    )),
+    { type: "document", kind: "key_spent", id: "e 1", value: { name: "e", day, usd: 0.5 } },
+    { type: "document", kind: "key_spent", id: "e 2", value: { name: "e", day, usd: "0.5" } },
+  ]);
+  const errors: unknown[] = [];
+  const store = {
+    ...memory,
+    listDocuments: (kind: string, damaged?: (id: string, error: unknown) => void) => {
+      damaged?.("torn", new Error("Its checksum doesn't match."));
+      return memory.listDocuments(kind);
+    },
+  };
+  const keys = new Keys({ store, owners: [], onError: (error) => errors.push(error) });
+  const secret = await keys.add({ name: "e", routes: ["agent"] });
+  assertEquals([(await keys.find(secret))?.name, (await keys.list()).map(({ name }) => name)], ["e", [
+    "b",
+    "e",
+  ]]);
+  assertEquals((await keys.report({ name: "e", routes: [] }))?.spentUsd, 0.5);
+  assertEquals(
+    errors.map((error) => /document "(.+)" of kind "(.+)": (.+)/.exec(String(error))?.slice(1)).sort(),
+    [
+      ["a", "key", "it isn't a key."],
+      ["c", "key", "it isn't a key."],
+      ["d", "key", "it isn't a key."],
+      ["e 2", "key_spent", "it isn't what a key has spent."],
+      ["torn", "key", "Its checksum doesn't match."],
+      ["torn", "key_spent", "Its checksum doesn't match."],
+    ],
+  );
+  await keys.close();
+});
+
+Deno.test("Keys.paid() records what a key has spent, and nothing of the owner, of guests, or of what cost nothing", async () => {
+  const store = memoryStore({ now: () => NOON });
+  const keys = new Keys({ store, owners: [] });
+  for (const [name, usd] of [[undefined, 1], ["guest", 1], ["a", 0], ["a", -1], ["a", NaN]] as const) {
+    keys.paid(name, usd);
+  }
+  await keys.close();
+  assertEquals(await store.listDocuments("key_spent"), []);
+  keys.paid("a", 0.25);
+  keys.paid("b", 1);
+  keys.paid("a", 0.5);
+  await keys.close();
+  const spent = (await store.listDocuments("key_spent")).map(({ value }) => value);
+  assertEquals(spent, [{ name: "a", day: "2026-01-31", usd: 0.75 }, {
+    name: "b",
+    day: "2026-01-31",
+    usd: 1,
+  }]);
+});

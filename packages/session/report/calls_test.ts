@@ -1,0 +1,54 @@
+import { assertEquals } from "@std/assert";
+import { Accounts, sumsOf } from "@tare/session/internal/report";
+
+const DAY_MS = 24 * 60 * 60_000;
+
+Deno.test("Accounts adds up what sessions came to, by day and by group", () => {
+  const accounts = new Accounts();
+  const call = {
+    ...{ calls: 1, promptTokens: 1000, cachedTokens: 500, outputTokens: 7, tokenUnits: 550 },
+    ...{ withoutTokenUnits: 800, projectedTokenUnits: 550 },
+  };
+  accounts.begin("planned");
+  // One that was there before.
+  accounts.begin("planned", { "1970-01-01": { ...sumsOf.nothing, calls: 2, tokenUnits: 100 } });
+  accounts.begin("control");
+  accounts.book("planned", call, DAY_MS);
+  accounts.book("planned", { recalls: 3, compactions: 1, compactionTokenUnits: 550 }, DAY_MS);
+  accounts.book("control", { errors: 1 }, 0);
+  const today = { ...sumsOf.nothing, ...call, recalls: 3, compactions: 1, compactionTokenUnits: 550 };
+  const planned = { ...today, calls: 3, tokenUnits: 650 };
+  assertEquals(accounts.overview(DAY_MS, []), {
+    today,
+    all: { ...planned, errors: 1 },
+    groups: { planned: { ...planned, sessions: 2 }, control: { ...sumsOf.nothing, errors: 1, sessions: 1 } },
+    warnings: [],
+  });
+  assertEquals(accounts.overview(2 * DAY_MS, []).today, sumsOf.nothing);
+  assertEquals(accounts.report(), {
+    planned: {
+      ...planned,
+      ...{ sessions: 2, tokenUnitsPerSession: 325, callsPerSession: 1.5, usdPerSession: 0 },
+      ...{ withoutTokenUnitsPerSession: 400, projectedTokenUnitsPerSession: 275 },
+    },
+    control: {
+      ...sumsOf.nothing,
+      ...{ errors: 1, sessions: 1, tokenUnitsPerSession: 0, callsPerSession: 0, usdPerSession: 0 },
+      ...{ withoutTokenUnitsPerSession: 0, projectedTokenUnitsPerSession: 0 },
+    },
+  });
+});
+
+Deno.test("Accounts counts dollars where prices are known, says of how many calls none is, and averages then no dollars", () => {
+  const accounts = new Accounts();
+  accounts.begin("planned");
+  accounts.begin("planned");
+  const told = () => {
+    const { usd, usdPerSession, unpricedCalls } = accounts.report().planned;
+    return [usd, usdPerSession, unpricedCalls];
+  };
+  accounts.book("planned", { calls: 1, usd: 5 }, 0);
+  assertEquals(told(), [5, 2.5, 0]);
+  accounts.book("planned", { calls: 1, unpricedCalls: 1 }, 0);
+  assertEquals(told(), [5, null, 1]);
+});

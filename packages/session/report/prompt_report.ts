@@ -1,0 +1,342 @@
+import {
+  contentText,
+  countMessageTokens,
+  type CountTokens,
+  countToolTokens,
+  type Message,
+  pairCalls,
+  type ToolDefinition,
+} from "@tare/messages";
+import { describeCall, firstWords, hashPiece, meantCall, transcribe } from "@tare/messages/internal";
+import { parsePlaceholder } from "@tare/prune";
+import type { History, Pin, SessionView } from "@tare/planner";
+import { fittingPins, isSummary } from "@tare/planner/internal";
+
+/** A pin, and whether the prompt is already as it says. */
+export interface PinReport extends Omit<Pin, "hash"> {
+  /** `waiting` for the next rewrite, or `done`. */
+  readonly state: "waiting" | "done";
+}
+
+/** A tool or message of a prompt, without its text. */
+export interface BlockSummary {
+  /** Names it within its session: `tool-0`, `message-12`, `line-0`. */
+  readonly id: string;
+  readonly kind: "tool" | "message" | "line";
+  /** Who says it; `tools` of a tool. */
+  readonly role: string;
+  /** The tool that it is, or whose result it is. */
+  readonly tool: string | null;
+  /** The path, command or the like that the call was about whose result it is. */
+  readonly subject: string | null;
+  /** Position in the history; null of tools and lines. */
+  readonly place: number | null;
+  /** Tokens that it takes in the prompt. */
+  readonly tokens: number;
+  /** Tokens that it would take as it was said; zero of a line. */
+  readonly originalTokens: number;
+  /**
+   * How much of a block the model sees: all of it (`alive`); all that is new of it, without notation that says nothing
+   * (`said_once`); a line in its place (`elided`); head and tail (`truncated`); a summary of it and others (`summarised`); no more than a line that says that it was there (`left`);
+   * of a tool names and types (`compact`).
+   */
+  readonly state: "alive" | "said_once" | "elided" | "truncated" | "summarised" | "left" | "compact";
+  readonly pin: PinReport | null;
+  /** What it begins with, at most 120 characters. */
+  readonly title: string;
+}
+
+/** Which blocks of a prompt are reported. */
+export interface BlocksOptions {
+  /** The first one. Default: 0. */
+  readonly from?: number;
+  /** Default: all. */
+  readonly limit?: number;
+}
+
+/** Where the texts of a block begin. */
+export interface BlockOptions {
+  /** In UTF-16 code units. Default: 0. */
+  readonly offset?: number;
+}
+
+/** A text, or a part of it if it is long. */
+export interface BlockText {
+  /** At most 100,000 characters. */
+  readonly text: string;
+  /** Where in the whole it begins, in UTF-16 code units. */
+  readonly offset: number;
+  /** Length of the whole. */
+  readonly chars: number;
+}
+
+/** A part of a prompt's blocks. */
+export interface PromptReport {
+  /** Tokens of the prompt, counted here. */
+  readonly tokens: number;
+  /** Tokens of everything as it was said. */
+  readonly originalTokens: number;
+  /** How many blocks there are in all. */
+  readonly total: number;
+  /** Tools, messages of the history, and lines that stand for several. */
+  readonly blocks: readonly BlockSummary[];
+  readonly hasMore: boolean;
+}
+
+/** A block with its texts. */
+export interface BlockReport extends BlockSummary {
+  /** What the prompt contains; null if nothing. */
+  readonly now: BlockText | null;
+  /** The original; null of a line. */
+  readonly original: BlockText | null;
+}
+
+const TEXT_CHARS = 100_000;
+
+/** What a session has said, what of it the model sees, and what was asked for. */
+export interface SeenConversation {
+  readonly history: History;
+  readonly view: Pick<SessionView, "messages" | "tools" | "places">;
+  readonly pins: readonly Pin[];
+  readonly countTokens: CountTokens;
+}
+
+/** What stands in the prompt and what was said, of one block. */
+interface Sides {
+  readonly id: string;
+  readonly now?: Message | ToolDefinition;
+  readonly original?: Message | ToolDefinition;
+  /** Position in the history. */
+  readonly place?: number;
+  /** The line that stands for it, if it left with others. */
+  readonly line?: Message | undefined;
+}
+
+/**
+ * Reports the prompt as the model sees it, a block for each tool and message, evicted ones included.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { estimateTokens } from "@tare/messages";
+ * import { reportPrompt } from "@tare/session/internal/report";
+ *
+ * const history = { messages: [{ role: "user", content: "Hello." }], tools: [] } as const;
+ * const seen = { history, view: { ...history, places: [0] }, pins: [], countTokens: estimateTokens };
+ * assertEquals(reportPrompt(seen).blocks.map(({ id, state }) => [id, state]), [["message-0", "alive"]]);
+ * ```
+ */
+export function reportPrompt(
+  seen: SeenConversation,
+  { from = 0, limit = Infinity }: BlocksOptions = {},
+): PromptReport {
+  const { history, view, countTokens } = seen;
+  const sides = sidesOf(seen);
+  const describe = describer(seen);
+  const tokensOf = ({ messages, tools }: History) =>
+    messages.reduce((sum, message) => sum + countMessageTokens(message, countTokens), 0) +
+    tools.reduce((sum, tool) => sum + countToolTokens(tool, countTokens), 0);
+  return {
+    tokens: tokensOf(view),
+    originalTokens: tokensOf(history),
+    total: sides.length,
+    blocks: sides.slice(from, from + limit).map(describe),
+    hasMore: from + limit < sides.length,
+  };
+}
+
+/**
+ * Reports one block with its texts from an offset on; undefined if there is none of this id.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { estimateTokens } from "@tare/messages";
+ * import { reportBlock } from "@tare/session/internal/report";
+ *
+ * const history = { messages: [{ role: "user", content: "Hello." }], tools: [] } as const;
+ * const seen = { history, view: { ...history, places: [0] }, pins: [], countTokens: estimateTokens };
+ * assertEquals(reportBlock(seen, "message-0")?.now?.text, "Hello.");
+ * ```
+ */
+export function reportBlock(
+  seen: SeenConversation,
+  id: string,
+  { offset = 0 }: BlockOptions = {},
+): BlockReport | undefined {
+  const sides = sidesOf(seen).find((one) => one.id === id);
+  if (!sides) return undefined;
+  const text = (piece: Message | ToolDefinition | undefined): BlockText | null => {
+    if (!piece) return null;
+    const whole = textOf(piece);
+    return { text: whole.slice(offset, offset + TEXT_CHARS), offset, chars: whole.length };
+  };
+  return { ...describer(seen)(sides), now: text(sides.now), original: text(sides.original) };
+}
+
+/**
+ * Reports the pins of messages that exist, each with whether the prompt is as it says.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { estimateTokens } from "@tare/messages";
+ * import { reportPins } from "@tare/session/internal/report";
+ *
+ * const history = { messages: [{ role: "user", content: "Hello." }], tools: [] } as const;
+ * const seen = { history, view: { ...history, places: [0] }, pins: [], countTokens: estimateTokens };
+ * assertEquals(reportPins(seen), []);
+ * ```
+ */
+export function reportPins({ history, view, pins }: Omit<SeenConversation, "countTokens">): PinReport[] {
+  const shown = new Map(view.places.map((place, row) => [place, view.messages[row]!]));
+  return fittingPins(pins, history.messages).map(({ place, wish, by }) => {
+    const now = shown.get(place);
+    const isDone = wish === "keep"
+      ? now !== undefined && isSame(now, history.messages[place]!)
+      : now === undefined || stateOf(now, history.messages[place]!) === "elided";
+    return { place, wish, by, state: isDone ? "done" : "waiting" };
+  });
+}
+
+/** Tools, messages and lines in the order of the prompt. What left stands in front of the line that stands for it. */
+function sidesOf({ history, view }: SeenConversation): Sides[] {
+  const { places } = view;
+  const sides: Sides[] = history.tools.map((original, at) => ({
+    id: `tool-${at}`,
+    original,
+    ...(view.tools[at] && { now: view.tools[at] }),
+  }));
+  let row = 0;
+  let lines = 0;
+  const takeLines = () => {
+    for (; places[row] === -1; row++) sides.push({ id: `line-${lines++}`, now: view.messages[row]! });
+  };
+  let nextLine = places.indexOf(-1);
+  for (const [place, original] of history.messages.entries()) {
+    const id = `message-${place}`;
+    let shown = row;
+    while (places[shown] === -1) shown++;
+    if (places[shown] === place) {
+      takeLines();
+      sides.push({ id, place, original, now: view.messages[row++]! });
+      continue;
+    }
+    while (nextLine >= 0 && nextLine < row) nextLine = places.indexOf(-1, nextLine + 1);
+    sides.push({ id, place, original, line: view.messages[nextLine] });
+  }
+  takeLines();
+  return sides;
+}
+
+function describer(
+  { history, view, pins, countTokens }: SeenConversation,
+): (sides: Sides) => BlockSummary {
+  const answered = new Map(
+    pairCalls(history.messages).flatMap(({ call, answer }) =>
+      answer ? [[answer.at, meantCall(call)] as const] : []
+    ),
+  );
+  const pinned = new Map(reportPins({ history, view, pins }).map((pin) => [pin.place, pin]));
+  const count = (piece: Message | ToolDefinition | undefined) =>
+    !piece ? 0 : isTool(piece) ? countToolTokens(piece, countTokens) : countMessageTokens(piece, countTokens);
+  return ({ id, now, original, place, line }) => {
+    const piece = original ?? now!;
+    const call = place === undefined ? undefined : answered.get(place);
+    const tool = isTool(piece) ? piece.function.name : call?.name;
+    return {
+      id,
+      kind: isTool(piece) ? "tool" : original ? "message" : "line",
+      role: isTool(piece) ? "tools" : piece.role,
+      tool: tool ?? null,
+      subject: call ? subjectOf(call.arguments) : null,
+      place: place ?? null,
+      tokens: count(now),
+      originalTokens: count(original),
+      state: original ? stateOf(now, original, line) : "alive",
+      pin: (place === undefined ? undefined : pinned.get(place)) ?? null,
+      title: titleOf(piece),
+    };
+  };
+}
+
+function stateOf(
+  now: Message | ToolDefinition | undefined,
+  original: Message | ToolDefinition,
+  line?: Message,
+): BlockSummary["state"] {
+  if (!now) return line && isSummary(line) ? "summarised" : "left";
+  if (isSame(now, original)) return "alive";
+  if (isTool(now)) return "compact";
+  const lines = contentText(now.content).split("\n");
+  if (parsePlaceholder(lines[0] ?? "")?.of === "result") return "elided";
+  return lines.some((line) => parsePlaceholder(line)) ? "truncated" : "said_once";
+}
+
+function isSame(now: Message | ToolDefinition, original: Message | ToolDefinition): boolean {
+  return now === original || hashPiece(now) === hashPiece(original);
+}
+
+function isTool(piece: Message | ToolDefinition): piece is ToolDefinition {
+  return "type" in piece && piece.type === "function" && "function" in piece;
+}
+
+/** What is said, as people read it; of a tool its definition as JSON. */
+function textOf(piece: Message | ToolDefinition): string {
+  if (isTool(piece)) return JSON.stringify(piece.function, undefined, 2);
+  if (piece.role !== "assistant") return transcribe(piece).slice(piece.role.length + 2);
+  const reasoning = piece.reasoning_content ? `(reasoning)\n${piece.reasoning_content}\n\n` : "";
+  return reasoning + transcribe(piece).slice(piece.role.length + 2);
+}
+
+/** What a block begins with: what is said, or which calls are made. */
+function titleOf(piece: Message | ToolDefinition): string {
+  if (isTool(piece)) return firstWords(piece.function.description);
+  const calls = piece.role === "assistant" ? piece.tool_calls ?? [] : [];
+  return firstWords(piece.content) || firstWords(
+    calls.map((call) => {
+      const { name, arguments: input } = describeCall(call);
+      return `${name} ${input.slice(0, 200)}`;
+    }).join(", "),
+  );
+}
+
+/** Names under which tools take what they work on, as they are without `_` and `-`, those that say most first. */
+const PATHS = ["path", "filepath", "file", "filename", "absolutepath", "targetfile", "notebookpath", "url"];
+const COMMANDS = ["command", "cmd", "script", "code"];
+const SOUGHT = ["pattern", "query", "regex", "search"];
+
+/** By this a shell is told that a command follows. */
+const RUNS = /^-\w*c$/;
+
+/**
+ * What a call is about, in one line: its command, its path, what it looks for and where, or else the first text among its
+ * arguments. Null if they hold none.
+ */
+function subjectOf(args: string): string | null {
+  let value: unknown;
+  try {
+    value = JSON.parse(args);
+  } catch {
+    return firstWords(args) || null;
+  }
+  if (typeof value !== "object" || value === null) return firstWords(String(value)) || null;
+  const texts = new Map(
+    Object.entries(value).flatMap(([name, given]): [string, string][] => {
+      const text = saidBy(given);
+      return text ? [[name.replaceAll(/[_-]/g, "").toLowerCase(), text]] : [];
+    }),
+  );
+  const first = (names: readonly string[]) => names.map((name) => texts.get(name)).find((text) => text);
+  const [path, sought] = [first(PATHS), first(SOUGHT)];
+  const subject = first(COMMANDS) ?? (path && sought ? `${sought} in ${path}` : path ?? sought) ??
+    texts.values().next().value;
+  return firstWords(subject) || null;
+}
+
+/** What an argument says: a text, or a command in words. */
+function saidBy(given: unknown): string {
+  if (typeof given === "string") return given;
+  if (!Array.isArray(given) || !given.every((word) => typeof word === "string")) return "";
+  return RUNS.test(given[1] ?? "") ? given.slice(2).join(" ") : given.join(" ");
+}

@@ -1,0 +1,125 @@
+import { assertAlmostEquals, assertEquals } from "@std/assert";
+import {
+  reportCall,
+  reportSpend,
+  type SpendingSession,
+  SPENT_ON,
+  sumsOf,
+} from "@tare/session/internal/report";
+import { type LedgerEntry, profileNamed } from "@tare/planner";
+
+const PRICE = { input: 10, output: 20, cacheRead: 1, cacheWrite: 12.5 };
+const RATES = { profile: profileNamed("anthropic-5m"), price: PRICE };
+
+/** A ledger entry as far as reports read it. */
+function entry(uncached: LedgerEntry["uncached"], summary?: LedgerEntry["summary"]): LedgerEntry {
+  const usage = { promptTokens: 1_000_000, cachedTokens: 0, outputTokens: 0 };
+  return {
+    ...{ usage, predictedCachedTokens: 0, uncached, without: usage, withoutTokenUnits: 0 },
+    ...{ savedTokenUnits: 0, stopped: false, tokenUnits: 0, ...(summary && { summary }) },
+    shares: { tools: 0, core: 0, oldTurns: 0, activeTurn: 0, results: 0, placeholders: 0 },
+  };
+}
+
+function callOf(
+  { promptTokens = 1_000_000, cachedTokens = 0, turn = 1, number = 1, rates = RATES, ledger, rewritten }: {
+    readonly promptTokens?: number;
+    readonly cachedTokens?: number;
+    readonly turn?: number | null;
+    readonly number?: number;
+    readonly rates?: Parameters<typeof reportCall>[1]["rates"];
+    readonly ledger?: LedgerEntry;
+    readonly rewritten?: boolean;
+  } = {},
+) {
+  const rewrite = { mechanism: "planner", reason: "", removed: "", tokensBefore: 2, tokensAfter: 1 };
+  return reportCall({ promptTokens, cachedTokens, outputTokens: 100_000 }, {
+    ...{ number, at: `2026-01-0${number}T00:00:00.000Z`, turn, purpose: turn === null ? "title" : "turn" },
+    ...{ rates, ledger, rewrites: rewritten ? [rewrite] : [] },
+  });
+}
+
+Deno.test("reportCall() says what a call was paid for, in dollars and token units, its summary among its own rewrites", () => {
+  const ledger = entry([
+    { cause: "expired", tokens: 300_000 },
+    { cause: "own_rewrite", tokens: 100_000 },
+    { cause: "tools_changed", tokens: 50_000 },
+    { cause: "provider_lost", tokens: 50_000 },
+    { cause: "new", tokens: 100_000 },
+  ], { promptTokens: 100_000, cachedTokens: 100_000, outputTokens: 10_000 });
+  const call = callOf({ cachedTokens: 400_000, ledger });
+  const rounded = (of: object | null) =>
+    Object.entries(of ?? {}).map(([name, sum]) => [name, Number(sum.toFixed(9))]);
+  assertEquals(rounded(call.spent.usd), [
+    ...[["cacheRead", 0.4], ["new", 1.25], ["expired", 3.75], ["ownRewrite", 1.25 + 0.1 + 0.2]],
+    ...[["changed", 0.625], ["lost", 0.625], ["output", 2], ["ping", 0]],
+  ]);
+  assertEquals(rounded(call.spent.tokenUnits), [
+    ...[["cacheRead", 40_000], ["new", 125_000], ["expired", 375_000], ["ownRewrite", 125_000 + 10_000]],
+    ...[["changed", 62_500], ["lost", 62_500], ["output", 0], ["ping", 0]],
+  ]);
+  const sums = sumsOf.call(call);
+  for (const [unit, whole] of [["Usd", call.usd!], ["TokenUnits", call.tokenUnits]] as const) {
+    assertAlmostEquals(SPENT_ON.reduce((sum, part) => sum + sums[`${part}${unit}`], 0), whole);
+  }
+});
+
+Deno.test("reportCall() knows what an unpriced call was paid for in token units, and holds to what it cost when it was made", () => {
+  const { usd, spent } = callOf({ cachedTokens: 500_000, rates: { profile: RATES.profile } });
+  assertEquals([usd, spent.usd, spent.tokenUnits.cacheRead, spent.tokenUnits.new], [
+    null,
+    null,
+    50_000,
+    625_000,
+  ]);
+  const usage = { promptTokens: 1_000_000, cachedTokens: 500_000, outputTokens: 0 };
+  const told = { number: 1, at: null, turn: 1, purpose: "turn", cost: { tokenUnits: 1_350_000, usd: 13.5 } };
+  const dearer = reportCall(usage, { ...told, rates: RATES }).spent;
+  assertAlmostEquals(dearer.usd!.cacheRead, 1);
+  assertAlmostEquals(dearer.usd!.new, 12.5);
+  // Without a price now, what the prompt cost then is cut by its token units.
+  const forgotten = reportCall(usage, { ...told, rates: { profile: RATES.profile } }).spent;
+  assertAlmostEquals(forgotten.usd!.cacheRead, 1);
+});
+
+async function* sessions(): AsyncGenerator<SpendingSession> {
+  const one = { kind: "agent", title: "One", model: "a", agent: "tare" } as const;
+  yield {
+    ...{ ...one, id: "1" },
+    days: {
+      "2026-01-01 a": { ...sumsOf.nothing, calls: 1, usd: 1 },
+      "2026-01-02 a": { ...sumsOf.nothing, calls: 2, usd: 2 },
+    },
+  };
+  yield {
+    ...{ id: "2", kind: "gateway", title: "Two", model: "b", agent: null },
+    days: {
+      "2026-01-02 a": { ...sumsOf.nothing, calls: 4, usd: 4, unpricedCalls: 1 },
+      "2026-01-02 b": { ...sumsOf.nothing, calls: 8, tokenUnits: 9, unpricedCalls: 8 },
+      "2026-01-03": { ...sumsOf.nothing, calls: 16, usd: 0.5 },
+    },
+  };
+}
+
+Deno.test("reportSpend() cuts what sessions cost by day, model, session and agent, of these days alone", async () => {
+  const rows = async (query: Parameters<typeof reportSpend>[1]) =>
+    (await reportSpend(sessions(), query)).rows.map(({ key, calls, usd, unpricedCalls }) => [
+      ...[key, calls, usd, unpricedCalls],
+    ]);
+  assertEquals(await rows({ by: "day" }), [
+    ["2026-01-03", 16, 0.5, 0],
+    ["2026-01-02", 14, 6, 9],
+    ["2026-01-01", 1, 1, 0],
+  ]);
+  assertEquals(await rows({ by: "model" }), [["a", 7, 7, 1], ["", 16, 0.5, 0], ["b", 8, 0, 8]]);
+  assertEquals(await rows({ by: "session", from: "2026-01-02", to: "2026-01-02" }), [["2", 12, 4, 9], [
+    "1",
+    2,
+    2,
+    0,
+  ]]);
+  assertEquals(await rows({ by: "agent", from: "2026-01-03" }), [["", 16, 0.5, 0]]);
+  const report = await reportSpend(sessions(), { by: "session", limit: 1 });
+  assertEquals([report.rows.length, report.hasMore, report.all.calls, report.all.usd], [1, true, 31, 7.5]);
+  assertEquals(report.rows[0]?.session, { kind: "gateway", title: "Two", model: "b", agent: null });
+});

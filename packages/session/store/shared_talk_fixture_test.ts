@@ -1,0 +1,264 @@
+/**
+ * What openings of one store say to each other, and how they share the keys of requests, as tests that run on any
+ * store. Holds no tests of its own.
+ *
+ * @module
+ */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { StoreError } from "@tare/session";
+import type { HolderRequest, Sighting, StoreRecord } from "@tare/session/internal";
+import { delta, events, held, listen, type Opening, type TestOfOpenings } from "./openings_fixture_test.ts";
+import { key, other, request, sessionRecord } from "./store_suite_fixture_test.ts";
+
+/** Waits until something is so, asking whenever a session is said to have changed. */
+async function changedUntil(
+  opening: Opening,
+  sessionId: string,
+  isSo: () => Promise<boolean>,
+): Promise<void> {
+  let changed = Promise.withResolvers<void>();
+  const end = opening.shared.watch(sessionId, () => changed.resolve());
+  try {
+    while (!await isSo()) {
+      await changed.promise;
+      changed = Promise.withResolvers();
+    }
+  } finally {
+    end();
+  }
+}
+
+/** Tests that openings reach each other as the port says. */
+export function testTalk(test: TestOfOpenings): void {
+  test("ask() reaches who holds a session, whose commit has effect and answer together", async (one, two) => {
+    const asked = Promise.withResolvers<HolderRequest>();
+    listen(one, asked.resolve);
+    await held(one, "a");
+    const body = { steer: "Über\ud83d" };
+    const answered = two.shared.ask("a", body);
+    const { id: requestId, ...request } = await asked.promise;
+    assertEquals(request, { sessionId: "a", body });
+    const answer: StoreRecord = { type: "answer", requestId, answer: { took: body } };
+    // What is refused has answered nothing.
+    await assertRejects(() => one.commit([answer, events("a", 7, "late")]), StoreError);
+    await one.commit([events("a", 0, "steered"), answer]);
+    assertEquals(await answered, { answer: { took: body } });
+    const twice = `Cannot answer request "${requestId}"`;
+    await assertRejects(() => one.commit([events("a", 1, "twice"), answer]), Error, twice);
+    assertEquals((await two.readEvents("a")).map(({ event }) => event), [delta("steered")]);
+    assertEquals(await two.shared.ask("b", body), undefined);
+  });
+
+  test("ask() tells several requests apart", async (one, two) => {
+    const asked: string[] = [];
+    listen(one, ({ id, body }) => {
+      asked.push(id);
+      one.commit([{ type: "answer", requestId: id, answer: body }]);
+    });
+    await held(one, "a");
+    await held(one, "b");
+    const bodies = Array.from({ length: 8 }, (_, index) => index);
+    assertEquals(
+      await Promise.all(bodies.map((body) => two.shared.ask(body % 2 === 0 ? "a" : "b", body))),
+      bodies.map((answer) => ({ answer })),
+    );
+    assertEquals(new Set(asked).size, asked.length);
+  });
+
+  for (const how of ["release()", "close()"] as const) {
+    test(
+      `ask() gives nothing once ${how} gives the session back, and can't be answered any more`,
+      async (one, two) => {
+        const asked = Promise.withResolvers<HolderRequest>();
+        listen(one, asked.resolve);
+        await held(one, "a");
+        const answer = two.shared.ask("a", 1);
+        const { id } = await asked.promise;
+        if (how === "close()") await one.close();
+        else await one.shared.release("a");
+        assertEquals(await answer, undefined);
+        const answering = how === "close()" ? two : one;
+        await held(answering, "a");
+        await assertRejects(
+          () => answering.commit([events("a", 0, "late"), { type: "answer", requestId: id, answer: 1 }]),
+          Error,
+          `Cannot answer request ${JSON.stringify(id)}: nobody waits for an answer to it`,
+        );
+        assertEquals(await two.lastEvent("a"), 0);
+      },
+    );
+  }
+
+  test("ask() gives nothing once the holder is gone", async (one, two, { stop, goOn }) => {
+    const asked = Promise.withResolvers<HolderRequest>();
+    listen(one, asked.resolve);
+    listen(two);
+    await held(one, "a");
+    const answer = two.shared.ask("a", 1);
+    const { id } = await asked.promise;
+    await stop(one);
+    assertEquals(await answer, undefined);
+    assertEquals(await two.shared.ask("a", 1), undefined);
+    goOn(one);
+    await assertRejects(() => one.commit([{ type: "answer", requestId: id, answer: 1 }]));
+  });
+
+  test("watch() says when something was written, and when the holder is another", async (one, two) => {
+    const hold = await held(one, "a");
+    const seen: unknown[] = [];
+    const all = changedUntil(two, "a", async () => {
+      const after = seen.length;
+      seen.push(...(await two.readEvents("a", { after })).map(({ event }) => event));
+      return seen.length === 3;
+    });
+    await one.commit([events("a", 0, "1")]);
+    await one.commit([events("a", 1, "2", "3")]);
+    await all;
+    assertEquals(seen, ["1", "2", "3"].map(delta));
+    const isFree = changedUntil(two, "a", async () => (await two.shared.look("a")).holder === "nobody");
+    await one.shared.release("a");
+    await isFree;
+    assert((await held(two, "a")).fence > hold.fence);
+    // Nothing is known of it, and nothing fails.
+    two.shared.watch("none", () => {})();
+  });
+
+  test("watch() tells how a session is, with what was written in it if that is short", async (one, two) => {
+    const seen: (Sighting | undefined)[] = [];
+    let changed = Promise.withResolvers<void>();
+    const end = two.shared.watch("a", (sighting) => {
+      seen.push(sighting);
+      changed.resolve();
+    });
+    /** Waits until it is told so. It is looked at every now and then too, which may say what it was, and never what was written. */
+    const becomes = async (expected: Sighting | undefined) => {
+      for (;; await changed.promise) {
+        changed = Promise.withResolvers();
+        const found = seen.splice(0).filter((one) =>
+          one?.fence === expected?.fence && one?.holder === expected?.holder &&
+          one?.lastEvent === expected?.lastEvent && (one?.told || !expected?.told)
+        );
+        if (found.length > 0) return assertEquals(found, found.map(() => expected));
+      }
+    };
+    await becomes({ fence: 0, holder: "nobody", lastEvent: 0 });
+    await held(one, "a");
+    const other = { fence: 1, holder: "other" } as const;
+    await becomes({ ...other, lastEvent: 0 });
+    await one.commit([events("a", 0, "1", "Über\ud83d")]);
+    const first = [{ number: 1, event: delta("1") }, { number: 2, event: delta("Über\ud83d") }];
+    await becomes({ ...other, lastEvent: 2, told: first });
+    await one.commit([events("a", 2, "long ".repeat(2_000))]);
+    await becomes({ ...other, lastEvent: 3 });
+    await one.commit([{ type: "state", sessionId: "a", name: "x", value: 1 }, events("a", 3, "4")]);
+    await becomes({ ...other, lastEvent: 4, told: [{ number: 4, event: delta("4") }] });
+    await one.shared.release("a");
+    await becomes({ fence: 1, holder: "nobody", lastEvent: 4 });
+    await held(two, "a");
+    await becomes({ fence: 2, holder: "this", lastEvent: 4 });
+    await two.deleteSession("a");
+    await becomes(undefined);
+    end();
+  });
+
+  test(
+    "claimKey() says running of a key that another opening has, which may complete it too",
+    async (one, two) => {
+      assertEquals(await one.claimKey(request), { state: "new" });
+      assertEquals(await two.claimKey(request), { state: "running" });
+      assertEquals(await two.claimKey(other), { state: "mismatch" });
+      await two.releaseKey(key);
+      assertEquals(await one.claimKey(request), { state: "running" });
+      await two.commit([{ type: "response", ...key, response: 1 }]);
+      assertEquals(await one.claimKey(request), { state: "done", response: 1 });
+      await assertRejects(
+        () => one.commit([{ type: "response", ...key, response: 2 }]),
+        Error,
+        "it isn't claimed",
+      );
+    },
+  );
+
+  test("claimKey() gives a key to one of several that ask at once", async (one, two, { open }) => {
+    const openings = [one, two, await open()];
+    for (let round = 0; round < 5; round++) {
+      const claims = await Promise.all(
+        openings.map((opening) => opening.claimKey({ ...request, key: `${round}` })),
+      );
+      assertEquals(claims.map(({ state }) => state).toSorted(), ["new", "running", "running"]);
+    }
+  });
+
+  test("claimKey() says interrupted, to one, where the opening is gone", async (one, two, { open, stop }) => {
+    const third = await open();
+    const [heard, heardToo] = [listen(two), listen(third)];
+    await one.claimKey(request);
+    await stop(one);
+    await Promise.all([heard.gone(), heardToo.gone()]);
+    await assertRejects(
+      () => two.commit([{ type: "response", ...key, response: 1 }]),
+      Error,
+      "isn't claimed",
+    );
+    assertEquals(await third.claimKey(request), { state: "interrupted" });
+    assertEquals([await third.claimKey(request), await two.claimKey(request)], [
+      { state: "running" },
+      { state: "running" },
+    ]);
+  });
+
+  test(
+    "a request has its effect once, though the opening that worked on it comes back",
+    async (one, two, place) => {
+      const atomic = { ...request, isAtomic: true };
+      const gone = listen(two).gone();
+      await one.claimKey(atomic);
+      await place.stop(one);
+      await gone;
+      assertEquals(await two.claimKey(atomic), { state: "new" });
+      place.goOn(one);
+      const effect = (id: string): StoreRecord[] => [
+        sessionRecord(id),
+        { type: "response", ...key, response: id },
+      ];
+      const done = await Promise.allSettled([one.commit(effect("by one")), two.commit(effect("by two"))]);
+      assertEquals(done.map(({ status }) => status).toSorted(), ["fulfilled", "rejected"]);
+      const made = await Promise.all(["by one", "by two"].map((id) => two.getSession(id)));
+      const ids = made.flatMap((session) => session?.id ?? []);
+      assertEquals(ids.length, 1);
+      assertEquals(await one.claimKey(atomic), { state: "done", response: ids[0] });
+    },
+  );
+
+  test(
+    "releaseKey() forgets what an opening had claimed before its lease was lost",
+    async (one, two, place) => {
+      const gone = listen(two).gone();
+      await one.claimKey(request);
+      await place.stop(one);
+      await gone;
+      place.goOn(one);
+      // It has found out by now.
+      await one.getSession("a");
+      await one.releaseKey(key);
+      assertEquals(await two.claimKey(other), { state: "new" });
+    },
+  );
+
+  test(
+    "claimKey() claims for an opening under the name that it has once its lease was lost",
+    async (one, two, place) => {
+      const gone = listen(two).gone();
+      // What nobody takes is lost too.
+      await held(one, "a");
+      await place.stop(one);
+      await gone;
+      await held(two, "a");
+      place.goOn(one);
+      assertEquals(await one.claimKey(request), { state: "new" });
+      assertEquals(await two.claimKey(request), { state: "running" });
+      await one.commit([{ type: "response", ...key, response: 1 }]);
+      assertEquals(await two.claimKey(request), { state: "done", response: 1 });
+    },
+  );
+}

@@ -1,0 +1,54 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { StoreError } from "@tare/session";
+import { toOpenError, toStoreError } from "./file_error.ts";
+
+Deno.test("toStoreError() tells what the file is to blame for, names it and what to do", () => {
+  const cases = [
+    ["database or disk is full", "full", "make room"],
+    ["No space left on device (os error 28)", "full", "make room"],
+    ["database disk image is malformed", "corrupt", "Restore it from a backup"],
+    ["file is not a database", "corrupt", "Restore it from a backup"],
+    ["malformed database schema (events)", "corrupt", "Restore it from a backup"],
+    ["database is locked", "locked", "Stop it, or use another file"],
+    ["disk I/O error", "io", "Check the disk"],
+    ["attempt to write a readonly database", "io", "its folder is read-only. Make it writable"],
+    ["Read-only file system (os error 30): mkdir '/x'", "io", "its folder is read-only. Make it writable"],
+    ["unable to open database file: /x/tare.db", "io", "Check the disk"],
+  ] as const;
+  for (const [message, code, remedy] of cases) {
+    const error = toStoreError(new Error(message), "/x/tare.db");
+    assert(error instanceof StoreError && error.cause instanceof Error);
+    assertEquals([error.name, error.code], ["StoreError", code]);
+    assertStringIncludes(error.message, "/x/tare.db: ");
+    assertStringIncludes(error.message, remedy);
+  }
+});
+
+Deno.test("toStoreError() knows the system's errors by their codes, and what the runtime didn't permit", () => {
+  const denied = Object.assign(new Error("EACCES: permission denied, mkdir '/x'"), { code: "EACCES" });
+  const quota = Object.assign(new Error("Unknown system error -122"), { code: "EDQUOT" });
+  const codeOf = (error: unknown) => error instanceof StoreError && error.code;
+  assertEquals([denied, quota].map((error) => codeOf(toStoreError(error, "f"))), ["io", "full"]);
+  const refused = toStoreError(new Deno.errors.NotCapable("Requires all access"), "f");
+  assertEquals(
+    refused instanceof StoreError && refused.message,
+    "Cannot use the store f: this process may not read and write there. Use another folder.",
+  );
+});
+
+Deno.test("toStoreError() leaves other errors as they are", () => {
+  const errors = [new Error("no such table: x"), new TypeError("t"), "text", new StoreError("io", "m")];
+  assertEquals(errors.map((error) => toStoreError(error, "f") === error), [true, true, true, true]);
+});
+
+Deno.test("toOpenError() blames the file's tables for what it doesn't know", () => {
+  const error = toOpenError(new Error("no such column: json"), "f");
+  assert(error instanceof StoreError);
+  assertEquals([error.code, error.message], [
+    "corrupt",
+    "Cannot read the store f: its tables aren't what they should be, no such column: json. " +
+    "Restore it from a backup, or move it away to begin anew.",
+  ]);
+  const full = toOpenError(new Error("database or disk is full"), "f");
+  assertEquals(full instanceof StoreError && full.code, "full");
+});

@@ -1,0 +1,131 @@
+/**
+ * What every store must do with what somebody outside is to be told, as tests that run on any of them. Holds no tests of
+ * its own.
+ *
+ * @module
+ */
+import { assertEquals, assertRejects } from "@std/assert";
+import type { Store } from "@tare/session";
+import type { StoreRecord } from "@tare/session/internal";
+import { DAY_MS, sessionRecord, type TestOfStore } from "./store_suite_fixture_test.ts";
+
+const delivery = (id: string, receiver: string, more: { sessionId?: string; dueInMs?: number } = {}) =>
+  ({ type: "delivery", id, receiver, value: `${id} \ud83d`, dueInMs: 0, ...more }) satisfies StoreRecord;
+const MINUTE_MS = 60_000;
+/** Takes on what is due to these, `most` of each, and gives the ids with how often each was taken on. */
+const claim = async (store: Store, receivers: readonly string[], { most = 9, limit = 99 } = {}) => {
+  const { claimed, nextInMs } = await store.claimDeliveries({
+    receivers: receivers.map((receiver) => ({ receiver, limit: most })),
+    ...{ limit, forMs: MINUTE_MS },
+  });
+  return [claimed.map(({ id, claims }) => `${id} ${claims}`), nextInMs];
+};
+const listed = async (store: Store, receiver: string) =>
+  (await store.listDeliveries(receiver)).map(({ id }) => id);
+
+/** Tests that a store does with deliveries what the port says. */
+export function testDeliveries(test: TestOfStore): void {
+  let nowMs = 10 * DAY_MS;
+  const options = { now: () => nowMs };
+
+  test(
+    "claimDeliveries() gives what is due, to each receiver so much, and nobody else for a while",
+    async (store) => {
+      await store.commit([
+        ...["1", "2", "3"].map((id) => delivery(id, "x", { sessionId: "a" })),
+        delivery("4", "y"),
+        delivery("5", "z"),
+        delivery("6", "x", { dueInMs: MINUTE_MS / 2 }),
+      ]);
+      assertEquals(await claim(store, ["none"]), [[], undefined]);
+      assertEquals(await claim(store, ["x", "y"], { most: 2 }), [["1 1", "2 1", "4 1"], 0]);
+      assertEquals(await claim(store, ["x", "y", "z"], { limit: 1 }), [["3 1"], 0]);
+      assertEquals(await claim(store, ["x", "y"]), [[], MINUTE_MS / 2]);
+      nowMs += MINUTE_MS / 2;
+      assertEquals(await claim(store, ["x"]), [["6 1"], MINUTE_MS / 2]);
+      // Of those who had taken them on nobody has heard.
+      nowMs += MINUTE_MS / 2;
+      assertEquals(await claim(store, ["x"]), [["1 2", "2 2", "3 2"], MINUTE_MS / 2]);
+    },
+    options,
+  );
+
+  test(
+    "commit() keeps what came of a delivery, unless somebody else has taken it on since",
+    async (store, open) => {
+      const start = nowMs;
+      await store.commit([delivery("1", "x", { sessionId: "a" }), delivery("2", "x")]);
+      await claim(store, ["x"]);
+      const attempted = (id: string, claim: number, value: string, dueInMs?: number) =>
+        ({
+          type: "attempted",
+          id,
+          claim,
+          value,
+          ...(dueInMs !== undefined && { dueInMs }),
+        }) satisfies StoreRecord;
+      await store.commit([
+        attempted("1", 1, "later", 1_000),
+        attempted("2", 1, "done"),
+        attempted("3", 1, "none"),
+      ]);
+      assertEquals(await claim(store, ["x"]), [[], 1_000]);
+      nowMs += 1_000;
+      assertEquals(await claim(store, ["x"]), [["1 2"], MINUTE_MS]);
+      await store.commit([attempted("1", 1, "late"), attempted("2", 0, "earlier")]);
+      const one = { id: "1", receiver: "x", sessionId: "a", value: "later", madeAtMs: start };
+      const two = { id: "2", receiver: "x", value: "done", madeAtMs: start };
+      await store.close();
+      const later = await open(options);
+      assertEquals(await later.listDeliveries("x"), [
+        { ...two, claims: 1 },
+        { ...one, claims: 2, dueAtMs: nowMs + MINUTE_MS },
+      ]);
+      assertEquals([await later.getDelivery("2"), await later.getDelivery("3")], [
+        { ...two, claims: 1 },
+        undefined,
+      ]);
+      // Sent again: whoever works on the other one has lost it.
+      await later.commit([{ ...delivery("1", "x", { sessionId: "a" }), value: "again" }]);
+      await later.commit([attempted("1", 2, "lost")]);
+      assertEquals(await claim(later, ["x"]), [["1 4"], MINUTE_MS]);
+      assertEquals((await later.getDelivery("1"))?.value, "again");
+      await later.close();
+    },
+    options,
+  );
+
+  test("commit() keeps a delivery with what it tells of, or neither", async (store) => {
+    const said: StoreRecord = { type: "events", sessionId: "a", after: 1, events: [{ type: "turn_end" }] };
+    await assertRejects(() => store.commit([delivery("1", "x"), said]));
+    await assertRejects(() => store.commit([delivery("1", "x"), delivery("2", "x", { sessionId: "none" })]));
+    assertEquals(await listed(store, "x"), []);
+    await store.commit([{ ...said, after: 0 }, delivery("1", "x", { sessionId: "a" })]);
+    assertEquals(await listed(store, "x"), ["1"]);
+  });
+
+  test(
+    "deliveries go with their session, with their receiver, with time, and beyond a number",
+    async (store) => {
+      await store.commit([sessionRecord("c"), delivery("0", "x"), delivery("1", "x", { sessionId: "c" })]);
+      await store.commit([delivery("2", "y", { sessionId: "c" }), delivery("3", "y")]);
+      await store.deleteSession("c");
+      assertEquals([await listed(store, "x"), await listed(store, "y")], [["0"], ["3"]]);
+      await store.commit([{ type: "no_deliveries", receiver: "y" }]);
+      assertEquals([await listed(store, "x"), await listed(store, "y")], [["0"], []]);
+      nowMs += DAY_MS;
+      await store.commit(["4", "5", "6"].map((id) => delivery(id, "x")));
+      const expire = (olderThanMs: number, keep: number) =>
+        store.expireDeliveries({ receiver: "x", olderThanMs, keep });
+      await expire(DAY_MS, 4);
+      assertEquals(await listed(store, "x"), ["6", "5", "4", "0"]);
+      await expire(DAY_MS - 1, 4);
+      assertEquals(await listed(store, "x"), ["6", "5", "4"]);
+      await expire(DAY_MS, 2);
+      assertEquals(await listed(store, "x"), ["6", "5"]);
+      assertEquals((await store.listDeliveries("x", { limit: 1 })).map(({ id }) => id), ["6"]);
+      assertEquals((await store.listDeliveries("x", { before: "6" })).map(({ id }) => id), ["5"]);
+    },
+    options,
+  );
+}

@@ -1,0 +1,253 @@
+import { assertEquals } from "@std/assert";
+import { Warmth } from "@tare/session";
+import type { Pingable } from "@tare/session/internal";
+import type { Usage } from "@tare/messages";
+import type { Idle, observeUpgrade, Ping, PingEntry, PingSent } from "@tare/planner";
+
+const SECOND = 1_000;
+const HOUR = 3_600_000;
+const USAGE: Usage = { promptTokens: 1_000, cachedTokens: 1_000, outputTokens: 0 };
+
+/** What a test conversation is, beside what all have. */
+interface Told extends Partial<Pick<Pingable, "consent" | "key" | "bytes" | "usdOf" | "ping">> {
+  /** When its pings are due, in seconds. */
+  readonly due?: readonly number[];
+  readonly type?: Ping["type"];
+  /** What each of them costs, planned and billed. */
+  readonly units?: number;
+  readonly billed?: number;
+  readonly upgrade?: Parameters<typeof observeUpgrade>[1];
+}
+
+/** Conversations by a clock that the test moves; `log` tells all that becomes of them. */
+function world(options: Partial<ConstructorParameters<typeof Warmth>[0]> = {}) {
+  let nowMs = 0;
+  const log: string[] = [];
+  const timers = new Map<() => void, number>();
+  const warmth = new Warmth({
+    now: () => nowMs,
+    onError: (error) => log.push(String(error)),
+    after(ms, callback) {
+      timers.set(callback, nowMs + ms);
+      return () => void timers.delete(callback);
+    },
+    ...options,
+  });
+  const second = () => nowMs / SECOND;
+  function pingable(id: string, told: Told = {}): Pingable {
+    const { due = [280, 560], type = "exact", units = 100_000, billed = units, upgrade } = told;
+    let made = 0;
+    return {
+      ...{ id, key: "provider", idle: { pending: "person" }, consent: "budget", bytes: 10 },
+      nextPing(idle: Idle): Ping | undefined {
+        const atMs = (due[made] ?? -1) * SECOND;
+        return atMs < idle.nowMs ? undefined : { type, atMs, tokenUnits: units, keepsMs: 280 * SECOND };
+      },
+      pinged(sent: PingSent): PingEntry {
+        made++;
+        log.push(`${second()} ${id} pinged ${sent.type} ${sent.atMs / SECOND}`);
+        return { ...sent, tokenUnits: billed, isWarm: true, savedTokenUnits: 0, ...(upgrade && { upgrade }) };
+      },
+      usdOf: (tokenUnits) => tokenUnits / 1e6,
+      ping: () => Promise.resolve(USAGE),
+      booked: () => void log.push(`${second()} ${id} booked`),
+      ...told,
+    };
+  }
+  /** Time goes on up to a second: timers fire in their order, and what they begin at once is done. */
+  async function go(toSecond: number): Promise<string[]> {
+    for (;;) {
+      const [next] = [...timers].sort(([, a], [, b]) => a - b);
+      if (!next || next[1] > toSecond * SECOND) break;
+      timers.delete(next[0]);
+      nowMs = next[1];
+      next[0]();
+      // All is promises that are settled by now, a few behind one another.
+      for (let turn = 0; turn < 10; turn++) await Promise.resolve();
+    }
+    nowMs = toSecond * SECOND;
+    return log.splice(0);
+  }
+  return { warmth, pingable, go, timers, log };
+}
+
+Deno.test("Warmth pings when that is due, books it, and holds nothing once no further ping is planned", async () => {
+  const { warmth, pingable, go, timers } = world({ budgetUsdPerDay: 1 });
+  warmth.waits(pingable("a"));
+  warmth.waits(pingable("b", { due: [300] }));
+  warmth.waits(pingable("never", { due: [] }));
+  assertEquals([warmth.waiting, timers.size], [2, 2]);
+  assertEquals(await go(279), []);
+  assertEquals(await go(1_000), [
+    ...["280 a pinged exact 280", "280 a booked", "300 b pinged exact 300", "300 b booked"],
+    ...["560 a pinged exact 560", "560 a booked"],
+  ]);
+  assertEquals([warmth.waiting, timers.size], [0, 0]);
+});
+
+Deno.test("Warmth pings nothing without consent, without a price, or beyond the day's budget", async () => {
+  const none = world();
+  none.warmth.waits(none.pingable("nobody pays"));
+  // It could be asked for until its cache lapses.
+  assertEquals([none.warmth.waiting, none.timers.size], [1, 1]);
+  assertEquals([await none.go(279), none.warmth.waiting], [[], 1]);
+  assertEquals([await none.go(280), none.warmth.waiting, none.timers.size], [[], 0, 0]);
+  // Whose turn is under way pays by itself, whatever the price.
+  none.warmth.waits(none.pingable("own", { consent: "turn", due: [300], usdOf: () => undefined }));
+  assertEquals(await none.go(600), ["300 own pinged exact 300", "300 own booked"]);
+
+  const { warmth, pingable, go, timers } = world({ budgetUsdPerDay: 0.25 });
+  warmth.waits(pingable("no price", { usdOf: () => undefined }));
+  warmth.waits(pingable("subscribed", { consent: "asked" }));
+  // 10 cents each; the third would be too much, and so would one that cost more than was thought.
+  for (const id of ["a", "b", "c"]) warmth.waits(pingable(id, { due: [280] }));
+  assertEquals((await go(1_000)).filter((line) => line.endsWith("booked")), ["280 a booked", "280 b booked"]);
+  assertEquals([warmth.waiting, timers.size], [0, 0]);
+  // The next day begins anew.
+  const [day, ping] = [86_400, 86_400 + 280];
+  warmth.waits(pingable("today", { due: [1_280] }));
+  assertEquals([await go(day), timers.size], [[], 0]);
+  warmth.waits(pingable("d", { due: [ping], billed: 200_000 }));
+  warmth.waits(pingable("e", { due: [ping + 1] }));
+  assertEquals(await go(day + 1_000), [`${ping} d pinged exact ${ping}`, `${ping} d booked`]);
+});
+
+Deno.test("Warmth.keepFor() keeps a conversation warm until then, whatever the budget", async () => {
+  const { warmth, pingable, go, timers } = world();
+  const told = { consent: "asked", due: [280, 3_500, 3_700] } as const;
+  assertEquals(warmth.keepFor("a", HOUR), "nothing held");
+  warmth.waits(pingable("a", told));
+  warmth.waits(pingable("b", told));
+  warmth.waits(pingable("c", { ...told, usdOf: () => undefined }));
+  // Ten cents every 280 s, and what stands behind.
+  assertEquals(warmth.keepFor("a", HOUR), { untilMs: HOUR, maxUsd: 13 * 0.10002 });
+  assertEquals(warmth.keepFor("c", HOUR), "no price");
+  assertEquals(["a", "b", "c"].map((id) => warmth.keptUntil(id)), [HOUR, undefined, undefined]);
+  assertEquals(await go(3_600), [
+    ...["280 a pinged exact 280", "280 a booked", "3500 a pinged exact 3500", "3500 a booked"],
+  ]);
+  assertEquals([timers.size, warmth.keptUntil("a")], [1, undefined]);
+  assertEquals([await go(3_700), timers.size], [[], 0]);
+  assertEquals(warmth.keepFor("b", HOUR), "nothing held");
+  warmth.waits(pingable("a", { due: [3_900] }));
+  warmth.keepFor("a", HOUR);
+  warmth.forget("a");
+  warmth.waits(pingable("a", { due: [3_900] }));
+  assertEquals([await go(4_000), timers.size], [[], 0]);
+});
+
+Deno.test("Warmth counts what was spent of the day's budget before it was made", async () => {
+  const { warmth, pingable, go } = world({ budgetUsdPerDay: 0.25, spentUsd: 0.1 });
+  // 10 cents each.
+  for (const id of ["a", "b"]) warmth.waits(pingable(id, { due: [280] }));
+  assertEquals((await go(1_000)).filter((line) => line.endsWith("booked")), ["280 a booked"]);
+});
+
+Deno.test("Warmth.keepFor() holds for what its conversation asks later, until the time is over", async () => {
+  const { warmth, pingable, go } = world();
+  warmth.waits(pingable("a", { due: [280] }));
+  warmth.keepFor("a", 600 * SECOND);
+  warmth.goesOn("a");
+  assertEquals(await go(300), []);
+  warmth.waits(pingable("a", { due: [580, 860] }));
+  assertEquals(await go(1_000), ["580 a pinged exact 580", "580 a booked"]);
+});
+
+Deno.test("Warmth.goesOn() ends a timer, and a ping under way, whose answer isn't taken any more", async () => {
+  const { warmth, pingable, go, timers } = world({ budgetUsdPerDay: 1 });
+  warmth.waits(pingable("a"));
+  warmth.goesOn("a");
+  assertEquals([warmth.waiting, timers.size], [0, 0]);
+
+  const answer = Promise.withResolvers<Usage>();
+  let stopped: AbortSignal | undefined;
+  const ping: Pingable["ping"] = (_, signal) => {
+    stopped = signal;
+    return answer.promise;
+  };
+  warmth.waits(pingable("a", { ping }));
+  await go(281);
+  assertEquals([warmth.waiting, timers.size, stopped?.aborted], [1, 0, false]);
+  // It is another one's turn: the same conversation waits anew.
+  warmth.waits(pingable("a", { due: [600] }));
+  assertEquals([warmth.waiting, timers.size, stopped?.aborted], [1, 1, true]);
+  answer.resolve(USAGE);
+  assertEquals(await go(700), ["600 a pinged exact 600", "600 a booked"]);
+});
+
+Deno.test("Warmth doesn't try again what failed, nor ask for what a provider doesn't take", async () => {
+  const { warmth, pingable, go } = world({ budgetUsdPerDay: 0.1 });
+  const failed = () => Promise.reject(new Error("no route to host"));
+  warmth.waits(pingable("a", { ping: failed }));
+  assertEquals(await go(280), ["Error: Cannot keep a prompt warm: no route to host."]);
+  warmth.waits(pingable("b", { due: [300], ping: () => Promise.resolve(undefined) }));
+  assertEquals([await go(400), warmth.waiting], [[], 0]);
+  // Neither has cost anything.
+  const trials: unknown[] = [];
+  const seeing = (told: Pingable): Pingable => ({
+    ...told,
+    nextPing(idle) {
+      trials.push(idle.trial?.isBilled);
+      return told.nextPing(idle);
+    },
+  });
+  const refuses = () => Promise.resolve("refused" as const);
+  warmth.waits(seeing(pingable("c", { due: [500], type: "upgrade", ping: refuses })));
+  await go(500);
+  warmth.waits(seeing(pingable("d", { due: [600], ping: refuses })));
+  assertEquals([new Set(trials.splice(0)), await go(600)], [new Set([undefined, false]), [
+    "Error: Cannot keep prompts warm: the provider takes no request that asks for no reply.",
+  ]]);
+  warmth.waits(pingable("e", { due: [700] }));
+  assertEquals(warmth.waiting, 0);
+  warmth.waits(pingable("f", { due: [700], key: "another" }));
+  assertEquals(await go(700), ["700 f pinged exact 700", "700 f booked"]);
+});
+
+Deno.test("Warmth remembers by key what pings and requests show of upgrades", async () => {
+  const { warmth, pingable, go } = world({ budgetUsdPerDay: 1 });
+  const trials: unknown[] = [];
+  const seen = (id: string, told: Told): Pingable => {
+    const made = pingable(id, told);
+    return { ...made, nextPing: (idle) => (trials.push(idle.trial), made.nextPing(idle)) };
+  };
+  warmth.waits(seen("a", { due: [280], type: "upgrade", upgrade: { of: "bill", isGood: true } }));
+  await go(300);
+  warmth.observe("provider", { of: "return", isGood: true });
+  warmth.waits(seen("b", { due: [] }));
+  warmth.waits(seen("c", { due: [], key: "another" }));
+  const untried = { returns: 0, misses: 0 };
+  // What has shown nothing new in between is asked again.
+  const seenTrials = trials.map((trial) => JSON.stringify(trial));
+  assertEquals(
+    seenTrials.filter((trial, index) => trial !== seenTrials[index - 1]).map((one) => JSON.parse(one)),
+    [
+      ...[untried, { ...untried, isBilled: true }],
+      ...[{ isBilled: true, returns: 1, misses: 0 }, untried],
+    ],
+  );
+});
+
+Deno.test("Warmth lets those go that have waited longest, and at its end all, with nothing left behind", async () => {
+  const { warmth, pingable, go, timers } = world({ budgetUsdPerDay: 1, maxBytes: 10_000 });
+  const ping = 4_000;
+  for (const id of ["a", "b", "c"]) warmth.waits(pingable(id, { due: [280], bytes: ping - 2_000 }));
+  warmth.waits(pingable("huge", { due: [280], bytes: 20_000 }));
+  assertEquals([warmth.waiting, timers.size], [2, 2]);
+  const answer = Promise.withResolvers<Usage>();
+  warmth.waits(pingable("d", { due: [10], ping: () => answer.promise }));
+  await go(20);
+  warmth.close();
+  answer.resolve(USAGE);
+  warmth.waits(pingable("late"));
+  assertEquals([warmth.waiting, timers.size, await go(1_000)], [0, 0, []]);
+});
+
+Deno.test("Warmth's own timers keep no process alive, and end with it", () => {
+  const warmth = new Warmth({ now: () => 0, budgetUsdPerDay: 1, onError: () => {} });
+  const { pingable } = world();
+  for (let id = 0; id < 1_000; id++) warmth.waits(pingable(String(id)));
+  assertEquals(warmth.waiting, 1_000);
+  // What were left would be found by the test runner.
+  warmth.close();
+});
