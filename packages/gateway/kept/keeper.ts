@@ -1,5 +1,11 @@
 import { type Store, StoreError } from "@tare/session";
-import { JsonPacker, type ListedSession, type StoreRecord } from "@tare/session/internal";
+import {
+  type ListedSession,
+  type StateChange,
+  StateWriter,
+  type StoredState,
+  type StoreRecord,
+} from "@tare/session/internal";
 import {
   Accounts,
   type CallReport,
@@ -76,14 +82,12 @@ export interface Looking {
   readonly readers: RequestReaders;
 }
 
-/** What of a session's figures is in the store. */
-interface Written {
+/** What of a session is in the store, but for the references of its texts. */
+interface Written extends Pick<StoredState, "title" | "summed"> {
+  /** What it had come to by the store's totals. */
   readonly days: Days;
-  /** What of these stands in the sums, where what is gone stays. Absent: nothing does, nor that there is such a session. */
-  readonly summed?: Days;
-  /** As JSON. */
+  /** The totals as JSON. */
   readonly totals?: string;
-  readonly title: string;
   /** Number of its last event, each of which is a call. */
   readonly lastEvent: number;
   /** The newest of its calls that is there, of those that were made here. */
@@ -116,7 +120,7 @@ export class Keeper {
   readonly #waiting = new Set<GatewaySession>();
   /** By their conversations, which they keep when they are taken in. */
   readonly #written = new WeakMap<GatewaySession["conversation"], Written>();
-  readonly #packers = new WeakMap<GatewaySession, JsonPacker>();
+  readonly #writers = new WeakMap<GatewaySession, StateWriter>();
   /** Removed, though turns of them may still be under way. */
   readonly #forgotten = new WeakSet<GatewaySession>();
   #isTold = false;
@@ -336,19 +340,13 @@ export class Keeper {
   async #read(id: string, fence: number): Promise<ReadSession | undefined> {
     const { store } = this.#options;
     return await this.#ifThere(id, async () => {
-      const [record, lastEvent, totals, title, packed] = await Promise.all([
+      const [record, lastEvent, { totals, ...state }] = await Promise.all([
         store.getSession(id),
         store.lastEvent(id),
-        store.readState(id, "totals"),
-        store.readState(id, "title"),
-        store.readState(id, "value"),
+        StateWriter.read(store, id),
       ]);
       if (!record || totals === undefined) return undefined;
-      const { value, refs } = await JsonPacker.unpack(packed, (refs) => store.readTexts(id, refs));
-      return {
-        ...{ record, fence, lastEvent, totals: totals as KeptTotals, value, refs },
-        title: (title ?? "") as string,
-      };
+      return { ...state, record, fence, lastEvent, totals: totals as KeptTotals };
     });
   }
 
@@ -428,7 +426,7 @@ export class Keeper {
     const { id, conversation } = session;
     for (;;) {
       const { kept: { fence } } = session;
-      const { records: own, after, refs, ends } = await this.#recordsOf(session);
+      const { records: own, written: after, refs, ends } = await this.#recordsOf(session);
       const records = [...own, ...more];
       const before = this.#written.get(conversation) ?? NOTHING;
       const attempts = [after, ...before.attempts ?? []].slice(0, MAX_WRITES);
@@ -496,16 +494,15 @@ export class Keeper {
     return conversation.calls.slice(lastCall ? conversation.calls.lastIndexOf(lastCall) + 1 : 0);
   }
 
-  /** What is to be written of a session, and what is there then. */
-  async #recordsOf(session: GatewaySession): Promise<{
-    readonly records: readonly StoreRecord[];
-    readonly after: Written;
-    readonly refs: Set<string>;
-    readonly ends: readonly string[];
-  }> {
+  /** Returns what is to be written of a session, and what is stored then. */
+  async #recordsOf(session: GatewaySession): Promise<
+    Pick<StateChange, "records"> & Pick<StoredState, "refs"> & {
+      readonly written: Written;
+      readonly ends: readonly string[];
+    }
+  > {
     const { store, sessions, isWhole } = this.#options;
     const { id: sessionId, conversation, kept } = session;
-    const { title } = conversation.state;
     const before = this.#written.get(conversation) ?? NOTHING;
     const calls = this.#unwritten(conversation);
     const totals = totalsOf(session);
@@ -514,12 +511,17 @@ export class Keeper {
     const parent = isNew && isWhole && kept.parent !== undefined && await store.getSession(kept.parent)
       ? kept.parent
       : undefined;
-    const refs = isNew && parent === undefined ? new Set<string>() : new Set(kept.refs);
+    const refs = isNew && parent === undefined ? StateWriter.NOTHING.refs : kept.refs;
     const known = sessions.peek(sessionId);
     // Where others went on with it meanwhile their prompt is the newer one.
-    const value = isWhole && (!known || known === session) ? this.#valueOf(session, refs) : undefined;
-    const state = (name: string, value: unknown): StoreRecord => ({ type: "state", sessionId, name, value });
-    const texts = new Map(value?.texts.map(({ ref, content }) => [ref, content]));
+    const own = isWhole && (!known || known === session) ? this.#valueOf(session) : undefined;
+    const { records: state, after } = this.#writerOf(session).change({ ...before, totals: undefined, refs }, {
+      title: own ? conversation.state.title : before.title,
+      totals: { ...totals, writes } satisfies KeptTotals,
+      days: totals.days,
+      ...(own && { value: own.value, texts: session.archive.texts() }),
+      isFork: kept.parent !== undefined,
+    });
     const records: StoreRecord[] = [
       ...isNew
         ? [
@@ -530,19 +532,8 @@ export class Keeper {
           } as const,
         ]
         : [],
-      // Sorted, so that two that write the same ones don't wait for each other.
-      ...Array.from(texts, ([ref, content]) => ({ type: "archive", sessionId, ref, content }) as const)
-        .sort((a, b) => a.ref < b.ref ? -1 : 1),
-      ...value
-        ? [state("value", value.packed), { type: "names", sessionId, names: value.names } as const]
-        : [],
-      ...value && title !== before.title ? [state("title", title)] : [],
-      state("totals", { ...totals, writes } satisfies KeptTotals),
-      ...Accounts.records(sessionId, {
-        ...{ group: session.group, agent: session.facts.agent ?? null, days: totals.days },
-        ...(before.summed && { before: before.summed }),
-        isBegun: before.summed === undefined && kept.parent === undefined,
-      }),
+      ...state,
+      ...own ? [{ type: "names", sessionId, names: own.names } as const] : [],
       ...calls.length === 0 ? [] : [
         {
           type: "events",
@@ -560,32 +551,31 @@ export class Keeper {
         } as const,
       ],
     ];
-    for (const ref of texts.keys()) refs.add(ref);
-    const after: Written = {
+    const written: Written = {
       days: totals.days,
       summed: totals.days,
       totals: JSON.stringify(totals),
-      title: value ? title : before.title,
+      title: after.title,
       lastEvent: before.lastEvent + calls.length,
       lastCall: calls.at(-1) ?? before.lastCall,
       writes,
     };
-    return { records, after, refs, ends: value?.ends ?? kept.ends };
+    return { records, written, refs: after.refs, ends: own?.ends ?? kept.ends };
   }
 
-  /** What a session goes on by, its names, and the texts that aren't among these. */
-  #valueOf(session: GatewaySession, refs: ReadonlySet<string>) {
+  #writerOf(session: GatewaySession): StateWriter {
+    const { id, group, facts: { agent = null } } = session;
+    const writer = this.#writers.get(session) ?? new StateWriter({ id, group, agent });
+    this.#writers.set(session, writer);
+    return writer;
+  }
+
+  /** Returns what a session continues from, and its names. */
+  #valueOf(session: GatewaySession) {
     const keys = chainTo(session.tip).map(({ key }) => key);
     const { names, ends } = namesOf(session, keys);
     const instructions = this.#options.sessions.instructionsOf(keys.slice(0, session.facts.heads));
-    const packer = this.#packers.get(session) ?? new JsonPacker();
-    this.#packers.set(session, packer);
-    const packed = packer.pack(keptValue(session, { keys, instructions, ends }), refs);
-    const all = [
-      ...packed.texts,
-      ...Array.from(session.archive.texts(), ([ref, content]) => ({ ref, content })),
-    ];
-    return { packed: packed.value, names, ends, texts: all.filter(({ ref }) => !refs.has(ref)) };
+    return { value: keptValue(session, { keys, instructions, ends }), names, ends };
   }
 
   #wait(session: GatewaySession): void {
