@@ -1,5 +1,6 @@
 import { type Store, StoreError } from "@tare/session";
 import {
+  Coalescer,
   type ListedSession,
   type StateChange,
   StateWriter,
@@ -112,9 +113,9 @@ const NOTHING: Written = { days: {}, title: "", lastEvent: 0, writes: [] };
  */
 export class Keeper {
   readonly #options: KeeperOptions;
-  /** Being written, and whether they have changed since. */
-  readonly #saving = new Map<GatewaySession, { again: boolean; done: Promise<void> }>();
-  /** What is stored with the next time that a session is written, and who waits for that. */
+  /** Commits of the sessions that are being written. */
+  readonly #saving = new Map<GatewaySession, Coalescer>();
+  /** Records that are stored with the next commit of a session. */
   readonly #riders = new Map<GatewaySession, readonly Rider[]>();
   /** Not in the store as they are, because it failed. */
   readonly #waiting = new Set<GatewaySession>();
@@ -185,7 +186,7 @@ export class Keeper {
     const { id } = session;
     this.#forgotten.add(session);
     this.#waiting.delete(session);
-    await this.#saving.get(session)?.done;
+    await this.#saving.get(session)?.settled();
     if (!await store.getSession(id)) return;
     if (store.shared && !await store.shared.hold(id)) {
       throw new StoreError("fenced", `Cannot delete session ${id}: another server writes to it. Try again.`);
@@ -196,7 +197,7 @@ export class Keeper {
   /** Waits until all is kept, for a while. Never rejects. */
   async close(): Promise<void> {
     for (const session of this.#waiting) this.#save(session);
-    const saved = Array.from(this.#saving.values(), ({ done }) => done);
+    const saved = Array.from(this.#saving.values(), (commits) => commits.settled());
     await this.#within(CLOSE_MS, () => Promise.all([...saved, this.#expiring]));
   }
 
@@ -369,55 +370,29 @@ export class Keeper {
     return !shared || kept.fence === undefined || (await shared.look(id)).fence === kept.fence;
   }
 
-  /** Writes a session, one time after the other. Resolves once it is written as it is now, or failed. */
-  #save(session: GatewaySession): Promise<void> {
-    const saving = this.#saving.get(session);
-    if (saving) {
-      saving.again = true;
-      return saving.done;
-    }
-    const state = { again: false, done: Promise.resolve() };
+  /** Commits a session, one commit after the other. Resolves once it is stored as it is now, or failed. */
+  async #save(session: GatewaySession): Promise<void> {
     const startedMs = performance.now();
-    const work = async () => {
-      try {
-        do {
-          state.again = false;
-          await this.#write(session);
-        } while (state.again);
-      } finally {
-        // At once: who asks from now on isn't heard any more.
-        this.#saving.delete(session);
-      }
-      this.#waiting.delete(session);
-    };
-    this.#saving.set(session, state);
-    state.done = work().then(() => {
-      this.#works(performance.now() - startedMs <= this.#options.waitMs);
-    }, (error) => {
-      for (const { reject } of this.#ridersOf(session)) reject(error);
-      this.#wait(session);
-      this.#fails(error);
-    });
-    return state.done;
+    const commits = this.#saving.get(session) ?? new Coalescer(() => this.#write(session), () => {});
+    this.#saving.set(session, commits);
+    await commits.run();
+    if (commits.isRunning || !this.#saving.delete(session) || this.#waiting.has(session)) return;
+    this.#works(performance.now() - startedMs <= this.#options.waitMs);
   }
 
-  /** Writes a session, and what is to be stored with it. */
+  /** Commits a session with what is to be stored with it. Never rejects. */
   async #write(session: GatewaySession): Promise<void> {
-    const riders = this.#ridersOf(session);
+    const riders = this.#riders.get(session) ?? [];
+    this.#riders.delete(session);
     try {
       await this.#commit(session, riders.flatMap(({ records }) => records));
       for (const { resolve } of riders) resolve();
+      this.#waiting.delete(session);
     } catch (error) {
       for (const { reject } of riders) reject(error);
-      throw error;
+      this.#wait(session);
+      this.#fails(error);
     }
-  }
-
-  /** Takes what is to be stored with a session. */
-  #ridersOf(session: GatewaySession): readonly Rider[] {
-    const riders = this.#riders.get(session) ?? [];
-    this.#riders.delete(session);
-    return riders;
   }
 
   /** Writes a session as it is: again on what others have written in between, as a whole where nothing is left of it. */
