@@ -43,7 +43,7 @@ export {
   type PinChange,
   Session,
   type SessionCall,
-  type SessionOptions,
+  type SessionInit,
   type SessionPin,
   type SessionState,
 } from "./session.ts";

@@ -62,7 +62,7 @@ export interface DatedRewrite extends Rewrite {
 }
 
 /** What a conversation is made of. */
-export interface SessionOptions {
+export interface SessionInit {
   readonly id: string;
   /** Originals of what was evicted from its prompt. */
   readonly archive: Archive;
@@ -196,7 +196,7 @@ export class Session {
   #changed: NonNullable<LedgerEntry["changed"]> | undefined;
 
   /** A conversation as it was kept, or a new one. */
-  constructor({ id, archive, prompts, countTokens, state }: SessionOptions) {
+  constructor({ id, archive, prompts, countTokens, state }: SessionInit) {
     this.id = id;
     this.archive = archive;
     this.#prompts = prompts;
