@@ -87,7 +87,7 @@ type Whole = Extract<Told<"GET /sessions/{id}">, { readonly kind: "agent" }>;
 type Listed = Extract<Told<"GET /sessions">["sessions"][number], { readonly kind: "agent" }>;
 
 /** State of a session, with its pending approvals. */
-export type SessionState = Pick<Whole, "status" | "lastEvent" | "approvals" | "plan"> & {
+export type SessionStatus = Pick<Whole, "status" | "lastEvent" | "approvals" | "plan"> & {
   readonly ledger: Pick<Whole["ledger"], "usd">;
 };
 
@@ -209,7 +209,7 @@ export function agentClient(url: string, token?: string) {
       const path = { id, approval: approval.id };
       await api.json("POST /sessions/{id}/approvals/{approval}", { path, body: answer });
     },
-    session: (id: string): Promise<SessionState> => session(id),
+    session: (id: string): Promise<SessionStatus> => session(id),
     /** Cancels what runs in a session and deletes it. */
     async deleteSession(id: string): Promise<void> {
       await (await api.send("DELETE /sessions/{id}", { path: { id } })).body?.cancel();

@@ -5,7 +5,7 @@ import { type TranscriptEntry, TranscriptReducer, updateEntries } from "@tare/se
 import type { Body } from "../../../server/client.ts";
 import { api, errorMessage, RefusedError, requestKey } from "../api/api.ts";
 import type {
-  AgentSession,
+  OwnSession,
   SessionWithMessages,
   TalkEvent,
   TurnBudget,
@@ -115,7 +115,7 @@ export class SessionTalk {
   }
 
   /** Takes the session's entry in the list, and follows a turn that another client started. */
-  async heard(listed: AgentSession): Promise<void> {
+  async heard(listed: OwnSession): Promise<void> {
     if (!this.session) return;
     const { effort, seesPictures, ...known } = this.session;
     const isAsked = listed.model === known.model && listed.effort === effort;
