@@ -1,13 +1,19 @@
 import {
   type Content,
   contentText,
-  countMessageTokens,
   type Message,
   type ToolDefinition,
   type ToolMessage,
   type Usage,
 } from "@tare/messages";
-import { checkGiven, hashPiece, holdsMedia, type NeededOptions, reasonOf } from "@tare/messages/internal";
+import {
+  checkGiven,
+  countMessageTokens,
+  hashPiece,
+  holdsMedia,
+  type NeededOptions,
+  reasonOf,
+} from "@tare/messages/internal";
 import {
   type LedgerEntry,
   plannerSession,

@@ -1,4 +1,5 @@
-import { countMessageTokens, type CountTokens, countToolTokens, type Message } from "@tare/messages";
+import type { CountTokens, Message } from "@tare/messages";
+import { countMessageTokens, countToolTokens } from "@tare/messages/internal";
 import { type Profile, type PromptCall, worthDeferring } from "@tare/planner";
 import {
   type deferTools,

@@ -1,13 +1,12 @@
 import { Conversation } from "@tare/session";
 import {
   contentText,
-  countMessageTokens,
   countRequestTokens,
   type CountTokens,
   type Message,
   type ToolDefinition,
 } from "@tare/messages";
-import { reasonOf } from "@tare/messages/internal";
+import { countMessageTokens, reasonOf } from "@tare/messages/internal";
 import {
   type LedgerEntry,
   type PromptCall,

@@ -1,11 +1,5 @@
-import {
-  countMessageTokens,
-  type CountTokens,
-  countToolTokens,
-  type Message,
-  type Tool,
-} from "@tare/messages";
-import { describeCall, sameData } from "@tare/messages/internal";
+import type { CountTokens, Message, Tool } from "@tare/messages";
+import { countMessageTokens, countToolTokens, describeCall, sameData } from "@tare/messages/internal";
 import { argumentsParser } from "@tare/loop/arguments";
 import { type Profile, type PromptCall, worthDeferring } from "@tare/planner";
 import { CALL_TOOL, Catalogue, FIND_TOOLS, standIns } from "@tare/schemas";
