@@ -7,14 +7,8 @@ import {
   type ToolDefinition,
 } from "@tare/messages";
 import { countMessageTokens, reasonOf } from "@tare/messages/internal";
-import {
-  type LedgerEntry,
-  type PromptCall,
-  readTooLong,
-  type routeToCache,
-  type SessionView,
-} from "@tare/planner";
-import { servedTokens } from "@tare/planner/internal";
+import { type LedgerEntry, type PromptCall, readTooLong, type SessionView } from "@tare/planner";
+import { type routeToCache, servedTokens } from "@tare/planner/internal";
 import { RECALL_TOOL, recallOriginal } from "@tare/prune";
 import { placeholderRefs } from "@tare/prune/internal";
 import {
