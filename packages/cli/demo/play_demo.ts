@@ -5,7 +5,8 @@
  */
 // deno-lint-ignore-file no-console
 import { memoryStore } from "@tare/session/sqlite";
-import { addLedgers, EMPTY_LEDGER, type TurnLedger } from "@tare/loop";
+import type { TurnLedger } from "@tare/loop";
+import { addLedgers, EMPTY_LEDGER } from "@tare/loop/internal";
 import { anthropicModel } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";
 import { workspaceTools } from "@tare/tools";

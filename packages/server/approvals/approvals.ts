@@ -1,11 +1,5 @@
-import {
-  addLedgers,
-  type AnsweredCall,
-  type AskedCall,
-  EMPTY_LEDGER,
-  type LoopEvent,
-  type TurnLedger,
-} from "@tare/loop";
+import type { AnsweredCall, AskedCall, LoopEvent, TurnLedger } from "@tare/loop";
+import { addLedgers, EMPTY_LEDGER } from "@tare/loop/internal";
 import type { Message, ToolCall, ToolMessage } from "@tare/messages";
 import { describeCall, pairCalls } from "@tare/messages/internal";
 import { API_PATH } from "../http/api_path.ts";
