@@ -27,7 +27,7 @@ import {
   RefusedError,
 } from "../agent_client.ts";
 import { promptContent } from "./prompt_content.ts";
-import { joinPieces, SessionUpdates } from "./session_updates.ts";
+import { joinDeltas, SessionUpdates } from "./session_updates.ts";
 import { shownText } from "../terminal/shown_text.ts";
 import { describeToolCall, toolText } from "./tool_calls.ts";
 
@@ -265,7 +265,7 @@ interface Reading {
   readonly from?: number;
 }
 
-/** Updates that are read before they are sent on, where what was said long ago is shown again. */
+/** Events of an earlier time that are joined before they are shown. */
 const REPLAYED = 256;
 
 /** A session of the server as an editor uses it. */
@@ -327,15 +327,18 @@ class EditorSession {
     const { lastEvent, status } = await this.#client.session(this.#id);
     if (lastEvent === 0) return;
     const events = (await this.#client.follow(this.#id, 0))[Symbol.asyncIterator]();
-    while (this.#last < lastEvent) {
-      const updates: SessionUpdate[] = [];
-      while (this.#last < lastEvent && updates.length < REPLAYED) {
+    for (let last = 0; last < lastEvent;) {
+      const batch: NumberedEvent[] = [];
+      while (last < lastEvent && batch.length < REPLAYED) {
         const next = await events.next();
         if (next.done) throw new Error("The server closed the stream before the session's end.");
-        // Notices are for the moment.
-        updates.push(...this.#take(next.value).filter(({ sessionUpdate }) => sessionUpdate !== "notice"));
+        batch.push(next.value);
+        last = next.value.number;
       }
-      for (const update of joinPieces(updates)) await this.#show(update);
+      for (const update of joinDeltas(batch).flatMap((numbered) => this.#take(numbered))) {
+        // Notices are for the moment.
+        if (update.sessionUpdate !== "notice") await this.#show(update);
+      }
     }
     if (status === "running" || this.#questions.areOpen) {
       this.#watch({ [Symbol.asyncIterator]: () => events });

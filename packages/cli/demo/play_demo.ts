@@ -21,7 +21,7 @@ import { usdText } from "../dollars.ts";
 import { counted, formatCount } from "@tare/server/internal/format";
 import { isDirectory } from "../option.ts";
 import { table } from "../terminal/table.ts";
-import { ProgressBar } from "../terminal/waiting.ts";
+import { ProgressBar } from "../terminal/progress_bar.ts";
 
 interface Way {
   readonly name: string;
