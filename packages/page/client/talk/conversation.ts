@@ -4,13 +4,7 @@ import { partName } from "@tare/server/internal/format";
 import { type TranscriptEntry, TranscriptReducer, updateEntries } from "@tare/server/internal/transcript";
 import { type Body, Reconnection } from "../../../server/client.ts";
 import { api, errorMessage, requestKey } from "../api/api.ts";
-import type {
-  OwnSession,
-  SessionWithMessages,
-  TalkEvent,
-  TurnBudget,
-  WaitingCall,
-} from "../api/sessions.ts";
+import type { OwnSession, SessionWithMessages, TalkEvent, TurnBudget, WaitingCall } from "../api/sessions.ts";
 
 /** Window event: the list of sessions has changed. */
 export const CHANGED = "tare-changed";
