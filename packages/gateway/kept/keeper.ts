@@ -490,7 +490,10 @@ export class Keeper {
     const known = sessions.peek(sessionId);
     // Where others went on with it meanwhile their prompt is the newer one.
     const own = isWhole && (!known || known === session) ? this.#valueOf(session) : undefined;
-    const { records: state, after } = this.#writerOf(session).change({ ...before, totals: undefined, refs }, {
+    const writer = this.#writers.get(session) ?? new StateWriter(sessionId);
+    this.#writers.set(session, writer);
+    const { records: state, after } = writer.change({ ...before, totals: undefined, refs }, {
+      ...{ group: session.group, agent: session.facts.agent ?? null },
       title: own ? conversation.state.title : before.title,
       totals: { ...totals, writes } satisfies KeptTotals,
       days: totals.days,
@@ -536,13 +539,6 @@ export class Keeper {
       writes,
     };
     return { records, written, refs: after.refs, ends: own?.ends ?? kept.ends };
-  }
-
-  #writerOf(session: GatewaySession): StateWriter {
-    const { id, group, facts: { agent = null } } = session;
-    const writer = this.#writers.get(session) ?? new StateWriter({ id, group, agent });
-    this.#writers.set(session, writer);
-    return writer;
   }
 
   /** Returns what a session continues from, and its names. */

@@ -26,7 +26,7 @@ import { HttpError } from "../http/http_error.ts";
 import type { PlayedTurn } from "../turns/play_turn.ts";
 import { type QueuedTurn, queueStates } from "../turns/turn_queue.ts";
 import type { EventLog } from "./event_log.ts";
-import { agentState, INTERRUPTED, type KnownHistory, readHistory, type RecoveryOptions } from "./history.ts";
+import { INTERRUPTED, type KnownHistory, OWN_SUMS, readHistory, type RecoveryOptions } from "./history.ts";
 import { type PromptState, SessionPrompt } from "./session_prompt.ts";
 import { choose, type Chosen } from "./session_settings.ts";
 import {
@@ -83,7 +83,7 @@ export class SessionMemory {
 
   constructor(options: SessionMemoryOptions) {
     this.#options = options;
-    this.#writer = agentState(options.id);
+    this.#writer = new StateWriter(options.id);
   }
 
   get history(): readonly Message[] {
@@ -438,12 +438,8 @@ export class SessionMemory {
   ): Promise<void> {
     const { id, events: log } = this.#options;
     const { title, value } = { ...this.#stored, ...changed };
-    const { records: own, after } = this.#writer.change(this.#stored, {
-      title,
-      totals,
-      value,
-      days: totals.days,
-    });
+    const next = { ...OWN_SUMS, title, totals, value, days: totals.days };
+    const { records: own, after } = this.#writer.change(this.#stored, next);
     // By itself, so that sessions that ask are found.
     const asks = totals.asks !== this.#totals.asks && { asks: totals.asks ?? null };
     return log.append(events, {

@@ -1,5 +1,99 @@
 import { hashText } from "@tare/messages/internal";
 import { createHash } from "node:crypto";
+import { Accounts, type Days, type SessionSums } from "../report/calls.ts";
+import type { Store, StoreRecord } from "./port.ts";
+
+/** A session's state as a store has it. */
+export interface StoredState {
+  /** Empty before anything was said. */
+  readonly title: string;
+  /** What lists read of the session. Absent: nothing happened in it. */
+  readonly totals?: unknown;
+  /** What its prompts continue from. Absent: nothing is stored of them. */
+  readonly value?: unknown;
+  /** Its days as far as the sums over all sessions include them. Absent: they don't count the session. */
+  readonly summed?: Days | undefined;
+  /** References of its archived texts that are known to be stored. */
+  readonly refs: ReadonlySet<string>;
+}
+
+/** A session's state as it is to be stored. */
+export interface NextState
+  extends Pick<StoredState, "title" | "totals" | "value">, Pick<SessionSums, "group" | "agent" | "days"> {
+  /** Texts that it archived. Default: they are stored when they are archived. */
+  readonly texts?: Iterable<readonly [ref: string, content: string]>;
+  /** Whether it is a fork, which isn't counted as a session of its own. Default: no. */
+  readonly isFork?: boolean;
+}
+
+/** How a stored state is changed. */
+export interface StateChange {
+  readonly records: readonly StoreRecord[];
+  /** The stored state once they are committed. */
+  readonly after: StoredState;
+}
+
+/** Turns the versions of one session's state into records of what is new in each. */
+export class StateWriter {
+  /** The state of a session that isn't stored. */
+  static readonly NOTHING: StoredState = { title: "", refs: new Set() };
+
+  readonly #sessionId: string;
+  readonly #packer = new JsonPacker();
+
+  constructor(sessionId: string) {
+    this.#sessionId = sessionId;
+  }
+
+  /** Reads the state of a session but for its part of the sums. @throws {StoreError} */
+  static async read(store: Store, sessionId: string): Promise<StoredState> {
+    const [title = "", totals, packed] = await Promise.all(
+      ["title", "totals", "value"].map((name) => store.readState(sessionId, name)),
+    );
+    const { value, refs } = await JsonPacker.unpack(packed, (refs) => store.readTexts(sessionId, refs));
+    return { title: title as string, totals, value, refs };
+  }
+
+  /**
+   * Returns the records of what differs from the stored state. Totals and value have changed if they are other objects; of a
+   * value's long lists only what is new is written.
+   */
+  change(
+    before: StoredState,
+    { group, agent, days, texts = [], isFork = false, ...next }: NextState,
+  ): StateChange {
+    const sessionId = this.#sessionId;
+    const isValueNew = next.value !== before.value;
+    const packed = isValueNew ? this.#packer.pack(next.value, before.refs) : { value: undefined, texts: [] };
+    const all = new Map([...packed.texts.map(({ ref, content }) => [ref, content] as const), ...texts]);
+    // Sorted, so that two that write the same texts don't wait for each other.
+    const archived = [...all].filter(([ref]) => !before.refs.has(ref)).sort(([a], [b]) => a < b ? -1 : 1);
+    const states = {
+      ...(isValueNew && { value: packed.value }),
+      ...(next.title !== before.title && { title: next.title }),
+      ...(next.totals !== before.totals && { totals: next.totals }),
+    };
+    const refs = archived.length === 0
+      ? before.refs
+      : new Set([...before.refs, ...archived.map(([ref]) => ref)]);
+    return {
+      records: [
+        ...archived.map(([ref, content]): StoreRecord => ({ type: "archive", sessionId, ref, content })),
+        ...stateRecords(sessionId, states),
+        ...Accounts.records(sessionId, {
+          ...{ group, agent, days, isBegun: before.summed === undefined && !isFork },
+          ...(before.summed && { before: before.summed }),
+        }),
+      ],
+      after: { ...next, summed: days, refs },
+    };
+  }
+}
+
+/** Returns the records that store these states of a session, by name. */
+export function stateRecords(sessionId: string, states: object): readonly StoreRecord[] {
+  return Object.entries(states).map(([name, value]) => ({ type: "state", sessionId, name, value }));
+}
 
 /** A list whose JSON is longer than this is cut into pieces of about this length, in UTF-16 code units. */
 const PIECE_CHARS = 1_000;
