@@ -1,21 +1,14 @@
 import { Session } from "@tare/session";
 import {
   contentText,
-  countMessageTokens,
   countRequestTokens,
   type CountTokens,
   type Message,
   type ToolDefinition,
 } from "@tare/messages";
-import { reasonOf } from "@tare/messages/internal";
-import {
-  type LedgerEntry,
-  type PromptCall,
-  readTooLong,
-  type routeToCache,
-  type SessionView,
-} from "@tare/planner";
-import { servedTokens } from "@tare/planner/internal";
+import { countMessageTokens, reasonOf } from "@tare/messages/internal";
+import { type LedgerEntry, type PromptCall, readTooLong, type SessionView } from "@tare/planner";
+import { type routeToCache, servedTokens } from "@tare/planner/internal";
 import { RECALL_TOOL, recallOriginal } from "@tare/prune";
 import { placeholderRefs } from "@tare/prune/internal";
 import {

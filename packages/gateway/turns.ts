@@ -1,8 +1,14 @@
 import { Session, type Warmth } from "@tare/session";
 import { type CallReport, reportCall, type Sums, sumsOf, UNFINISHED } from "@tare/session/internal/report";
 import { contentText, type CountTokens } from "@tare/messages";
-import { listPrice, listWindow, readTooLong, routeToCache } from "@tare/planner";
-import { compactionOf, MESSAGES_PROVIDER, profileForTtl, searchesTools } from "@tare/planner/internal";
+import { listPrice, listWindow, readTooLong } from "@tare/planner";
+import {
+  compactionOf,
+  MESSAGES_PROVIDER,
+  profileForTtl,
+  routeToCache,
+  searchesTools,
+} from "@tare/planner/internal";
 import type { Rates } from "@tare/planner/internal/parts";
 import { policySession } from "@tare/planner/policies";
 import { RECALL_TOOL } from "@tare/prune";

@@ -1,14 +1,12 @@
 import {
   contentText,
-  countMessageTokens,
   type CountTokens,
-  countToolTokens,
   type Message,
   type Rewrite,
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
-import { hashBytes } from "@tare/messages/internal";
+import { countMessageTokens, countToolTokens, hashBytes } from "@tare/messages/internal";
 import {
   type History,
   type Idle,

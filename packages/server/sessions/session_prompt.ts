@@ -9,14 +9,12 @@ import {
 } from "@tare/session/internal/report";
 import {
   contentText,
-  countMessageTokens,
   countRequestTokens,
   type CountTokens,
   type Message,
   type Model,
   type ModelRequest,
   type ModelSettings,
-  pairCalls,
   type Rewrite,
   type Tool,
   type ToolCall,
@@ -25,7 +23,9 @@ import {
 } from "@tare/messages";
 import {
   addUsage,
+  countMessageTokens,
   describeCall,
+  pairCalls,
   PLAN_TOOL_NAME,
   planAfter,
   sameData,

@@ -1,14 +1,15 @@
+import { contentText, type CountTokens, type Message, type ToolDefinition } from "@tare/messages";
 import {
-  contentText,
   countMessageTokens,
-  type CountTokens,
   countToolTokens,
-  type Message,
+  describeCall,
+  firstWords,
+  hashPiece,
+  meantCall,
   pairCalls,
-  type ToolDefinition,
-} from "@tare/messages";
-import { describeCall, firstWords, hashPiece, meantCall, transcribe } from "@tare/messages/internal";
-import { parsePlaceholder } from "@tare/prune";
+  transcribe,
+} from "@tare/messages/internal";
+import { parsePlaceholder } from "@tare/prune/internal";
 import type { History, Pin, SessionView } from "@tare/planner";
 import { fittingPins, isSummary } from "@tare/planner/internal";
 
