@@ -86,7 +86,7 @@ function apiClient(url: string, token: string | undefined): Client {
 type Whole = Extract<Told<"GET /sessions/{id}">, { readonly kind: "agent" }>;
 type Listed = Extract<Told<"GET /sessions">["sessions"][number], { readonly kind: "agent" }>;
 
-export type SessionState = Pick<Whole, "status" | "lastEvent" | "approvals" | "plan"> & {
+export type SessionStatus = Pick<Whole, "status" | "lastEvent" | "approvals" | "plan"> & {
   readonly ledger: Pick<Whole["ledger"], "usd">;
 };
 
@@ -205,7 +205,7 @@ export function agentClient(url: string, token?: string) {
       const path = { id, approval: approval.id };
       await api.json("POST /sessions/{id}/approvals/{approval}", { path, body: answer });
     },
-    session: (id: string): Promise<SessionState> => session(id),
+    session: (id: string): Promise<SessionStatus> => session(id),
     /** Cancels what runs in a session and deletes it. */
     async deleteSession(id: string): Promise<void> {
       await (await api.send("DELETE /sessions/{id}", { path: { id } })).body?.cancel();

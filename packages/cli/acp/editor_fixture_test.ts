@@ -12,7 +12,8 @@ import {
   type RequestPermissionResponse,
   type SessionUpdate,
 } from "@agentclientprotocol/sdk";
-import { EMPTY_LEDGER, type TurnEnd } from "@tare/loop";
+import type { TurnEnd } from "@tare/loop";
+import { EMPTY_LEDGER } from "@tare/loop/internal";
 import type { NumberedEvent } from "@tare/server";
 import type { AgentClient } from "../agent_client.ts";
 import { editorAgent } from "./editor_agent.ts";

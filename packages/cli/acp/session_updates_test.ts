@@ -1,6 +1,6 @@
 import type { SessionUpdate, ToolCallContent } from "@agentclientprotocol/sdk";
 import { assertEquals } from "@std/assert";
-import { EMPTY_LEDGER } from "@tare/loop";
+import { EMPTY_LEDGER } from "@tare/loop/internal";
 import type { NumberedEvent } from "@tare/server";
 import { joinDeltas, SessionUpdates } from "./session_updates.ts";
 

@@ -5,12 +5,13 @@
  */
 // deno-lint-ignore-file no-console
 import { memoryStore } from "@tare/session/sqlite";
-import { addLedgers, EMPTY_LEDGER, type TurnLedger } from "@tare/loop";
+import type { TurnLedger } from "@tare/loop";
+import { addLedgers, EMPTY_LEDGER } from "@tare/loop/internal";
 import { anthropicModel } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";
 import { workspaceTools } from "@tare/tools";
-import { listPrice, type Price, type Profile, profileNamed, PROFILES } from "@tare/planner";
-import { DEFAULT_PROVIDER, EXAMPLE_MODELS, MODELS_DATE } from "@tare/planner/internal";
+import { listPrice, type Price, type Profile, profileNamed } from "@tare/planner";
+import { DEFAULT_PROVIDER, EXAMPLE_MODELS, MODELS_DATE, PROFILES } from "@tare/planner/internal";
 import type { PolicyOptions } from "@tare/planner/policies";
 import { agentHandler, ALLOW_EVERYTHING, type SessionEvent } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";

@@ -1,4 +1,5 @@
-import { EMPTY_LEDGER, type TurnEnd } from "@tare/loop";
+import type { TurnEnd } from "@tare/loop";
+import { EMPTY_LEDGER } from "@tare/loop/internal";
 import type { Content } from "@tare/messages";
 import type { NumberedEvent, SessionEvent } from "@tare/server";
 import { type AgentClient, type Approval, type ApprovalAnswer, AWAY, Reconnection } from "../agent_client.ts";

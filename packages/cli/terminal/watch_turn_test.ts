@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { EMPTY_LEDGER } from "@tare/loop";
+import { EMPTY_LEDGER } from "@tare/loop/internal";
 import type { NumberedEvent, SessionEvent } from "@tare/server";
 import { type Approval, type ApprovalAnswer, RefusedError } from "../agent_client.ts";
 import { watchTurn } from "./watch_turn.ts";

@@ -4,13 +4,7 @@ import { partName } from "@tare/server/internal/format";
 import { type TranscriptEntry, TranscriptReducer, updateEntries } from "@tare/server/internal/transcript";
 import { type Body, Reconnection } from "../../../server/client.ts";
 import { api, errorMessage, requestKey } from "../api/api.ts";
-import type {
-  AgentSession,
-  SessionWithMessages,
-  TalkEvent,
-  TurnBudget,
-  WaitingCall,
-} from "../api/sessions.ts";
+import type { OwnSession, SessionWithMessages, TalkEvent, TurnBudget, WaitingCall } from "../api/sessions.ts";
 
 /** Window event: the list of sessions has changed. */
 export const CHANGED = "tare-changed";
@@ -114,7 +108,7 @@ export class SessionTalk {
   }
 
   /** Takes the session's entry in the list, and follows a turn that another client started. */
-  async heard(listed: AgentSession): Promise<void> {
+  async heard(listed: OwnSession): Promise<void> {
     if (!this.session) return;
     const { effort, seesPictures, ...known } = this.session;
     const isAsked = listed.model === known.model && listed.effort === effort;
