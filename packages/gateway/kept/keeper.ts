@@ -1,12 +1,22 @@
 import { type Store, StoreError } from "@tare/session";
-import { JsonPacker, type ListedSession, type StoreRecord } from "@tare/session/internal";
+import {
+  applyPatch,
+  diffJson,
+  JsonPacker,
+  type JsonPatch,
+  type ListedSession,
+  type StoreRecord,
+} from "@tare/session/internal";
 import {
   Accounts,
   type CallReport,
+  callToStore,
   type Days,
   keptSpending,
   type SpendingSession,
+  storedCall,
 } from "@tare/session/internal/report";
+import { sameData } from "@tare/messages/internal";
 import type { Protocol, RequestReaders } from "@tare/wire/internal";
 import { chainTo } from "../sessions/chain_index.ts";
 import { type ConversationListing, type SpendingDays, spendingOf } from "../sessions/conversations.ts";
@@ -43,6 +53,18 @@ const MAX_WAITING = 1_000;
 
 /** So many of the times that a session was written are known by their ids. */
 const MAX_WRITES = 8;
+
+/** Length of the pieces of what a session continues from, in UTF-16 code units. */
+const PIECE_CHARS = 4_000;
+
+/** Longest patch of a stored value, as JSON in UTF-16 code units. */
+const MAX_PATCH_CHARS = 8_500;
+
+/**
+ * Items by which a session's history may be longer than it was when its names were stored: a request is looked up by its
+ * history as it was up to 64 items ago.
+ */
+const MAX_UNNAMED_ITEMS = 16;
 
 /** What a {@linkcode Keeper} works with. */
 export interface KeeperOptions {
@@ -89,8 +111,36 @@ interface Written {
   /** The newest of its calls that is there, of those that were made here. */
   readonly lastCall?: CallReport | undefined;
   readonly writes: readonly string[];
+  /** The value that was stored whole last: what changed since is stored as a patch of it. Absent: that isn't known. */
+  readonly whole?: WholeValue | undefined;
+  /** What its stored names are of. Absent: that isn't known. */
+  readonly named?: NamedHistory | undefined;
   /** What is there if a time that failed, or was never heard of again, was done nevertheless; the newest first. */
   readonly attempts?: readonly Written[];
+}
+
+/** What a session continues from, as it was stored whole. */
+interface WholeValue {
+  /** Distinguishes it from others of its session. */
+  readonly id: string;
+  readonly value: unknown;
+}
+
+/** The state `value` of a session: a {@linkcode WholeValue}, packed. */
+type StoredValue = WholeValue;
+
+/** The state `patch` of a session. */
+interface StoredPatch {
+  /** The {@linkcode WholeValue} that it is of: without that one it says nothing. */
+  readonly of: string;
+  readonly patch: JsonPatch;
+}
+
+/** A history, and the names by which it is found. */
+interface NamedHistory {
+  readonly keys: readonly string[];
+  /** The names that do not change with each turn. */
+  readonly others: readonly string[];
 }
 
 /** Records that are stored with a session, and who waits for that. */
@@ -262,10 +312,7 @@ export class Keeper {
     const { id, conversation } = session;
     const isThere = await store.getSession(id);
     const stored = isThere ? await store.readEvents(id, { types: ["call"] }) : [];
-    const calls = stored.map(({ number, event: { type: _, ...call } }) => ({
-      ...call as unknown as CallReport,
-      number,
-    }));
+    const calls = stored.map(({ number, event: { type: _, ...call } }) => storedCall(call, number));
     const last = stored.at(-1)?.number ?? 0;
     // While they are written they may be there already.
     const { lastEvent } = this.#written.get(conversation) ?? NOTHING;
@@ -336,17 +383,20 @@ export class Keeper {
   async #read(id: string, fence: number): Promise<ReadSession | undefined> {
     const { store } = this.#options;
     return await this.#ifThere(id, async () => {
-      const [record, lastEvent, totals, title, packed] = await Promise.all([
+      const [record, lastEvent, totals, title, stored, patch] = await Promise.all([
         store.getSession(id),
         store.lastEvent(id),
         store.readState(id, "totals"),
         store.readState(id, "title"),
         store.readState(id, "value"),
+        store.readState(id, "patch"),
       ]);
       if (!record || totals === undefined) return undefined;
-      const { value, refs } = await JsonPacker.unpack(packed, (refs) => store.readTexts(id, refs));
+      const whole = stored as StoredValue | undefined;
+      const { value, refs } = await JsonPacker.unpack(whole?.value, (refs) => store.readTexts(id, refs));
       return {
-        ...{ record, fence, lastEvent, totals: totals as KeptTotals, value, refs },
+        ...{ record, fence, lastEvent, totals: totals as KeptTotals, refs },
+        value: patched(value, whole, patch as StoredPatch | undefined),
         title: (title ?? "") as string,
       };
     });
@@ -430,7 +480,8 @@ export class Keeper {
       const { kept: { fence } } = session;
       const { records: own, after, refs, ends } = await this.#recordsOf(session);
       const records = [...own, ...more];
-      const before = this.#written.get(conversation) ?? NOTHING;
+      // Until this one is known to be done, what is stored of these may be its.
+      const { whole: _, named: _n, ...before } = this.#written.get(conversation) ?? NOTHING;
       const attempts = [after, ...before.attempts ?? []].slice(0, MAX_WRITES);
       this.#written.set(conversation, { ...before, attempts });
       let held: number | undefined;
@@ -509,7 +560,7 @@ export class Keeper {
     const before = this.#written.get(conversation) ?? NOTHING;
     const calls = this.#unwritten(conversation);
     const totals = totalsOf(session);
-    const writes = [crypto.randomUUID().slice(0, 8), ...before.writes].slice(0, MAX_WRITES);
+    const writes = [shortId(), ...before.writes].slice(0, MAX_WRITES);
     const isNew = kept.fence === undefined;
     const parent = isNew && isWhole && kept.parent !== undefined && await store.getSession(kept.parent)
       ? kept.parent
@@ -517,7 +568,7 @@ export class Keeper {
     const refs = isNew && parent === undefined ? new Set<string>() : new Set(kept.refs);
     const known = sessions.peek(sessionId);
     // Where others went on with it meanwhile their prompt is the newer one.
-    const value = isWhole && (!known || known === session) ? this.#valueOf(session, refs) : undefined;
+    const value = isWhole && (!known || known === session) ? this.#valueOf(session, refs, before) : undefined;
     const state = (name: string, value: unknown): StoreRecord => ({ type: "state", sessionId, name, value });
     const texts = new Map(value?.texts.map(({ ref, content }) => [ref, content]));
     const records: StoreRecord[] = [
@@ -534,7 +585,10 @@ export class Keeper {
       ...Array.from(texts, ([ref, content]) => ({ type: "archive", sessionId, ref, content }) as const)
         .sort((a, b) => a.ref < b.ref ? -1 : 1),
       ...value
-        ? [state("value", value.packed), { type: "names", sessionId, names: value.names } as const]
+        ? [
+          value.patch ? state("patch", value.patch) : state("value", value.stored),
+          ...value.names ? [{ type: "names", sessionId, names: value.names } as const] : [],
+        ]
         : [],
       ...value && title !== before.title ? [state("title", title)] : [],
       state("totals", { ...totals, writes } satisfies KeptTotals),
@@ -551,10 +605,12 @@ export class Keeper {
           // What was rewritten is told in words about what was said.
           events: calls.map(({ number: _, ...call }) => ({
             type: "call",
-            ...call,
-            ...(!isWhole && {
-              rewrites: [],
-              ...(call.changed && { changed: { ...call.changed, before: "", after: "" } }),
+            ...callToStore({
+              ...call,
+              ...(!isWhole && {
+                rewrites: [],
+                changed: call.changed && { ...call.changed, before: "", after: "" },
+              }),
             }),
           })),
         } as const,
@@ -569,23 +625,40 @@ export class Keeper {
       lastEvent: before.lastEvent + calls.length,
       lastCall: calls.at(-1) ?? before.lastCall,
       writes,
+      whole: value?.whole,
+      named: value?.named,
     };
     return { records, after, refs, ends: value?.ends ?? kept.ends };
   }
 
-  /** What a session goes on by, its names, and the texts that aren't among these. */
-  #valueOf(session: GatewaySession, refs: ReadonlySet<string>) {
+  /**
+   * Returns what a session continues from, whole or as a patch of what is stored, its names unless those that are stored
+   * find it too, and the texts that aren't among these.
+   */
+  #valueOf(session: GatewaySession, refs: ReadonlySet<string>, { whole: before, named: known }: Written) {
     const keys = chainTo(session.tip).map(({ key }) => key);
-    const { names, ends } = namesOf(session, keys);
+    const { names, ends: newest, others } = namesOf(session, keys);
+    const isNamed = known && known.keys.length >= keys.length - MAX_UNNAMED_ITEMS &&
+      isStartOf(known.keys, keys) && sameData(known.others, others);
+    const ends = isNamed ? session.kept.ends : newest;
     const instructions = this.#options.sessions.instructionsOf(keys.slice(0, session.facts.heads));
-    const packer = this.#packers.get(session) ?? new JsonPacker();
+    const value = keptValue(session, { keys, instructions, ends });
+    const patch = patchOf(before, value);
+    const whole = patch && before ? before : { id: shortId(), value };
+    const packer = this.#packers.get(session) ?? new JsonPacker({ pieceChars: PIECE_CHARS });
     this.#packers.set(session, packer);
-    const packed = packer.pack(keptValue(session, { keys, instructions, ends }), refs);
+    const packed = patch ? undefined : packer.pack(value, refs);
     const all = [
-      ...packed.texts,
+      ...packed?.texts ?? [],
       ...Array.from(session.archive.texts(), ([ref, content]) => ({ ref, content })),
     ];
-    return { packed: packed.value, names, ends, texts: all.filter(({ ref }) => !refs.has(ref)) };
+    return {
+      ...{ patch, whole, ends },
+      stored: packed && { id: whole.id, value: packed.value } satisfies StoredValue,
+      named: isNamed ? known : { keys, others },
+      names: isNamed ? undefined : names,
+      texts: all.filter(({ ref }) => !refs.has(ref)),
+    };
   }
 
   #wait(session: GatewaySession): void {
@@ -637,4 +710,24 @@ export class Keeper {
     await Promise.race([done, late]);
     clearTimeout(timer);
   }
+}
+
+/** Returns the patch that makes this value of the one that is stored whole; undefined if it is to be stored whole too. */
+function patchOf(whole: WholeValue | undefined, value: unknown): StoredPatch | undefined {
+  if (!whole) return undefined;
+  const patch = diffJson(whole.value, value) ?? {};
+  return JSON.stringify(patch).length > MAX_PATCH_CHARS ? undefined : { of: whole.id, patch };
+}
+
+/** Returns a stored value with its patch, if that is of this one. */
+function patched(value: unknown, whole: WholeValue | undefined, patch: StoredPatch | undefined): unknown {
+  return whole && patch?.of === whole.id ? applyPatch(value, patch.patch) : value;
+}
+
+function isStartOf(start: readonly string[], keys: readonly string[]): boolean {
+  return start.length <= keys.length && start.every((key, at) => key === keys[at]);
+}
+
+function shortId(): string {
+  return crypto.randomUUID().slice(0, 8);
 }
