@@ -1,4 +1,5 @@
-import { contentText, countMessageTokens, estimateTokens, type Message, type Usage } from "@tare/messages";
+import { contentText, estimateTokens, type Message, type Usage } from "@tare/messages";
+import { countMessageTokens } from "@tare/messages/internal";
 import type { Recording } from "@tare/simulator/economy";
 import { DatabaseSync } from "node:sqlite";
 

@@ -1,7 +1,8 @@
 import { assert, assertEquals } from "@std/assert";
 import type { ModelRequest, ToolDefinition } from "@tare/messages";
 import { loadTokenizer } from "@tare/tiktoken";
-import { type Profile, PROFILES } from "@tare/planner";
+import type { Profile } from "@tare/planner";
+import { PROFILES } from "@tare/planner/internal";
 import { inventedTools } from "./invented_tools.ts";
 import { OFFERINGS, playTools } from "./many_tools.ts";
 import { needs, RECORDINGS } from "./needs.ts";

@@ -4,18 +4,16 @@ import { profileNamed } from "@tare/planner";
 
 /** Public functions that a caller's own data enters, by entry point. Everything else trusts its types. */
 const EDGES: Readonly<Record<string, readonly string[]>> = {
-  messages: ["countMessageTokens", "countRequestTokens", "sampledCount"],
+  messages: ["countRequestTokens", "sampledCount"],
+  "messages/internal": ["countMessageTokens"],
   context: ["groupTurns", "toolLoopContext"],
   prune: [
-    "isColdResume",
     "pressure",
     "pruneResults",
     "recallOriginal",
-    "relievePressure",
-    "selectElisions",
-    "summariseTurns",
     "truncateResults",
   ],
+  "prune/internal": ["isColdResume", "relievePressure", "selectElisions", "summariseTurns"],
   schemas: ["compactTool", "shownTools", "standIns"],
   planner: ["plannerSession"],
   "planner/policies": ["policySession"],
@@ -76,9 +74,9 @@ const TABLE: readonly (readonly [string, readonly unknown[], string])[] = [
     'messages[1].role is "human"; it must be one of system, developer, user, assistant, tool, function',
   ],
   ["prune truncateResults", [["Hi."], {}], 'messages[0] is "Hi."; it must be a chat message'],
-  ["prune summariseTurns", [[hi], null], "options is null; it must be an object with archive"],
+  ["prune/internal summariseTurns", [[hi], null], "options is null; it must be an object with archive"],
   [
-    "prune relievePressure",
+    "prune/internal relievePressure",
     [[hi], []],
     "options is an array; it must be an object with archive",
   ],
@@ -93,9 +91,9 @@ const TABLE: readonly (readonly [string, readonly unknown[], string])[] = [
   ],
   ["schemas compactTool", [{}], "tool.function is missing; it must be an object with name"],
   ["schemas shownTools", [[], { countTokens }], "options.exposed is missing; it must be an object with has"],
-  ["messages countMessageTokens", [hi], "countTokens is missing; it must be a function"],
+  ["messages/internal countMessageTokens", [hi], "countTokens is missing; it must be a function"],
   [
-    "messages countMessageTokens",
+    "messages/internal countMessageTokens",
     [{ role: 7 }, countTokens],
     "message.role is 7; it must be one of system, developer, user, assistant, tool, function",
   ],

@@ -1,12 +1,6 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import {
-  EMPTY_LEDGER,
-  type Journal,
-  type LoopEvent,
-  run,
-  type RunOptions,
-  type TurnResult,
-} from "@tare/loop";
+import { type Journal, type LoopEvent, run, type RunOptions, type TurnResult } from "@tare/loop";
+import { EMPTY_LEDGER } from "@tare/loop/internal";
 import { programTool } from "@tare/tools/programs";
 import type { Message, Tool } from "@tare/messages";
 import fc, { cases } from "./cases.ts";

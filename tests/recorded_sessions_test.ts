@@ -1,4 +1,4 @@
-import { PROFILES } from "@tare/planner";
+import { PROFILES } from "@tare/planner/internal";
 import { checkAllIsShown, play } from "./played_session.ts";
 import { recordedSessions } from "./recorded_sessions.ts";
 import { needs, RECORDINGS } from "./needs.ts";

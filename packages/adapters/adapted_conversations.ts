@@ -1,13 +1,19 @@
 import {
   type Content,
   contentText,
-  countMessageTokens,
   type Message,
   type ToolDefinition,
   type ToolMessage,
   type Usage,
 } from "@tare/messages";
-import { checkGiven, hashPiece, holdsMedia, type NeededOptions, reasonOf } from "@tare/messages/internal";
+import {
+  checkGiven,
+  countMessageTokens,
+  hashPiece,
+  holdsMedia,
+  type NeededOptions,
+  reasonOf,
+} from "@tare/messages/internal";
 import {
   type LedgerEntry,
   plannerSession,
@@ -17,13 +23,7 @@ import {
   type SessionView,
 } from "@tare/planner";
 import { type Archive, archiveRef, memoryArchive, RECALL_TOOL, recallOriginal } from "@tare/prune";
-import {
-  type AdapterLedgerEntry,
-  type Books,
-  type TareOptions,
-  warnByConsole,
-  withDefaults,
-} from "./options.ts";
+import { type Books, type TareOptions, warnByConsole, withDefaults } from "./options.ts";
 
 /** A chat message, and the place of what it was read from. */
 export interface Piece {
@@ -174,7 +174,7 @@ export class AdaptedConversations<Given, Call> implements Books {
   readonly #reader: Reader<Given>;
   /** Those used last stand last. */
   readonly #groups = new Map<string, Group<Given>>();
-  readonly #ledger: AdapterLedgerEntry[] = [];
+  readonly #ledger: Books["ledger"][number][] = [];
   #total: Books["total"] = { calls: 0, tokenUnits: 0, withoutTokenUnits: 0 };
   #count = 0;
   #held = { conversations: 0, bytes: 0 };

@@ -34,18 +34,12 @@ import {
 } from "./model_prompt.ts";
 import { type Books, type TareOptions, withDefaults } from "./options.ts";
 
-export { fromAiSdk, type PlannedMessages, toAiSdk } from "./model_prompt.ts";
-
-/** A tool of a call, as far as it is read here. */
-export interface CallTool {
-  readonly type: string;
-  readonly name: string;
-}
+export { fromAiSdk, toAiSdk } from "./model_prompt.ts";
 
 /** What a model is called with, as far as it is read here. */
 export interface CallParams {
   readonly prompt: readonly PromptMessage[];
-  readonly tools?: readonly CallTool[] | undefined;
+  readonly tools?: readonly { readonly type: string; readonly name: string }[] | undefined;
   readonly abortSignal?: AbortSignal | undefined;
   /** `{ tare: { conversation: "…" } }` names the call's conversation. */
   readonly providerOptions?: Readonly<Record<string, Readonly<Record<string, unknown>>>> | undefined;
@@ -67,17 +61,12 @@ export interface AiSdkOptions<Model> extends TareOptions<CallParams> {
   readonly model: Model;
 }
 
-/** The recall tool, by its name. */
-export interface RecallTools {
-  readonly recall: FrameworkRecallTool;
-}
-
 /** A model of the SDK whose prompts are planned. */
 export interface AiSdkAdapter<Model> extends Books {
   /** The model, called with what is still needed. */
   readonly model: Model;
   /** To be put among the tools. Without it, what was evicted from a prompt can't be read back. */
-  readonly tools: RecallTools;
+  readonly tools: { readonly recall: FrameworkRecallTool };
 }
 
 /**

@@ -52,30 +52,15 @@ export interface LangChainCall {
   /** Options of the model for this call. */
   readonly modelSettings?: Readonly<Record<string, unknown>>;
   /** What its agent runs in. */
-  readonly runtime: LangChainRuntime;
+  readonly runtime: {
+    readonly signal?: AbortSignal | undefined;
+    readonly configurable?: { readonly thread_id?: string | undefined } | undefined;
+  };
 }
 
-/** What an agent runs in, as far as it is read here. */
-export interface LangChainRuntime {
-  readonly signal?: AbortSignal | undefined;
-  readonly configurable?: LangChainThread | undefined;
-}
-
-/** Names a conversation. */
-export interface LangChainThread {
-  readonly thread_id?: string | undefined;
-}
-
-/** A call of a tool, as far as it is read here. */
-export interface LangChainToolCall {
-  readonly name: string;
-  readonly id?: string;
-  readonly args: unknown;
-}
-
-/** A call of a tool that an agent is about to make. */
+/** A call of a tool that an agent is about to make, as far as it is read here. */
 export interface LangChainToolRequest {
-  readonly toolCall: LangChainToolCall;
+  readonly toolCall: { readonly name: string; readonly id?: string; readonly args: unknown };
 }
 
 /** Options of the adapter. */

@@ -35,58 +35,20 @@ import { type Books, type TareOptions, withDefaults } from "./options.ts";
 /** What Mastra tells a processor of a call, as far as it is read here. */
 export interface MastraCall<PromptItem extends PromptMessage = PromptMessage> {
   readonly prompt: readonly PromptItem[];
-  readonly model: MastraModel;
+  readonly model: { readonly modelId: string };
   /** Is the same object in all calls of one processor for one step. */
   readonly state: Record<string, unknown>;
   /** Its memory's thread names the call's conversation. */
-  readonly requestContext?: MastraContext | undefined;
-}
-
-/** A model, as far as it is read here. */
-export interface MastraModel {
-  readonly modelId: string;
-}
-
-/** Context of a request, as far as it is read here. */
-export interface MastraContext {
-  get(key: string): unknown;
-}
-
-/** A step of an agent, as far as it is read here. */
-export interface MastraStep {
-  readonly tools?: Readonly<Record<string, unknown>> | undefined;
-  readonly state: Record<string, unknown>;
-}
-
-/** A prompt in place of a call's. */
-export interface MastraPrompt<PromptItem> {
-  prompt: PromptItem[];
-}
-
-/** A part of a streamed reply. */
-export interface MastraChunk {
-  readonly type: string;
-  readonly payload: unknown;
+  readonly requestContext?: { get(key: string): unknown } | undefined;
 }
 
 /** A reply, as far as it is read here. */
 export interface MastraResponse {
-  readonly chunks: readonly MastraChunk[];
+  /** Parts of the streamed reply. */
+  readonly chunks: readonly { readonly type: string; readonly payload: unknown }[];
   readonly state: Record<string, unknown>;
   /** Whether the model wasn't called. */
   readonly fromCache: boolean;
-}
-
-/** A call that failed, as far as it is read here. */
-export interface MastraFailure {
-  readonly error: unknown;
-  readonly state: Record<string, unknown>;
-  readonly retryCount: number;
-}
-
-/** Whether a step is made once more. */
-export interface MastraRetry {
-  retry: boolean;
 }
 
 /** A processor of Mastra's agents. */
@@ -94,25 +56,22 @@ export interface MastraProcessor {
   /** Always `tare`. */
   readonly id: "tare";
   /** Takes note of the tools; changes nothing. */
-  processInputStep(step: MastraStep): undefined;
+  processInputStep(step: {
+    readonly tools?: Readonly<Record<string, unknown>> | undefined;
+    readonly state: Record<string, unknown>;
+  }): undefined;
   /** Puts what the model still needs in place of the prompt. */
   processLLMRequest<PromptItem extends PromptMessage>(
     request: MastraCall<PromptItem>,
-  ): Promise<MastraPrompt<PromptItem>>;
+  ): Promise<{ prompt: PromptItem[] }>;
   /** Records what a call took. */
   processLLMResponse(response: MastraResponse): Promise<undefined>;
   /** Has a step made once more whose prompt was refused for its length. */
-  processAPIError(failure: MastraFailure): Promise<MastraRetry>;
-}
-
-/** The recall tool as Mastra takes it. */
-export interface MastraRecallTool extends FrameworkRecallTool {
-  readonly id: "recall";
-}
-
-/** The recall tool, by its name. */
-export interface MastraTools {
-  readonly recall: MastraRecallTool;
+  processAPIError(failure: {
+    readonly error: unknown;
+    readonly state: Record<string, unknown>;
+    readonly retryCount: number;
+  }): Promise<{ retry: boolean }>;
 }
 
 /** Options of the adapter. */
@@ -126,7 +85,7 @@ export interface MastraAdapter extends Books {
   /** To be put among an agent's `inputProcessors`, and its `errorProcessors`. */
   readonly processor: MastraProcessor;
   /** To be put among the tools. Without it, what was evicted from a prompt can't be read back. */
-  readonly tools: MastraTools;
+  readonly tools: { readonly recall: FrameworkRecallTool & { readonly id: "recall" } };
 }
 
 const TOOLS = "tools";
@@ -229,7 +188,7 @@ function threadOf({ requestContext }: MastraCall): string | undefined {
   return typeof thread?.id === "string" ? thread.id : undefined;
 }
 
-function callsOf(chunks: readonly MastraChunk[]): string[] {
+function callsOf(chunks: MastraResponse["chunks"]): string[] {
   return chunks.flatMap(({ type, payload }) =>
     type === "tool-call" ? (payload as { readonly toolCallId: string }).toolCallId : []
   );
@@ -261,7 +220,7 @@ interface StepFinish {
 }
 
 function readUsage(
-  chunks: readonly MastraChunk[],
+  chunks: MastraResponse["chunks"],
 ): Usage | undefined {
   const finish = chunks.findLast(({ type }) => type === "finish" || type === "step-finish");
   const { inputTokens, cachedInputTokens = 0, outputTokens = 0 } = (finish?.payload as StepFinish | undefined)

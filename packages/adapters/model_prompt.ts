@@ -27,55 +27,30 @@ import {
 /** A message of a prompt as the AI SDK hands it to a model. */
 export interface PromptMessage {
   readonly role: string;
-  readonly content: string | readonly PromptPart[];
+  readonly content: string | readonly { readonly type: string; readonly providerOptions?: unknown }[];
   readonly providerOptions?: unknown;
 }
 
 /** A part of a message, as far as it is read here. */
-export interface PromptPart {
-  readonly type: string;
-  readonly providerOptions?: unknown;
-}
-
-/** A schema by the Standard JSON Schema specification. */
-export interface StandardSchema {
-  readonly version: 1;
-  readonly vendor: string;
-  readonly validate: (value: unknown) => ValidValue;
-  readonly jsonSchema: SchemaConverters;
-}
-
-/** A value that a schema accepts. */
-export interface ValidValue {
-  readonly value: unknown;
-}
-
-/** Returns a schema as JSON Schema. */
-export interface SchemaConverters {
-  readonly input: () => Record<string, unknown>;
-  readonly output: () => Record<string, unknown>;
-}
-
-/** The call of a tool. */
-export interface RecallCall {
-  readonly toolCallId?: string;
-}
-
-/** The schema of a tool's arguments. */
-export interface RecallSchema {
-  readonly "~standard": StandardSchema;
-}
-
-/** What a session's view shows of messages. */
-export type PlannedMessages = Pick<SessionView, "messages" | "places">;
+export type PromptPart = Exclude<PromptMessage["content"], string>[number];
 
 /** The recall tool as frameworks take it that know the Standard JSON Schema specification. Its name must be `recall`. */
 export interface FrameworkRecallTool {
   readonly description: string;
   /** JSON Schema of the arguments, by that specification. */
-  readonly inputSchema: RecallSchema;
+  readonly inputSchema: {
+    readonly "~standard": {
+      readonly version: 1;
+      readonly vendor: string;
+      readonly validate: (value: unknown) => { readonly value: unknown };
+      readonly jsonSchema: {
+        readonly input: () => Record<string, unknown>;
+        readonly output: () => Record<string, unknown>;
+      };
+    };
+  };
   /** Answers a call; which one it is says whose it is. */
-  readonly execute: (input: unknown, call?: RecallCall) => Promise<string>;
+  readonly execute: (input: unknown, call?: { readonly toolCallId?: string }) => Promise<string>;
 }
 
 /** The recall tool of conversations. */
@@ -222,7 +197,7 @@ function readOutput(output: ResultPart["output"]): Content {
 export function writePrompt(
   prompt: readonly PromptMessage[],
   { view: { messages, places }, pieces }: {
-    readonly view: PlannedMessages;
+    readonly view: Pick<SessionView, "messages" | "places">;
     readonly pieces: readonly Piece[];
   },
 ): {
@@ -367,7 +342,7 @@ export function fromAiSdk(given: readonly PromptMessage[]): Message[] {
  */
 export function toAiSdk<Given extends PromptMessage>(
   given: readonly Given[],
-  view: PlannedMessages,
+  view: Pick<SessionView, "messages" | "places">,
 ): Given[] {
   checkGiven("toAiSdk()", { given, view }, {
     given: "array",

@@ -28,7 +28,7 @@ import {
   type Usage,
 } from "@tare/messages";
 import { checkGiven, sameData } from "@tare/messages/internal";
-import { RECALL_TOOL, type RecallParameters } from "@tare/prune";
+import { RECALL_TOOL } from "@tare/prune";
 import {
   AdaptedConversations,
   type AdaptedView,
@@ -54,31 +54,25 @@ export interface AgentsModel {
   getStreamedResponse(request: never): AsyncIterable<unknown>;
 }
 
-/** A call of a tool, as far as it is read here. */
-export interface AgentsToolCall {
-  readonly callId: string;
-}
-
-/** Details of a call. */
-export interface AgentsCallDetails {
-  readonly toolCall?: AgentsToolCall;
-}
-
-/** JSON Schema of the recall tool's arguments. */
-export interface AgentsRecallParameters extends Omit<RecallParameters, "additionalProperties"> {
-  additionalProperties: true;
-}
-
 /** The recall tool as the SDK takes it. */
 export interface AgentsRecallTool {
   readonly type: "function";
   /** Always `recall`. */
   readonly name: string;
   readonly description: string;
-  readonly parameters: AgentsRecallParameters;
+  readonly parameters: {
+    type: "object";
+    properties: typeof RECALL_TOOL.function.parameters.properties;
+    required: string[];
+    additionalProperties: true;
+  };
   readonly strict: false;
   /** Answers a call, from the conversation that the call's id belongs to. */
-  readonly invoke: (context: unknown, input: string, details?: AgentsCallDetails) => Promise<string>;
+  readonly invoke: (
+    context: unknown,
+    input: string,
+    details?: { readonly toolCall?: { readonly callId: string } },
+  ) => Promise<string>;
   readonly needsApproval: () => Promise<boolean>;
   readonly isEnabled: () => Promise<boolean>;
 }

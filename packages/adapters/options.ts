@@ -2,11 +2,6 @@ import { type CountTokens, estimateTokens } from "@tare/messages";
 import { chooseProfile, type LedgerEntry, listWindow, type PromptSessionOptions } from "@tare/planner";
 import type { Archive } from "@tare/prune";
 
-/** How prompts are planned, besides provider, window and archive: options of `plannerSession()` of `@tare/planner`. */
-export type PlanningOptions = Partial<
-  Omit<PromptSessionOptions, "state" | "archive" | "profile" | "countTokens" | "windowTokens">
->;
-
 /** Where an adapter stores the state of conversations. */
 export interface StateStore {
   /** Returns what was saved last under a key; nothing if nothing was. Called once for each key, before its first call. */
@@ -15,20 +10,14 @@ export interface StateStore {
   save(key: string, state: unknown): unknown;
 }
 
-/** How much an adapter remembers: what was used longest ago is forgotten first. */
-export interface MemoryLimits {
-  /** Default: 1,000. */
-  readonly conversations?: number;
-  /** Default: 256 MiB. */
-  readonly bytes?: number;
-}
-
 /** Options of an adapter. All may be omitted: the model decides the defaults. */
 export interface TareOptions<Call> extends Partial<Pick<PromptSessionOptions, "profile" | "windowTokens">> {
   /** Counts tokens. Default: `estimateTokens`. */
   readonly countTokens?: CountTokens;
-  /** How prompts are planned. */
-  readonly planning?: PlanningOptions;
+  /** How prompts are planned, besides provider, window and archive: options of `plannerSession()` of `@tare/planner`. */
+  readonly planning?: Partial<
+    Omit<PromptSessionOptions, "state" | "archive" | "profile" | "countTokens" | "windowTokens">
+  >;
   /**
    * Returns the name of a call's conversation. Calls of one name are still distinguished by their content, as subagents of
    * one thread are. Default: the framework's own name for it, if it passes one, or else the content only.
@@ -46,29 +35,28 @@ export interface TareOptions<Call> extends Partial<Pick<PromptSessionOptions, "p
   readonly archive?: Archive;
   /** Called with warnings for users, such as that the archive failed and so nothing was evicted. Default: `console.warn`. */
   readonly warn?: (sentence: string) => void;
-  readonly memory?: MemoryLimits;
+  /** How much an adapter remembers: what was used longest ago is forgotten first. */
+  readonly memory?: {
+    /** Default: 1,000. */
+    readonly conversations?: number;
+    /** Default: 256 MiB. */
+    readonly bytes?: number;
+  };
   /** The time, in milliseconds since any fixed moment. Default: the runtime's clock. */
   readonly now?: () => number;
 }
 
-/** A call in an adapter's ledger, with the number of its conversation. */
-export interface AdapterLedgerEntry extends LedgerEntry {
-  readonly conversation: number;
-}
-
-/** Cost of all calls, in cost units: one is the price of one uncached input token. */
-export interface AdapterTotal {
-  readonly calls: number;
-  readonly tokenUnits: number;
-  /** What the same calls would have cost without Tare. */
-  readonly withoutTokenUnits: number;
-}
-
 /** What every adapter reports of its calls. */
 export interface Books {
-  /** What the newest 1,000 calls cost, and why, the oldest first. */
-  readonly ledger: readonly AdapterLedgerEntry[];
-  readonly total: AdapterTotal;
+  /** What the newest 1,000 calls cost, and why, the oldest first, each with the number of its conversation. */
+  readonly ledger: readonly (LedgerEntry & { readonly conversation: number })[];
+  /** Cost of all calls, in cost units: one is the price of one uncached input token. */
+  readonly total: {
+    readonly calls: number;
+    readonly tokenUnits: number;
+    /** What the same calls would have cost without Tare. */
+    readonly withoutTokenUnits: number;
+  };
 }
 
 /** The name of a model; nothing if it doesn't say. */

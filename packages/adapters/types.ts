@@ -3,22 +3,5 @@
  *
  * @module
  */
-export type {
-  AdapterLedgerEntry,
-  AdapterTotal,
-  Books,
-  MemoryLimits,
-  PlanningOptions,
-  StateStore,
-  TareOptions,
-} from "./options.ts";
-export type {
-  FrameworkRecallTool,
-  PromptMessage,
-  PromptPart,
-  RecallCall,
-  RecallSchema,
-  SchemaConverters,
-  StandardSchema,
-  ValidValue,
-} from "./model_prompt.ts";
+export type { Books, StateStore, TareOptions } from "./options.ts";
+export type { FrameworkRecallTool, PromptMessage } from "./model_prompt.ts";

@@ -2,16 +2,8 @@ import { ModelError } from "@tare/loop";
 import { anthropicModel } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";
 import type { Model } from "@tare/messages";
-import {
-  chooseProfile,
-  listPrice,
-  listWindow,
-  type Price,
-  type Profile,
-  readTooLong,
-  routeToCache,
-} from "@tare/planner";
-import { DEFAULT_PROVIDER, howToAsk, MESSAGES_PROVIDER } from "@tare/planner/internal";
+import { chooseProfile, listPrice, listWindow, type Price, type Profile, readTooLong } from "@tare/planner";
+import { DEFAULT_PROVIDER, howToAsk, MESSAGES_PROVIDER, routeToCache } from "@tare/planner/internal";
 import type { ServerProfile } from "@tare/gateway/internal";
 import type { Settings } from "./settings/settings.ts";
 

@@ -1,5 +1,5 @@
-import { type Message, pairCalls } from "@tare/messages";
-import { checkGiven } from "@tare/messages/internal";
+import type { Message } from "@tare/messages";
+import { checkGiven, pairCalls } from "@tare/messages/internal";
 
 /** A range of messages: one or more user messages and everything up to the next. */
 export interface Turn {

@@ -1,11 +1,5 @@
-import {
-  countMessageTokens,
-  countRequestTokens,
-  type CountTokens,
-  estimateTokens,
-  type Message,
-} from "@tare/messages";
-import { checkGiven, type NeededOptions } from "@tare/messages/internal";
+import { countRequestTokens, type CountTokens, estimateTokens, type Message } from "@tare/messages";
+import { checkGiven, countMessageTokens, type NeededOptions } from "@tare/messages/internal";
 import { groupTurns, isInstruction, type Turn } from "./group_turns.ts";
 
 /** The messages of one model call, and those that were removed for it. */

@@ -1,5 +1,7 @@
-import { countMessageTokens, type CountTokens, countToolTokens, type Message } from "@tare/messages";
-import { type Profile, type PromptCall, worthDeferring } from "@tare/planner";
+import type { CountTokens, Message } from "@tare/messages";
+import { countMessageTokens, countToolTokens } from "@tare/messages/internal";
+import type { Profile, PromptCall } from "@tare/planner";
+import { worthDeferring } from "@tare/planner/internal";
 import {
   type deferTools,
   isFunction,

@@ -1,8 +1,8 @@
 import { assertEquals, assertLess, assertLessOrEqual } from "@std/assert";
 import { memoryStore } from "@tare/session/sqlite";
-import { hashText } from "@tare/messages/internal";
+import { countMessageTokens, countToolTokens, hashText } from "@tare/messages/internal";
 import type { GatewayOptions } from "@tare/gateway";
-import { countMessageTokens, countToolTokens, estimateTokens, type ToolDefinition } from "@tare/messages";
+import { estimateTokens, type ToolDefinition } from "@tare/messages";
 
 import { profileNamed } from "@tare/planner";
 import { MessageWriter } from "@tare/wire/internal";

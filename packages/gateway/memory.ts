@@ -1,13 +1,7 @@
 import { Buffer } from "node:buffer";
 import { createHash } from "node:crypto";
-import {
-  contentText,
-  countMessageTokens,
-  type CountTokens,
-  type Message,
-  type ToolDefinition,
-} from "@tare/messages";
-import { hashBytes, hashText } from "@tare/messages/internal";
+import { contentText, type CountTokens, type Message, type ToolDefinition } from "@tare/messages";
+import { countMessageTokens, hashBytes, hashText } from "@tare/messages/internal";
 import { PrefixCache, type PromptUnit } from "@tare/planner/internal/parts";
 import {
   type ItemPart,

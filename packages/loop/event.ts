@@ -169,7 +169,13 @@ export interface AskedCall {
   readonly name: string;
   readonly arguments: string;
   /** What the tool is. Absent: nobody knows, and a yes is one to no call. */
-  readonly pin?: ToolPin;
+  readonly pin?: {
+    readonly description: string;
+    /** Of the schema of its arguments. */
+    readonly parameters: string;
+    /** Of its stance and its hints. */
+    readonly hints: string;
+  };
   /** What it would touch, where that is known. */
   readonly effects?: Effects;
   /** What it would change, where that can be shown: a yes is one to this change. */
@@ -185,13 +191,7 @@ export interface AskedCall {
 }
 
 /** A tool's identity, as SHA-256 in hex of its parts: an approval holds for this tool, not for another of its name. */
-export interface ToolPin {
-  readonly description: string;
-  /** Of the schema of its arguments. */
-  readonly parameters: string;
-  /** Of its stance and its hints. */
-  readonly hints: string;
-}
+export type ToolPin = NonNullable<AskedCall["pin"]>;
 
 /** Returns the identity of a tool. */
 export function pinOf({ definition: { function: told }, stance, hints }: Tool): ToolPin {
@@ -252,7 +252,7 @@ export const EMPTY_LEDGER: TurnLedger = {
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { addLedgers, EMPTY_LEDGER } from "@tare/loop";
+ * import { addLedgers, EMPTY_LEDGER } from "@tare/loop/internal";
  *
  * const turn = { ...EMPTY_LEDGER, calls: 2, saved: { prune: 500 } };
  * assertEquals(addLedgers(turn, turn), { ...EMPTY_LEDGER, calls: 4, saved: { prune: 1000 } });
@@ -287,13 +287,6 @@ function sumKnown(unit: keyof Cost, a: TurnLedger, b: TurnLedger): Partial<Cost>
   return sum === undefined ? {} : { [unit]: sum };
 }
 
-/** Details of a {@linkcode ModelError}. */
-export interface ModelErrorOptions {
-  readonly retryAfterMs?: number;
-  readonly param?: string;
-  readonly cause?: unknown;
-}
-
 /** A failed model request, classified by {@linkcode ModelError.code}. */
 export class ModelError extends Error {
   /** Always `ModelError`. */
@@ -314,7 +307,11 @@ export class ModelError extends Error {
   readonly param?: string;
 
   /** Makes an error whose message is one sentence for people. */
-  constructor(code: ModelError["code"], message: string, options: ModelErrorOptions = {}) {
+  constructor(
+    code: ModelError["code"],
+    message: string,
+    options: Pick<ModelError, "retryAfterMs" | "param"> & ErrorOptions = {},
+  ) {
     super(message, "cause" in options ? { cause: options.cause } : undefined);
     this.code = code;
     if (options.retryAfterMs !== undefined) this.retryAfterMs = options.retryAfterMs;

@@ -3,6 +3,8 @@
  *
  * @module
  */
-export { pinOf } from "./event.ts";
+export { type SchemaCheck, schemaChecker, type SchemaCheckerOptions } from "./arguments/schema_checker.ts";
+export { addLedgers, BudgetSpent, EMPTY_LEDGER, pinOf, type ToolPin } from "./event.ts";
+export type { ResumedTurn, TurnTime } from "./run_options.ts";
 export { SentRequests } from "./sent_requests.ts";
 export { systemClock } from "./watchdog.ts";

@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { addLedgers, EMPTY_LEDGER, type TurnLedger } from "@tare/loop";
+import type { TurnLedger } from "@tare/loop";
+import { addLedgers, EMPTY_LEDGER } from "@tare/loop/internal";
 
 const ledger: TurnLedger = {
   calls: 1,

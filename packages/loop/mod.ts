@@ -34,29 +34,17 @@
  * @module
  */
 export {
-  addLedgers,
   type AnsweredCall,
   type AskedCall,
-  BudgetSpent,
-  EMPTY_LEDGER,
   type Journal,
   type Judge,
   type Judgement,
   type LoopEvent,
   ModelError,
-  type ModelErrorOptions,
-  type ToolPin,
   type TurnEnd,
   type TurnLedger,
 } from "./event.ts";
 export type { ProviderOptions } from "./provider.ts";
 export { run, type TurnResult } from "./run.ts";
-export type {
-  ResumedTurn,
-  RunLimits,
-  RunOptions,
-  TurnApprovals,
-  TurnCosts,
-  TurnTime,
-} from "./run_options.ts";
+export type { RunLimits, RunOptions, TurnApprovals, TurnCosts } from "./run_options.ts";
 export { type Clock } from "./watchdog.ts";

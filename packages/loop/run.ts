@@ -4,16 +4,21 @@ import {
   contentText,
   type ContextView,
   type Cost,
-  countMessageTokens,
   countRequestTokens,
   type CountTokens,
   type FinishReason,
   type Message,
-  pairCalls,
   type ToolCall,
   type Usage,
 } from "@tare/messages";
-import { callIds, describeCall, freeCallId, MESSAGE_OVERHEAD_TOKENS } from "@tare/messages/internal";
+import {
+  callIds,
+  countMessageTokens,
+  describeCall,
+  freeCallId,
+  MESSAGE_OVERHEAD_TOKENS,
+  pairCalls,
+} from "@tare/messages/internal";
 import { CUT_OFF, refuseCalls, RepeatedCalls, runTools, type ToolAnswers } from "./calls.ts";
 import {
   addLedgers,

@@ -1,13 +1,6 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import {
-  type AnsweredCall,
-  EMPTY_LEDGER,
-  type Judge,
-  run,
-  type RunOptions,
-  type TurnApprovals,
-} from "@tare/loop";
-import { pinOf } from "@tare/loop/internal";
+import { type AnsweredCall, type Judge, run, type RunOptions, type TurnApprovals } from "@tare/loop";
+import { EMPTY_LEDGER, pinOf } from "@tare/loop/internal";
 import type { FileChange, FunctionToolCall, Message, Tool } from "@tare/messages";
 import { assertWhole, call, callTools, collect, outline, say, scripted, tool } from "./fixture_test.ts";
 

@@ -81,28 +81,10 @@ export interface TurnApprovals {
 }
 
 /** What a turn did in a process that ended in the middle of it. */
-export interface ResumedTurn {
-  /** What it has added to the history, with the answers to the calls of its newest reply as far as there are any. */
-  readonly messages: readonly Message[];
-  /** The next model call, from 1. */
-  readonly step: number;
-  /** Its cost so far. */
-  readonly ledger: TurnLedger;
-  /** Calls of the newest reply that have no answer, and are made before the model is called. */
-  readonly calls: readonly ToolCall[];
-  /** Decides whether these, and nested calls that have no result, may run. Default: that of all calls. */
-  readonly judge?: Judge;
-  /** Answers to approvals of nested calls that have not begun since. Default: none. */
-  readonly answered?: readonly AnsweredCall[];
-}
+export type ResumedTurn = NonNullable<RunOptions["resumed"]>;
 
 /** The sources of time. */
-export interface TurnTime {
-  /** Measures time and runs timers. Default: the real time. */
-  readonly clock?: Clock;
-  /** Returns the time in milliseconds since the epoch. Default: `Date.now`. */
-  readonly now?: () => number;
-}
+export type TurnTime = NonNullable<RunOptions["time"]>;
 
 /** Options of {@linkcode run}. */
 export interface RunOptions {
@@ -133,7 +115,20 @@ export interface RunOptions {
   /** Approval of calls. Default: all calls may run. */
   readonly approvals?: TurnApprovals;
   /** What the turn did in an earlier process: it continues without another `turn_start`. Default: the turn begins. */
-  readonly resumed?: ResumedTurn;
+  readonly resumed?: {
+    /** What it has added to the history, with the answers to the calls of its newest reply as far as there are any. */
+    readonly messages: readonly Message[];
+    /** The next model call, from 1. */
+    readonly step: number;
+    /** Its cost so far. */
+    readonly ledger: TurnLedger;
+    /** Calls of the newest reply that have no answer, and are made before the model is called. */
+    readonly calls: readonly ToolCall[];
+    /** Decides whether these, and nested calls that have no result, may run. Default: that of all calls. */
+    readonly judge?: Judge;
+    /** Answers to approvals of nested calls that have not begun since. Default: none. */
+    readonly answered?: readonly AnsweredCall[];
+  };
   /** Sampling and reasoning. Default: the provider's own. */
   readonly settings?: ModelSettings;
   /** Decides before each model call what the model sees. Default: everything. */
@@ -145,7 +140,12 @@ export interface RunOptions {
   /** Cost and budget of the turn. */
   readonly costs?: TurnCosts;
   /** Sources of time. */
-  readonly time?: TurnTime;
+  readonly time?: {
+    /** Measures time and runs timers. Default: the real time. */
+    readonly clock?: Clock;
+    /** Returns the time in milliseconds since the epoch. Default: `Date.now`. */
+    readonly now?: () => number;
+  };
 }
 
 const OPTIONS: NeededOptions<RunOptions> = {

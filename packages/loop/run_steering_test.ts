@@ -1,5 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { addLedgers, EMPTY_LEDGER, type LoopEvent, run, type RunOptions, type TurnResult } from "@tare/loop";
+import { type LoopEvent, run, type RunOptions, type TurnResult } from "@tare/loop";
+import { addLedgers, EMPTY_LEDGER } from "@tare/loop/internal";
 import type { Content, Message } from "@tare/messages";
 import { call, callTools, say, scripted } from "./fixture_test.ts";
 

@@ -1,5 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
-import { EMPTY_LEDGER, ModelError, run } from "@tare/loop";
+import { ModelError, run } from "@tare/loop";
+import { EMPTY_LEDGER } from "@tare/loop/internal";
 import type { ContextHook, Message, Model } from "@tare/messages";
 import { MESSAGE_OVERHEAD_TOKENS } from "@tare/messages/internal";
 import {

@@ -1,6 +1,7 @@
 // What is recorded of requests whose reply did not reach its end.
 import { assertEquals } from "@std/assert";
-import { addLedgers, EMPTY_LEDGER, ModelError, run, type TurnLedger } from "@tare/loop";
+import { ModelError, run, type TurnLedger } from "@tare/loop";
+import { addLedgers, EMPTY_LEDGER } from "@tare/loop/internal";
 import { openaiModel } from "@tare/loop/openai";
 import { countRequestTokens, estimateTokens, type Model, type ModelEvent, type Usage } from "@tare/messages";
 import fc from "../../tests/cases.ts";

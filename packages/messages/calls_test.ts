@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { type Message, pairCalls } from "@tare/messages";
-import { describeCall, meantCall } from "@tare/messages/internal";
+import type { Message } from "@tare/messages";
+import { describeCall, meantCall, pairCalls } from "@tare/messages/internal";
 import fc from "../../tests/cases.ts";
 
 function calls(...ids: readonly string[]): Message {

@@ -58,7 +58,7 @@ const TEXT_FILE = /^data:(?:text\/|application\/(?:json|xml|yaml))/;
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { countMessageTokens } from "@tare/messages";
+ * import { countMessageTokens } from "@tare/messages/internal";
  *
  * const words = (text: string) => text.split(" ").length;
  * assertEquals(countMessageTokens({ role: "user", content: "two words" }, words), 6);
@@ -90,7 +90,8 @@ function countMessage(message: Message, countTokens: CountTokens): number {
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { countToolTokens, estimateTokens } from "@tare/messages";
+ * import { estimateTokens } from "@tare/messages";
+ * import { countToolTokens } from "@tare/messages/internal";
  *
  * assertEquals(countToolTokens({ type: "function", function: { name: "clock" } }, estimateTokens), 12);
  * ```

@@ -1,13 +1,12 @@
 import { assertAlmostEquals, assertEquals, assertLess, assertStrictEquals } from "@std/assert";
 import {
-  countMessageTokens,
   countRequestTokens,
-  countToolTokens,
   estimateTokens,
   type Message,
   sampledCount,
   type ToolDefinition,
 } from "@tare/messages";
+import { countMessageTokens, countToolTokens } from "@tare/messages/internal";
 import { loadTokenizer } from "@tare/tiktoken";
 import { FILES, needs } from "../../tests/needs.ts";
 

@@ -5,12 +5,13 @@
  */
 export { checkGiven, type Needed, type NeededKind, type NeededOptions } from "./check_given.ts";
 export { CallPairing, tellBy } from "./message.ts";
-export { MESSAGE_OVERHEAD_TOKENS } from "./count_tokens.ts";
+export { countMessageTokens, countToolTokens, MESSAGE_OVERHEAD_TOKENS } from "./count_tokens.ts";
 export { exitCodeIn } from "./exit_code.ts";
 export { holdsMedia, isMedia } from "./media.ts";
 export {
   CALL_TOOL_NAME,
   callIds,
+  type CallPair,
   describeCall,
   firstWords,
   freeCallId,
@@ -18,13 +19,14 @@ export {
   hashPiece,
   hashText,
   meantCall,
+  pairCalls,
   personsWords,
   sameData,
   toolResultMessage,
   transcribe,
 } from "./message.ts";
 export { addUsage } from "./model.ts";
-export { pictureHead } from "./picture.ts";
+export { countingPictures, pictureHead } from "./picture.ts";
 export { PLAN_TOOL_NAME, planAfter, type WorkPlan } from "./plan.ts";
 export { sliceText } from "./slice_text.ts";
 export { reasonOf, untilAborted } from "./reason_of.ts";

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertLess } from "@std/assert";
 import fc, { cases } from "../../tests/cases.ts";
-import { countMessageTokens, estimateTokens, type Message, partsOfBlock } from "@tare/messages";
-import { isMedia } from "@tare/messages/internal";
+import { estimateTokens, type Message, partsOfBlock } from "@tare/messages";
+import { countMessageTokens, isMedia } from "@tare/messages/internal";
 
 const base64 = (bytes: Uint8Array) => btoa(Array.from(bytes, (one) => String.fromCharCode(one)).join(""));
 

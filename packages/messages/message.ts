@@ -373,7 +373,8 @@ export function freeCallId(id: string, used: ReadonlySet<string>): string {
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { type Message, pairCalls } from "@tare/messages";
+ * import type { Message } from "@tare/messages";
+ * import { pairCalls } from "@tare/messages/internal";
  *
  * const call = { id: "1", type: "function", function: { name: "clock", arguments: "{}" } } as const;
  * const message = { role: "tool", tool_call_id: "1", content: "noon" } as const;

@@ -19,23 +19,19 @@
  */
 export {
   type AssistantMessage,
-  type CallPair,
   type Content,
   type ContentPart,
   contentText,
   type FunctionToolCall,
   type Message,
-  pairCalls,
   type PlainMessage,
   type ToolCall,
   type ToolMessage,
 } from "./message.ts";
 export {
   type CountedRequest,
-  countMessageTokens,
   countRequestTokens,
   type CountTokens,
-  countToolTokens,
   estimateTokens,
   sampledCount,
 } from "./count_tokens.ts";
@@ -54,7 +50,6 @@ export {
   type StableMessages,
   type Usage,
 } from "./model.ts";
-export { countingPictures } from "./picture.ts";
 export {
   type Effects,
   type FileChange,

@@ -75,7 +75,8 @@ const SHORTER = 768;
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { countingPictures, countMessageTokens, estimateTokens } from "@tare/messages";
+ * import { estimateTokens } from "@tare/messages";
+ * import { countingPictures, countMessageTokens } from "@tare/messages/internal";
  *
  * const gif = `data:image/gif;base64,${btoa("GIF89a\x80\x02\xe0\x01")}`;
  * const message = { role: "user", content: [{ type: "image_url", image_url: { url: gif } }] } as const;

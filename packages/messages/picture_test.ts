@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { countingPictures, countMessageTokens, estimateTokens } from "@tare/messages";
-import { pictureHead } from "@tare/messages/internal";
+import { estimateTokens } from "@tare/messages";
+import { countingPictures, countMessageTokens, pictureHead } from "@tare/messages/internal";
 
 const bytes = (...parts: readonly (string | readonly number[])[]) =>
   Uint8Array.from(

@@ -1,6 +1,7 @@
 import { assertEquals, assertLessOrEqual } from "@std/assert";
 import { estimateTokens, type Message, type ToolDefinition } from "@tare/messages";
-import { plannerSession, type PlanningSession, profileNamed, PROFILES } from "@tare/planner";
+import { plannerSession, type PlanningSession, profileNamed } from "@tare/planner";
+import { PROFILES } from "@tare/planner/internal";
 import { PrefixCache, promptCost } from "@tare/planner/internal/parts";
 import { memoryArchive, RECALL_TOOL } from "@tare/prune";
 import fc, { cases } from "../../tests/cases.ts";

@@ -12,11 +12,11 @@ import {
   type LedgerEntry,
   plannerSession,
   profileNamed,
-  PROFILES,
   type PromptSessionOptions,
   type SessionView,
   type Summarise,
 } from "@tare/planner";
+import { PROFILES } from "@tare/planner/internal";
 import { PrefixCache, promptCost } from "@tare/planner/internal/parts";
 import { type Archive, memoryArchive, RECALL_TOOL } from "@tare/prune";
 import type { Edit } from "./edits/edit.ts";

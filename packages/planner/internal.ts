@@ -10,6 +10,8 @@ export { isSummary } from "./edits/view.ts";
 export type { RequestMade } from "./ledger/entry.ts";
 export { mostOfCall } from "./ledger/ledger.ts";
 export {
+  type CacheRequest,
+  type CacheRouting,
   DEFAULT_PROVIDER,
   EXAMPLE_MODELS,
   howToAsk,
@@ -17,9 +19,11 @@ export {
   type ModelProtocol,
   MODELS_DATE,
   profileForTtl,
+  PROFILES,
   providerOf,
   readModelList,
+  routeToCache,
   searchesTools,
 } from "./providers.ts";
 export { isPrice, readProfileFile } from "./profile_file.ts";
-export { WINDOW_SHARE } from "./rule/decide.ts";
+export { type DeferOptions, type DeferrableTools, WINDOW_SHARE, worthDeferring } from "./rule/decide.ts";

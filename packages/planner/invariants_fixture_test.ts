@@ -13,12 +13,11 @@ import {
   plannerSession,
   type PlanningSession,
   type Profile,
-  PROFILES,
   type PromptCall,
   type PromptSessionOptions,
   type SessionView,
 } from "@tare/planner";
-import { makePin, pinsAfter } from "@tare/planner/internal";
+import { makePin, pinsAfter, PROFILES } from "@tare/planner/internal";
 import { PrefixCache, promptCost } from "@tare/planner/internal/parts";
 import { type Archive, memoryArchive } from "@tare/prune";
 import {} from "../../tests/call_pairs.ts";

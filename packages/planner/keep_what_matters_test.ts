@@ -1,7 +1,8 @@
 import { assert, assertEquals, assertStrictEquals } from "@std/assert";
 import fc from "../../tests/cases.ts";
 import { estimateTokens, type Message } from "@tare/messages";
-import { plannerSession, PROFILES } from "@tare/planner";
+import { plannerSession } from "@tare/planner";
+import { PROFILES } from "@tare/planner/internal";
 import { memoryArchive } from "@tare/prune";
 import { conversations } from "../../tests/conversations.ts";
 import { checkAllIsShown, play } from "../../tests/played_session.ts";

@@ -39,22 +39,15 @@
  * @module
  */
 export {
-  type CacheRequest,
-  type CacheRouting,
   chooseProfile,
   listPrice,
   listWindow,
-  type LongPrice,
   type Price,
   type Profile,
   type ProfileHints,
   profileNamed,
-  PROFILES,
   readTooLong,
-  routeToCache,
   type TooLong,
-  type WarmthLine,
-  type WritePrices,
 } from "./providers.ts";
 export type { CompactionHabit } from "./agents.ts";
 export type { Summarise, Summary, SummaryRequest } from "./edits/make_summary.ts";
@@ -62,22 +55,10 @@ export { type Pin } from "./edits/pin.ts";
 export type { Idle, Ping } from "./clock/clock.ts";
 export { observeUpgrade, UNTRIED, type UpgradeOutcome, type UpgradeTrial } from "./clock/upgrade.ts";
 export type { History } from "./edits/view.ts";
-export type {
-  CallWarmth,
-  ClientChange,
-  Decision,
-  LedgerEntry,
-  PingEntry,
-  PingSent,
-  ProjectedCall,
-  PromptShares,
-  UncachedTokens,
-} from "./ledger/entry.ts";
+export type { LedgerEntry, PingEntry, PingSent } from "./ledger/entry.ts";
 export {
   type AdvancedSessionOptions,
-  type DeferredTools,
   type ForkOptions,
-  type LongestMessage,
   type Mechanisms,
   type PromptCall,
   type PromptRefusal,
@@ -85,11 +66,8 @@ export {
   type PromptSessionOptions,
   PromptTooLong,
   type Quote,
-  type QuotedPrompt,
   type Retention,
-  type SavedTokens,
   type SessionView,
   type Standing,
 } from "./prompt_session.ts";
-export { type DeferOptions, type DeferrableTools, worthDeferring } from "./rule/decide.ts";
 export { plannerSession, type PlanningSession } from "./session.ts";

@@ -141,14 +141,6 @@ export interface Retention {
   readonly errorWeight: number;
 }
 
-/** Tools whose definitions a request goes without. */
-export interface DeferredTools {
-  /** Tokens that the request would have more; fewer if negative. */
-  readonly tokens: number;
-  /** Whether the call only follows a lookup of definitions and would not have been made otherwise. */
-  readonly isDetour: boolean;
-}
-
 /** A model call that is about to be made. */
 export interface PromptCall {
   /** The time, in milliseconds since any fixed moment. */
@@ -174,8 +166,13 @@ export interface PromptCall {
   readonly leavesNow?: boolean | undefined;
   /** Longest reply in tokens, by which some clients decide when to compact. Default: unknown. */
   readonly replyTokens?: number | undefined;
-  /** Default: none. */
-  readonly deferred?: DeferredTools | undefined;
+  /** Tools whose definitions the request goes without. Default: none. */
+  readonly deferred?: {
+    /** Tokens that the request would have more; fewer if negative. */
+    readonly tokens: number;
+    /** Whether the call only follows a lookup of definitions and would not have been made otherwise. */
+    readonly isDetour: boolean;
+  } | undefined;
   /** Whether the model can recall evicted content. Default: whether a tool of that name is among the tools. */
   readonly recall?: boolean;
   /** Pins of single messages. Default: none. */
@@ -185,12 +182,6 @@ export interface PromptCall {
   /** Called while a summary that takes long makes progress. */
   readonly progress?: (() => void) | undefined;
 }
-
-/** Tokens that each mechanism keeps out of one request, and those that deferring tools does. */
-export type SavedTokens = Readonly<Record<keyof Mechanisms, number>> & {
-  /** Negative where deferring takes more. Absent: no tool is deferred. */
-  readonly deferred?: number;
-};
 
 /** What one model call sends, and what changed for it. Plain data. */
 export interface SessionView extends History {
@@ -207,19 +198,14 @@ export interface SessionView extends History {
   /** Usage of the model that summarized for this view. Absent: none did. */
   readonly summary?: Usage;
   /** Tokens that each mechanism keeps out of this request. */
-  readonly saved: SavedTokens;
+  readonly saved: Readonly<Record<keyof Mechanisms, number>> & {
+    /** Tokens that deferring tools keeps out; negative where it takes more. Absent: no tool is deferred. */
+    readonly deferred?: number;
+  };
   /** Tokens of messages and tools, counted here. */
   readonly promptTokens: number;
   /** Of these, tokens that the provider's cache serves if it is still warm. */
   readonly predictedCachedTokens: number;
-}
-
-/** The longest message of a prompt. */
-export interface LongestMessage {
-  /** Its position in the history; −1: the tools. */
-  readonly place: number;
-  /** Its tokens, an estimate. */
-  readonly tokens: number;
 }
 
 /** A prompt exceeds the model's window even after everything else has left. Its message says what to do. */
@@ -230,7 +216,12 @@ export class PromptTooLong extends Error {
   /** The model's context window. */
   readonly windowTokens: number;
   /** The longest message that can't leave. */
-  readonly longest: LongestMessage;
+  readonly longest: {
+    /** Its position in the history; −1: the tools. */
+    readonly place: number;
+    /** Its tokens, an estimate. */
+    readonly tokens: number;
+  };
 
   /** An error in words that say what can be done. */
   constructor(
@@ -252,23 +243,23 @@ const WHAT_TO_DO =
   "a larger window";
 
 /** What one prompt would cost, in cost units: the price of one uncached input token is 1. */
-export interface QuotedPrompt {
-  /** Tokens of the prompt, as the provider counts them. */
-  readonly promptTokens: number;
-  /** Of these, tokens that the cache serves if it is still warm. */
-  readonly cachedTokens: number;
-  /** Cost if the cache is warm. */
-  readonly warmTokenUnits: number;
-  /** Cost if it is cold. */
-  readonly coldTokenUnits: number;
-}
+export type QuotedPrompt = Quote["asIs"];
 
 /** What a request would cost, before anything is sent. */
 export interface Quote {
   /** The prompt as it is. */
-  readonly asIs: QuotedPrompt;
+  readonly asIs: {
+    /** Tokens of the prompt, as the provider counts them. */
+    readonly promptTokens: number;
+    /** Of these, tokens that the cache serves if it is still warm. */
+    readonly cachedTokens: number;
+    /** Cost if the cache is warm. */
+    readonly warmTokenUnits: number;
+    /** Cost if it is cold. */
+    readonly coldTokenUnits: number;
+  };
   /** The prompt without everything that could leave it now; its size is an estimate. */
-  readonly rewritten: QuotedPrompt;
+  readonly rewritten: Quote["asIs"];
   /** Probability that the cached prefix is still there. */
   readonly alive: number;
 }

@@ -16,7 +16,10 @@ export interface Profile {
   /** Price of a prompt token that is not served from the cache, writing it to the cache included. */
   readonly write: number;
   /** Prices of writing for as short as the provider caches and for an hour, where it tells them apart. */
-  readonly writes?: WritePrices;
+  readonly writes?: {
+    readonly short: number;
+    readonly hour: number;
+  };
   /** Price of a prompt token that is served from the cache. */
   readonly read: number;
   /** What its models cost in money, where that is of one's own making. Default: their list price. */
@@ -24,27 +27,18 @@ export interface Profile {
   /** Idle time after which a resumed session certainly is cold, in milliseconds. */
   readonly coldAfterMs: number;
   /** What is known of {@linkcode Profile.ttlMs}, by growing idle time; after the last line the prefix is gone. */
-  readonly warmth: readonly WarmthLine[];
+  readonly warmth: readonly {
+    /** Longest idle time of this line, in milliseconds. */
+    readonly idleMs: number;
+    /** Probability, from 0 to 1, that a prefix last used that long ago is still cached. */
+    readonly probability: number;
+  }[];
   /** How the provider reports its cache (a `UsageDialect` of `@tare/wire`). */
   readonly dialect: "openai" | "deepseek" | "anthropic";
   /** What somebody who measured them has to say of the figures. */
   readonly notes?: string;
   /** Where they measured them. */
   readonly source?: string;
-}
-
-/** Prices of writing to the cache. */
-export interface WritePrices {
-  readonly short: number;
-  readonly hour: number;
-}
-
-/** How likely a prefix is still cached. */
-export interface WarmthLine {
-  /** Longest idle time of this line, in milliseconds. */
-  readonly idleMs: number;
-  /** Probability, from 0 to 1, that a prefix last used that long ago is still cached. */
-  readonly probability: number;
 }
 
 const SECOND = 1000;
@@ -397,7 +391,7 @@ export interface CacheRouting {
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { routeToCache } from "@tare/planner";
+ * import { routeToCache } from "@tare/planner/internal";
  *
  * const asked = { model: "gpt-4o", key: "c0ffee" };
  * const openai = routeToCache({ ...asked, baseURL: "https://api.openai.com/v1" });
@@ -742,14 +736,11 @@ export interface Price {
   /** Prompt tokens that are written to the cache for an hour. Default: as `cacheWrite`. */
   readonly cacheWriteHour?: number;
   /** What prompts of more than `aboveTokens` cost, the whole call: so many times the rest. Default: the same. */
-  readonly long?: LongPrice;
-}
-
-/** Price of long prompts, as multiples of the rest. */
-export interface LongPrice {
-  readonly aboveTokens: number;
-  readonly input: number;
-  readonly output: number;
+  readonly long?: {
+    readonly aboveTokens: number;
+    readonly input: number;
+    readonly output: number;
+  };
 }
 
 /** When {@linkcode MODELS} were looked up. */

@@ -1,10 +1,11 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { chooseProfile, listPrice, listWindow, profileNamed, PROFILES, readTooLong } from "@tare/planner";
+import { chooseProfile, listPrice, listWindow, profileNamed, readTooLong } from "@tare/planner";
 import {
   EXAMPLE_MODELS,
   howToAsk,
   MODELS_DATE,
   profileForTtl,
+  PROFILES,
   readModelList,
   searchesTools,
 } from "@tare/planner/internal";

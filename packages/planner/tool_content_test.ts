@@ -2,14 +2,8 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { groupTurns, toolLoopContext } from "@tare/context";
 import { estimateTokens as countTokens, type Message } from "@tare/messages";
 import { plannerSession, profileNamed } from "@tare/planner";
-import {
-  memoryArchive,
-  pruneResults,
-  relievePressure,
-  selectElisions,
-  summariseTurns,
-  truncateResults,
-} from "@tare/prune";
+import { memoryArchive, pruneResults, truncateResults } from "@tare/prune";
+import { relievePressure, selectElisions, summariseTurns } from "@tare/prune/internal";
 
 const archive = memoryArchive();
 const options = { archive, countTokens };

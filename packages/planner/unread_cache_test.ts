@@ -1,6 +1,7 @@
 import { assertAlmostEquals, assertEquals, assertLess } from "@std/assert";
 import { estimateTokens, type Message, type ToolDefinition, type Usage } from "@tare/messages";
-import { plannerSession, profileNamed, PROFILES, type PromptSessionOptions } from "@tare/planner";
+import { plannerSession, profileNamed, type PromptSessionOptions } from "@tare/planner";
+import { PROFILES } from "@tare/planner/internal";
 import { PrefixCache, promptCost } from "@tare/planner/internal/parts";
 import { memoryArchive } from "@tare/prune";
 

@@ -75,7 +75,8 @@ export interface ArchivedMessages {
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import type { Message } from "@tare/messages";
- * import { archiveMessages, memoryArchive } from "@tare/prune";
+ * import { memoryArchive } from "@tare/prune";
+ * import { archiveMessages } from "@tare/prune/internal";
  *
  * const messages: Message[] = [{ role: "user", content: "Why?" }, { role: "assistant", content: "So." }];
  * const { text } = await archiveMessages(messages, { archive: memoryArchive(), purpose: "drop" });

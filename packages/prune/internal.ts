@@ -3,8 +3,51 @@
  *
  * @module
  */
-export { archiveText, bytesFromText, isArchiveRef, textFromBytes } from "./archive.ts";
-export { type ArchivedStretch, archiveWithLine, placeholderRefs } from "./placeholder.ts";
-export { resultOriginal, resultText, traitsOf } from "./prune_results.ts";
-export { reportsError } from "./reports_error.ts";
+export {
+  type ArchivedMessages,
+  archiveMessages,
+  type ArchiveMessagesOptions,
+  archiveText,
+  bytesFromText,
+  isArchiveRef,
+  textFromBytes,
+} from "./archive.ts";
+export {
+  type ArchivedStretch,
+  archiveWithLine,
+  formatPlaceholder,
+  parsePlaceholder,
+  type Placeholder,
+  type PlaceholderOptions,
+  placeholderRefs,
+} from "./placeholder.ts";
+export {
+  elide,
+  type ElideOptions,
+  type ElisionCandidate,
+  resultOriginal,
+  resultText,
+  selectElisions,
+  type SelectOptions,
+  traitsOf,
+} from "./prune_results.ts";
+export { looksLikeError, reportsError } from "./reports_error.ts";
+export {
+  applySummary,
+  type SummarisedTurns,
+  type SummariseRequest,
+  summariseTurns,
+  type SummariseTurnsOptions,
+  type SummariseTurnsResult,
+  type SummaryMessage,
+  type TurnsSummary,
+} from "./summarise_turns.ts";
+export {
+  type ColdResumeOptions,
+  isColdResume,
+  type Relief,
+  type ReliefFailure,
+  relievePressure,
+  type RelievePressureOptions,
+} from "./triggers.ts";
 export { truncateText, type TruncateTextOptions } from "./truncate_results.ts";

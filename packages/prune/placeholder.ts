@@ -61,7 +61,7 @@ export interface PlaceholderOptions {
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { formatPlaceholder } from "@tare/prune";
+ * import { formatPlaceholder } from "@tare/prune/internal";
  *
  * assertEquals(
  *   formatPlaceholder({ of: "result", tool: "grep", bytes: 48213, ref: "2cf24dba5fb0a30e" }, { recall: true }),
@@ -122,7 +122,7 @@ export async function archiveWithLine(
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { parsePlaceholder } from "@tare/prune";
+ * import { parsePlaceholder } from "@tare/prune/internal";
  *
  * const ref = "2cf24dba5fb0a30e";
  * assertEquals(parsePlaceholder(`[elided: 3 messages; ref ${ref}]`), { of: "messages", messages: 3, ref });

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertNotMatch, assertThrows } from "@std/assert";
 import fc from "../../tests/cases.ts";
 import { loadTokenizer } from "@tare/tiktoken";
-import { formatPlaceholder, parsePlaceholder } from "@tare/prune";
+import { formatPlaceholder, parsePlaceholder } from "@tare/prune/internal";
 import { codePoints } from "../../tests/code_points.ts";
 
 const ref = "2cf24dba5fb0a30e";

@@ -1,16 +1,14 @@
 import {
   contentText,
-  countMessageTokens,
   countRequestTokens,
   type CountTokens,
   estimateTokens,
   type Message,
-  pairCalls,
   type Tool,
   type ToolCall,
   type ToolMessage,
 } from "@tare/messages";
-import { checkGiven, meantCall, type Needed } from "@tare/messages/internal";
+import { checkGiven, countMessageTokens, meantCall, type Needed, pairCalls } from "@tare/messages/internal";
 import { type Archive, archiveText, bytesFromText } from "./archive.ts";
 import { formatPlaceholder, holdsPlaceholder, parsePlaceholder, splitTruncated } from "./placeholder.ts";
 import { RECALL_TOOL } from "./recall_tool.ts";
@@ -93,8 +91,10 @@ export async function settleElisions<M extends Message>(
 /** What pruning uses of each tool, by name. */
 export type ToolTraits = Readonly<Record<string, Pick<Tool, "stance" | "reads" | "writes" | "replays">>>;
 
-/** What may be elided, and how its placeholder reads. */
-export interface SelectOptions {
+/** Options of {@linkcode pruneResults}. */
+export interface PruneOptions {
+  /** Stores the originals. */
+  readonly archive: Archive;
   /** Counts tokens; the count of each message object is remembered. Default: `estimateTokens`. */
   readonly countTokens?: CountTokens | undefined;
   /** The tools by name. A tool that isn't there (any longer) counts as `once`. Default: none. */
@@ -109,16 +109,13 @@ export interface SelectOptions {
   readonly minBytes?: number | undefined;
   /**
    * Whether a result reports an error of which neither a protocol nor a client states whether its call failed; such
-   * results stay. Default: `looksLikeError`.
+   * results stay. Default: by its exit code, or else by the form of its first and last line.
    */
   readonly isError?: ((message: ToolMessage, index: number) => boolean) | undefined;
 }
 
-/** Options of {@linkcode pruneResults}. */
-export interface PruneOptions extends SelectOptions {
-  /** Stores the originals. */
-  readonly archive: Archive;
-}
+/** What may be elided, and how its placeholder reads. */
+export type SelectOptions = Omit<PruneOptions, "archive">;
 
 /**
  * Chooses the tool results that may leave the prompt now: superseded ones first, then the old ones, each oldest
@@ -137,7 +134,7 @@ export interface PruneOptions extends SelectOptions {
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import type { Message } from "@tare/messages";
- * import { selectElisions } from "@tare/prune";
+ * import { selectElisions } from "@tare/prune/internal";
  *
  * const messages: Message[] = [
  *   { role: "assistant", tool_calls: [{ id: "1", type: "function", function: { name: "log", arguments: "{}" } }] },
@@ -379,7 +376,8 @@ export type ElideOptions = Pick<PruneOptions, "archive" | "countTokens" | "tools
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { elide, memoryArchive } from "@tare/prune";
+ * import { memoryArchive } from "@tare/prune";
+ * import { elide } from "@tare/prune/internal";
  *
  * const result = { role: "tool", tool_call_id: "1", content: "a long log" } as const;
  * const chosen = { index: 0, toolCallId: "1", tool: "log", tokensBefore: 7, tokensAfter: 7, reason: "old" } as const;

@@ -1,6 +1,7 @@
 import type { Message } from "@tare/messages";
 import { loadTokenizer } from "@tare/tiktoken";
-import { applyElisions, elide, memoryArchive, pruneResults, selectElisions } from "@tare/prune";
+import { applyElisions, memoryArchive, pruneResults } from "@tare/prune";
+import { elide, selectElisions } from "@tare/prune/internal";
 
 const { count: countTokens } = await loadTokenizer();
 

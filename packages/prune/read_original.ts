@@ -1,5 +1,5 @@
-import { type ContentPart, contentText, type Message, pairCalls } from "@tare/messages";
-import { firstWords, meantCall, transcribe } from "@tare/messages/internal";
+import { type ContentPart, contentText, type Message } from "@tare/messages";
+import { firstWords, meantCall, pairCalls, transcribe } from "@tare/messages/internal";
 import { type Archive, isArchiveRef } from "./archive.ts";
 import { ANY_PLACEHOLDER, placeholderRefs } from "./placeholder.ts";
 import { RECALL_TOOL, type RecallOptions, type RecallRequest, type RecallResult } from "./recall_tool.ts";

@@ -15,7 +15,8 @@ import type { RecallOptions, RecallRequest, RecallResult } from "./recall_tool.t
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { formatPlaceholder, memoryArchive, recallOriginal } from "@tare/prune";
+ * import { memoryArchive, recallOriginal } from "@tare/prune";
+ * import { formatPlaceholder } from "@tare/prune/internal";
  *
  * const archive = memoryArchive();
  * const ref = await archive.put("apple\nbanana\ncherry");

@@ -8,14 +8,8 @@ import {
 } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
 import { argumentsParser } from "@tare/loop/arguments";
-import {
-  type Archive,
-  archiveMessages,
-  formatPlaceholder,
-  memoryArchive,
-  RECALL_TOOL,
-  recallOriginal,
-} from "@tare/prune";
+import { type Archive, memoryArchive, RECALL_TOOL, recallOriginal } from "@tare/prune";
+import { archiveMessages, formatPlaceholder } from "@tare/prune/internal";
 import fc, { cases } from "../../tests/cases.ts";
 import { codePoints } from "../../tests/code_points.ts";
 

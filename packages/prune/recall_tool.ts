@@ -1,22 +1,20 @@
 import type { CountTokens, Message, ToolDefinition } from "@tare/messages";
 import { ANY_PLACEHOLDER } from "./placeholder.ts";
 
-/** JSON Schema of what a model asks for, as exact as frameworks want it that take tools with their types. */
-export type RecallParameters = {
-  type: "object";
-  properties: Record<
-    "ref" | "lines" | "find" | "offset",
-    { type: "string" | "integer"; description: string; minimum?: number }
-  >;
-  required: string[];
-  additionalProperties: false;
-};
-
 /** The definition of the tool by which a model reads an archived original back; {@linkcode recallOriginal} answers it. */
 export const RECALL_TOOL: ToolDefinition & {
   readonly function: {
     readonly description: string;
-    readonly parameters: RecallParameters;
+    /** JSON Schema of the arguments, as exact as frameworks want it that take tools with their types. */
+    readonly parameters: {
+      type: "object";
+      properties: Record<
+        "ref" | "lines" | "find" | "offset",
+        { type: "string" | "integer"; description: string; minimum?: number }
+      >;
+      required: string[];
+      additionalProperties: false;
+    };
   };
 } = {
   type: "function",

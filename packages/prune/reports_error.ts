@@ -73,7 +73,7 @@ const TRACEBACK = { begins: /^traceback \(most recent call last\):\s*$/im, ends:
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { looksLikeError } from "@tare/prune";
+ * import { looksLikeError } from "@tare/prune/internal";
  *
  * const result = (content: string) => ({ role: "tool", tool_call_id: "1", content }) as const;
  * assertEquals(looksLikeError(result("TypeError: x is undefined")), true);

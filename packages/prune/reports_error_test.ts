@@ -1,8 +1,8 @@
 import { assertEquals } from "@std/assert";
 import type { Message, ToolMessage } from "@tare/messages";
 import { exitCodeIn } from "@tare/messages/internal";
-import { looksLikeError, memoryArchive, pruneResults } from "@tare/prune";
-import { reportsError } from "@tare/prune/internal";
+import { memoryArchive, pruneResults } from "@tare/prune";
+import { looksLikeError, reportsError } from "@tare/prune/internal";
 import fc from "../../tests/cases.ts";
 
 const result = (content: string, failed?: boolean): ToolMessage => ({

@@ -1,12 +1,5 @@
-import {
-  countMessageTokens,
-  countRequestTokens,
-  type CountTokens,
-  estimateTokens,
-  type Message,
-  pairCalls,
-} from "@tare/messages";
-import { checkGiven, reasonOf, untilAborted } from "@tare/messages/internal";
+import { countRequestTokens, type CountTokens, estimateTokens, type Message } from "@tare/messages";
+import { checkGiven, countMessageTokens, pairCalls, reasonOf, untilAborted } from "@tare/messages/internal";
 import type { Archive } from "./archive.ts";
 import { ELIDING, type PruneFailure } from "./prune_results.ts";
 import { type ArchivedStretch, archiveWithLine } from "./placeholder.ts";
@@ -40,7 +33,7 @@ export interface SummaryMessage {
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { applySummary } from "@tare/prune";
+ * import { applySummary } from "@tare/prune/internal";
  *
  * const messages = [{ role: "user", content: "Why?" }, { role: "assistant", content: "So." }] as const;
  * const after = applySummary(messages, { end: 2, kind: "summary", text: "He asked." });
@@ -143,7 +136,8 @@ export type SummariseTurnsResult<M extends Message> = PruneFailure<M> | Summaris
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import { estimateTokens, type Message } from "@tare/messages";
- * import { memoryArchive, summariseTurns } from "@tare/prune";
+ * import { memoryArchive } from "@tare/prune";
+ * import { summariseTurns } from "@tare/prune/internal";
  *
  * const messages: Message[] = [
  *   { role: "user", content: "Tell me a story." },

@@ -15,20 +15,16 @@ import {
   type SummaryMessage,
 } from "./summarise_turns.ts";
 
-/** When a window counts as full. */
-export interface PressureTriggers {
+/** Options of {@linkcode pressure}. */
+export interface PressureOptions {
+  /** Tokens of one prompt. Usage summed over retries or over the steps of a turn is not the size of a prompt. */
+  readonly promptTokens: number;
   /** Tokens of the model's context window. Unknown means that there is no pressure. */
   readonly windowTokens?: number | undefined;
   /** Share of the window from which results are pruned. Default 0.8. */
   readonly pruneAt?: number | undefined;
   /** Share of the window from which old turns are summarised as well. Default 0.9. */
   readonly summariseAt?: number | undefined;
-}
-
-/** Options of {@linkcode pressure}. */
-export interface PressureOptions extends PressureTriggers {
-  /** Tokens of one prompt. Usage summed over retries or over the steps of a turn is not the size of a prompt. */
-  readonly promptTokens: number;
 }
 
 /**
@@ -61,7 +57,8 @@ export function pressure(options: PressureOptions): "none" | "prune" | "summaris
 const ROOMY_SHARE = 0.6;
 
 /** Options of {@linkcode relievePressure}. */
-export interface RelievePressureOptions extends PruneOptions, SummariseTurnsOptions, PressureTriggers {
+export interface RelievePressureOptions
+  extends PruneOptions, SummariseTurnsOptions, Omit<PressureOptions, "promptTokens"> {
   /** Counts the prompt that is sent for these messages, tool definitions included. Default: the messages alone. */
   readonly countPrompt?: (messages: readonly (Message | SummaryMessage)[]) => number;
 }
@@ -94,7 +91,8 @@ export interface ReliefFailure<M extends Message> extends PruneFailure<M> {
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import type { Message } from "@tare/messages";
- * import { memoryArchive, relievePressure } from "@tare/prune";
+ * import { memoryArchive } from "@tare/prune";
+ * import { relievePressure } from "@tare/prune/internal";
  *
  * const messages: Message[] = [
  *   { role: "assistant", tool_calls: [{ id: "1", type: "function", function: { name: "log", arguments: "{}" } }] },
@@ -161,7 +159,7 @@ export interface ColdResumeOptions {
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { isColdResume } from "@tare/prune";
+ * import { isColdResume } from "@tare/prune/internal";
  *
  * const cacheColdAfterMs = 3_600_000;
  * assertEquals(isColdResume({ lastUsedAtMs: 0, nowMs: 3_600_000, cacheColdAfterMs }), true);

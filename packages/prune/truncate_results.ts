@@ -1,13 +1,13 @@
-import { countMessageTokens, type CountTokens, estimateTokens, type Message } from "@tare/messages";
-import { checkGiven, MESSAGE_OVERHEAD_TOKENS } from "@tare/messages/internal";
+import { type CountTokens, estimateTokens, type Message } from "@tare/messages";
+import { checkGiven, countMessageTokens, MESSAGE_OVERHEAD_TOKENS } from "@tare/messages/internal";
 import { archiveText, bytesFromText } from "./archive.ts";
 import { formatPlaceholder, type Placeholder, type PlaceholderOptions } from "./placeholder.ts";
 import {
-  type ElideOptions,
   ELIDING,
   type Elision,
   type PairedResult,
   pairResults,
+  type PruneOptions,
   type PruneResult,
   resultText,
   settleElisions,
@@ -47,7 +47,7 @@ export async function truncateResults<M extends Message>(
 }
 
 /** Options of {@linkcode truncateResults}. */
-export interface TruncateOptions extends ElideOptions {
+export interface TruncateOptions extends Pick<PruneOptions, "archive" | "countTokens" | "tools" | "recall"> {
   /** Longest text of a result, in tokens. Default 8,000. */
   readonly limitTokens?: number | undefined;
 }

@@ -9,8 +9,8 @@ import {
 } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
 import { loadTokenizer } from "@tare/tiktoken";
-import { applyElisions, parsePlaceholder, type PruneOptions, truncateResults } from "@tare/prune";
-import { bytesFromText, truncateText } from "@tare/prune/internal";
+import { applyElisions, type PruneOptions, truncateResults } from "@tare/prune";
+import { bytesFromText, parsePlaceholder, truncateText } from "@tare/prune/internal";
 import fc from "../../tests/cases.ts";
 import { archived, failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
 import { codePoints } from "../../tests/code_points.ts";

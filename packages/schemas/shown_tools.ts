@@ -1,11 +1,5 @@
-import {
-  type CountTokens,
-  countToolTokens,
-  estimateTokens,
-  type JsonSchema,
-  type ToolDefinition,
-} from "@tare/messages";
-import { checkGiven, hashPiece } from "@tare/messages/internal";
+import { type CountTokens, estimateTokens, type JsonSchema, type ToolDefinition } from "@tare/messages";
+import { checkGiven, countToolTokens, hashPiece } from "@tare/messages/internal";
 
 /** Options of {@linkcode shownTools}. */
 export interface ShownToolsOptions {

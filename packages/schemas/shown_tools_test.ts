@@ -1,6 +1,6 @@
 import { assertEquals, assertStrictEquals, assertThrows } from "@std/assert";
-import { countToolTokens, type ToolDefinition } from "@tare/messages";
-import { hashPiece } from "@tare/messages/internal";
+import type { ToolDefinition } from "@tare/messages";
+import { countToolTokens, hashPiece } from "@tare/messages/internal";
 import { compactTool, shownTools } from "@tare/schemas";
 
 const countTokens = (text: string) => text.length;

@@ -7,7 +7,7 @@
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { countMessageTokens } from "@tare/messages";
+ * import { countMessageTokens } from "@tare/messages/internal";
  * import { loadTokenizer } from "@tare/tiktoken";
  *
  * const { count, encode } = await loadTokenizer({ model: "gpt-4o" });

@@ -1,5 +1,6 @@
 import { assertEquals, assertStrictEquals } from "@std/assert";
-import { countMessageTokens, estimateTokens, type Message } from "@tare/messages";
+import { estimateTokens, type Message } from "@tare/messages";
+import { countMessageTokens } from "@tare/messages/internal";
 import { MESSAGES_PROTOCOL, RESPONSES_PROTOCOL, toolsInFront, writeRequest } from "@tare/wire/internal";
 import { decode, newReaders, requestOf, shown } from "./request_fixture_test.ts";
 

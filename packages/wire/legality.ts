@@ -5,18 +5,17 @@
  *
  * @module
  */
-import {
-  type AssistantMessage,
-  type Content,
-  type ContentPart,
-  type Message,
-  type ModelRequest,
-  pairCalls,
-  type ToolCall,
-  type ToolDefinition,
-  type ToolMessage,
+import type {
+  AssistantMessage,
+  Content,
+  ContentPart,
+  Message,
+  ModelRequest,
+  ToolCall,
+  ToolDefinition,
+  ToolMessage,
 } from "@tare/messages";
-import { describeCall, hashText } from "@tare/messages/internal";
+import { describeCall, hashText, pairCalls } from "@tare/messages/internal";
 import { isRecord, jsonExcess, type JsonRecord, parseRecord } from "./json.ts";
 import { legalSchema, type SchemaRules } from "./legal_schema.ts";
 

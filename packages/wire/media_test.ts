@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertLess } from "@std/assert";
 import fc, { cases } from "../../tests/cases.ts";
-import { contentText, countMessageTokens, estimateTokens } from "@tare/messages";
+import { contentText, estimateTokens } from "@tare/messages";
+import { countMessageTokens } from "@tare/messages/internal";
 import { CHAT_PROTOCOL, MESSAGES_PROTOCOL, type Protocol, RESPONSES_PROTOCOL } from "@tare/wire/internal";
 
 const PNG = "data:image/png;base64,";

@@ -2,7 +2,8 @@
 import { parseArgs } from "node:util";
 import type { ToolDefinition } from "@tare/messages";
 import { loadTokenizer } from "@tare/tiktoken";
-import { profileNamed, PROFILES } from "@tare/planner";
+import { profileNamed } from "@tare/planner";
+import { PROFILES } from "@tare/planner/internal";
 import { formatTable } from "../format_table.ts";
 import { inventedTools } from "../../tests/invented_tools.ts";
 import { OFFERINGS, type Played, playTools } from "../../tests/many_tools.ts";

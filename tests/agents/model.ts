@@ -1,4 +1,4 @@
-import { parsePlaceholder } from "@tare/prune";
+import { parsePlaceholder } from "@tare/prune/internal";
 import { sourceText } from "../gateway/long_session.ts";
 
 /** One thing that stands in a prompt, whatever its protocol calls it. */

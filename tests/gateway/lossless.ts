@@ -1,7 +1,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { checkMessages, countMarks } from "./lossless_messages.ts";
 import { sameData } from "@tare/messages/internal";
-import { archiveRef, parsePlaceholder, RECALL_TOOL } from "@tare/prune";
+import { archiveRef, RECALL_TOOL } from "@tare/prune";
+import { parsePlaceholder } from "@tare/prune/internal";
 import { compactTool } from "@tare/schemas";
 import { isSaid } from "./said.ts";
 

@@ -1,5 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
-import { archiveRef, parsePlaceholder } from "@tare/prune";
+import { parsePlaceholder } from "@tare/prune/internal";
+import { archiveRef } from "@tare/prune";
 import { isSaid } from "./said.ts";
 import type { FoundEdits } from "./lossless.ts";
 

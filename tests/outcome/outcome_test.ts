@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertLess } from "@std/assert";
-import { formatPlaceholder, parsePlaceholder } from "@tare/prune";
+import { formatPlaceholder, parsePlaceholder } from "@tare/prune/internal";
 import { seeded } from "../seeded.ts";
 import type { Said } from "../agents/model.ts";
 import { CASE_FACTOR, SEED } from "../cases.ts";

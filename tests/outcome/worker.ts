@@ -1,4 +1,4 @@
-import { parsePlaceholder } from "@tare/prune";
+import { parsePlaceholder } from "@tare/prune/internal";
 import type { Asked, Reply, Said, WantedCall } from "../agents/model.ts";
 
 /** Something that a worker does with the folder, whatever its agent's tools are called. */

@@ -5,7 +5,8 @@
  */
 // deno-lint-ignore-file no-console
 import { shownText, table } from "@tare/cli/parts";
-import { contentText, countMessageTokens, countToolTokens } from "@tare/messages";
+import { contentText } from "@tare/messages";
+import { countMessageTokens, countToolTokens } from "@tare/messages/internal";
 import { memoryArchive } from "@tare/prune";
 import { loadTokenizer } from "@tare/tiktoken";
 import { BackgroundCommands } from "@tare/tools/shell";

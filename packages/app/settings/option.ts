@@ -1,7 +1,7 @@
 import { dirname, resolve } from "@std/path";
 import type { OptionReader } from "@tare/cli/parts";
-import { type Price, type Profile, profileNamed, PROFILES } from "@tare/planner";
-import { isPrice, readProfileFile } from "@tare/planner/internal";
+import { type Price, type Profile, profileNamed } from "@tare/planner";
+import { isPrice, PROFILES, readProfileFile } from "@tare/planner/internal";
 import { AGENT_MODEL, ALLOW_EVERYTHING, type ApprovalRule, faultOfRules } from "@tare/server";
 import { type McpServerEntry, readMcpServers } from "@tare/tools/mcp";
 

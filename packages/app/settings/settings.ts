@@ -1,7 +1,5 @@
 import { dataFolder, HOME_VARIABLES, isDirectory, USUAL_PORT, wholeNumber } from "@tare/cli/parts";
-import { PROFILES } from "@tare/planner";
-import { DEFAULT_PROVIDER, howToAsk, MESSAGES_PROVIDER, MODELS_DATE } from "@tare/planner/internal";
-import { POLICIES } from "@tare/planner/policies";
+import { DEFAULT_PROVIDER, howToAsk, MESSAGES_PROVIDER, MODELS_DATE, PROFILES } from "@tare/planner/internal";
 import { distance } from "fastest-levenshtein";
 import { parseArgs } from "node:util";
 import { readBucket, readDatabase } from "./database.ts";
@@ -319,8 +317,8 @@ const GROUPS = {
       variable: "TARE_POLICY",
       fallback: "planner",
       help:
-        `When a prompt is rewritten: planner, ${POLICIES.planner}; lossless, only if the window is full; ` +
-        `classic, ${POLICIES.classic}`,
+        "When a prompt is rewritten: planner, as soon as that pays; lossless, only if the window is full; " +
+        "classic, at fixed triggers",
       ...oneOf(...POLICY_NAMES),
     },
     off: {

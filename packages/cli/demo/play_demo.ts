@@ -5,24 +5,24 @@
  */
 // deno-lint-ignore-file no-console
 import { memoryStore } from "@tare/session/sqlite";
-import { addLedgers, EMPTY_LEDGER, type TurnLedger } from "@tare/loop";
+import type { TurnLedger } from "@tare/loop";
+import { addLedgers, EMPTY_LEDGER } from "@tare/loop/internal";
 import { anthropicModel } from "@tare/loop/anthropic";
 import { openaiModel } from "@tare/loop/openai";
 import { workspaceTools } from "@tare/tools";
-import { listPrice, type Price, type Profile, profileNamed, PROFILES } from "@tare/planner";
-import { DEFAULT_PROVIDER, EXAMPLE_MODELS, MODELS_DATE } from "@tare/planner/internal";
+import { listPrice, type Price, type Profile, profileNamed } from "@tare/planner";
+import { DEFAULT_PROVIDER, EXAMPLE_MODELS, MODELS_DATE, PROFILES } from "@tare/planner/internal";
 import type { PolicyOptions } from "@tare/planner/policies";
 import { agentHandler, ALLOW_EVERYTHING, type SessionEvent } from "@tare/server";
 import { rehearsal, simulator } from "@tare/simulator";
 import { loadTokenizer, type Tokenizer } from "@tare/tiktoken";
 import { client } from "../../server/client.ts";
-import { eachEvent } from "../agent_client.ts";
 import { callersPath, option, optionOr, runCommandLine } from "../command_line.ts";
 import { usdText } from "../dollars.ts";
 import { counted, formatCount } from "@tare/server/internal/format";
 import { isDirectory } from "../option.ts";
 import { table } from "../terminal/table.ts";
-import { ProgressBar } from "../terminal/waiting.ts";
+import { ProgressBar } from "../terminal/progress_bar.ts";
 
 interface Way {
   readonly name: string;
@@ -132,8 +132,7 @@ export async function playDemo(
   for (const input of questions) {
     if (stopped !== undefined) break;
     nowMs += QUESTION_MS;
-    const batches = await api.events("POST /sessions/{id}/turns", { path, body: { input } });
-    for await (const { event } of eachEvent(batches)) {
+    for await (const { event } of await api.events("POST /sessions/{id}/turns", { path, body: { input } })) {
       if (event.type === "context_rewritten") {
         rewrites += 1;
         callsSince = 0;

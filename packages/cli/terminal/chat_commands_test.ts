@@ -1,7 +1,7 @@
 import type { PromptReport } from "@tare/session/internal/report";
 import { assertEquals, assertRejects } from "@std/assert";
 import type { AgentClient, ToldCall } from "../agent_client.ts";
-import { EMPTY_LEDGER } from "@tare/loop";
+import { EMPTY_LEDGER } from "@tare/loop/internal";
 import { chatCommand, COMMANDS } from "./chat_commands.ts";
 
 const block: PromptReport["blocks"][number] = {

@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { EMPTY_LEDGER, type LoopEvent } from "@tare/loop";
+import type { LoopEvent } from "@tare/loop";
+import { EMPTY_LEDGER } from "@tare/loop/internal";
 import type { SessionEvent } from "@tare/server";
 import { waitingLine } from "./waiting.ts";
 

@@ -20,10 +20,8 @@
  *
  * @module
  */
-import { Check } from "typebox/schema";
-import type { JsonSchema, ToolDefinition } from "@tare/messages";
-import { describeFaults } from "./describe_faults.ts";
-import { MAX_DEPTH, prepareSchema, sizeOf } from "./prepare_schema.ts";
+import type { ToolDefinition } from "@tare/messages";
+import { type SchemaCheck, schemaChecker } from "./schema_checker.ts";
 
 /** The arguments of a call, or the problem with them, as a text for the model. */
 export type CheckedArguments =
@@ -34,7 +32,8 @@ export type CheckedArguments =
  * Returns a function that parses and validates the arguments of calls to one tool. A problem contains the tool's full
  * definition: at the end of the prompt it costs no cache, and the model may have seen only the compact form.
  *
- * @throws {TypeError} if the tool's `parameters` are no JSON Schema or exceed a limit of {@linkcode schemaChecker}.
+ * @throws {TypeError} if the tool's `parameters` are no JSON Schema, are nested more than 200 levels deep, hold more than
+ * 5,000 schemas once their references are resolved, or have a pattern that RE2 refuses.
  *
  * @example
  * ```ts
@@ -75,65 +74,4 @@ export function argumentsParser(tool: ToolDefinition): (argumentsText: string) =
     if (faults !== undefined) return refuse(`its arguments are invalid: ${faults}.`);
     return { ok: true, value: value as Readonly<Record<string, unknown>> };
   };
-}
-
-/** Limit of one check, two seconds at worst: schemas times values, and instructions of patterns times 100 characters. */
-const MAX_WORK = 500_000;
-
-/**
- * Returns the faults of a value in one line, or `undefined` for a valid value. `place` is the value's place if it is part of
- * a larger one.
- */
-export type SchemaCheck = (value: unknown, place?: string) => string | undefined;
-
-/** Options of {@linkcode schemaChecker}. */
-export interface SchemaCheckerOptions {
-  /** Whether values may be of any size. Default: false: a check that would take long is refused. */
-  readonly trusted?: boolean;
-}
-
-/**
- * Returns a function that names every fault of a value in one line, or `undefined` for a valid one. Schemas of any
- * draft may come from anywhere: no code is made of them, and patterns run in linear time, by
- * [RE2](https://github.com/google/re2/wiki/Syntax). `format` and the names of `patternProperties` aren't checked.
- *
- * @param what Name of the whole value in faults. Default: `the value`.
- * @throws {Error} if the schema is invalid, is nested more than 200 levels deep, holds more than 5,000 schemas once its
- * references are resolved, refers to what is missing, or has a pattern that RE2 refuses.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { schemaChecker } from "@tare/loop/arguments";
- *
- * const faults = schemaChecker({ properties: { lines: { type: "integer", minimum: 1 } } });
- * assertEquals(faults({ lines: 3 }), undefined);
- * assertEquals(faults({ lines: 0 }, "calls.2"), "calls.2.lines must be >= 1");
- * ```
- */
-export function schemaChecker(
-  schema: JsonSchema,
-  what = "the value",
-  { trusted = false }: SchemaCheckerOptions = {},
-): SchemaCheck {
-  const { prepared, size, patternSize } = prepareSchema(schema);
-  return (given, place = "") => {
-    const { depth, values, length } = sizeOf(given);
-    if (depth > MAX_DEPTH) return `${place || what} must not be nested more than ${MAX_DEPTH} levels deep`;
-    if (!trusted && size * (values + length / 1_000) + patternSize * length / 100 > MAX_WORK) {
-      return `${place || what} must not be so large for its schema (${values} values, ${length} characters)`;
-    }
-    const value = withoutPrototypes(given);
-    return Check(prepared, value) ? undefined : describeFaults(prepared, value, { what, place });
-  };
-}
-
-/** The validator takes what an object inherits (`toString`) for one of its properties. */
-function withoutPrototypes(value: unknown): unknown {
-  if (typeof value !== "object" || value === null) return value;
-  if (Array.isArray(value)) return value.map(withoutPrototypes);
-  return Object.assign(
-    Object.create(null),
-    Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, withoutPrototypes(inner)])),
-  );
 }

@@ -1,5 +1,6 @@
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
-import { argumentsParser, schemaChecker } from "@tare/loop/arguments";
+import { argumentsParser } from "@tare/loop/arguments";
+import { schemaChecker } from "@tare/loop/internal";
 import type { JsonSchema, ToolDefinition } from "@tare/messages";
 
 function tool(parameters?: JsonSchema): ToolDefinition {

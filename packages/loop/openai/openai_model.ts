@@ -45,12 +45,6 @@ const NO_REPLY = {
   responses: "what it sent is no response (is the base URL right, and does it speak Responses?)",
 };
 
-/** Fields and headers of a request that lead it to the provider's cache of a conversation. */
-export interface CacheRoute {
-  readonly fields: Readonly<Record<string, string>>;
-  readonly headers: Readonly<Record<string, string>>;
-}
-
 /** Options of {@linkcode openaiModel}. */
 export interface OpenaiModelOptions extends ProviderOptions {
   /** Address of the API. Default: `https://api.openai.com/v1`. */
@@ -68,8 +62,11 @@ export interface OpenaiModelOptions extends ProviderOptions {
    * `prompt_cache_key`. `undefined` omits one of ours: `{ stream_options: undefined }` is for servers that don't know it.
    */
   readonly extraBody?: Readonly<Record<string, unknown>>;
-  /** Returns the route to a conversation's cache, such as that of `routeToCache` of `@tare/planner`. Default: none. */
-  readonly route?: (cacheKey: string) => CacheRoute;
+  /** Returns fields and headers that lead a conversation's requests to the provider's cache of it. Default: none. */
+  readonly route?: (cacheKey: string) => {
+    readonly fields: Readonly<Record<string, string>>;
+    readonly headers: Readonly<Record<string, string>>;
+  };
 }
 
 /**

@@ -1,7 +1,7 @@
 import type { Message, Rewrite, ToolCall, ToolMessage } from "@tare/messages";
 import { CallPairing, hashPiece, meantCall, reasonOf } from "@tare/messages/internal";
-import { applyElisions, parsePlaceholder, RECALL_TOOL, truncateResults } from "@tare/prune";
-import { archiveText, reportsError, resultText, traitsOf } from "@tare/prune/internal";
+import { applyElisions, RECALL_TOOL, truncateResults } from "@tare/prune";
+import { archiveText, parsePlaceholder, reportsError, resultText, traitsOf } from "@tare/prune/internal";
 import type { DropEdit, Edit, ElideEdit, SummariseEdit } from "../edits/edit.ts";
 import { sayEdits, standsForAll } from "../edits/view.ts";
 import { allAtOnce, type FlatSessionOptions } from "../prompt_session.ts";

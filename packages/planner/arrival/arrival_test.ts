@@ -1,7 +1,8 @@
 import { assert, assertEquals } from "@std/assert";
 import { contentText, estimateTokens, type Message } from "@tare/messages";
 import { memoryArchive } from "@tare/prune";
-import { plannerSession, profileNamed, PROFILES, type PromptSessionOptions } from "@tare/planner";
+import { plannerSession, profileNamed, type PromptSessionOptions } from "@tare/planner";
+import { PROFILES } from "@tare/planner/internal";
 import fc, { cases } from "../../../tests/cases.ts";
 import { makePin } from "../edits/pin.ts";
 import { expand, type NamedText } from "../../../tests/expand_compressed.ts";

@@ -1,11 +1,5 @@
-import {
-  countMessageTokens,
-  type CountTokens,
-  countToolTokens,
-  type Message,
-  type ToolDefinition,
-} from "@tare/messages";
-import { hashBytes, hashPiece } from "@tare/messages/internal";
+import type { CountTokens, Message, ToolDefinition } from "@tare/messages";
+import { countMessageTokens, countToolTokens, hashBytes, hashPiece } from "@tare/messages/internal";
 import { type Profile, profileForTtl } from "../providers.ts";
 import { scaled, type TokenScale } from "./prompt_size.ts";
 

@@ -1,11 +1,5 @@
-import {
-  countMessageTokens,
-  type CountTokens,
-  countToolTokens,
-  type Message,
-  type ToolDefinition,
-} from "@tare/messages";
-import { describeCall } from "@tare/messages/internal";
+import type { CountTokens, Message, ToolDefinition } from "@tare/messages";
+import { countMessageTokens, countToolTokens, describeCall } from "@tare/messages/internal";
 
 /**
  * What a session's last reported prompt showed of how its provider counts. Plain data. Lists of numbers by kind hold the

@@ -1,6 +1,5 @@
 import { groupTurns, toolLoopContext, type ToolLoopView } from "@tare/context";
 import {
-  countMessageTokens,
   countRequestTokens,
   type CountTokens,
   type Message,
@@ -8,17 +7,15 @@ import {
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
-import { describeCall, hashPiece } from "@tare/messages/internal";
+import { countMessageTokens, describeCall, hashPiece } from "@tare/messages/internal";
+import { type Elision, pruneResults, truncateResults } from "@tare/prune";
 import {
-  type Elision,
+  archiveWithLine,
   isColdResume,
-  pruneResults,
   relievePressure,
   type SummariseTurnsOptions,
-  truncateResults,
   type TurnsSummary,
-} from "@tare/prune";
-import { archiveWithLine } from "@tare/prune/internal";
+} from "@tare/prune/internal";
 import { shownTools } from "@tare/schemas";
 import { currentProfile, currentWindow } from "../providers.ts";
 import { howMany } from "../rule/decide.ts";

@@ -1,6 +1,7 @@
-import { type Message, pairCalls, type ToolMessage } from "@tare/messages";
-import { hashPiece, meantCall } from "@tare/messages/internal";
-import type { Elision, ElisionCandidate } from "@tare/prune";
+import type { Message, ToolMessage } from "@tare/messages";
+import { hashPiece, meantCall, pairCalls } from "@tare/messages/internal";
+import type { Elision } from "@tare/prune";
+import type { ElisionCandidate } from "@tare/prune/internal";
 import type { SayEdit } from "../arrival/said.ts";
 
 /** Shows a placeholder instead of a tool result. */

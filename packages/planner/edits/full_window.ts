@@ -1,12 +1,6 @@
 import { groupTurns } from "@tare/context";
-import {
-  countMessageTokens,
-  countRequestTokens,
-  type CountTokens,
-  type Message,
-  type Usage,
-} from "@tare/messages";
-import { reasonOf } from "@tare/messages/internal";
+import { countRequestTokens, type CountTokens, type Message, type Usage } from "@tare/messages";
+import { countMessageTokens, reasonOf } from "@tare/messages/internal";
 import type { Archive } from "@tare/prune";
 import { archiveText, resultText, truncateText } from "@tare/prune/internal";
 import { type FullWindow, howMany, WINDOW_SHARE } from "../rule/decide.ts";

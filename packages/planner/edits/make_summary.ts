@@ -1,5 +1,5 @@
-import { countRequestTokens, type CountTokens, type Message, pairCalls, type Usage } from "@tare/messages";
-import { reasonOf, untilAborted } from "@tare/messages/internal";
+import { countRequestTokens, type CountTokens, type Message, type Usage } from "@tare/messages";
+import { pairCalls, reasonOf, untilAborted } from "@tare/messages/internal";
 import type { Archive } from "@tare/prune";
 import { archiveWithLine } from "@tare/prune/internal";
 import type { SummariseEdit } from "./edit.ts";

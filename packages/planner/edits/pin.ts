@@ -1,7 +1,7 @@
-import { countMessageTokens, type CountTokens, type Message, pairCalls } from "@tare/messages";
-import { hashPiece } from "@tare/messages/internal";
-import type { ElisionCandidate, ToolTraits } from "@tare/prune";
-import { resultOriginal } from "@tare/prune/internal";
+import type { CountTokens, Message } from "@tare/messages";
+import { countMessageTokens, hashPiece, pairCalls } from "@tare/messages/internal";
+import type { ToolTraits } from "@tare/prune";
+import { type ElisionCandidate, resultOriginal } from "@tare/prune/internal";
 import type { Layout } from "./view.ts";
 import { candidateOf, EXPECTED_LINE_TOKENS, resultTools, type Way } from "./edit.ts";
 

@@ -1,5 +1,5 @@
-import { countMessageTokens, countToolTokens, estimateTokens } from "@tare/messages";
-import { hashPiece } from "@tare/messages/internal";
+import { estimateTokens } from "@tare/messages";
+import { countMessageTokens, countToolTokens, hashPiece } from "@tare/messages/internal";
 import { compactTool } from "@tare/schemas";
 import { servedTokens } from "../cache/prefix.ts";
 import { scaled } from "../cache/prompt_size.ts";

@@ -1,15 +1,15 @@
-import { countMessageTokens, type Message, type Rewrite, type Usage } from "@tare/messages";
-import { addUsage } from "@tare/messages/internal";
+import type { Message, Rewrite, Usage } from "@tare/messages";
+import { addUsage, countMessageTokens } from "@tare/messages/internal";
 import type { Decision } from "../ledger/entry.ts";
+import type { Archive } from "@tare/prune";
 import {
-  type Archive,
   archiveMessages,
   elide,
   type ElideOptions,
   type ElisionCandidate,
   formatPlaceholder,
-} from "@tare/prune";
-import { resultOriginal } from "@tare/prune/internal";
+  resultOriginal,
+} from "@tare/prune/internal";
 import type { FlatSessionOptions } from "../prompt_session.ts";
 import type { Removal } from "../retention/retention.ts";
 import { decide, type Decided, type FullWindow, howMany, WINDOW_SHARE } from "../rule/decide.ts";

@@ -1,6 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
-import { archiveRef, type ElideOptions, memoryArchive } from "@tare/prune";
+import { archiveRef, memoryArchive } from "@tare/prune";
+import type { ElideOptions } from "@tare/prune/internal";
 import type { Removal } from "../retention/retention.ts";
 import { makeEdits, withEdits } from "./rewrite.ts";
 import type { Edit, Way } from "./edit.ts";

@@ -1,13 +1,7 @@
-import {
-  countMessageTokens,
-  type CountTokens,
-  type Message,
-  type StableMessages,
-  type ToolCall,
-  type ToolDefinition,
-} from "@tare/messages";
-import { describeCall, hashPiece } from "@tare/messages/internal";
-import { applyElisions, parsePlaceholder, RECALL_TOOL } from "@tare/prune";
+import type { CountTokens, Message, StableMessages, ToolCall, ToolDefinition } from "@tare/messages";
+import { countMessageTokens, describeCall, hashPiece } from "@tare/messages/internal";
+import { applyElisions, RECALL_TOOL } from "@tare/prune";
+import { parsePlaceholder } from "@tare/prune/internal";
 import { compactTool } from "@tare/schemas";
 import { said, type SayEdit } from "../arrival/said.ts";
 import { type ByKind, messageKinds, NO_TEXT } from "../cache/prompt_size.ts";

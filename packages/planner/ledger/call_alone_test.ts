@@ -1,5 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
-import { countMessageTokens, estimateTokens, type Message } from "@tare/messages";
+import { estimateTokens, type Message } from "@tare/messages";
+import { countMessageTokens } from "@tare/messages/internal";
 import {
   type CompactionHabit,
   type LedgerEntry,

@@ -1,12 +1,12 @@
 import {
   contentText,
   type Cost,
-  countMessageTokens,
   type CountTokens,
   type Message,
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
+import { countMessageTokens } from "@tare/messages/internal";
 import {
   type CacheChange,
   findChange,

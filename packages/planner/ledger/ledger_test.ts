@@ -1,5 +1,6 @@
 import { assertAlmostEquals, assertEquals } from "@std/assert";
-import { type Price, profileNamed, PROFILES } from "@tare/planner";
+import { type Price, profileNamed } from "@tare/planner";
+import { PROFILES } from "@tare/planner/internal";
 import { callCost, promptCost } from "@tare/planner/internal/parts";
 import { explainUncached } from "./ledger.ts";
 

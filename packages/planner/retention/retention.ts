@@ -1,14 +1,19 @@
 import {
   contentText,
-  countToolTokens,
   type Message,
   type ToolCall,
   type ToolDefinition,
   type ToolMessage,
 } from "@tare/messages";
-import { CallPairing, hashPiece, meantCall, personsWords } from "@tare/messages/internal";
-import { parsePlaceholder, RECALL_TOOL, type ToolTraits } from "@tare/prune";
-import { placeholderRefs, reportsError, resultOriginal, traitsOf } from "@tare/prune/internal";
+import { CallPairing, countToolTokens, hashPiece, meantCall, personsWords } from "@tare/messages/internal";
+import { RECALL_TOOL, type ToolTraits } from "@tare/prune";
+import {
+  parsePlaceholder,
+  placeholderRefs,
+  reportsError,
+  resultOriginal,
+  traitsOf,
+} from "@tare/prune/internal";
 import { compactTool, shownTools } from "@tare/schemas";
 import { scaled, type TokenScale } from "../cache/prompt_size.ts";
 import { candidateOf, EXPECTED_LINE_TOKENS, type Way } from "../edits/edit.ts";

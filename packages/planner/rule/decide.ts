@@ -305,7 +305,7 @@ export interface DeferOptions {
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import { profileNamed } from "@tare/planner";
- * import { worthDeferring } from "@tare/planner";
+ * import { worthDeferring } from "@tare/planner/internal";
  *
  * const profile = profileNamed("openai");
  * const isWorth = (fullTokens: number) => worthDeferring({ fullTokens, shortTokens: 1_000, count: 50 }, { profile });

@@ -1,7 +1,8 @@
 import { assertEquals } from "@std/assert";
 import fc from "../../../tests/cases.ts";
 import { estimateTokens, type Message } from "@tare/messages";
-import { plannerSession, profileNamed, PROFILES, worthDeferring } from "@tare/planner";
+import { plannerSession, profileNamed } from "@tare/planner";
+import { PROFILES, worthDeferring } from "@tare/planner/internal";
 import { memoryArchive } from "@tare/prune";
 import type { Removal } from "../retention/retention.ts";
 import { decide, fullFromTokens, howMany, isSurelyCold, reckonedAlive, type Situation } from "./decide.ts";

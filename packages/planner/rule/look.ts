@@ -1,14 +1,12 @@
 import {
-  countMessageTokens,
   countRequestTokens,
-  countToolTokens,
   type Message,
   type Rewrite,
   type StableMessages,
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
-import { hashPiece } from "@tare/messages/internal";
+import { countMessageTokens, countToolTokens, hashPiece } from "@tare/messages/internal";
 import { predict, type Prediction, sentWarmth, servedOf, servedTokens } from "../cache/prefix.ts";
 import {
   type ByKind,

@@ -1,5 +1,5 @@
 import { sumsOf } from "@tare/session/internal/report";
-import { EMPTY_LEDGER } from "@tare/loop";
+import { EMPTY_LEDGER } from "@tare/loop/internal";
 import { type Static, Type } from "typebox";
 import { closed, COUNT, count, optionalText, text } from "../http/schema.ts";
 import { SESSION_SETTINGS } from "../sessions/session_settings.ts";

@@ -1,13 +1,7 @@
-import {
-  addLedgers,
-  type AnsweredCall,
-  type AskedCall,
-  EMPTY_LEDGER,
-  type LoopEvent,
-  type TurnLedger,
-} from "@tare/loop";
-import { type Message, pairCalls, type ToolCall, type ToolMessage } from "@tare/messages";
-import { describeCall } from "@tare/messages/internal";
+import type { AnsweredCall, AskedCall, LoopEvent, TurnLedger } from "@tare/loop";
+import { addLedgers, EMPTY_LEDGER } from "@tare/loop/internal";
+import type { Message, ToolCall, ToolMessage } from "@tare/messages";
+import { describeCall, pairCalls } from "@tare/messages/internal";
 import { API_PATH } from "../http/api_path.ts";
 import { HttpError, notFound } from "../http/http_error.ts";
 import type { SessionOptions } from "../sessions/session_options.ts";

@@ -1,5 +1,5 @@
-import type { AskedCall, Judge, Judgement, ToolPin } from "@tare/loop";
-import { pinOf } from "@tare/loop/internal";
+import type { AskedCall, Judge, Judgement } from "@tare/loop";
+import { pinOf, type ToolPin } from "@tare/loop/internal";
 import { isProtected, pathAfterLinks } from "@tare/tools/internal";
 import type { Effects, ResolvedCall } from "@tare/messages";
 import { basename, isAbsolute, relative, resolve, SEPARATOR } from "@std/path";

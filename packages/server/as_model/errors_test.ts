@@ -1,7 +1,8 @@
 import { assertEquals } from "@std/assert";
 import { checker } from "../http/schema.ts";
 import { HttpError } from "../http/http_error.ts";
-import { EMPTY_LEDGER, ModelError, type TurnEnd } from "@tare/loop";
+import { ModelError, type TurnEnd } from "@tare/loop";
+import { EMPTY_LEDGER } from "@tare/loop/internal";
 import { ApiError } from "@tare/wire/internal";
 import { API_ERROR, API_ERRORS, toApiError, turnError } from "./errors.ts";
 

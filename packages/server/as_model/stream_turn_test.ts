@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { EMPTY_LEDGER } from "@tare/loop";
+import { EMPTY_LEDGER } from "@tare/loop/internal";
 import { ApiError } from "@tare/wire/internal";
 import type { SseMessage } from "@tare/wire/internal/sse";
 import { cancelWithClient, type ConversationTurn, readAnswer, streamTurn, tellError } from "./turn_answer.ts";

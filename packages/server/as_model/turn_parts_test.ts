@@ -1,5 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { EMPTY_LEDGER, type LoopEvent, type TurnEnd } from "@tare/loop";
+import type { LoopEvent, TurnEnd } from "@tare/loop";
+import { EMPTY_LEDGER } from "@tare/loop/internal";
 import { ApiError } from "@tare/wire/internal";
 import { type TurnAnswer, type TurnPart, turnParts } from "./turn_answer.ts";
 

@@ -1,12 +1,5 @@
-import {
-  addLedgers,
-  BudgetSpent,
-  EMPTY_LEDGER,
-  type RunOptions,
-  type TurnApprovals,
-  type TurnCosts,
-  type TurnLedger,
-} from "@tare/loop";
+import type { RunOptions, TurnApprovals, TurnCosts, TurnLedger } from "@tare/loop";
+import { addLedgers, BudgetSpent, EMPTY_LEDGER } from "@tare/loop/internal";
 import {
   contentText,
   type Message,

@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
-import { addLedgers, EMPTY_LEDGER, type TurnLedger } from "@tare/loop";
+import type { TurnLedger } from "@tare/loop";
+import { addLedgers, EMPTY_LEDGER } from "@tare/loop/internal";
 import { TurnAccount } from "./helpers.ts";
 
 const MOST: TurnLedger = { ...EMPTY_LEDGER, calls: 1, outputTokens: 100 };

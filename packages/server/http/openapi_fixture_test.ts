@@ -4,7 +4,7 @@
  * @module
  */
 import type { JsonSchema } from "@tare/messages";
-import { schemaChecker } from "@tare/loop/arguments";
+import { schemaChecker } from "@tare/loop/internal";
 import type { HttpAgent } from "@tare/server";
 
 type Fetch = HttpAgent["fetch"];

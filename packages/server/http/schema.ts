@@ -1,5 +1,5 @@
 import type { JsonSchema } from "@tare/messages";
-import { schemaChecker } from "@tare/loop/arguments";
+import { schemaChecker } from "@tare/loop/internal";
 import {
   type Static,
   type TInteger,

@@ -2,15 +2,8 @@ import { argumentsParser } from "@tare/loop/arguments";
 import type { Store } from "@tare/session";
 import type { StoreRecord } from "@tare/session/internal";
 import { Accounts } from "@tare/session/internal/report";
-import {
-  addLedgers,
-  type AnsweredCall,
-  EMPTY_LEDGER,
-  type Journal,
-  type LoopEvent,
-  type TurnEnd,
-  type TurnLedger,
-} from "@tare/loop";
+import type { AnsweredCall, Journal, LoopEvent, TurnEnd, TurnLedger } from "@tare/loop";
+import { addLedgers, EMPTY_LEDGER } from "@tare/loop/internal";
 import {
   type Content,
   contentText,

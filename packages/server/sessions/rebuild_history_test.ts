@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import fc from "../../../tests/cases.ts";
-import { EMPTY_LEDGER } from "@tare/loop";
+import { EMPTY_LEDGER } from "@tare/loop/internal";
 import type { Message, Usage } from "@tare/messages";
 import { NO_QUESTIONS } from "../approvals/approvals.ts";
 import { HISTORY_EVENTS, rebuildHistory } from "./history.ts";

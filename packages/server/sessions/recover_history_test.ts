@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { EMPTY_LEDGER } from "@tare/loop";
+import { EMPTY_LEDGER } from "@tare/loop/internal";
 import type { Tool, ToolCall } from "@tare/messages";
 import { recoveryEvents } from "./history.ts";
 

@@ -1,5 +1,6 @@
 import { pinsAfter } from "@tare/planner/internal";
-import { addLedgers, EMPTY_LEDGER, type LoopEvent, type TurnEnd, type TurnLedger } from "@tare/loop";
+import type { LoopEvent, TurnEnd, TurnLedger } from "@tare/loop";
+import { addLedgers, EMPTY_LEDGER } from "@tare/loop/internal";
 import type { Content, Message } from "@tare/messages";
 import { firstWords, personsWords } from "@tare/messages/internal";
 import type { StoreRecord } from "@tare/session/internal";

@@ -1,11 +1,5 @@
-import {
-  type AskedCall,
-  EMPTY_LEDGER,
-  type LoopEvent,
-  type ResumedTurn,
-  type TurnApprovals,
-  type TurnLedger,
-} from "@tare/loop";
+import type { AskedCall, LoopEvent, TurnApprovals, TurnLedger } from "@tare/loop";
+import { EMPTY_LEDGER, type ResumedTurn } from "@tare/loop/internal";
 import type {
   Content,
   CountTokens,

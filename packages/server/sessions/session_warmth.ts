@@ -1,6 +1,7 @@
 import { Warmth } from "@tare/session";
 import type { Pingable } from "@tare/session/internal";
-import { EMPTY_LEDGER, ModelError, type TurnEnd, type TurnLedger } from "@tare/loop";
+import { ModelError, type TurnEnd, type TurnLedger } from "@tare/loop";
+import { EMPTY_LEDGER } from "@tare/loop/internal";
 import type { AssistantMessage, KeepablePrompt, Message, Usage } from "@tare/messages";
 import type { LedgerEntry, Ping } from "@tare/planner";
 import { callCost } from "@tare/planner/internal/parts";

@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { EMPTY_LEDGER } from "@tare/loop";
+import { EMPTY_LEDGER } from "@tare/loop/internal";
 import { profileNamed } from "@tare/planner";
 import { HttpError } from "../http/http_error.ts";
 import { overBudget } from "./play_turn.ts";

@@ -1,9 +1,6 @@
 import { Keys } from "@tare/session";
 import {
-  addLedgers,
-  BudgetSpent,
   type Clock,
-  EMPTY_LEDGER,
   type Judge,
   type LoopEvent,
   ModelError,
@@ -13,9 +10,8 @@ import {
   type TurnCosts,
   type TurnLedger,
   type TurnResult,
-  type TurnTime,
 } from "@tare/loop";
-import { systemClock } from "@tare/loop/internal";
+import { addLedgers, BudgetSpent, EMPTY_LEDGER, systemClock, type TurnTime } from "@tare/loop/internal";
 import { PROGRAM_TOOL } from "@tare/tools/programs";
 import {
   type AssistantMessage,

@@ -1,13 +1,8 @@
-import {
-  countMessageTokens,
-  type CountTokens,
-  countToolTokens,
-  type Message,
-  type Tool,
-} from "@tare/messages";
-import { describeCall, sameData } from "@tare/messages/internal";
+import type { CountTokens, Message, Tool } from "@tare/messages";
+import { countMessageTokens, countToolTokens, describeCall, sameData } from "@tare/messages/internal";
 import { argumentsParser } from "@tare/loop/arguments";
-import { type Profile, type PromptCall, worthDeferring } from "@tare/planner";
+import type { Profile, PromptCall } from "@tare/planner";
+import { worthDeferring } from "@tare/planner/internal";
 import { CALL_TOOL, Catalogue, FIND_TOOLS, standIns } from "@tare/schemas";
 
 /** Tools that come and go while the server runs, such as those of MCP servers. */

@@ -1,13 +1,13 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import {
   type AssistantMessage,
-  countMessageTokens,
   estimateTokens,
   type Message,
   type Model,
   type ModelRequest,
   type Tool,
 } from "@tare/messages";
+import { countMessageTokens } from "@tare/messages/internal";
 import { profileNamed } from "@tare/planner";
 import { Catalogue } from "@tare/schemas";
 import type { ToolSource } from "@tare/server";

@@ -67,5 +67,5 @@ export {
   reportBlock,
   reportPins,
   reportPrompt,
-  type SeenConversation,
+  type SeenSession,
 } from "./prompt_report.ts";

@@ -1,4 +1,5 @@
-import { countMessageTokens, type CountTokens, type Message, type Usage } from "@tare/messages";
+import type { CountTokens, Message, Usage } from "@tare/messages";
+import { countMessageTokens } from "@tare/messages/internal";
 import type { Profile } from "@tare/planner";
 import { PrefixCache, promptCost, type PromptUnit } from "@tare/planner/internal/parts";
 import { RECALL_TOOL } from "@tare/prune";

@@ -1,10 +1,5 @@
-import {
-  countMessageTokens,
-  type CountTokens,
-  countToolTokens,
-  type Message,
-  type ToolDefinition,
-} from "@tare/messages";
+import type { CountTokens, Message, ToolDefinition } from "@tare/messages";
+import { countMessageTokens, countToolTokens } from "@tare/messages/internal";
 import type { Tokenizer } from "@tare/tiktoken";
 import type { PromptUnit } from "@tare/planner/internal/parts";
 

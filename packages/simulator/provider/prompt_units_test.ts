@@ -1,6 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import fc, { cases } from "../../../tests/cases.ts";
-import { countMessageTokens, countToolTokens, type Message, type ToolDefinition } from "@tare/messages";
+import type { Message, ToolDefinition } from "@tare/messages";
+import { countMessageTokens, countToolTokens } from "@tare/messages/internal";
 import { messageUnits, RunningHash, type RunUnit, toolUnits } from "./prompt_units.ts";
 import { conversations } from "../../../tests/conversations.ts";
 

@@ -1,12 +1,11 @@
 import {
   contentText,
-  countMessageTokens,
   type FunctionToolCall,
   type Message,
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
-import { addUsage, MESSAGE_OVERHEAD_TOKENS } from "@tare/messages/internal";
+import { addUsage, countMessageTokens, MESSAGE_OVERHEAD_TOKENS } from "@tare/messages/internal";
 import { type Profile, profileNamed } from "@tare/planner";
 import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import { PrefixCache } from "@tare/planner/internal/parts";

@@ -1,7 +1,8 @@
 import { assert, assertEquals } from "@std/assert";
 import fc, { cases } from "../../../tests/cases.ts";
 import { countRequestTokens, type ToolDefinition } from "@tare/messages";
-import { type Profile, PROFILES } from "@tare/planner";
+import type { Profile } from "@tare/planner";
+import { PROFILES } from "@tare/planner/internal";
 import { type Simulator, simulator } from "@tare/simulator";
 import { callPairs } from "../../../tests/call_pairs.ts";
 import { conversations } from "../../../tests/conversations.ts";

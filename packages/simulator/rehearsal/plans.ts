@@ -1,4 +1,4 @@
-import { parsePlaceholder } from "@tare/prune";
+import { parsePlaceholder } from "@tare/prune/internal";
 import { cleanPath, LIST_WORKSPACE, pathOf, type RehearsalPlan, withNoun } from "./plan.ts";
 import { countedPaths, listedEntries, readRange } from "./results.ts";
 import { type MadeCall, RECALL, type RehearsalTurn, type WantedCall } from "./turn.ts";

@@ -1,4 +1,4 @@
-import { parsePlaceholder } from "@tare/prune";
+import { parsePlaceholder } from "@tare/prune/internal";
 
 /** How much of a result a prompt shows. */
 export interface SeenResult {

@@ -1,4 +1,5 @@
-import { contentText, type Message, pairCalls, type ToolDefinition } from "@tare/messages";
+import { contentText, type Message, type ToolDefinition } from "@tare/messages";
+import { pairCalls } from "@tare/messages/internal";
 import { readResult, type SeenResult } from "./results.ts";
 
 /** The tool that reads elided results back. */

@@ -1,4 +1,5 @@
-import { countMessageTokens, countRequestTokens, type CountTokens, type Message } from "@tare/messages";
+import { countRequestTokens, type CountTokens, type Message } from "@tare/messages";
+import { countMessageTokens } from "@tare/messages/internal";
 import type { Idle } from "@tare/planner";
 import type { PromptUnit } from "@tare/planner/internal/parts";
 import type { Recording } from "../economy/recording.ts";

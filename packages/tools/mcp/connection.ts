@@ -23,7 +23,10 @@ export interface McpSdk {
   readonly StreamableHTTPClientTransport: new (url: URL, options: {
     readonly requestInit: { readonly headers: Record<string, string> };
     readonly fetch: (url: string | URL, init?: RequestInit) => Promise<Response>;
-  }) => McpHttpTransport;
+  }) => {
+    /** Ends the session at the server. */
+    terminateSession(): Promise<void>;
+  };
 }
 
 /** A client of the protocol. */
@@ -37,26 +40,17 @@ export interface McpClient {
   /** Sends a request. The schema validates the answer. */
   request(
     request: { readonly method: string; readonly params: Record<string, unknown> },
-    schema: McpResultSchema,
+    schema: {
+      readonly "~standard": {
+        readonly version: 1;
+        readonly vendor: string;
+        readonly validate: (value: unknown) => { readonly value: unknown };
+      };
+    },
     options: McpRequestOptions,
   ): Promise<unknown>;
   /** Ends the connection. */
   close(): Promise<void>;
-}
-
-/** A transport by streamable HTTP. */
-export interface McpHttpTransport {
-  /** Ends the session at the server. */
-  terminateSession(): Promise<void>;
-}
-
-/** A schema of results, as validators define it in common. */
-export interface McpResultSchema {
-  readonly "~standard": {
-    readonly version: 1;
-    readonly vendor: string;
-    readonly validate: (value: unknown) => { readonly value: unknown };
-  };
 }
 
 /** Options of a request. */
@@ -66,18 +60,15 @@ export interface McpRequestOptions {
   /** Aborting it cancels the request at the server too. */
   readonly signal: AbortSignal;
   /** Called with the progress of the request. Default: no progress is requested. */
-  readonly onprogress?: (progress: McpProgress) => void;
-}
-
-/** The progress of a request. */
-export interface McpProgress {
-  readonly progress: number;
-  readonly total?: number | undefined;
-  readonly message?: string | undefined;
+  readonly onprogress?: (progress: {
+    readonly progress: number;
+    readonly total?: number | undefined;
+    readonly message?: string | undefined;
+  }) => void;
 }
 
 /** A result schema that takes every answer: results are validated where they are read. */
-const ANY_RESULT: McpResultSchema = {
+const ANY_RESULT: Parameters<McpClient["request"]>[1] = {
   "~standard": { version: 1, vendor: "tare", validate: (value) => ({ value }) },
 };
 
@@ -380,7 +371,7 @@ const OPENING_BRACE = 123;
 function httpTransport(
   { url, headers }: Extract<McpServerEntry, { readonly by: "http" }>,
   { sdk, onBroken }: { readonly sdk: McpSdk; readonly onBroken: (why: string) => void },
-): McpHttpTransport {
+): InstanceType<McpSdk["StreamableHTTPClientTransport"]> {
   return new sdk.StreamableHTTPClientTransport(new URL(url), {
     requestInit: { headers: { ...headers } },
     async fetch(url, init) {

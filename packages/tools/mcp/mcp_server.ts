@@ -1,12 +1,12 @@
 import { Buffer } from "node:buffer";
 import type { Tool, ToolContext, ToolDefinition, ToolOutput } from "@tare/messages";
 import { pictureHead } from "@tare/messages/internal";
-import { schemaChecker } from "@tare/loop/arguments";
+import { schemaChecker } from "@tare/loop/internal";
 import { createHash } from "node:crypto";
 import { asRecord } from "@tare/wire/internal";
 import { isDeepStrictEqual } from "node:util";
 import { Breaks } from "./floods.ts";
-import { errorText, McpConnection, type McpProgress, type McpSdk } from "./connection.ts";
+import { errorText, McpConnection, type McpRequestOptions, type McpSdk } from "./connection.ts";
 import type { McpServerEntry } from "./read_servers.ts";
 import { describeImage, isImageAccepted, MAX_PICTURE_BYTES } from "../picture.ts";
 import { sliceText } from "../result_text.ts";
@@ -306,7 +306,7 @@ export class McpServer {
     if (!this.#tools.has(name)) {
       return refuse(`MCP server ${server} no longer has it. What it has now is shown from the next turn on.`);
     }
-    const onprogress = ({ progress, total, message }: McpProgress) => {
+    const onprogress: McpRequestOptions["onprogress"] = ({ progress, total, message }) => {
       context.progress();
       const so = total === undefined ? `${progress}` : `${progress} of ${total}`;
       context.output?.(`${message === undefined ? so : `${so}: ${message.slice(0, MAX_NOTE_CHARS)}`}\n`);

@@ -21,14 +21,7 @@ import { settlesWithin } from "../shell/processes.ts";
 import { type McpOptions, McpServer } from "./mcp_server.ts";
 import type { McpServerEntry } from "./read_servers.ts";
 
-export type {
-  McpClient,
-  McpHttpTransport,
-  McpProgress,
-  McpRequestOptions,
-  McpResultSchema,
-  McpSdk,
-} from "./connection.ts";
+export type { McpClient, McpRequestOptions, McpSdk } from "./connection.ts";
 export type { McpOptions } from "./mcp_server.ts";
 export { type McpServerEntry, readMcpServers } from "./read_servers.ts";
 
@@ -38,13 +31,6 @@ const WAIT_MS = 30_000;
 /** Longest time until the next server is started, in milliseconds: each start takes a processor for a while. */
 const STAGGER_MS = 2_000;
 
-/** Tools of MCP servers, and the servers that gave none. */
-export interface McpTools {
-  readonly tools: readonly Tool[];
-  /** The reason for each server that is unavailable, a sentence each. */
-  readonly warnings: readonly string[];
-}
-
 /** MCP servers of one configuration. */
 export interface McpServerSet {
   /** Their names. The names of a server's tools begin with `name__`. */
@@ -53,7 +39,11 @@ export interface McpServerSet {
    * Returns the current tools of these servers. Waits for servers that start for the first time, at most 30 seconds.
    * Unknown names are ignored.
    */
-  take(names: readonly string[], signal?: AbortSignal): Promise<McpTools>;
+  take(names: readonly string[], signal?: AbortSignal): Promise<{
+    readonly tools: readonly Tool[];
+    /** The reason for each server that is unavailable, a sentence each. */
+    readonly warnings: readonly string[];
+  }>;
   /** Returns the tools of these servers that are known without waiting. */
   known(names: readonly string[]): readonly Tool[];
   /**

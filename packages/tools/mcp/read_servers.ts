@@ -1,5 +1,5 @@
 import { resolve } from "@std/path";
-import { schemaChecker } from "@tare/loop/arguments";
+import { schemaChecker } from "@tare/loop/internal";
 import { asRecord } from "@tare/wire/internal";
 import { type Static, Type } from "typebox";
 

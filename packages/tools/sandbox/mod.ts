@@ -21,10 +21,4 @@
  *
  * @module
  */
-export {
-  findSandbox,
-  type NoSandbox,
-  type Sandbox,
-  type SandboxOptions,
-  type SandboxProxy,
-} from "./sandbox.ts";
+export { findSandbox, type NoSandbox, type Sandbox, type SandboxOptions } from "./sandbox.ts";

@@ -31,17 +31,14 @@ export interface Sandbox {
   /** Names of the hosts that can be reached; `*.example.com` matches subdomains. Empty: no network. */
   readonly domains: readonly string[];
   /** The way to these hosts. Absent without `domains`. */
-  readonly proxy?: SandboxProxy;
-}
-
-/** The only way from a sandbox to the network. */
-export interface SandboxProxy {
-  /** Absolute path of the socket on which a proxy lets through what is allowed. */
-  readonly socket: string;
-  /** The command that, within the sandbox, carries connections from the proxy's port to the socket and then runs what follows. */
-  readonly bridge: readonly string[];
-  /** Files that the bridge needs to see. */
-  readonly files: readonly string[];
+  readonly proxy?: {
+    /** Absolute path of the socket on which a proxy lets through what is allowed. */
+    readonly socket: string;
+    /** The command that, within the sandbox, carries connections from the proxy's port to the socket and then runs what follows. */
+    readonly bridge: readonly string[];
+    /** Files that the bridge needs to see. */
+    readonly files: readonly string[];
+  };
 }
 
 /** Options of {@linkcode findSandbox}. */
@@ -59,7 +56,7 @@ export interface SandboxOptions {
   /** Files that commands cannot write, such as those with rules. Default: none. */
   readonly readOnly?: readonly string[];
   /** Names of hosts that can be reached, and how. Default: no network. */
-  readonly network?: { readonly domains: readonly string[]; readonly proxy: SandboxProxy };
+  readonly network?: { readonly domains: readonly string[]; readonly proxy: NonNullable<Sandbox["proxy"]> };
   /** Runs a program and returns its error output if it failed. @throws if there is no such program. */
   readonly tryOut: (program: string, args: readonly string[]) => Promise<string | undefined>;
 }

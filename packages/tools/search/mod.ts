@@ -21,5 +21,4 @@
  *
  * @module
  */
-export type { WorkspaceLimits } from "../files/resolve_in_workspace.ts";
 export { searchFilesTool } from "./search_files_tool.ts";

@@ -14,7 +14,7 @@ import {
   type StateChange,
   unkept,
 } from "./file_state.ts";
-import { FileStates, inGroups, MOST_NAMED, type StoredWorkspace } from "./file_states.ts";
+import { type CheckpointOptions, FileStates, inGroups, MOST_NAMED } from "./file_states.ts";
 import { changesOfTurn, hasChanges, type JournalLine, Journals, type TurnChanges } from "./journals.ts";
 import { readJson, writeWhole } from "./stored_files.ts";
 
@@ -55,14 +55,6 @@ export interface UndoResult {
   readonly files: readonly ChangedFile[];
   /** Changes that were not undone, a sentence each. */
   readonly notCovered: readonly string[];
-}
-
-/** Options of {@linkcode openCheckpoints}. */
-export interface CheckpointOptions extends StoredWorkspace {
-  /** How long changes are stored, in milliseconds. Default: 30 days. */
-  readonly keepMs?: number;
-  /** Called with errors that kept changes from being stored. Default: they are ignored. */
-  readonly onError?: (error: unknown) => void;
 }
 
 /** Stores what turns change in a workspace's files, and restores it. */

@@ -32,25 +32,27 @@ import { removeTemporary, writeAtomically } from "../files/write_file_tools.ts";
 import { contentsOf, type FileState, isFolder, modeOf, type StateChange } from "./file_state.ts";
 import { readJson, writeWhole } from "./stored_files.ts";
 
-/** A folder whose files are stored. */
-export interface StoredWorkspace {
+/** Options of `openCheckpoints()`. */
+export interface CheckpointOptions {
   /** The folder whose files are stored. */
   readonly workspace: string;
   /** Where they are stored, for this workspace only. */
   readonly folder: string;
   /** A folder of the workspace that is excluded. Default: none. */
   readonly hidden?: string | undefined;
-  readonly limits?: CheckpointLimits;
-}
-
-/** Limits on the contents that are stored. */
-export interface CheckpointLimits {
-  /** Largest file, in bytes. Default: 4 MiB. */
-  readonly maxFileBytes?: number;
-  /** Most files and folders that are inspected around a command. Default: 20,000. */
-  readonly maxFiles?: number;
-  /** Most bytes of all these files. Default: 512 MiB. */
-  readonly maxBytes?: number;
+  /** Limits on the contents that are stored. */
+  readonly limits?: {
+    /** Largest file, in bytes. Default: 4 MiB. */
+    readonly maxFileBytes?: number;
+    /** Most files and folders that are inspected around a command. Default: 20,000. */
+    readonly maxFiles?: number;
+    /** Most bytes of all these files. Default: 512 MiB. */
+    readonly maxBytes?: number;
+  };
+  /** How long changes are stored, in milliseconds. Default: 30 days. */
+  readonly keepMs?: number;
+  /** Called with errors that kept changes from being stored. Default: they are ignored. */
+  readonly onError?: (error: unknown) => void;
 }
 
 /** Excluded folders: histories of their own, and what a package manager restores. */
@@ -82,7 +84,7 @@ export class FileStates {
   readonly #root: string;
   readonly #hidden: string | undefined;
   readonly #folder: string;
-  readonly #limits: Required<CheckpointLimits>;
+  readonly #limits: Required<NonNullable<CheckpointOptions["limits"]>>;
   #known = new Map<string, Known>();
   /** Paths that the walk excluded; those of folders end in a slash. */
   #ignored = new Set<string>();
@@ -95,7 +97,7 @@ export class FileStates {
 
   private constructor(
     root: string,
-    { hidden, folder, limits }: Omit<StoredWorkspace, "workspace">,
+    { hidden, folder, limits }: Omit<CheckpointOptions, "workspace">,
   ) {
     this.#root = root;
     this.#hidden = hidden;
@@ -104,7 +106,7 @@ export class FileStates {
   }
 
   /** Returns the states that an earlier process stored in this folder. */
-  static async open({ workspace, hidden, folder, ...options }: StoredWorkspace): Promise<FileStates> {
+  static async open({ workspace, hidden, folder, ...options }: CheckpointOptions): Promise<FileStates> {
     await mkdir(join(folder, "contents"), { recursive: true, mode: 0o700 });
     const root = await realpath(workspace);
     const own = hidden && await realpath(hidden).catch(ignoreMissing);

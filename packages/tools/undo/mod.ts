@@ -28,7 +28,6 @@
  * @module
  */
 export {
-  type CheckpointOptions,
   type Checkpoints,
   openCheckpoints,
   type TurnOfSession,
@@ -37,5 +36,5 @@ export {
   type UndoResult,
 } from "./checkpoints.ts";
 export type { ChangedFile } from "./file_state.ts";
-export type { CheckpointLimits, StoredWorkspace } from "./file_states.ts";
+export type { CheckpointOptions } from "./file_states.ts";
 export type { TurnChanges } from "./journals.ts";

@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { countMessageTokens, estimateTokens } from "@tare/messages";
+import { estimateTokens } from "@tare/messages";
+import { countMessageTokens } from "@tare/messages/internal";
 import { CHAT_PROTOCOL, readWireBody, UnknownShape } from "@tare/wire/internal";
 import { decode, encode, requestOf } from "../request_fixture_test.ts";
 

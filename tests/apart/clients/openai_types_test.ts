@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { countMessageTokens, type Message, type ToolDefinition } from "@tare/messages";
+import type { Message, ToolDefinition } from "@tare/messages";
+import { countMessageTokens } from "@tare/messages/internal";
 import type OpenAI from "openai";
 
 Deno.test("Message accepts what npm:openai calls a message, and ToolDefinition its function tools", () => {

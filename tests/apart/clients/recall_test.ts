@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { contentText } from "@tare/messages";
-import { parsePlaceholder } from "@tare/prune";
+import { parsePlaceholder } from "@tare/prune/internal";
 import { scripted, type SimulatedModel, toolCall } from "@tare/simulator";
 import { play } from "../../gateway/compare.ts";
 import { startGateway } from "../../gateway/gateway.ts";

@@ -1,7 +1,8 @@
 import { assert, assertAlmostEquals, assertEquals, assertStringIncludes } from "@std/assert";
 import { contentText } from "@tare/messages";
 import type { Books, TareOptions } from "@tare/adapters/types";
-import { type Archive, memoryArchive, parsePlaceholder } from "@tare/prune";
+import { type Archive, memoryArchive } from "@tare/prune";
+import { parsePlaceholder } from "@tare/prune/internal";
 import { scripted, type SimulatedModel, toolCall } from "@tare/simulator";
 import { type Client, play } from "../../../gateway/compare.ts";
 import { ANSWER, CALLS, QUESTION, SCRIPT } from "../../../gateway/long_session.ts";
