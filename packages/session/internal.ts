@@ -5,6 +5,7 @@
  */
 export { Coalescer } from "./coalescer.ts";
 export { DocumentReader, type DocumentReaderOptions } from "./documents.ts";
+export { applyPatch, diffJson, type JsonPatch } from "./store/json_patch.ts";
 export {
   type ArchivedText,
   JsonPacker,
@@ -15,6 +16,7 @@ export {
   StateWriter,
   type StoredState,
   type UnpackedJson,
+  type WholeValue,
 } from "./store/stored_state.ts";
 export { isConflict } from "./store/store_error.ts";
 export { expiryClock } from "./expiry_clock.ts";

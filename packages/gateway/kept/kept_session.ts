@@ -274,11 +274,14 @@ export function soughtNames(
   };
 }
 
-/** The names of a session, whose history has these keys, and of the ends that it had, the newest first. */
+/**
+ * The names of a session, whose history has these keys, those of the ends that it had, the newest first, and those that do
+ * not change with each turn.
+ */
 export function namesOf(
   session: GatewaySession,
   keys: readonly string[],
-): { readonly names: readonly string[]; readonly ends: readonly string[] } {
+): Readonly<Record<"names" | "ends" | "others", readonly string[]>> {
   const { kept, facts: { client, scope, name, heads, summary, responses } } = session;
   const first = keys[heads] ?? NOTHING;
   const newest = [
@@ -286,17 +289,14 @@ export function namesOf(
     ...endsOf(keys, { heads, reach: 1 }).map((end) => nameOf("end", client ?? scope, end)),
   ];
   const ends = [...newest, ...kept.ends.filter((one) => !newest.includes(one))].slice(0, 2 * ENDS);
-  return {
-    ends,
-    names: [
-      ...ends,
-      ...responses.map(({ id }) => nameOf("response", client ?? scope, id)),
-      ...(name === undefined ? [] : [nameOf("name", scope, name)]),
-      nameOf("first", scope, first),
-      ...(summary ? [nameOf("summary", scope)] : []),
-      nameOf("scope", scope),
-    ],
-  };
+  const others = [
+    ...responses.map(({ id }) => nameOf("response", client ?? scope, id)),
+    ...(name === undefined ? [] : [nameOf("name", scope, name)]),
+    nameOf("first", scope, first),
+    ...(summary ? [nameOf("summary", scope)] : []),
+    nameOf("scope", scope),
+  ];
+  return { ends, others, names: [...ends, ...others] };
 }
 
 /** How a history is told from others: as it is, and as it was when it was shorter. */

@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { contentText, type Model } from "@tare/messages";
-import { StoreError } from "@tare/session";
-import { JsonPacker, StateWriter, type StoreRecord } from "@tare/session/internal";
+import { type Store, StoreError } from "@tare/session";
+import { StateWriter } from "@tare/session/internal";
 import { memoryStore } from "@tare/session/sqlite";
 import { HttpError } from "../http/http_error.ts";
 import { scriptedModel, silentModel, UNREPORTED } from "../fixture_test.ts";
@@ -15,10 +15,16 @@ import {
 } from "../script_fixture_test.ts";
 import type { SessionEvent } from "./session_types.ts";
 import type { AgentSession } from "./agent_session.ts";
-import { failingStore, FULL, watchedStore } from "./store_fixture_test.ts";
+import { failingStore, FULL } from "./store_fixture_test.ts";
 
 const QUIET: ScriptStep = { steer: [], cancels: false, fails: false, calls: [], finish: "stop" };
 const READ = { tool: "read", outcome: "text", size: 100 } as const;
+
+/** The edits of a session's prompt, by the value of its state. */
+function editsOf(value: unknown): readonly unknown[] {
+  const { context } = (value ?? {}) as { readonly context?: { readonly edits: readonly unknown[] } };
+  return context?.edits ?? [];
+}
 
 function said({ history }: AgentSession): unknown[] {
   return history.map(({ role, content }) => `${role[0]}: ${content}`);
@@ -179,9 +185,6 @@ Deno.test("AgentSession.start() keeps what the loop took and never got to say", 
 Deno.test("AgentSession.start() stores edits before the request that relies on them", async () => {
   for (const policy of ["planner", "classic"] as const) {
     const store = memoryStore();
-    const editsOf = (state: unknown) =>
-      (state as { readonly context?: { readonly edits: readonly unknown[] } } | undefined)?.context?.edits ??
-        [];
     const counts: [stored: number, relied: number][] = [];
     const args = JSON.stringify({ outcome: "text", size: 20_000 });
     const call = (id: string) =>
@@ -202,27 +205,23 @@ Deno.test("AgentSession.start() stores edits before the request that relies on t
 
 Deno.test("AgentSession.start() stores an edit and tells of it in one write", async () => {
   const told: boolean[] = [];
-  const commits: (readonly StoreRecord[])[] = [];
-  const store = watchedStore((records) => void commits.push(records));
+  const memory = memoryStore();
+  let edits = 0;
+  const store: Store = {
+    ...memory,
+    async commit(records) {
+      await memory.commit(records);
+      const state = records.find((record) => record.type === "state");
+      if (!state) return;
+      const stored = editsOf((await StateWriter.read(memory, state.sessionId)).value).length;
+      const events = records.flatMap((one) => one.type === "events" ? one.events : []);
+      if (stored > edits) told.push(events.some(({ type }) => type === "context_rewritten"));
+      edits = stored;
+    },
+  };
   const player = new Player();
   const session = await makeSession(scriptedSessions({ store, tools: player.tools }));
   await player.play(session, "q", [{ ...QUIET, calls: [{ ...READ, size: 40_000 }] }, QUIET]);
-  const texts = new Map<string, string>();
-  let edits = 0;
-  for (const records of commits) {
-    for (const record of records) if (record.type === "archive") texts.set(record.ref, record.content);
-    const packed = records.find((record) => record.type === "state" && record.name === "value");
-    if (packed?.type !== "state") continue;
-    const { value } = await JsonPacker.unpack(packed.value, () => Promise.resolve(texts));
-    const { context: { edits: stored } } = value as {
-      readonly context: { readonly edits: readonly unknown[] };
-    };
-    if (stored.length > edits) {
-      edits = stored.length;
-      const events = records.flatMap((one) => one.type === "events" ? one.events : []);
-      told.push(events.some(({ type }) => type === "context_rewritten"));
-    }
-  }
   assertEquals(told, [true]);
 });
 

@@ -1,7 +1,14 @@
 import { hashText } from "@tare/messages/internal";
 import { createHash } from "node:crypto";
 import { Accounts, type Days, type SessionSums } from "../report/calls.ts";
+import { applyPatch, diffJson, type JsonPatch } from "./json_patch.ts";
 import type { Store, StoreRecord } from "./port.ts";
+
+/** Length of the pieces of a state's value, in UTF-16 code units. */
+const VALUE_PIECE_CHARS = 4_000;
+
+/** Longest patch of a value, as JSON in UTF-16 code units: what has changed more is stored whole. */
+const MAX_PATCH_CHARS = 8_500;
 
 /** A session's state as a store has it. */
 export interface StoredState {
@@ -11,10 +18,25 @@ export interface StoredState {
   readonly totals?: unknown;
   /** What its prompts continue from. Absent: nothing is stored of them. */
   readonly value?: unknown;
+  /** The value that was stored whole last: the newest is stored as a patch of it. Absent: that isn't known. */
+  readonly whole?: WholeValue | undefined;
   /** Its days as far as the sums over all sessions include them. Absent: they don't count the session. */
   readonly summed?: Days | undefined;
   /** References of its archived texts that are known to be stored. */
   readonly refs: ReadonlySet<string>;
+}
+
+/** A value that was stored whole; with a packed value the state `value` of a session. */
+export interface WholeValue {
+  /** Distinguishes it from others of its session. */
+  readonly id: string;
+  readonly value: unknown;
+}
+
+/** The state `patch` of a session: it counts only for the whole value of this id. */
+interface StoredPatch {
+  readonly of: string;
+  readonly patch: JsonPatch;
 }
 
 /** A session's state as it is to be stored. */
@@ -39,7 +61,7 @@ export class StateWriter {
   static readonly NOTHING: StoredState = { title: "", refs: new Set() };
 
   readonly #sessionId: string;
-  readonly #packer = new JsonPacker();
+  readonly #packer = new JsonPacker({ pieceChars: VALUE_PIECE_CHARS });
 
   constructor(sessionId: string) {
     this.#sessionId = sessionId;
@@ -47,29 +69,35 @@ export class StateWriter {
 
   /** Reads the state of a session but for its part of the sums. @throws {StoreError} */
   static async read(store: Store, sessionId: string): Promise<StoredState> {
-    const [title = "", totals, packed] = await Promise.all(
-      ["title", "totals", "value"].map((name) => store.readState(sessionId, name)),
+    // The patch first: with a whole value that is newer it doesn't count, which lacks nothing.
+    const [patch, stored, title = "", totals] = await Promise.all(
+      ["patch", "value", "title", "totals"].map((name) => store.readState(sessionId, name)),
+    ) as [StoredPatch | null | undefined, WholeValue | undefined, string | undefined, unknown];
+    const { value, refs } = await JsonPacker.unpack(
+      stored?.value,
+      (refs) => store.readTexts(sessionId, refs),
     );
-    const { value, refs } = await JsonPacker.unpack(packed, (refs) => store.readTexts(sessionId, refs));
-    return { title: title as string, totals, value, refs };
+    return {
+      ...{ title, totals, refs, whole: stored && { id: stored.id, value } },
+      value: patch && patch.of === stored?.id ? applyPatch(value, patch.patch) : value,
+    };
   }
 
   /**
    * Returns the records of what differs from the stored state. Totals and value have changed if they are other objects; of a
-   * value's long lists only what is new is written.
+   * value only what is new is written.
    */
   change(
     before: StoredState,
     { group, agent, days, texts = [], isFork = false, ...next }: NextState,
   ): StateChange {
     const sessionId = this.#sessionId;
-    const isValueNew = next.value !== before.value;
-    const packed = isValueNew ? this.#packer.pack(next.value, before.refs) : { value: undefined, texts: [] };
-    const all = new Map([...packed.texts.map(({ ref, content }) => [ref, content] as const), ...texts]);
+    const value = next.value === before.value ? { whole: before.whole } : this.#delta(before, next.value);
+    const all = new Map([...value.texts ?? [], ...texts]);
     // Sorted, so that two that write the same texts don't wait for each other.
     const archived = [...all].filter(([ref]) => !before.refs.has(ref)).sort(([a], [b]) => a < b ? -1 : 1);
     const states = {
-      ...(isValueNew && { value: packed.value }),
+      ...value.states,
       ...(next.title !== before.title && { title: next.title }),
       ...(next.totals !== before.totals && { totals: next.totals }),
     };
@@ -85,7 +113,26 @@ export class StateWriter {
           ...(before.summed && { before: before.summed }),
         }),
       ],
-      after: { ...next, summed: days, refs },
+      after: { ...next, whole: value.whole, summed: days, refs },
+    };
+  }
+
+  /** Returns the states by which a value is stored: a patch of the one that is stored whole, or itself. */
+  #delta({ whole, refs }: StoredState, next: unknown): {
+    readonly whole?: WholeValue | undefined;
+    readonly states?: { readonly value: WholeValue } | { readonly patch: StoredPatch };
+    readonly texts?: NonNullable<NextState["texts"]>;
+  } {
+    const patch = whole && (diffJson(whole.value, next) ?? {});
+    if (whole && patch && JSON.stringify(patch).length <= MAX_PATCH_CHARS) {
+      return { whole, states: { patch: { of: whole.id, patch } } };
+    }
+    const id = crypto.randomUUID().slice(0, 8);
+    const { value, texts } = this.#packer.pack(next, refs);
+    return {
+      whole: { id, value: next },
+      states: { value: { id, value } },
+      texts: texts.map(({ ref, content }) => [ref, content] as const),
     };
   }
 }
@@ -95,11 +142,11 @@ export function stateRecords(sessionId: string, states: object): readonly StoreR
   return Object.entries(states).map(([name, value]) => ({ type: "state", sessionId, name, value }));
 }
 
-/** A list whose JSON is longer than this is cut into pieces of about this length, in UTF-16 code units. */
+/** Default length of a piece, in UTF-16 code units. */
 const PIECE_CHARS = 1_000;
 
-/** The longest piece of short entries: where no entry asks to be the last of one. */
-const MOST_CHARS = 4 * PIECE_CHARS;
+/** Length of the longest piece, in pieces: where no entry ends one. */
+const MOST_PIECES = 4;
 
 /** So many characters at its end tell whether a piece ends there: single entries may be all alike. */
 const END_CHARS = 48;
@@ -109,7 +156,7 @@ const END_CHARS = 48;
  * often than the rest.
  */
 const FRONT = 16;
-const FRONT_CHARS = PIECE_CHARS / 2;
+const FRONT_CHARS = 500;
 
 /** Names what stands for a long list. */
 const PACKED = "\u0001packed";
@@ -166,6 +213,15 @@ interface Packing {
 export class JsonPacker {
   /** By the path of names that leads to them. */
   readonly #lists = new Map<string, KnownList>();
+  readonly #pieceChars: number;
+
+  /**
+   * @param options Length of the pieces in UTF-16 code units: long lists are cut into pieces of about this length. Default:
+   * 1,000.
+   */
+  constructor({ pieceChars = PIECE_CHARS }: { readonly pieceChars?: number } = {}) {
+    this.#pieceChars = pieceChars;
+  }
 
   /**
    * A JSON value with texts in place of most of what is long in it; those that aren't `stored` come along. Where a list is
@@ -208,7 +264,7 @@ export class JsonPacker {
       jsons.push(json);
       length += json.length;
       end = (end + json).slice(-END_CHARS);
-      if (length < MOST_CHARS && !isEnd(end, json.length)) continue;
+      if (length < MOST_PIECES * this.#pieceChars && !this.#isEnd(end, json.length)) continue;
       const content = `[${jsons.join()}]`;
       const ref = createHash("sha256").update(content).digest("hex").slice(0, 16);
       from = at + 1;
@@ -224,6 +280,11 @@ export class JsonPacker {
       front,
       rest: list.slice(from),
     };
+  }
+
+  /** Whether a piece that ends so ends there: after shorter entries more seldom. */
+  #isEnd(end: string, entryChars: number): boolean {
+    return hashText(end) % Math.max(1, Math.floor(this.#pieceChars / entryChars)) === 0;
   }
 
   /**
@@ -292,9 +353,4 @@ function frontOf(list: readonly unknown[]): readonly unknown[] {
 
 function jsonOf(entry: unknown): string {
   return JSON.stringify(entry) ?? "null";
-}
-
-/** Whether a piece that ends so ends there: after shorter entries more seldom. */
-function isEnd(end: string, entryChars: number): boolean {
-  return hashText(end) % Math.max(1, Math.floor(PIECE_CHARS / entryChars)) === 0;
 }
