@@ -11,6 +11,7 @@ import {
 import { contentText, type CountTokens } from "@tare/messages";
 import { listPrice, listWindow, readTooLong } from "@tare/planner";
 import {
+  type About,
   compactionOf,
   MESSAGES_PROVIDER,
   profileForTtl,
@@ -59,7 +60,7 @@ import {
   type SessionSummary,
   textOf,
 } from "./sessions/session.ts";
-import { type About, GatewaySessions } from "./sessions/sessions.ts";
+import { GatewaySessions } from "./sessions/sessions.ts";
 import { GatewayTurn, type SentCall } from "./turn.ts";
 import { upstreamOf } from "./upstream.ts";
 
@@ -297,7 +298,7 @@ export class Turns {
     if (oneShot && !about && (counts || !isFirst)) return undefined;
     const precedes = isFirst && !counts;
     const session = found ??
-      (precedes ? sessions.precede(recognised) : about?.session ?? sessions.find(recognised));
+      (precedes ? sessions.precede(recognised) : about?.known ?? sessions.find(recognised));
     if (this.#warmth && !counts && (!oneShot || precedes)) {
       if (!oneShot) this.#warmth.goesOn(session.id);
       // A subagent without tools begins with a request that may be none of its turns.
@@ -599,7 +600,7 @@ function hashOf(value: unknown): string {
 interface OneShot {
   readonly purpose: NonNullable<ItemPart["purpose"]>;
   /** The session that it is about, if one is known. */
-  readonly about: About | undefined;
+  readonly about: About<GatewaySession> | undefined;
   /** Whether no turn is known that it could belong to: it comes before the first, or is the first of a chat. Default: no. */
   readonly isFirst?: boolean;
 }
@@ -640,7 +641,7 @@ function oneShotOf(
     /** Whether the client names its session. */
     readonly isNamed: boolean;
     /** Looks for the session that it is about. */
-    readonly about: () => About | undefined;
+    readonly about: () => About<GatewaySession> | undefined;
   },
 ): OneShot | undefined {
   const said = items.at(-1)?.parts.at(-1)?.purpose ?? purpose ??
@@ -648,9 +649,9 @@ function oneShotOf(
   const asks = said === undefined && asksForSummary(items);
   if (said === "turn" || (said === undefined && hasTools && !asks)) return undefined;
   const about = look();
-  const isBegun = about?.session.isBegun ?? false;
+  const isBegun = about?.known.isBegun ?? false;
   if (said !== undefined) return { purpose: said, about, isFirst: !isBegun && said === "other" };
-  const lacksTools = !hasTools && (about && isBegun ? about.session.facts.hasTools : hasResults(items));
+  const lacksTools = !hasTools && (about && isBegun ? about.known.facts.hasTools : hasResults(items));
   const isKnown = about && (about.shared > 0 || about.isCutOff);
   if (asks && (lacksTools || isKnown)) return { purpose: "compaction", about };
   if (lacksTools) return { purpose: "other", about };
@@ -668,7 +669,7 @@ function viewFor(
   { items }: Pick<WireRequest, "items">,
 ): Pick<Session, "view" | "sent" | "rejected"> | undefined {
   if (!about || about.shared === 0) return undefined;
-  const { session, shared } = about;
+  const { known: session, shared } = about;
   const restores = purpose === "compaction" || namesSummary(instructionsOf(items));
   return session.conversation.glimpse(session.lengthOf(items.slice(0, shared)), { restores });
 }

@@ -8,7 +8,6 @@ import {
   type SpendingSession,
 } from "@tare/session/internal/report";
 import type { Protocol, RequestReaders } from "@tare/wire/internal";
-import { chainTo } from "../sessions/chain_index.ts";
 import { type ConversationListing, type SpendingDays, spendingOf } from "../sessions/conversations.ts";
 import type { GatewaySession, Recognised, SessionSummary } from "../sessions/session.ts";
 import type { GatewaySessions, StoredSession } from "../sessions/sessions.ts";
@@ -575,12 +574,13 @@ export class Keeper {
 
   /** What a session goes on by, its names, and the texts that aren't among these. */
   #valueOf(session: GatewaySession, refs: ReadonlySet<string>) {
-    const keys = chainTo(session.tip).map(({ key }) => key);
+    const history = this.#options.sessions.historyOf(session);
+    const keys = history.items.map(({ exact }) => exact);
     const { names, ends } = namesOf(session, keys);
     const instructions = this.#options.sessions.instructionsOf(keys.slice(0, session.facts.heads));
     const packer = this.#packers.get(session) ?? new JsonPacker();
     this.#packers.set(session, packer);
-    const packed = packer.pack(keptValue(session, { keys, instructions, ends }), refs);
+    const packed = packer.pack(keptValue(session, { history, instructions, ends }), refs);
     const all = [
       ...packed.texts,
       ...Array.from(session.archive.texts(), ([ref, content]) => ({ ref, content })),

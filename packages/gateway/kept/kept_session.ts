@@ -6,6 +6,7 @@ import { placeholderRefs } from "@tare/prune/internal";
 import { readItems } from "@tare/wire/internal";
 import { createHash } from "node:crypto";
 import { instructionKey, type Known } from "../sessions/instruction_keys.ts";
+import { readHistoryItem, writeHistoryItem } from "../sessions/history.ts";
 import { LayeredArchive } from "../sessions/layered_archive.ts";
 import {
   countInstructions,
@@ -18,7 +19,7 @@ import {
 import type { StoredSession } from "../sessions/sessions.ts";
 
 /** Another number whenever what is kept has another form: what has another one isn't read. */
-const FORMAT = 4;
+const FORMAT = 5;
 
 /** What of a session never changes: the settings of its record. Without what was said nothing tells whose it is. */
 export interface KeptSettings
@@ -50,8 +51,9 @@ interface KeptValue {
   readonly format: number;
   readonly facts: OtherFacts;
   readonly conversation: OtherState;
-  /** Names of the items of its client's history. */
-  readonly keys: readonly string[];
+  /** The items of its client's history, and the stems of its last one. */
+  readonly items: readonly string[];
+  readonly stems: readonly number[];
   /** Instructions by their names: hashes and lengths of their lines. */
   readonly instructions: Readonly<Record<string, readonly number[]>>;
   readonly hidden: readonly (Omit<HiddenPlace, "items"> & { readonly items: readonly string[] })[];
@@ -101,12 +103,10 @@ export function summaryOf(
   };
 }
 
-/** What is kept of a session, with the keys of its history, its instructions and the ends that the history had. */
+/** What is kept of a session, with its history, its instructions and the ends that the history had. */
 export function keptValue(
   session: GatewaySession,
-  { keys, instructions, ends }: Pick<KeptValue, "keys" | "ends"> & {
-    readonly instructions: readonly Known[];
-  },
+  { history, instructions, ends }: Pick<KeptValue, "ends"> & Pick<StoredSession, "history" | "instructions">,
 ): unknown {
   const { hidden, shown, facts, conversation } = session;
   const { scope: _s, client: _c, by: _b, name: _n, protocol: _p, control: _k, ...changing } = facts;
@@ -116,7 +116,8 @@ export function keptValue(
     format: FORMAT,
     facts: others,
     conversation: state,
-    keys,
+    items: history.items.map(writeHistoryItem),
+    stems: history.stems,
     instructions: Object.fromEntries(instructions.map(({ key, lines }) => [key, [...lines].flat()])),
     hidden: hidden.map(plainPlace),
     archived: [...session.archive.listed],
@@ -168,7 +169,7 @@ export function restoreSession(
   const value = stored as KeptValue | undefined;
   if (value?.format !== FORMAT) return undefined;
   const { id, forkOf, sums, facts: own } = recordedOf({ record, totals });
-  const { keys, instructions, hidden, archived, shown, lines, ends, state, lookedAt } = value;
+  const { items, stems, instructions, hidden, archived, shown, lines, ends, state, lookedAt } = value;
   const facts: SessionFacts = { ...value.facts, ...own };
   const archive = new LayeredArchive({ elsewhere: text, listed: archived });
   const byHash = new Map(lines.map((line) => [hashPiece(line), line]));
@@ -189,7 +190,7 @@ export function restoreSession(
       unevicted: value.unevicted,
       kept: { fence, refs: new Set(refs), ends, ...(forkOf !== undefined && { parent: forkOf }) },
     },
-    keys,
+    history: { items: items.map(readHistoryItem), stems },
     instructions: Object.entries(instructions)
       .map(([key, lines]): Known => ({ scope: own.scope, key, lines: pairsOf(lines) })),
   };
@@ -201,9 +202,10 @@ export function figuresOnly(
   { countTokens, prompts }: Making,
 ): GatewaySession {
   const { id, sums, facts: own } = recordedOf({ record, totals });
-  const nothing = { historyBytes: 0, heads: 0, hasTools: false, isAnswered: false, refusals: 0 };
+  const nothing = { historyBytes: 0, heads: 0, hasTools: false, refusals: 0 };
+  const isNew = { isAnswered: false, isAmidTurn: false };
   const basis = { model: sums.model };
-  const facts: SessionFacts = { ...nothing, basis, responses: [], compactions: [], ...own };
+  const facts: SessionFacts = { ...nothing, ...isNew, basis, responses: [], compactions: [], ...own };
   const archive = new LayeredArchive();
   return new GatewaySession({
     conversation: new Session({
@@ -212,7 +214,7 @@ export function figuresOnly(
       state: { ...sums, title },
     }),
     ...{ archive, facts, number: 0 },
-    tip: { key: "", depth: 0, children: new Map(), sessionId: undefined },
+    length: 0,
     kept: { fence, refs: new Set(), ends: [] },
   });
 }
