@@ -31,13 +31,10 @@ export interface PreparedTool {
   readonly tool: Tool;
   /** Whether requests hold its definition. */
   readonly isListed: boolean;
-  /** Parses and validates its arguments. */
   readonly parse: (argumentsText: string) => CheckedArguments;
 }
 
-/** What the calls of a step are run with. */
 interface RunToolsOptions extends Omit<RunCallOptions, "output" | "answer" | "begins" | "makes"> {
-  /** Number of the step, for the events. */
   readonly step: number;
   /** Tools that the caller runs: their calls get no answer here. */
   readonly clientTools: readonly ToolDefinition[];
@@ -60,7 +57,6 @@ interface RunToolsOptions extends Omit<RunCallOptions, "output" | "answer" | "be
 
 /** What came of the calls of a step. */
 export interface ToolAnswers {
-  /** In the order of the calls. */
   readonly answers: readonly ToolMessage[];
   /** The calls that somebody has to be asked for, and that have no answer yet. */
   readonly asked: readonly AskedCall[];
@@ -217,7 +213,6 @@ function resultEvent(
   return { type: "tool_result", step, id: call.id, name: describeCall(call).name, ...result, bytes };
 }
 
-/** How a call came out. */
 interface CallOutcome {
   /** The text for the model. */
   readonly content: string;
@@ -233,16 +228,13 @@ interface CallOutcome {
   readonly pictures?: readonly string[] | undefined;
 }
 
-/** What a call is run with. */
 interface RunCallOptions {
-  /** The tools by name. */
   readonly tools: ReadonlyMap<string, PreparedTool>;
   /** Longest time of a call of a tool that doesn't say, in milliseconds. */
   readonly toolTimeoutMs: number;
   /** Stops the call with the turn, and is told of the tool's progress. */
   readonly watchdog: Watchdog;
   readonly clock: Clock;
-  /** Says whether the call may run. */
   readonly judge: Judge;
   /** Why nobody can be asked, in a sentence for the model. Default: somebody can. */
   readonly cannotAsk?: string;
@@ -535,7 +527,6 @@ const MAX_CHARS = 65_536;
 /** What stands behind them, so that nobody takes their end for the end. */
 const MORE = "\n[What follows isn't shown while it runs.]\n";
 
-/** What a call has given. */
 type Piece = Pick<Extract<LoopEvent, { readonly type: "tool_output" }>, "id" | "text" | "parent">;
 
 /** Gathers what calls give while they run, so that those who watch are told now and then and not of every byte. */

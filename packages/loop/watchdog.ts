@@ -18,7 +18,6 @@ export const systemClock: Clock = {
 /** How long work that was told to stop may take to do so before the turn ends without it, in milliseconds. */
 const STOP_GRACE_MS = 2_000;
 
-/** What a watchdog goes by. */
 interface WatchdogOptions {
   /** Aborting it stops the turn. */
   readonly signal?: AbortSignal;

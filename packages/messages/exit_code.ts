@@ -8,7 +8,6 @@ const MAX_JSON_CHARS = 1_000_000;
 const FIRST_LINE =
   /^(?:exit code:? (-?\d+)(?:;|$)|(?:.+\n){0,4}process exited with code (-?\d+)$|command executed .*\bexit code: (-?\d+)$|<(?:exit_?code|returncode)>(-?\d+)<)/im;
 
-/** The last line. */
 const LAST_LINE =
   /(?:^|\n)(?:command exited with code (-?\d+)|\[(?:the )?command (?:completed|finished) with exit code (-?\d+)\.?\])\s*$/i;
 

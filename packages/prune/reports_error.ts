@@ -14,7 +14,6 @@ const REASONS =
   "no such file or directory|permission denied|command not found|not found|is a directory|not a directory|" +
   "operation not permitted|connection (?:refused|timed out)|cannot [a-z]+ .+";
 
-/** First lines of results that report an error. */
 const FIRST_LINES: readonly RegExp[] = [
   // `Error: …`, `error[E0308]: …`, `error TS2304: …`, but no count, and no key of a file.
   /^error(?:\s*[[(][^\])]{1,40}[\])]|\s+[A-Z]{1,8}\d+)?:\s+(?!(?:0|none|null|false|undefined|string|boolean)\b)\S/i,
@@ -62,7 +61,6 @@ const LAST_LINES: readonly RegExp[] = [
   /^(?:exit status|command failed with exit code) [1-9]\d*\.?$/i,
 ];
 
-/** The last line of a traceback. */
 const TRACEBACK = { begins: /^traceback \(most recent call last\):\s*$/im, ends: /^[A-Za-z_][\w.]*(?:: |$)/ };
 
 /**

@@ -17,6 +17,19 @@ export type {
   GlimpseOptions,
   HistoryNow,
 } from "./session.ts";
+export {
+  type HeldOptions,
+  HeldSessions,
+  OpenSession,
+  type RegisteredSession,
+  type SessionCalls,
+  type SessionChange,
+  type SessionKind,
+  SessionRegistry,
+  type SpendScope,
+  type TotalsScope,
+  type UnsummedSessions,
+} from "./registry.ts";
 export type {
   BriefCommit,
   ConnectionFigures,

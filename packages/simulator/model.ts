@@ -8,7 +8,6 @@ import {
 import { ApiError } from "@tare/wire/internal";
 import type { Fault } from "./fault.ts";
 
-/** What a simulated model is asked. */
 export interface SimulatedRequest {
   /** The model's name, as the client wrote it. */
   readonly model: string;
@@ -36,7 +35,6 @@ export interface SimulatedReply extends Omit<AssistantMessage, "role" | "content
   readonly fault?: Fault;
 }
 
-/** The model behind a simulated provider: one call of it is one request. */
 export type SimulatedModel = (request: SimulatedRequest) => SimulatedReply | Promise<SimulatedReply>;
 
 /**

@@ -9,7 +9,6 @@ export const MAX_RESULT_BYTES: number = 24 * 1024;
 
 const encoder = new TextEncoder();
 
-/** UTF-8 bytes of a text. */
 export function byteLength(text: string): number {
   return encoder.encode(text).length;
 }

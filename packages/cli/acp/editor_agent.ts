@@ -40,7 +40,6 @@ interface EditorAgentOptions {
   readonly maxPauseMs?: number | undefined;
 }
 
-/** The server's agent as an agent of the Agent Client Protocol. */
 interface EditorAgent {
   /** To be connected to an editor, once. */
   readonly app: AgentApp;
@@ -51,7 +50,6 @@ interface EditorAgent {
 /** JSON-RPC's codes for what went wrong; the last, on this side. */
 const [INVALID_PARAMS, NO_RESOURCE, INTERNAL_ERROR] = [-32602, -32002, -32603];
 
-/** Makes an agent for an editor out of a client of the agent server. */
 export function editorAgent({ client, url, realPath, maxPauseMs }: EditorAgentOptions): EditorAgent {
   const sessions = new Map<string, EditorSession>();
   let hasNotices = false;
@@ -268,7 +266,6 @@ interface Reading {
 /** Events of an earlier time that are joined before they are shown. */
 const REPLAYED = 256;
 
-/** A session of the server as an editor uses it. */
 class EditorSession {
   /** What the person is told before the next prompt's answer. */
   readonly remarks: string[] = [];

@@ -5,7 +5,6 @@ import { isFile } from "../option.ts";
 import { type AgentEntry, AGENTS, type Behind, type Environment } from "./agents.ts";
 import { isSameAddress, type OwnProviders } from "./own_providers.ts";
 
-/** Returns a known agent; undefined for another name. */
 export function knownAgent(name: string): AgentEntry | undefined {
   return Object.hasOwn(AGENTS, name) ? AGENTS[name] : undefined;
 }

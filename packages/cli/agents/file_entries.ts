@@ -3,14 +3,12 @@ import type { ParseError } from "jsonc-parser";
 import JSON5 from "json5";
 import { isMap, isNode, isScalar, isSeq, type Pair, parseDocument, type YAMLMap } from "yaml";
 
-/** An entry of a file. */
 export interface FileEntry {
   /** Names of the objects around it, and its own; an object of a list goes by its `name`. */
   readonly path: readonly string[];
   readonly value: string;
 }
 
-/** Formats of agents' files. */
 export type FileFormat = "json" | "json5" | "toml" | "yaml";
 
 /**

@@ -3,7 +3,6 @@ import { createHash } from "node:crypto";
 import { realPath } from "@tare/tools/internal/instructions";
 import { dataDirectory } from "./data_directory.ts";
 
-/** The file of a data folder that holds the sessions. */
 export const STORE_FILE = "tare.db";
 
 /**

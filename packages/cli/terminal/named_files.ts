@@ -68,7 +68,6 @@ async function pictureAt(path: string, named: string): Promise<Uint8Array | unde
   return await Deno.readFile(path);
 }
 
-/** Names that are offered at most. */
 const MOST_OFFERED = 50;
 
 /** Completions of the end of a line. */

@@ -56,7 +56,6 @@ const letters = new Intl.Segmenter();
 const WIDE =
   /\p{Emoji_Presentation}|[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{20000}-\u{3fffd}]/u;
 
-/** Returns the width of a text in columns. */
 export function columnsOf(text: string): number {
   return [...letters.segment(text)].reduce((sum, { segment }) => sum + (WIDE.test(segment) ? 2 : 1), 0);
 }
@@ -71,7 +70,6 @@ export function cutTo(columns: number, text: string): string {
   return text;
 }
 
-/** Returns the rows that a line takes at so many columns. */
 export function rowsOf(columns: number, line: string): readonly string[] {
   const rows = [""];
   let taken = 0;
@@ -87,7 +85,6 @@ export function rowsOf(columns: number, line: string): readonly string[] {
   return rows;
 }
 
-/** Writes a whole text. */
 export function writeAll(to: Pick<typeof Deno.stdout, "writeSync">, text: string): void {
   const bytes = new TextEncoder().encode(text);
   for (let written = 0; written < bytes.length;) written += to.writeSync(bytes.subarray(written));

@@ -1,15 +1,8 @@
 import { type Store, StoreError } from "@tare/session";
-import { JsonPacker, type ListedSession, type StoreRecord } from "@tare/session/internal";
-import {
-  Accounts,
-  type CallReport,
-  type Days,
-  keptSpending,
-  type SpendingSession,
-} from "@tare/session/internal/report";
+import { JsonPacker, type StoreRecord } from "@tare/session/internal";
+import { Accounts, type AddedSessions, type CallReport, type Days } from "@tare/session/internal/report";
 import type { Protocol, RequestReaders } from "@tare/wire/internal";
-import { type ConversationListing, type SpendingDays, spendingOf } from "../sessions/conversations.ts";
-import type { GatewaySession, Recognised, SessionSummary } from "../sessions/session.ts";
+import type { GatewaySession, Recognised } from "../sessions/session.ts";
 import type { GatewaySessions, StoredSession } from "../sessions/sessions.ts";
 import {
   figuresOnly,
@@ -22,7 +15,6 @@ import {
   type ReadSession,
   restoreSession,
   soughtNames,
-  summaryOf,
   totalsOf,
 } from "./kept_session.ts";
 
@@ -195,64 +187,16 @@ export class Keeper {
     await this.#within(CLOSE_MS, () => Promise.all([...saved, this.#expiring]));
   }
 
-  /**
-   * A page of sessions, the newest first; those that aren't in the store yet come first. Nothing if there is none `after`
-   * which it begins.
-   *
-   * @throws {StoreError}
-   */
-  async list(
-    listing: ConversationListing,
-  ): Promise<{ readonly sessions: readonly SessionSummary[]; readonly hasMore: boolean } | undefined> {
-    const { store, sessions } = this.#options;
-    const { limit, after, search = "", by } = listing;
-    const { sessions: unsaved, isKnown } = sessions.page(
-      listing,
-      ({ kept: { fence } }) => fence === undefined,
-    );
-    if (!isKnown && (await store.getSession(after ?? ""))?.kind !== "gateway") return undefined;
-    const rows = await store.listSessions({
-      ...{ kind: "gateway", limit: limit + 1, search, by },
-      ...(!isKnown && { after }),
-    });
-    const found = [...unsaved, ...rows.map((row) => this.known(row))];
-    return { sessions: found.slice(0, limit), hasMore: limit < found.length };
+  get store(): Store {
+    return this.#options.store;
   }
 
-  /**
-   * What all sessions came to, or those that began with a key of this name; forks aren't counted as sessions of their own.
-   *
-   * @throws {StoreError}
-   */
-  async accounts(by?: string): Promise<Accounts> {
-    const { store, now } = this.#options;
-    const accounts = await Accounts.read(store, { kind: "gateway", by, nowMs: now() });
-    for (const { session, days, isCounted } of this.#unsummed(by)) {
-      accounts.begin(session.group, days, { isFork: isCounted || session.kept.parent !== undefined });
-    }
-    return accounts;
-  }
-
-  /** What all sessions came to, by day, model and agent. @throws {StoreError} */
-  async spending(which: SpendingDays): Promise<readonly SpendingSession[]> {
-    const kept = await keptSpending(this.#options.store, { kind: "gateway", ...which });
-    const fresh = Array.from(
-      this.#unsummed(which.by),
-      ({ session, days }) => ({ ...spendingOf(session), days }),
-    );
-    return [...kept, ...fresh];
-  }
-
-  /** What sessions that are known here have come to that isn't in the sums yet, and whether these count them. */
-  *#unsummed(by: string | undefined) {
-    for (const session of this.#options.sessions.list()) {
-      const { conversation, facts } = session;
-      if (by !== undefined && facts.by !== by) continue;
-      const { summed } = this.#written.get(conversation) ?? NOTHING;
-      const { days } = conversation.state;
-      if (days === summed) continue;
-      yield { session, days: Accounts.daysBeyond(days, summed ?? {}), isCounted: summed !== undefined };
-    }
+  /** Returns what a session has come to that isn't in the sums of the store yet; `undefined` if all is. */
+  unsummed({ conversation: { state }, kept, conversation }: GatewaySession): AddedSessions | undefined {
+    const { summed } = this.#written.get(conversation) ?? NOTHING;
+    if (state.days === summed) return undefined;
+    const isCounted = summed !== undefined || kept.parent !== undefined;
+    return { days: Accounts.daysBeyond(state.days, summed ?? {}), sessions: isCounted ? 0 : 1 };
   }
 
   /** All calls of a session, the oldest first. @throws {StoreError} */
@@ -274,31 +218,31 @@ export class Keeper {
 
   /** The session of this id, taken in if it wasn't known. @throws {StoreError} */
   async open(id: string): Promise<GatewaySession | undefined> {
-    const { store, sessions, makingOf } = this.#options;
-    const known = sessions.peek(id);
-    if (known && (!store.shared || this.#isChanged(known))) return known;
-    const fence = await this.#ifThere(id, async () => (await store.shared?.look(id))?.fence ?? 0);
-    if (fence === undefined || known && !this.#isNews(id, fence)) return known;
-    const read = await this.#read(id, fence);
-    if (read?.record.kind !== "gateway") return known;
-    const { protocol, client } = read.record.settings as KeptSettings;
-    const making = await makingOf(protocol, client);
-    if (!making) return known;
-    const restored = this.#restore(read, making);
-    if (!restored) return known ?? figuresOnly(read, making);
-    this.#takeIn(restored);
-    return sessions.peek(id);
+    const { store, sessions: { held }, makingOf } = this.#options;
+    const known = held.find(id);
+    if (known && this.isNewer(known)) return known;
+    return await held.load(id, async () => {
+      const fence = await this.#ifThere(id, async () => (await store.shared?.look(id))?.fence ?? 0);
+      if (fence === undefined || known && !this.#isNews(id, fence)) return known;
+      const read = await this.#read(id, fence);
+      if (read?.record.kind !== "gateway") return known;
+      const { protocol, client } = read.record.settings as KeptSettings;
+      const making = await makingOf(protocol, client);
+      if (!making) return known;
+      const restored = this.#restore(read, making);
+      if (!restored) return known ?? figuresOnly(read, making);
+      this.#takeIn(restored);
+      return held.find(id);
+    });
   }
 
   get #isPaused(): boolean {
     return performance.now() < this.#pausedUntilMs;
   }
 
-  /** A session as it is known best: as it is here if that isn't in the store yet, or if nobody else writes to it. */
-  known(row: ListedSession): SessionSummary {
-    const { store, sessions } = this.#options;
-    const known = sessions.peek(row.id);
-    return known && (!store.shared || this.#isChanged(known)) ? known : summaryOf(row);
+  /** Whether a session is at least as new here as in the store, because it isn't stored yet or is written here alone. */
+  isNewer(session: GatewaySession): boolean {
+    return !this.#options.store.shared || this.#isChanged(session);
   }
 
   /** Whether it has come to something that isn't in the store yet. */
@@ -309,7 +253,7 @@ export class Keeper {
 
   /** Whether the store knows more of a session than is known here, as of this hold. */
   #isNews(id: string, fence: number): boolean {
-    const known = this.#options.sessions.peek(id);
+    const known = this.#options.sessions.held.find(id);
     return !known || (known.kept.fence ?? 0) < fence && !this.#saving.has(known);
   }
 
@@ -514,7 +458,7 @@ export class Keeper {
       ? kept.parent
       : undefined;
     const refs = isNew && parent === undefined ? new Set<string>() : new Set(kept.refs);
-    const known = sessions.peek(sessionId);
+    const known = sessions.held.find(sessionId);
     // Where others went on with it meanwhile their prompt is the newer one.
     const value = isWhole && (!known || known === session) ? this.#valueOf(session, refs) : undefined;
     const state = (name: string, value: unknown): StoreRecord => ({ type: "state", sessionId, name, value });

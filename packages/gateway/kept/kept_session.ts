@@ -1,5 +1,5 @@
 import { Session, type SessionState } from "@tare/session";
-import type { ListedSession, SessionRecord } from "@tare/session/internal";
+import type { SessionRecord } from "@tare/session/internal";
 import { contentText, type Message } from "@tare/messages";
 import { hashPiece } from "@tare/messages/internal";
 import { placeholderRefs } from "@tare/prune/internal";
@@ -14,7 +14,6 @@ import {
   type HiddenPlace,
   type Recognised,
   type SessionFacts,
-  type SessionSummary,
 } from "../sessions/session.ts";
 import type { StoredSession } from "../sessions/sessions.ts";
 
@@ -84,23 +83,10 @@ export function keptRecord(
 }
 
 /** What a session came to. */
-export function totalsOf({ facts, conversation }: SessionSummary): Omit<KeptTotals, "writes"> {
+export function totalsOf({ facts, conversation }: GatewaySession): Omit<KeptTotals, "writes"> {
   const { lastMs, isReverted } = facts;
   const { model, epoch, savedTokenUnits, days } = conversation.state;
   return { lastMs, isReverted, model, epoch, savedTokenUnits, days };
-}
-
-/** What is told of a session that is kept, without reading more of it than lists hold. */
-export function summaryOf(
-  { id, by, createdAtMs, settings, totals, title = "" }: ListedSession,
-): SessionSummary {
-  const { protocol, agent, control } = settings as KeptSettings;
-  const { lastMs, isReverted, model, epoch, savedTokenUnits, days } = totals as KeptTotals;
-  return {
-    id,
-    facts: { protocol, agent, by, control, startedMs: createdAtMs, lastMs, isReverted },
-    conversation: { state: { title: title as string, model, epoch, savedTokenUnits, days } },
-  };
 }
 
 /** What is kept of a session, with its history, its instructions and the ends that the history had. */

@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import { Session } from "@tare/session";
-import { Accounts, type Sums } from "@tare/session/internal/report";
-import { LRUCache } from "lru-cache";
 import { type About, Recognition, type RequestHistory, type StoredHistory } from "@tare/planner/internal";
+import { HeldSessions, type UnsummedSessions } from "@tare/session/internal";
+import { addDays, addToDay, type Days, type SessionGroup, type Sums } from "@tare/session/internal/report";
 import {
   type ClientSummary,
   countInstructions,
@@ -11,7 +11,6 @@ import {
   type Recognised,
   type SessionParts,
 } from "./session.ts";
-import type { ConversationListing } from "./conversations.ts";
 import { InstructionKeys, type Known } from "./instruction_keys.ts";
 import { LayeredArchive } from "./layered_archive.ts";
 import { historyItem, textsOf } from "./history.ts";
@@ -35,102 +34,57 @@ export interface SessionsOptions {
   readonly now?: () => number;
 }
 
-/**
- * The conversations that pass through the gateway, in memory. Those used longest ago are forgotten first; one that was
- * forgotten is seen as new, and costs what a new one costs.
- */
+/** Recognises the conversations that pass through the gateway: one that is evicted is seen as new, and costs what a new one costs. */
 export class GatewaySessions {
+  /** Those in memory. */
+  readonly held: HeldSessions<GatewaySession>;
   readonly #options: SessionsOptions;
   readonly #recognition = new Recognition<GatewaySession>();
   readonly #instructions = new InstructionKeys();
-  /** An object of its own each time that a session is weighed: the cache weighs no value again. */
-  readonly #sessions: LRUCache<string, { readonly session: GatewaySession }>;
   /** Ids by the names that clients gave. */
   readonly #names = new Map<string, string>();
   /** Those that an earlier process began, or another one, and that weren't used here yet. */
   readonly #adopted = new WeakSet<GatewaySession>();
-  /** What those came to that were known here, forgotten ones too. */
-  readonly #accounts = new Accounts();
+  /** Totals of evicted sessions. */
+  readonly #evicted = new Map<SessionGroup, { readonly sessions: number; readonly days: Days }>();
   #begun = 0;
 
   constructor(options: SessionsOptions) {
     this.#options = options;
-    this.#sessions = new LRUCache({
-      maxSize: options.maxBytes,
-      sizeCalculation: ({ session }) => session.bytes,
-      dispose: ({ session }) => this.#forget(session),
-      noDisposeOnSet: true,
+    this.held = new HeldSessions<GatewaySession>({
+      maxWeight: options.maxBytes,
+      weigh: ({ bytes }) => bytes,
+      evicted: (session) => {
+        this.#forget(session);
+        const { group, kept: { parent }, conversation: { state } } = session;
+        const { sessions, days } = this.#evicted.get(group) ?? { sessions: 0, days: {} };
+        const isFork = parent !== undefined;
+        this.#evicted.set(group, { sessions: sessions + (isFork ? 0 : 1), days: addDays(days, state.days) });
+      },
     });
   }
 
-  /** How many are known. */
-  get size(): number {
-    return this.#sessions.size;
+  /** Returns the totals of evicted sessions. */
+  get evicted(): readonly UnsummedSessions[] {
+    return Array.from(this.#evicted, ([group, totals]) => ({ group, ...totals }));
   }
 
-  /** A session has come to more, at a moment in milliseconds since the epoch. */
-  book({ group }: GatewaySession, more: Partial<Sums>, atMs: number): void {
-    this.#accounts.book(group, more, atMs);
-  }
-
-  /** What all sessions came to that were known here; or those that are, and began with a key of this name. */
-  accounts(by?: string): Promise<Accounts> {
-    if (by === undefined) return Promise.resolve(this.#accounts);
-    const accounts = new Accounts();
-    for (const { facts, group, kept, conversation: { state } } of this.list()) {
-      if (facts.by === by) accounts.begin(group, state.days, { isFork: kept.parent !== undefined });
-    }
-    return Promise.resolve(accounts);
-  }
-
-  /** The session with this id, if it is still known. */
-  get(id: string): GatewaySession | undefined {
-    return this.#sessions.get(id)?.session;
-  }
-
-  /** The same; it doesn't count as used. */
-  peek(id: string): GatewaySession | undefined {
-    return this.#sessions.peek(id)?.session;
-  }
-
-  /** All that are known, the newest first. They don't count as used. */
-  list(): readonly GatewaySession[] {
-    return Array.from(this.#sessions.values(), ({ session }) => session).sort((a, b) => b.number - a.number);
-  }
-
-  /**
-   * Returns those of a list that are `wanted`, the newest first, and whether the one is known `after` which it begins.
-   * They don't count as used.
-   */
-  page(
-    { after, search = "", by }: ConversationListing,
-    isWanted: (session: GatewaySession) => boolean = () => true,
-  ): { readonly sessions: readonly GatewaySession[]; readonly isKnown: boolean } {
-    const all = this.list().filter((session) =>
-      isWanted(session) && (by === undefined || session.facts.by === by)
-    );
-    const from = all.findIndex(({ id }) => id === after) + 1;
-    if (after !== undefined && from === 0) return { sessions: [], isKnown: false };
-    const text = search.toLowerCase();
-    const sessions = all.slice(from).filter(({ conversation: { state } }) =>
-      state.title.toLowerCase().includes(text)
-    );
-    return { sessions, isKnown: true };
-  }
-
-  /** Forgets a session. */
-  delete({ id }: Pick<GatewaySession, "id">): void {
-    this.#sessions.delete(id);
+  /** A session has come to more, at a moment in milliseconds since the epoch: of an evicted one nothing else tells. */
+  book(session: GatewaySession, more: Partial<Sums>, atMs: number): void {
+    const { group } = session;
+    const evicted = this.#evicted.get(group);
+    if (!evicted || this.isCurrent(session)) return;
+    this.#evicted.set(group, { ...evicted, days: addToDay(evicted.days, more, { atMs, model: "" }) });
   }
 
   /** A session has grown: others may have to go for it. */
   weigh(session: GatewaySession): void {
-    if (this.isCurrent(session)) this.#keep(session);
+    if (this.isCurrent(session)) this.held.use(session);
   }
 
   /** Whether this is what is known of the session of its id: what is remembered may be replaced by what was stored. */
   isCurrent(session: GatewaySession): boolean {
-    return this.peek(session.id) === session;
+    return this.held.find(session.id) === session;
   }
 
   /** Whether the session is known that a request goes on with. */
@@ -153,7 +107,7 @@ export class GatewaySessions {
   /** Takes in a session that was stored, in place of what is known of it. */
   adopt({ parts, history, instructions }: StoredSession): void {
     const { conversation: { id }, facts } = parts;
-    const before = this.peek(id);
+    const before = this.held.find(id);
     if (before) this.#forget(before);
     for (const known of instructions) this.#instructions.learn(known);
     const length = history.items.length;
@@ -162,7 +116,7 @@ export class GatewaySessions {
     const name = nameOf(facts);
     if (name !== undefined) this.#names.set(name, id);
     if (!before || this.#adopted.has(before)) this.#adopted.add(session);
-    this.#keep(session);
+    this.held.use(session);
   }
 
   /** The session that goes on with this request: a known one, a fork of one, or a new one. */
@@ -210,8 +164,8 @@ export class GatewaySessions {
 
   #follow(session: GatewaySession, history: RequestHistory): GatewaySession {
     this.#recognition.follow(session, history, (this.#options.now ?? Date.now)());
-    if (this.#adopted.delete(session)) this.#open(session);
-    this.#keep(session);
+    this.#adopted.delete(session);
+    this.held.use(session);
     return session;
   }
 
@@ -232,13 +186,7 @@ export class GatewaySessions {
 
   #named(recognised: Recognised): GatewaySession | undefined {
     const name = nameOf(recognised);
-    return name === undefined ? undefined : this.get(this.#names.get(name) ?? "");
-  }
-
-  #keep(session: GatewaySession): void {
-    this.#sessions.set(session.id, { session });
-    // One that is larger than all may be isn't kept at all.
-    if (!this.#sessions.has(session.id)) this.#forget(session);
+    return name === undefined ? undefined : this.held.get(this.#names.get(name) ?? "");
   }
 
   #begin(recognised: Recognised): GatewaySession {
@@ -278,13 +226,7 @@ export class GatewaySessions {
       },
     });
     if (name !== undefined) this.#names.set(name, id);
-    this.#open(session);
     return session;
-  }
-
-  /** A session that is no fork is used here for the first time. */
-  #open({ group, conversation: { state } }: GatewaySession): void {
-    this.#accounts.begin(group, state.days);
   }
 
   #forget(session: GatewaySession): void {

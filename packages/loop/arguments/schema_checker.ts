@@ -21,7 +21,8 @@ export interface SchemaCheckerOptions {
 /**
  * Returns a function that names every fault of a value in one line, or `undefined` for a valid one. Schemas of any
  * draft may come from anywhere: no code is made of them, and patterns run in linear time, by
- * [RE2](https://github.com/google/re2/wiki/Syntax). `format` and the names of `patternProperties` aren't checked.
+ * [RE2](https://github.com/google/re2/wiki/Syntax). `format`, properties that only
+ * `patternProperties` may name, and recursion beyond two levels aren't checked.
  *
  * @param what Name of the whole value in faults. Default: `the value`.
  * @throws {Error} if the schema is invalid, is nested more than 200 levels deep, holds more than 5,000 schemas once its

@@ -109,7 +109,6 @@ const MOST_STEPS = 50;
 /** Most helpers of a session that work at once; more wait until one is done. */
 const MOST_AT_ONCE = 16;
 
-/** Most helpers that one turn may have. */
 const MOST_IN_A_TURN = 100;
 
 /** How often the turn that waits for a helper is told that it is alive, in milliseconds: the helper has a watchdog of its own. */
@@ -168,7 +167,6 @@ interface DelegatingTurn
   readonly watch: (tool: Tool) => Tool;
 }
 
-/** A session that may have helpers. */
 interface DelegatingSession extends ToldSession {
   /** Name of the key with which it was made. */
   readonly by: string | undefined;
@@ -408,7 +406,6 @@ function answerInFork(call: ToolCall): Message {
   return { role: "tool", tool_call_id: call.id, content };
 }
 
-/** What a helper is told. */
 function taskFor(task: string, mayUse: readonly string[] | undefined): string {
   return [
     "You are a helper now: a copy of the agent above, made for one task, while the agent waits for what you find.",

@@ -181,7 +181,6 @@ export function dispatcher(
   };
 }
 
-/** A response with this answer. */
 export function toResponse(answer: Answered): Response {
   if (answer instanceof Response) return answer;
   const { json, ...init } = answer;

@@ -287,7 +287,6 @@ function refusal(status: number, code: string, message: string): Response {
   return Response.json({ error: { status, code, message } }, { status, headers });
 }
 
-/** Whether a request has a body. */
 function hasBody({ headers }: IncomingMessage): boolean {
   return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 0;
 }

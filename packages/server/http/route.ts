@@ -16,7 +16,6 @@ export interface RouteResponse {
   readonly content?: Readonly<Record<string, TSchema>>;
 }
 
-/** Returns how a route answers in JSON. */
 export function json<S extends TSchema>(
   description: string,
   schema: S,
@@ -82,7 +81,6 @@ export interface RouteCall<
   readonly keep: (kept: KeptAnswer) => readonly StoreRecord[];
 }
 
-/** How a route tells its errors. */
 export interface RouteErrors {
   readonly schema: TSchema;
   /** The answer that tells of whatever was thrown, `HttpError` or not. */
@@ -102,7 +100,6 @@ export interface OtherAnswerer {
   ) => Promise<Response>;
 }
 
-/** What a route gives. */
 export type Answered<Json = unknown> = Response | JsonAnswer<Json>;
 
 interface Described<M extends Method, P extends string> {
@@ -163,7 +160,6 @@ export interface Route<M extends Method = Method, P extends string = string, Ask
   readonly types?: { readonly asked: Asked; readonly told: Told };
 }
 
-/** The parameters of a path, by their names. */
 export type PathOf<P extends string> = P extends `${string}{${infer Name}}${infer Rest}`
   ? Readonly<Record<Name, string>> & PathOf<Rest>
   : unknown;
@@ -176,7 +172,6 @@ export type Reads<T> = T extends readonly (infer Item)[] ? readonly Reads<Item>[
 /** Statuses whose JSON is more than an error. */
 type Told = 200 | 201 | 202 | 503;
 
-/** The content of a media type in an answer of a route. */
 type ContentOf<Responses, Media extends string, Status = Told> = Status extends keyof Responses
   ? Responses[Status] extends { readonly content: Readonly<Record<Media, infer Schema extends TSchema>> }
     ? Reads<Static<Schema>>

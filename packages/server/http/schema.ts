@@ -15,20 +15,16 @@ import {
 } from "typebox";
 import { Compile } from "typebox/schema";
 
-/** A count from 0. */
 export const COUNT = Type.Integer({ minimum: 0 });
 
-/** Returns the schema of a text, described. */
 export function text(description: string): TString {
   return Type.String({ description });
 }
 
-/** Returns the schema of a text that may be absent. */
 export function optionalText(description: string): TOptional<TString> {
   return Type.Optional(text(description));
 }
 
-/** Returns the schema of a count from 0, described. */
 export function count(description: string): TInteger {
   return Type.Integer({ minimum: 0, description });
 }

@@ -42,10 +42,8 @@ import type {
   SessionView,
   Summarise,
 } from "@tare/planner";
-import type { NewPin } from "@tare/planner/internal";
 import type { Rates } from "@tare/planner/internal/parts";
 import { policySession } from "@tare/planner/policies";
-import { invalidRequest, notSupported } from "../http/http_error.ts";
 import { type OfferState, offerTools, type ToolOffer } from "../turns/session_tools.ts";
 import { askedModel, tracedModel } from "../turns/traced_turn.ts";
 import type { QueuedTurn } from "../turns/turn_queue.ts";
@@ -198,7 +196,7 @@ export class SessionPrompt implements TurnPrompt {
       },
     });
     this.conversation = new Session({
-      ...{ id, archive, prompts: this.#prompts, countTokens },
+      ...{ id, archive, prompts: this.#prompts, countTokens, tools: this.#known },
       state: { title, model: settings.model, pins, days },
     });
     this.#told = stored.tools;
@@ -321,24 +319,6 @@ export class SessionPrompt implements TurnPrompt {
   /** What the next request would cost. Nothing where the policy knows nothing of costs. */
   quote(messages: readonly Message[]): ReturnType<Session["quote"]> {
     return this.conversation.quote({ messages, tools: this.#tools() }, this.#now());
-  }
-
-  /**
-   * A pin for a message.
-   *
-   * @throws {HttpError} 400 if that can't be asked for, 501 if the policy takes no pins.
-   */
-  makePin(messages: readonly Message[], wanted: NewPin): Pin {
-    const { noPins } = this.conversation;
-    if (noPins !== undefined) {
-      throw notSupported(`Cannot pin message ${wanted.place}: ${noPins}.`);
-    }
-    try {
-      return this.conversation.makePin(messages, { ...wanted, tools: this.#known });
-    } catch (error) {
-      if (!(error instanceof RangeError)) throw error;
-      throw invalidRequest(error.message);
-    }
   }
 
   /** What the model saw last of a session, and what is new of that; of a running turn what it saw last. */

@@ -18,7 +18,6 @@ import { type Reach, refusedUrl, SECRET_PREFIX } from "./send_webhook.ts";
 /** What can be told. */
 export const WEBHOOK_TYPES = ["turn.ended", "approval.asked"] as const;
 
-/** What a webhook tells of. */
 export type WebhookType = typeof WEBHOOK_TYPES[number];
 
 /** Why nothing is sent any more: the receiver said that it is gone, nothing got through for long, or somebody asked for it. */
@@ -38,10 +37,8 @@ const STORED = Type.Object({
   disabled: Type.Optional(Type.Object({ reason: Type.Enum([...DISABLED_REASONS]), atMs: Type.Number() })),
 });
 
-/** A webhook. */
 export type Webhook = Readonly<Static<typeof STORED>>;
 
-/** What a webhook is set to. */
 export type WebhookSettings = Pick<Webhook, "url" | "types">;
 
 /** Results of a webhook's deliveries. */
@@ -343,7 +340,6 @@ export class Webhooks {
   }
 }
 
-/** What a delivery holds. */
 export function valueOf({ value }: Pick<StoredDelivery, "value">): DeliveryValue {
   return value as DeliveryValue;
 }

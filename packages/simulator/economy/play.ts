@@ -60,7 +60,6 @@ export interface Played {
   readonly refused: number;
 }
 
-/** Time that a repair takes. */
 const REPAIR_MS = 4_000;
 
 /** Plays a recorded session call by call against a simulated prefix cache. */

@@ -1,7 +1,6 @@
 import type { Message, ToolDefinition } from "@tare/messages";
 import { statedFailure } from "@tare/wire/internal";
 
-/** One model call of a recorded session. */
 export interface RecordedCall {
   /** Number of messages that the prompt of this call had. The next message is the model's answer. */
   readonly messages: number;

@@ -66,7 +66,6 @@ export interface SimulatorOptions {
 export interface FaultRequest extends SimulatedRequest {
   /** Number of the request, from 0. Requests that could not be read have none. */
   readonly index: number;
-  /** Tokens of the whole prompt. */
   readonly promptTokens: number;
 }
 
@@ -76,7 +75,6 @@ export interface SimulatedCall extends SimulatedRequest {
   readonly atMs: number;
   /** HTTP status of the answer. */
   readonly status: number;
-  /** Tokens of the whole prompt. */
   readonly promptTokens: number;
   /** Of these, served from the cache; 0 if the request was refused. */
   readonly cachedTokens: number;
@@ -96,7 +94,6 @@ interface Served {
   readonly store: (nowMs: number) => void;
 }
 
-/** A reply, to be written in some format. */
 interface FormattedReply extends Pick<WrittenReply, "message" | "finishReason"> {
   readonly usage: Usage & { readonly reasoningTokens: number };
   /** Blocks of searches that stand in front of it, and of what they found. */
@@ -210,7 +207,6 @@ export function simulator(options: SimulatorOptions): Simulator {
     };
   }
 
-  /** Answers a request in the format of responses. */
   async function response(request: Request): Promise<Response> {
     const author = [keyOf(request, apiKey)];
     const asked = await reading(request, readResponsesRequest);
@@ -247,7 +243,6 @@ export function simulator(options: SimulatorOptions): Simulator {
     });
   }
 
-  /** Answers a request in the Messages format. */
   async function message(request: Request): Promise<Response> {
     const key = keyOf(request, apiKey);
     const asked = await reading(request, readMessagesRequest);
@@ -568,7 +563,6 @@ function messagesResponse(
   return textsResponse(texts, { stream, fault });
 }
 
-/** A reply that is written. */
 type WrittenReply = Parameters<CompletionWriter["body"]>[0];
 
 /** Completes a model's reply: calls without an id get one, made of `idSeed` and their position. */

@@ -188,7 +188,6 @@ function bestFiles(turn: RehearsalTurn): string[] {
   return [...scores].sort(([, a], [, b]) => b - a).map(([path]) => path).slice(0, MAX_FILES);
 }
 
-/** The lines found in each file that was searched by itself. */
 function foundInFiles(turn: RehearsalTurn): ReadonlyMap<string, readonly FoundLine[]> {
   const searches = turn.calls.filter((call) => call.tool === "search_files" && !isWordCount(call));
   return new Map(

@@ -80,7 +80,6 @@ export async function resolveInWorkspace(
   return { root, absolute, relative, ...(hidden && { hidden }) };
 }
 
-/** Returns the real paths of the workspace and of a path in it. */
 async function realPlace(workspace: string, path: string): Promise<{ root: string; absolute: string }> {
   const given = resolve(workspace, path);
   // Only `..` leads elsewhere from a workspace that is a link than from where that points.
@@ -144,7 +143,6 @@ export function temporaryName(key: unknown): string {
   return `.tare-${hash.slice(0, 32)}.tmp`;
 }
 
-/** Returns whether a file has the name of a temporary file. */
 export function isTemporary(name: string): boolean {
   return /^\.tare-[0-9a-f]{32}\.tmp$/.test(name);
 }
@@ -416,7 +414,6 @@ async function pathOnly(absolute: string): Promise<OpenFolder> {
   return { folder, close() {} };
 }
 
-/** An entry of a folder. */
 export interface Entry {
   readonly name: string;
   readonly kind: "file" | "folder" | "link" | "other";

@@ -269,7 +269,6 @@ interface Replacement {
   readonly quotes?: boolean | undefined;
 }
 
-/** A text in which something was replaced. */
 interface ReplacedText {
   readonly text: string;
   /** Where the new pieces start in `text`, in order. */
@@ -564,7 +563,6 @@ async function createStaged(
   return new NewFile(path, file);
 }
 
-/** Copies a file into another file system. */
 async function copyInto(
   folder: Folder,
   absolute: string,

@@ -79,7 +79,6 @@ interface ConnectOptions extends Omit<StdioTransportOptions, "entry"> {
   readonly onChanged: () => void;
   /** Longest time until it is connected, in milliseconds. */
   readonly timeoutMs: number;
-  /** Aborting it gives up. */
   readonly signal: AbortSignal;
 }
 
@@ -89,7 +88,6 @@ const MAX_PAGES = 64;
 /** How long a server may take to hear that it isn't needed any more, in milliseconds. */
 const FAREWELL_MS = 500;
 
-/** A connection to one server. */
 export class McpConnection {
   readonly #client: McpClient;
   readonly #lost = Promise.withResolvers<string>();
@@ -180,7 +178,6 @@ function startFault(entry: McpServerEntry, error: unknown): string {
     : `its program doesn't answer: ${message}`;
 }
 
-/** What an error says. */
 export function errorText(error: unknown): string {
   return error instanceof Error ? error.message || error.name : String(error);
 }
@@ -467,7 +464,6 @@ async function* events(
 /** Largest message that is taken from a server, in bytes. */
 const MAX_MESSAGE_BYTES: number = 16 * 2 ** 20;
 
-/** What is said of a larger one. */
 const TOO_LARGE: string = `its answer is larger than ${
   MAX_MESSAGE_BYTES / 2 ** 20
 } MiB: ask for less in one call`;

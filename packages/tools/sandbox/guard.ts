@@ -153,7 +153,6 @@ const listings = new Map<string, Listing>();
 /** Changes of a folder within its clock's resolution leave the same times. */
 const SETTLED_MS = 50;
 
-/** Returns the protected paths of a workspace, without those in others. */
 function protectedPaths(workspace: string): ReadonlyMap<string, Protected> {
   const all = new Map<string, Protected>();
   const folders = [workspace];

@@ -119,7 +119,6 @@ export class BackgroundCommands {
     return all.length === 0 ? undefined : all.join("\n");
   }
 
-  /** Ends all commands of a session. */
   async end(session: string): Promise<void> {
     await Promise.all(this.#of(session).map((background) => background.stop()));
     for (const { name } of this.#of(session)) this.#all.delete(name);
@@ -136,12 +135,10 @@ export class BackgroundCommands {
   }
 }
 
-/** How a background command runs. */
 interface BackgroundOptions extends CommandPlace, Pick<StartOptions, "confirm"> {
   readonly maxOutputBytes: number;
 }
 
-/** A command in the background. */
 export class BackgroundCommand {
   readonly name: string;
   readonly session: string;

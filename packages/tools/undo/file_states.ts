@@ -105,7 +105,6 @@ export class FileStates {
     this.#limits = { maxFileBytes: 4 * 2 ** 20, maxFiles: 20_000, maxBytes: 512 * 2 ** 20, ...limits };
   }
 
-  /** Returns the states that an earlier process stored in this folder. */
   static async open({ workspace, hidden, folder, ...options }: CheckpointOptions): Promise<FileStates> {
     await mkdir(join(folder, "contents"), { recursive: true, mode: 0o700 });
     const root = await realpath(workspace);
@@ -214,7 +213,6 @@ export class FileStates {
     });
   }
 
-  /** Removes a file or an empty folder. */
   async remove(path: string, state: FileState): Promise<void> {
     await inFolder(dirname(join(this.#root, path)), async (folder) => {
       const entry = folder.at(basename(path));
@@ -430,7 +428,6 @@ export class FileStates {
   }
 }
 
-/** The result of a walk. */
 interface Walked {
   readonly paths: Map<string, Stats>;
   readonly ignored: Set<string>;
@@ -475,7 +472,6 @@ function unreadable(error: unknown): [] {
   throw error;
 }
 
-/** Returns whether the folder of a path is behind a link. */
 async function isBehindLink(absolute: string): Promise<boolean> {
   const folder = dirname(absolute);
   return await realpath(folder).catch(() => folder) !== folder;
@@ -521,7 +517,6 @@ function stampOf({ mtimeMs, ctimeMs, ino, size, mode }: Stats, now: number): str
   return Math.max(mtimeMs, ctimeMs) > now - YOUNG_MS ? "" : [mtimeMs, ctimeMs, ino, size, mode].join(" ");
 }
 
-/** Files named in a refusal. */
 export const MOST_NAMED = 20;
 
 /** Paths that are inspected at the same time. */

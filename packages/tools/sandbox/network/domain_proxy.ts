@@ -21,7 +21,6 @@ interface Wanted {
 /** Ports that can be reached: those of HTTP and HTTPS. */
 const PORTS = [80, 443];
 
-/** Longest head of a request, in bytes. */
 const MAX_HEAD_BYTES = 65_536;
 
 /** A connection, as far as it is needed. */
