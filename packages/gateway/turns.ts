@@ -221,6 +221,7 @@ export class Turns {
       ...(purpose && { purpose }),
       hasTools,
       isNamed: recognised.name !== undefined,
+      isKeyed: key !== undefined,
       about: () => sessions.about(recognised),
     });
     const { about, isFirst = false } = oneShot ?? {};
@@ -562,13 +563,14 @@ function oneShotOf(
     WireRequest,
     "items" | "replyTokens" | "protocol"
   >,
-  { purpose, hasTools, isNamed, about: look }: {
+  { purpose, hasTools, isNamed, isKeyed, about: look }: {
     /** What the client says that it is for. Default: it doesn't say. */
     readonly purpose?: NonNullable<ItemPart["purpose"]>;
     /** Whether its model may choose among tools. */
     readonly hasTools: boolean;
-    /** Whether the client names its session. */
+    /** Whether the client names its session, or keeps its conversations apart. */
     readonly isNamed: boolean;
+    readonly isKeyed: boolean;
     /** Looks for the session that it is about. */
     readonly about: () => About<GatewaySession> | undefined;
   },
@@ -579,7 +581,9 @@ function oneShotOf(
   if (said === "turn" || (said === undefined && hasTools && !asks)) return undefined;
   const about = look();
   const isBegun = about?.known.isBegun ?? false;
-  if (said !== undefined) return { purpose: said, about, isFirst: !isBegun && said === "other" };
+  // What is no turn and about nothing begins no session.
+  const isMeant = about !== undefined || isNamed || isKeyed;
+  if (said !== undefined) return { purpose: said, about, isFirst: !isBegun && said === "other" && isMeant };
   const lacksTools = !hasTools && (about && isBegun ? about.known.facts.hasTools : hasResults(items));
   const isKnown = about && (about.shared > 0 || about.isCutOff);
   if (asks && (lacksTools || isKnown)) return { purpose: "compaction", about };

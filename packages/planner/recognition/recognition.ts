@@ -500,7 +500,8 @@ function endOf(
     return next > heads && length - next <= TRANSIENT_ITEMS ? { end: next, isCut: false } : whole;
   }
   const [before, now] = [own[length - 1], items[length - 1]];
-  const isCut = next === length && before && now && before.role === now.role && before.shape === now.shape &&
+  const isCut = next === length && before && now && before.shape === now.shape &&
+    (isResult(before) || before.role === now.role) &&
     before.exact !== now.exact && stems.includes(stemsOf(textsOf(length - 1)).at(-1)!);
   return isCut ? { end: length - 1, isCut } : whole;
 }
