@@ -1,5 +1,5 @@
 import { Session, type SessionState } from "@tare/session";
-import type { SessionRecord } from "@tare/session/internal";
+import type { SessionRecord, StoredState } from "@tare/session/internal";
 import { contentText, type Message } from "@tare/messages";
 import { hashPiece } from "@tare/messages/internal";
 import { placeholderRefs } from "@tare/prune/internal";
@@ -117,18 +117,13 @@ export function keptValue(
 }
 
 /** All that is kept of a session, as it was read. */
-export interface ReadSession {
+export interface ReadSession extends Omit<StoredState, "totals"> {
   readonly record: SessionRecord;
   /** Fencing number of the newest hold when that was read, or before. */
   readonly fence: number;
   /** Number of its last event, each of which is a call. */
   readonly lastEvent: number;
   readonly totals: KeptTotals;
-  readonly title: string;
-  /** What `keptValue` gave, perhaps of another format. Absent: only figures are kept. */
-  readonly value: unknown;
-  /** References of the texts of that. */
-  readonly refs: Iterable<string>;
 }
 
 /** What a session that was kept is made with. */
@@ -173,7 +168,7 @@ export function restoreSession(
       })),
       shown: shown.map((hash) => byHash.get(hash) ?? hash),
       unevicted: value.unevicted,
-      kept: { fence, refs: new Set(refs), ends, ...(forkOf !== undefined && { parent: forkOf }) },
+      kept: { fence, refs, ends, ...(forkOf !== undefined && { parent: forkOf }) },
     },
     keys,
     instructions: Object.entries(instructions)
