@@ -27,16 +27,6 @@ export interface SchemaCheckerOptions {
  * @param what Name of the whole value in faults. Default: `the value`.
  * @throws {Error} if the schema is invalid, is nested more than 200 levels deep, holds more than 5,000 schemas once its
  * references are resolved, refers to what is missing, or has a pattern that RE2 refuses.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { schemaChecker } from "@tare/loop/internal";
- *
- * const faults = schemaChecker({ properties: { lines: { type: "integer", minimum: 1 } } });
- * assertEquals(faults({ lines: 3 }), undefined);
- * assertEquals(faults({ lines: 0 }, "calls.2"), "calls.2.lines must be >= 1");
- * ```
  */
 export function schemaChecker(
   schema: JsonSchema,
