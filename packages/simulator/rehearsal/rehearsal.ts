@@ -1,7 +1,7 @@
 import { sliceText } from "@tare/messages/internal";
 import { type SimulatedModel, type SimulatedReply, toolCall } from "../model.ts";
 import { LIST_WORKSPACE, pathOf, type RehearsalPlan, withNoun } from "./plan.ts";
-import { LARGEST_PACKAGE, LOOK_BACK, REVIEW } from "./plans.ts";
+import { LOOK_BACK, REVIEW } from "./plans.ts";
 import { countedPaths, type FoundLine, foundLines, listedEntries, readRange } from "./results.ts";
 import {
   type CallArguments,
@@ -12,7 +12,7 @@ import {
 } from "./turn.ts";
 
 /** The first plan that suits a question is followed, or else {@linkcode KEYWORDS}. */
-const PLANS: readonly RehearsalPlan[] = [REVIEW, LOOK_BACK, LARGEST_PACKAGE];
+const PLANS: readonly RehearsalPlan[] = [REVIEW, LOOK_BACK];
 
 const KNOWN_TOOLS = ["list_files", "read_file", "search_files"];
 
