@@ -286,10 +286,7 @@ function toldByBytes(piece: Message | ToolDefinition): Told {
 /** Name of the tool that stands for others: a call of it names the tool that is meant, and holds that one's arguments. */
 export const CALL_TOOL_NAME = "call_tool";
 
-/**
- * Name and arguments of the call that is meant: where it is one of `call_tool`, those of the tool that it names; of
- * any other, and of one that names none, its own.
- */
+/** Returns the name and arguments of the effective call: those inside `call_tool`, else its own. */
 export function meantCall(call: ToolCall): { readonly name: string; readonly arguments: string } {
   const made = describeCall(call);
   if (made.name !== CALL_TOOL_NAME) return made;

@@ -66,11 +66,7 @@ export interface ArchivedMessages {
   readonly text: string;
 }
 
-/**
- * Archives messages as one text: the JSON of each on a line of its own.
- *
- * @throws {Error} if they can't be archived.
- */
+/** Archives messages as JSON lines. @throws {Error} if they can't be archived. */
 export async function archiveMessages(
   messages: readonly Message[],
   { archive, purpose }: ArchiveMessagesOptions,
@@ -80,11 +76,7 @@ export async function archiveMessages(
   return { ref: await archiveText(text, archive, `${messages.length} messages to ${purpose}`), text };
 }
 
-/**
- * Archives a text and returns its reference.
- *
- * @throws {Error} with `what` in its message, if it can't be archived.
- */
+/** Archives a text and returns its reference. @throws {Error} with `what` in its message, if it can't be archived. */
 export async function archiveText(text: string, archive: Archive, what: string): Promise<string> {
   try {
     return await archive.put(text);

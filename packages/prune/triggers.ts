@@ -123,10 +123,7 @@ export interface ColdResumeOptions {
   readonly cacheColdAfterMs?: number;
 }
 
-/**
- * Returns whether a conversation resumes so late that its cached prefix is gone: then its next request is read anew
- * anyway, and pruning it first costs nothing.
- */
+/** Returns whether the cached prefix has expired since the last request, so that pruning first is free. */
 export function isColdResume(
   { lastUsedAtMs, nowMs, cacheColdAfterMs = 24 * 60 * 60 * 1000 }: ColdResumeOptions,
 ): boolean {

@@ -6,10 +6,7 @@ import { MAX_DEPTH, prepareSchema, sizeOf } from "./prepare_schema.ts";
 /** Limit of one check, two seconds at worst: schemas times values, and instructions of patterns times 100 characters. */
 const MAX_WORK = 500_000;
 
-/**
- * Returns the faults of a value in one line, or `undefined` for a valid value. `place` is the value's place if it is part of
- * a larger one.
- */
+/** Returns the faults of a value in one line; `undefined` if valid. `place` is its place in a larger value. */
 export type SchemaCheck = (value: unknown, place?: string) => string | undefined;
 
 /** Options of {@linkcode schemaChecker}. */

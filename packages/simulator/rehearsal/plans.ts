@@ -40,10 +40,7 @@ const MAX_FILES = 6;
 /** Lines that are read of one file. */
 const MAX_LINES = 300;
 
-/**
- * `Review FOLDER`: read the longest files of a folder one after the other, note of each what it is as soon as it is
- * read, and answer with the notes.
- */
+/** `Review FOLDER`: reads the longest files one after the other, notes each, and answers with the notes. */
 export const REVIEW: RehearsalPlan = {
   suits: (question) => folderOf(question) !== undefined,
   rules: [

@@ -101,10 +101,7 @@ const STOP_WORDS = new Set(
     "which while who whom why will with work works would you your").split(" "),
 );
 
-/**
- * Any other question: search for its words, read around the first matches of the files that hold most of them, and
- * report where they stand.
- */
+/** Any other question: searches for its words, reads around the first matches, and reports where they are. */
 export const KEYWORDS: Omit<RehearsalPlan, "suits"> = {
   rules: [
     LIST_WORKSPACE,
