@@ -44,7 +44,6 @@ export {
   Session,
   type SessionCall,
   type SessionInit,
-  type SessionPin,
   type SessionState,
 } from "./session.ts";
 
