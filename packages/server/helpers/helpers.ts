@@ -373,10 +373,7 @@ export class Helpers {
   }
 }
 
-/**
- * Tools as a helper has them: those that its session has for itself are its own, all others its parent's. What it may not
- * use stays in the list, so that the prompt is the same.
- */
+/** Returns a subagent's tools: its session's own, others its parent's; all stay, so that the prompt is equal. */
 function toolsOfHelper(
   { tools, clientTools }: Pick<DelegatingTurn, "tools" | "clientTools">,
   { own, mayUse }: { readonly own: readonly Tool[]; readonly mayUse: readonly string[] },
