@@ -1,6 +1,7 @@
 import { Session, type SessionState } from "@tare/session";
-import type { SessionRecord } from "@tare/session/internal";
+import type { SessionRecord, StoredState } from "@tare/session/internal";
 import { contentText, type Message } from "@tare/messages";
+import type { StoredHistory } from "@tare/planner/internal";
 import { hashPiece } from "@tare/messages/internal";
 import { placeholderRefs } from "@tare/prune/internal";
 import { readItems } from "@tare/wire/internal";
@@ -118,18 +119,13 @@ export function keptValue(
 }
 
 /** All that is kept of a session, as it was read. */
-export interface ReadSession {
+export interface ReadSession extends Omit<StoredState, "totals"> {
   readonly record: SessionRecord;
   /** Fencing number of the newest hold when that was read, or before. */
   readonly fence: number;
   /** Number of its last event, each of which is a call. */
   readonly lastEvent: number;
   readonly totals: KeptTotals;
-  readonly title: string;
-  /** What `keptValue` gave, perhaps of another format. Absent: only figures are kept. */
-  readonly value: unknown;
-  /** References of the texts of that. */
-  readonly refs: Iterable<string>;
 }
 
 /** What a session that was kept is made with. */
@@ -174,7 +170,7 @@ export function restoreSession(
       })),
       shown: shown.map((hash) => byHash.get(hash) ?? hash),
       unevicted: value.unevicted,
-      kept: { fence, refs: new Set(refs), ends, ...(forkOf !== undefined && { parent: forkOf }) },
+      kept: { fence, refs, ends, ...(forkOf !== undefined && { parent: forkOf }) },
     },
     history: { items: items.map(readHistoryItem), stems },
     instructions: Object.entries(instructions)
@@ -281,16 +277,19 @@ export function soughtNames(
   };
 }
 
-/** The names of a session, whose history has these keys, and of the ends that it had, the newest first. */
+/** Returns the names of a session with this history, and of the ends that it had, the newest first. */
 export function namesOf(
   session: GatewaySession,
-  keys: readonly string[],
+  { items }: StoredHistory,
 ): { readonly names: readonly string[]; readonly ends: readonly string[] } {
   const { kept, facts: { client, scope, name, heads, summary, responses } } = session;
+  const keys = items.map(({ exact }) => exact);
   const first = keys[heads] ?? NOTHING;
+  // What follows the last reply may be transient.
+  const settled = keys.slice(0, items.findLastIndex(({ role }) => role === "reply") + 1 || keys.length);
   const newest = [
     ...wholes(keys, { heads, reach: 1 }).map((whole) => nameOf("whole", scope, whole)),
-    ...endsOf(keys, { heads, reach: 1 }).map((end) => nameOf("end", client ?? scope, end)),
+    ...endsOf(settled, { heads, reach: 1 }).map((end) => nameOf("end", client ?? scope, end)),
   ];
   const ends = [...newest, ...kept.ends.filter((one) => !newest.includes(one))].slice(0, 2 * ENDS);
   return {

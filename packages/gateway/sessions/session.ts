@@ -170,7 +170,7 @@ export interface Kept {
    */
   readonly fence?: number;
   /** References of the texts that are there. */
-  readonly refs: Set<string>;
+  readonly refs: ReadonlySet<string>;
   /** The session of which it is a fork: the last of its forebears that was saved. Absent: it is none. */
   readonly parent?: string;
   /** Names of the ends that its history had when it was saved, the newest first. */
