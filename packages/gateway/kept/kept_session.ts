@@ -7,6 +7,7 @@ import { placeholderRefs } from "@tare/prune/internal";
 import { readItems } from "@tare/wire/internal";
 import { createHash } from "node:crypto";
 import { instructionKey, type Known } from "../sessions/instruction_keys.ts";
+import type { StoredPrompt } from "../memory.ts";
 import { readHistoryItem, writeHistoryItem } from "../sessions/history.ts";
 import { LayeredArchive } from "../sessions/layered_archive.ts";
 import {
@@ -63,6 +64,7 @@ interface KeptValue {
   readonly shown: readonly number[];
   /** Likewise of the last call from whose prompt nothing had left; absent if that is the same. */
   readonly unevicted?: readonly number[];
+  readonly held?: StoredPrompt;
   /** Those of them that stand for something. */
   readonly lines: readonly Message[];
   readonly ends: readonly string[];
@@ -109,6 +111,7 @@ export function keptValue(
     hidden: hidden.map(plainPlace),
     archived: [...session.archive.listed],
     shown: shown.map(hashOf),
+    ...(session.held && { held: session.held }),
     ...(session.unevicted !== shown && { unevicted: session.unevicted.map(hashOf) }),
     lines: shown.flatMap((one) => typeof one !== "number" && standsForSomething(one) ? [one] : []),
     ends,
@@ -170,6 +173,7 @@ export function restoreSession(
       })),
       shown: shown.map((hash) => byHash.get(hash) ?? hash),
       unevicted: value.unevicted,
+      held: value.held,
       kept: { fence, refs, ends, ...(forkOf !== undefined && { parent: forkOf }) },
     },
     history: { items: items.map(readHistoryItem), stems },
