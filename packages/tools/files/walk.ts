@@ -129,10 +129,7 @@ export function globMatcher(glob: string): (path: string) => boolean {
   return (path) => regExp.matches(path.slice(path.lastIndexOf("/") + 1));
 }
 
-/**
- * The regular expression (as RE2 and others write it) of a whole relative path that a glob of `*`, `?`, `[…]`, `{…,…}`
- * and `**` stands for. A part between slashes that leaves a bracket, a brace or a backslash open is taken as it stands.
- */
+/** Returns the RE2 expression of a glob over whole relative paths; unbalanced parts between slashes are literal. */
 export function globPattern(glob: string): string {
   const parts = glob.replace(/\/+$/, "").split(/\/+/);
   const last = parts.length - 1;
@@ -198,10 +195,7 @@ interface RuleFile {
   readonly rules: Ignore;
 }
 
-/**
- * The `.gitignore` rules that hold in one folder: its own and those of the folders above, up to the workspace. Paths
- * are relative to the workspace; those of folders end in a slash.
- */
+/** The `.gitignore` rules of a folder and those above it, up to the workspace, over relative paths. */
 export class IgnoreRules {
   readonly #files: readonly RuleFile[];
 
