@@ -29,20 +29,15 @@ import {
   checkEffort,
   type CreateSession,
   type SessionSettings,
-  storedForkedFrom,
   type StoredSettings,
-  storedSettings,
 } from "./session_settings.ts";
 import {
   eventsOf,
   type HelperLink,
   NO_TURNS,
   numbered,
-  parentOf,
   type SessionEvent,
-  type SessionInfo,
   sessionNotFound,
-  type SessionTotals,
   type Teller,
   type WaitingTurn,
   type WatchedSession,
@@ -60,7 +55,7 @@ interface CreateOptions {
   /** Name of the key with which they are made. Default: the owner's. */
   readonly by?: string | undefined;
   /** Records that are committed with them. Default: none. */
-  readonly keep?: (made: readonly SessionInfo[]) => readonly StoreRecord[];
+  readonly keep?: (made: readonly ListedSession[]) => readonly StoreRecord[];
 }
 
 /** Events that people elsewhere are shown of a session. */
@@ -159,7 +154,7 @@ export class Sessions {
   async create(
     wanted: readonly NewSession[],
     { keep = () => [], by }: CreateOptions = {},
-  ): Promise<readonly SessionInfo[]> {
+  ): Promise<readonly ListedSession[]> {
     const { store, workspace } = this.#options;
     const isAtWorkplace = ({ instructions, isAtWorkplace = instructions === undefined }: NewSession) =>
       isAtWorkplace;
@@ -174,11 +169,8 @@ export class Sessions {
       messages,
       workplace: isAtWorkplace(wanted[index]!) ? place : "",
     }));
-    const infos = made.map(({ messages, workplace: _, ...record }) => ({
-      ...record,
-      ...NO_TURNS,
-      lastEvent: messages.length,
-      isRunning: false,
+    const rows = made.map(({ messages, workplace: _, ...row }): ListedSession => ({
+      ...{ kind: "agent", ...row, lastEvent: messages.length },
     }));
     const records = made.flatMap(({ messages, title, workplace, ...record }) =>
       sessionRecords(record, {
@@ -186,8 +178,8 @@ export class Sessions {
         messages,
       })
     );
-    await this.#admit(made.length, () => store.commit([...records, ...keep(infos)]));
-    return infos;
+    await this.#admit(made.length, () => store.commit([...records, ...keep(rows)]));
+    return rows;
   }
 
   /**
@@ -198,12 +190,12 @@ export class Sessions {
    * @throws {HttpError} 507 if no more sessions may be kept.
    */
   async fork(
-    { id: from, settings, history, prompt, title, chosen }: AgentSession,
+    { id: from, settings, history, prompt, title, totals: { chosen } }: AgentSession,
     { length, keep = () => [], by }: Omit<CreateOptions, "keep"> & {
       readonly length: number;
-      readonly keep?: (made: SessionInfo) => readonly StoreRecord[];
+      readonly keep?: (made: ListedSession) => readonly StoreRecord[];
     },
-  ): Promise<SessionInfo> {
+  ): Promise<ListedSession> {
     const { store } = this.#options;
     // All of one moment: it may be used meanwhile.
     const [said, known] = [history.slice(0, length), prompt.fork(length)];
@@ -211,7 +203,7 @@ export class Sessions {
     const stored: StoredSettings = { ...settings, forkedFrom: { session: from, messages: said.length } };
     const record = { id: crypto.randomUUID(), by, createdAtMs: store.now(), settings: stored };
     const messages = said.slice(systemMessage(settings.instructions, workplace).length);
-    const info = this.describe({ ...record, kind: "agent", lastEvent: messages.length, title });
+    const row = { ...record, kind: "agent", lastEvent: messages.length, title } as const;
     const states = {
       ...(title && { title }),
       ...(workplace !== undefined && { workplace }),
@@ -219,8 +211,8 @@ export class Sessions {
       ...known,
     };
     const records = sessionRecords({ ...record, archiveOf: from }, { states, messages });
-    await this.#admit(1, () => store.commit([...records, ...keep(info)]));
-    return info;
+    await this.#admit(1, () => store.commit([...records, ...keep(row)]));
+    return row;
   }
 
   /** The session of this id, as it is now. @throws {HttpError} 404 if there is none. */
@@ -282,7 +274,9 @@ export class Sessions {
   }
 
   /** What of a session is for people elsewhere: what was said in the turns that have ended. @throws {StoreError} */
-  async shared({ id, title, createdAtMs, settings, runningAfter = Infinity }: AgentSession): Promise<Shared> {
+  async shared(
+    { id, title, row: { createdAtMs }, settings, runningAfter = Infinity }: AgentSession,
+  ): Promise<Shared> {
     const stored = await this.#options.store.readEvents(id, { types: SHARED_EVENTS });
     const reducer = new TranscriptReducer();
     const entries: TranscriptEntry[] = [];
@@ -585,30 +579,6 @@ export class Sessions {
     const session = this.held.find(id);
     if (isGone) this.held.delete(id);
     else if (session) this.held.use(session);
-  }
-
-  /** A session of the agent in a list of the store, as its clients see it. */
-  describe({ lastEvent, totals, title = "", isHeld = false, ...record }: ListedSession): SessionInfo {
-    const { id, by, createdAtMs } = record;
-    const { turns, ledger, days, promptTokens, chosen } = {
-      ...NO_TURNS,
-      ...totals as SessionTotals | undefined,
-    };
-    return {
-      id,
-      by,
-      createdAtMs,
-      settings: storedSettings(record.settings, chosen),
-      parent: parentOf(record),
-      forkedFrom: storedForkedFrom(record.settings),
-      title: title as string,
-      lastEvent,
-      turns,
-      ledger,
-      days,
-      promptTokens,
-      isRunning: isHeld || (this.held.find(id)?.isPlayed ?? false),
-    };
   }
 }
 
