@@ -14,6 +14,7 @@ import type { Static } from "typebox";
 import { HttpError } from "../http/http_error.ts";
 import type { Reads } from "../http/route.ts";
 import type { AgentSession } from "../sessions/agent_session.ts";
+import { readTranscript } from "../sessions/history.ts";
 import { storedSettings } from "../sessions/session_settings.ts";
 import { NO_TURNS, OWN_AGENT, sessionNotFound, type SessionTotals } from "../sessions/session_types.ts";
 import type { Sessions } from "../sessions/sessions.ts";
@@ -89,7 +90,7 @@ export class AgentKind implements SessionKind<AgentSession, Summary, Details> {
   async details(session: AgentSession): Promise<Details> {
     const { row, totals: { promptTokens: tokens = 0 }, settings: { model } } = session;
     const helpers = await this.#sessions.helpers(session);
-    const transcript = await this.#sessions.transcript(session);
+    const transcript = await readTranscript(session, this.store);
     const plan = planIn(transcript.messages);
     const seesPictures = this.#sessions.seesPictures(model);
     return {

@@ -7,7 +7,7 @@ import { assertFor } from "../http/guard.ts";
 import { HttpError, invalidRequest, notFound, notSupported } from "../http/http_error.ts";
 import { json, route } from "../http/route.ts";
 import { closed, COUNT, count, limitOf, optionalText } from "../http/schema.ts";
-import type { Transcript } from "../sessions/history.ts";
+import { readTranscript, type Transcript } from "../sessions/history.ts";
 import type { AgentSession } from "../sessions/agent_session.ts";
 import type { ListedSession } from "@tare/session/internal";
 import { sessionNotFound } from "../sessions/session_types.ts";
@@ -220,7 +220,11 @@ export function agentSessionRoutes(sessions: Sessions) {
         const session = await sessions.get(id);
         const { length, input } = before === undefined
           ? wholeOf(session)
-          : partBefore(await sessions.transcript(session), { id, before, ended: session.history.length });
+          : partBefore(await readTranscript(session, sessions.store), {
+            id,
+            before,
+            ended: session.history.length,
+          });
         const answerOf = (made: ListedSession) => ({
           status: 201,
           headers: { location: `${API_PATH}/sessions/${made.id}` },

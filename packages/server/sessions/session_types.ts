@@ -24,7 +24,7 @@ import { type Budget, type Chosen, type SessionSettings, storedHelper } from "./
 export type { PinChange } from "@tare/session";
 
 /** A session of which programs outside are notified. */
-export interface ToldSession {
+export interface NotifiedSession {
   readonly id: string;
   readonly by: string | undefined;
   readonly parent: HelperParent | undefined;
@@ -41,7 +41,7 @@ export interface Teller {
   /** Whether anybody is notified, as of the last refresh. */
   readonly isHeard: () => boolean;
   readonly recordsOf: (
-    session: ToldSession,
+    session: NotifiedSession,
     committed: {
       readonly events: readonly SessionEvent[];
       readonly after: number;

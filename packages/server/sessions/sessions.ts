@@ -21,7 +21,7 @@ import { type TranscriptEntry, TranscriptReducer, updateEntries } from "../trans
 import { checkBudgets } from "../turns/play_turn.ts";
 import { allToolsOf, includesTool, STAND_IN_NAMES } from "../turns/session_tools.ts";
 import { TurnQueue } from "../turns/turn_queue.ts";
-import { lengthBefore, readTranscript, sessionRecords, systemMessage, type Transcript } from "./history.ts";
+import { sessionRecords, systemMessage } from "./history.ts";
 import { Queue } from "./hold.ts";
 import { AgentSession } from "./agent_session.ts";
 import { CALL_EVENTS, callsOf } from "./session_prompt.ts";
@@ -268,11 +268,6 @@ export class Sessions {
     return mayStandFor ? [...this.#toolNames, ...STAND_IN_NAMES] : this.#toolNames;
   }
 
-  /** All that was said in a session, as far as it is committed. @throws {StoreError} */
-  transcript(session: AgentSession): Promise<Transcript> {
-    return readTranscript(session, this.#options.store);
-  }
-
   /** What of a session is for people elsewhere: what was said in the turns that have ended. @throws {StoreError} */
   async shared(
     { id, title, row: { createdAtMs }, settings, runningAfter = Infinity }: AgentSession,
@@ -284,16 +279,6 @@ export class Sessions {
       if (number <= runningAfter) updateEntries(entries, reducer.apply(event));
     }
     return { title, model: settings.model, createdAtMs, entries };
-  }
-
-  /**
-   * How many messages of a session were said before a turn began.
-   *
-   * @param turn Number of the last event before it.
-   * @throws {HttpError} 404 if no turn begins there. @throws {StoreError}
-   */
-  lengthBefore({ id, settings: { instructions } }: AgentSession, turn: number): Promise<number> {
-    return lengthBefore(id, { turn, instructions, store: this.#options.store });
   }
 
   /** Returns the model calls of a session, the oldest first. @throws {StoreError} */
