@@ -26,4 +26,13 @@ export {
   searchesTools,
 } from "./providers.ts";
 export { isPrice, readProfileFile } from "./profile_file.ts";
+export {
+  type About,
+  type HistoryItem,
+  type KnownConversation,
+  type Recognised,
+  Recognition,
+  type RequestHistory,
+  type StoredHistory,
+} from "./recognition/recognition.ts";
 export { type DeferOptions, type DeferrableTools, WINDOW_SHARE, worthDeferring } from "./rule/decide.ts";

@@ -1,8 +1,13 @@
 import { type Store, StoreError } from "@tare/session";
-import { JsonPacker, type StoreRecord } from "@tare/session/internal";
+import {
+  Coalescer,
+  type StateChange,
+  StateWriter,
+  type StoredState,
+  type StoreRecord,
+} from "@tare/session/internal";
 import { Accounts, type AddedSessions, type CallReport, type Days } from "@tare/session/internal/report";
 import type { Protocol, RequestReaders } from "@tare/wire/internal";
-import { chainTo } from "../sessions/chain_index.ts";
 import type { GatewaySession, Recognised } from "../sessions/session.ts";
 import type { GatewaySessions, StoredSession } from "../sessions/sessions.ts";
 import {
@@ -68,14 +73,12 @@ export interface Looking {
   readonly readers: RequestReaders;
 }
 
-/** What of a session's figures is in the store. */
-interface Written {
+/** What of a session is in the store, but for the references of its texts. */
+interface Written extends Pick<StoredState, "title" | "summed"> {
+  /** What it had come to by the store's totals. */
   readonly days: Days;
-  /** What of these stands in the sums, where what is gone stays. Absent: nothing does, nor that there is such a session. */
-  readonly summed?: Days;
-  /** As JSON. */
+  /** The totals as JSON. */
   readonly totals?: string;
-  readonly title: string;
   /** Number of its last event, each of which is a call. */
   readonly lastEvent: number;
   /** The newest of its calls that is there, of those that were made here. */
@@ -100,15 +103,15 @@ const NOTHING: Written = { days: {}, title: "", lastEvent: 0, writes: [] };
  */
 export class Keeper {
   readonly #options: KeeperOptions;
-  /** Being written, and whether they have changed since. */
-  readonly #saving = new Map<GatewaySession, { again: boolean; done: Promise<void> }>();
-  /** What is stored with the next time that a session is written, and who waits for that. */
+  /** Commits of the sessions that are being written. */
+  readonly #saving = new Map<GatewaySession, Coalescer>();
+  /** Records that are stored with the next commit of a session. */
   readonly #riders = new Map<GatewaySession, readonly Rider[]>();
   /** Not in the store as they are, because it failed. */
   readonly #waiting = new Set<GatewaySession>();
   /** By their conversations, which they keep when they are taken in. */
   readonly #written = new WeakMap<GatewaySession["conversation"], Written>();
-  readonly #packers = new WeakMap<GatewaySession, JsonPacker>();
+  readonly #writers = new WeakMap<GatewaySession, StateWriter>();
   /** Removed, though turns of them may still be under way. */
   readonly #forgotten = new WeakSet<GatewaySession>();
   #isTold = false;
@@ -173,7 +176,7 @@ export class Keeper {
     const { id } = session;
     this.#forgotten.add(session);
     this.#waiting.delete(session);
-    await this.#saving.get(session)?.done;
+    await this.#saving.get(session)?.settled();
     if (!await store.getSession(id)) return;
     if (store.shared && !await store.shared.hold(id)) {
       throw new StoreError("fenced", `Cannot delete session ${id}: another server writes to it. Try again.`);
@@ -184,7 +187,7 @@ export class Keeper {
   /** Waits until all is kept, for a while. Never rejects. */
   async close(): Promise<void> {
     for (const session of this.#waiting) this.#save(session);
-    const saved = Array.from(this.#saving.values(), ({ done }) => done);
+    const saved = Array.from(this.#saving.values(), (commits) => commits.settled());
     await this.#within(CLOSE_MS, () => Promise.all([...saved, this.#expiring]));
   }
 
@@ -280,19 +283,13 @@ export class Keeper {
   async #read(id: string, fence: number): Promise<ReadSession | undefined> {
     const { store } = this.#options;
     return await this.#ifThere(id, async () => {
-      const [record, lastEvent, totals, title, packed] = await Promise.all([
+      const [record, lastEvent, { totals, ...state }] = await Promise.all([
         store.getSession(id),
         store.lastEvent(id),
-        store.readState(id, "totals"),
-        store.readState(id, "title"),
-        store.readState(id, "value"),
+        StateWriter.read(store, id),
       ]);
       if (!record || totals === undefined) return undefined;
-      const { value, refs } = await JsonPacker.unpack(packed, (refs) => store.readTexts(id, refs));
-      return {
-        ...{ record, fence, lastEvent, totals: totals as KeptTotals, value, refs },
-        title: (title ?? "") as string,
-      };
+      return { ...state, record, fence, lastEvent, totals: totals as KeptTotals };
     });
   }
 
@@ -315,55 +312,29 @@ export class Keeper {
     return !shared || kept.fence === undefined || (await shared.look(id)).fence === kept.fence;
   }
 
-  /** Writes a session, one time after the other. Resolves once it is written as it is now, or failed. */
-  #save(session: GatewaySession): Promise<void> {
-    const saving = this.#saving.get(session);
-    if (saving) {
-      saving.again = true;
-      return saving.done;
-    }
-    const state = { again: false, done: Promise.resolve() };
+  /** Commits a session, one commit after the other. Resolves once it is stored as it is now, or failed. */
+  async #save(session: GatewaySession): Promise<void> {
     const startedMs = performance.now();
-    const work = async () => {
-      try {
-        do {
-          state.again = false;
-          await this.#write(session);
-        } while (state.again);
-      } finally {
-        // At once: who asks from now on isn't heard any more.
-        this.#saving.delete(session);
-      }
-      this.#waiting.delete(session);
-    };
-    this.#saving.set(session, state);
-    state.done = work().then(() => {
-      this.#works(performance.now() - startedMs <= this.#options.waitMs);
-    }, (error) => {
-      for (const { reject } of this.#ridersOf(session)) reject(error);
-      this.#wait(session);
-      this.#fails(error);
-    });
-    return state.done;
+    const commits = this.#saving.get(session) ?? new Coalescer(() => this.#write(session), () => {});
+    this.#saving.set(session, commits);
+    await commits.run();
+    if (commits.isRunning || !this.#saving.delete(session) || this.#waiting.has(session)) return;
+    this.#works(performance.now() - startedMs <= this.#options.waitMs);
   }
 
-  /** Writes a session, and what is to be stored with it. */
+  /** Commits a session with what is to be stored with it. Never rejects. */
   async #write(session: GatewaySession): Promise<void> {
-    const riders = this.#ridersOf(session);
+    const riders = this.#riders.get(session) ?? [];
+    this.#riders.delete(session);
     try {
       await this.#commit(session, riders.flatMap(({ records }) => records));
       for (const { resolve } of riders) resolve();
+      this.#waiting.delete(session);
     } catch (error) {
       for (const { reject } of riders) reject(error);
-      throw error;
+      this.#wait(session);
+      this.#fails(error);
     }
-  }
-
-  /** Takes what is to be stored with a session. */
-  #ridersOf(session: GatewaySession): readonly Rider[] {
-    const riders = this.#riders.get(session) ?? [];
-    this.#riders.delete(session);
-    return riders;
   }
 
   /** Writes a session as it is: again on what others have written in between, as a whole where nothing is left of it. */
@@ -372,7 +343,7 @@ export class Keeper {
     const { id, conversation } = session;
     for (;;) {
       const { kept: { fence } } = session;
-      const { records: own, after, refs, ends } = await this.#recordsOf(session);
+      const { records: own, written: after, refs, ends } = await this.#recordsOf(session);
       const records = [...own, ...more];
       const before = this.#written.get(conversation) ?? NOTHING;
       const attempts = [after, ...before.attempts ?? []].slice(0, MAX_WRITES);
@@ -440,16 +411,15 @@ export class Keeper {
     return conversation.calls.slice(lastCall ? conversation.calls.lastIndexOf(lastCall) + 1 : 0);
   }
 
-  /** What is to be written of a session, and what is there then. */
-  async #recordsOf(session: GatewaySession): Promise<{
-    readonly records: readonly StoreRecord[];
-    readonly after: Written;
-    readonly refs: Set<string>;
-    readonly ends: readonly string[];
-  }> {
+  /** Returns what is to be written of a session, and what is stored then. */
+  async #recordsOf(session: GatewaySession): Promise<
+    Pick<StateChange, "records"> & Pick<StoredState, "refs"> & {
+      readonly written: Written;
+      readonly ends: readonly string[];
+    }
+  > {
     const { store, sessions, isWhole } = this.#options;
     const { id: sessionId, conversation, kept } = session;
-    const { title } = conversation.state;
     const before = this.#written.get(conversation) ?? NOTHING;
     const calls = this.#unwritten(conversation);
     const totals = totalsOf(session);
@@ -458,12 +428,17 @@ export class Keeper {
     const parent = isNew && isWhole && kept.parent !== undefined && await store.getSession(kept.parent)
       ? kept.parent
       : undefined;
-    const refs = isNew && parent === undefined ? new Set<string>() : new Set(kept.refs);
+    const refs = isNew && parent === undefined ? StateWriter.NOTHING.refs : kept.refs;
     const known = sessions.held.find(sessionId);
     // Where others went on with it meanwhile their prompt is the newer one.
-    const value = isWhole && (!known || known === session) ? this.#valueOf(session, refs) : undefined;
-    const state = (name: string, value: unknown): StoreRecord => ({ type: "state", sessionId, name, value });
-    const texts = new Map(value?.texts.map(({ ref, content }) => [ref, content]));
+    const own = isWhole && (!known || known === session) ? this.#valueOf(session) : undefined;
+    const { records: state, after } = this.#writerOf(session).change({ ...before, totals: undefined, refs }, {
+      title: own ? conversation.state.title : before.title,
+      totals: { ...totals, writes } satisfies KeptTotals,
+      days: totals.days,
+      ...(own && { value: own.value, texts: session.archive.texts() }),
+      isFork: kept.parent !== undefined,
+    });
     const records: StoreRecord[] = [
       ...isNew
         ? [
@@ -474,19 +449,8 @@ export class Keeper {
           } as const,
         ]
         : [],
-      // Sorted, so that two that write the same ones don't wait for each other.
-      ...Array.from(texts, ([ref, content]) => ({ type: "archive", sessionId, ref, content }) as const)
-        .sort((a, b) => a.ref < b.ref ? -1 : 1),
-      ...value
-        ? [state("value", value.packed), { type: "names", sessionId, names: value.names } as const]
-        : [],
-      ...value && title !== before.title ? [state("title", title)] : [],
-      state("totals", { ...totals, writes } satisfies KeptTotals),
-      ...Accounts.records(sessionId, {
-        ...{ group: session.group, agent: session.facts.agent ?? null, days: totals.days },
-        ...(before.summed && { before: before.summed }),
-        isBegun: before.summed === undefined && kept.parent === undefined,
-      }),
+      ...state,
+      ...own ? [{ type: "names", sessionId, names: own.names } as const] : [],
       ...calls.length === 0 ? [] : [
         {
           type: "events",
@@ -504,32 +468,32 @@ export class Keeper {
         } as const,
       ],
     ];
-    for (const ref of texts.keys()) refs.add(ref);
-    const after: Written = {
+    const written: Written = {
       days: totals.days,
       summed: totals.days,
       totals: JSON.stringify(totals),
-      title: value ? title : before.title,
+      title: after.title,
       lastEvent: before.lastEvent + calls.length,
       lastCall: calls.at(-1) ?? before.lastCall,
       writes,
     };
-    return { records, after, refs, ends: value?.ends ?? kept.ends };
+    return { records, written, refs: after.refs, ends: own?.ends ?? kept.ends };
   }
 
-  /** What a session goes on by, its names, and the texts that aren't among these. */
-  #valueOf(session: GatewaySession, refs: ReadonlySet<string>) {
-    const keys = chainTo(session.tip).map(({ key }) => key);
+  #writerOf(session: GatewaySession): StateWriter {
+    const { id, group, facts: { agent = null } } = session;
+    const writer = this.#writers.get(session) ?? new StateWriter({ id, group, agent });
+    this.#writers.set(session, writer);
+    return writer;
+  }
+
+  /** Returns what a session continues from, and its names. */
+  #valueOf(session: GatewaySession) {
+    const history = this.#options.sessions.historyOf(session);
+    const keys = history.items.map(({ exact }) => exact);
     const { names, ends } = namesOf(session, keys);
     const instructions = this.#options.sessions.instructionsOf(keys.slice(0, session.facts.heads));
-    const packer = this.#packers.get(session) ?? new JsonPacker();
-    this.#packers.set(session, packer);
-    const packed = packer.pack(keptValue(session, { keys, instructions, ends }), refs);
-    const all = [
-      ...packed.texts,
-      ...Array.from(session.archive.texts(), ([ref, content]) => ({ ref, content })),
-    ];
-    return { packed: packed.value, names, ends, texts: all.filter(({ ref }) => !refs.has(ref)) };
+    return { value: keptValue(session, { history, instructions, ends }), names, ends };
   }
 
   #wait(session: GatewaySession): void {
