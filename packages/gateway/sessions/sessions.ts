@@ -43,8 +43,6 @@ export class GatewaySessions {
   readonly #instructions = new InstructionKeys();
   /** Ids by the names that clients gave. */
   readonly #names = new Map<string, string>();
-  /** Those that an earlier process began, or another one, and that weren't used here yet. */
-  readonly #adopted = new WeakSet<GatewaySession>();
   /** Totals of evicted sessions. */
   readonly #evicted = new Map<SessionGroup, { readonly sessions: number; readonly days: Days }>();
   #begun = 0;
@@ -115,7 +113,6 @@ export class GatewaySessions {
     this.#recognition.restore(session, history, facts.lastMs);
     const name = nameOf(facts);
     if (name !== undefined) this.#names.set(name, id);
-    if (!before || this.#adopted.has(before)) this.#adopted.add(session);
     this.held.use(session);
   }
 
@@ -164,7 +161,6 @@ export class GatewaySessions {
 
   #follow(session: GatewaySession, history: RequestHistory): GatewaySession {
     this.#recognition.follow(session, history, (this.#options.now ?? Date.now)());
-    this.#adopted.delete(session);
     this.held.use(session);
     return session;
   }
