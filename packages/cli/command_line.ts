@@ -3,11 +3,7 @@ import { resolve } from "@std/path";
 import { parseArgs, type ParseArgsConfig } from "node:util";
 import { shownText } from "./terminal/shown_text.ts";
 
-/**
- * Parses options and words of a command line.
- *
- * @throws {RangeError} that says what is wrong with them, and which options there are.
- */
+/** Parses a command line. @throws {RangeError} with the fault and the known options. */
 export function commandLine<const Config extends ParseArgsConfig>(
   config: Config,
 ): ReturnType<typeof parseArgs<Config>> {
@@ -82,10 +78,7 @@ export const REPORT_OPTIONS = {
   ...SERVER_OPTIONS,
 };
 
-/**
- * Runs a command and exits: prints its help, or runs `main`, whose result is the exit code, 0 by default, or `"usage"` if
- * its words are wrong. Errors are printed as sentences.
- */
+/** Runs a command and exits with the result of `main` (default 0; `"usage"` prints the help). Errors are printed. */
 export async function runCommandLine<const Options extends OptionTable>(
   command: Command<Options>,
   main: (

@@ -26,10 +26,7 @@ interface WatchdogOptions {
   readonly clock: Clock;
 }
 
-/**
- * Watches over all that a turn waits for: the wait ends when the caller aborts, or when nothing moved for
- * `idleTimeoutMs`. Only waiting counts: a consumer of the turn's events may take as long as it likes.
- */
+/** Ends a turn's waits when the caller aborts or nothing moves for `idleTimeoutMs`; a slow consumer doesn't count. */
 export class Watchdog {
   /** Aborted when the turn shall stop, whatever the cause. */
   readonly signal: AbortSignal;
@@ -67,10 +64,7 @@ export class Watchdog {
     this.#lastSign = this.#clock.now();
   };
 
-  /**
-   * Starts work and waits for it; rejects with the signal's reason as soon as the turn is stopped. Work isn't started
-   * any more once it is.
-   */
+  /** Starts work unless the turn is stopped, and waits for it. Rejects with the signal's reason once it is stopped. */
   async wait<T>(start: () => Promise<T> | T): Promise<T> {
     this.signal.throwIfAborted();
     // Not Promise.try(): Node has it from 24 on.

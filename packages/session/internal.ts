@@ -11,16 +11,15 @@ export {
   JsonPacker,
   type NextState,
   type PackedJson,
+  SessionRecords,
   type StateChange,
   stateRecords,
-  StateWriter,
   type StoredState,
   type UnpackedJson,
   type WholeValue,
-} from "./store/stored_state.ts";
+} from "./store/session_records.ts";
 export { isConflict } from "./store/store_error.ts";
 export { expiryClock } from "./expiry_clock.ts";
-export { pingUsdOfToday } from "./ping_cost.ts";
 export type {
   BookOptions,
   CacheKeyOptions,

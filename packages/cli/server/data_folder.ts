@@ -5,11 +5,7 @@ import { dataDirectory } from "./data_directory.ts";
 
 export const STORE_FILE = "tare.db";
 
-/**
- * The folder where the sessions of a workspace are kept: `data`, if somebody says so.
- *
- * @throws {RangeError} if that is the workspace.
- */
+/** Returns the data folder of a workspace: `data` if it is set. @throws {RangeError} if that is the workspace. */
 export function dataFolder(
   { workspace, data }: { readonly workspace: string; readonly data?: string },
   environment: Readonly<Record<string, string | undefined>>,
@@ -24,10 +20,7 @@ export function dataFolder(
   );
 }
 
-/**
- * Where they are kept unless somebody says otherwise: in the data directory of the platform, named after the workspace and its real path, so that projects don't mix and each can have its server.
- * Without a home folder it is `.tare` in the workspace.
- */
+/** Default data folder, named after the workspace and its real path; `.tare` without a home folder. */
 function defaultDataFolder(
   workspace: string,
   environment: Readonly<Record<string, string | undefined>>,

@@ -12,7 +12,7 @@ import {
 } from "@tare/messages";
 import { describeCall, firstWords, sliceText } from "@tare/messages/internal";
 import { RECALL_TOOL } from "@tare/prune";
-import { readTranscript, resultOfHelper, sessionRecords, type ToldSession } from "../sessions/history.ts";
+import { creationRecords, readTranscript, resultOfHelper, type ToldSession } from "../sessions/history.ts";
 import type { EventLog } from "../sessions/event_log.ts";
 import type { SessionSettings, StoredSettings } from "../sessions/session_settings.ts";
 import type { HelperLink, SessionEnvironment, SessionEvent } from "../sessions/session_types.ts";
@@ -287,10 +287,7 @@ export class Helpers {
     next();
   }
 
-  /**
-   * Makes the helper's session, and tells of it in this one, in one commit. It begins with the same messages, edits and
-   * archive, so that its requests begin with the bytes of its parent's newest one.
-   */
+  /** Creates a subagent's session with its parent's messages, edits and archive, so that prompts share a prefix. */
   async #fork(
     { task, mayUse }: { readonly task: string; readonly mayUse: readonly string[] },
     { signal, callId = "" }: ToolContext,
@@ -311,9 +308,10 @@ export class Helpers {
         budget: {},
         helper: { call: callId, tools: mayUse },
       };
-      const records = sessionRecords(
+      const records = creationRecords(
         { id, by: session.by, createdAtMs: store.now(), settings, parent: session.id },
         {
+          store,
           title: firstWords(task),
           value: session.prompt.fork(messages.length),
           messages: said.slice(isSystem ? 1 : 0),
@@ -373,10 +371,7 @@ export class Helpers {
   }
 }
 
-/**
- * Tools as a helper has them: those that its session has for itself are its own, all others its parent's. What it may not
- * use stays in the list, so that the prompt is the same.
- */
+/** Returns a subagent's tools: its session's own, others its parent's; all stay, so that the prompt is equal. */
 function toolsOfHelper(
   { tools, clientTools }: Pick<DelegatingTurn, "tools" | "clientTools">,
   { own, mayUse }: { readonly own: readonly Tool[]; readonly mayUse: readonly string[] },

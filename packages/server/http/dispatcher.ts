@@ -22,10 +22,7 @@ export interface Dispatcher {
   /** Answers a request. Never rejects. */
   readonly answer: (request: Request, client?: RequestClient) => Promise<Response>;
   readonly isPublic: (request: Request) => boolean;
-  /**
-   * Where a request got its answer: the path of a route or protocol, `gateway` of what that else passes on, `files`, or
-   * `none` of what nobody here has answered.
-   */
+  /** Where a request was answered: path of a route or protocol, `gateway`, `files` or `none`. */
   readonly placeOf: (response: Response) => string;
 }
 
@@ -40,10 +37,7 @@ export interface DispatchOptions {
   /** How errors are reported at a path while no route is found. */
   readonly respondAt: (pathname: string) => RouteErrors["respond"];
   readonly onError: (error: unknown) => void;
-  /**
-   * Answers what no route takes; where routes take its path by other methods, only what it has more for than a refusal.
-   * Default: all that is refused.
-   */
+  /** Answers requests without a route; for another method of a route's path, only if it `takes` it. Default: refused. */
   readonly gateway?: Pick<HttpGateway, "fetch" | "takes"> | undefined;
   /** Called before a route answers. Default: everybody may. @throws {HttpError} if whoever asks may not. */
   readonly admit?: (route: Route, call: Pick<RouteCall, "asker" | "path">) => Promise<void>;
@@ -64,10 +58,7 @@ interface Part {
   readonly name?: string;
 }
 
-/**
- * Makes what finds the route of a request, reads and validates what it brings, and lets it answer. The path is decoded
- * here, once: parts that its client has encoded are the same as others. What goes wrong is an answer too.
- */
+/** Returns what routes, reads, validates and answers requests. Paths are decoded once; errors are responses. */
 export function dispatcher(
   routes: readonly Route[],
   { maxBodyBytes: maxBytes, store, files, onError, gateway, admit, respondAt }: DispatchOptions,
@@ -332,12 +323,7 @@ function parseJson(bytes: Uint8Array<ArrayBuffer>, check: (value: unknown) => st
   return value;
 }
 
-/**
- * Makes a function that reads what stands in a query, or in headers: each text as what its schema says it is, a whole
- * number, yes or no, or a text, and the schema's default for one that isn't there.
- *
- * @param what What these are, in words that follow "Cannot use": "the query".
- */
+/** Returns a reader of a query or of headers by schema, with defaults; `what` names them in errors. */
 function textReader(
   properties: TProperties,
   what: string,
@@ -372,10 +358,7 @@ function valueOf(text: string, { type }: TextSchema): unknown {
   return text;
 }
 
-/**
- * What is kept for a key: the response itself, the reference by which its route can give it again, or that nobody
- * knows what the first request did.
- */
+/** Record of a key: the response, a reference to replay it by, or that its outcome is unknown. */
 const KEPT = tagged("kind", {
   response: Type.Object({
     status: Type.Integer(),

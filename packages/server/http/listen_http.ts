@@ -14,10 +14,7 @@ import { Duplex } from "node:stream";
 export interface ConnectionLimits {
   /** Most connections at once. One more takes the place of the one that keeps the server waiting longest. */
   readonly maxConnections: number;
-  /**
-   * Milliseconds after which a connection is closed that hasn't sent the head of a request, or hasn't taken anything of
-   * an answer.
-   */
+  /** Idle time, in milliseconds, after which a connection without a request's head or a reader is closed. */
   readonly idleMs: number;
   /** Milliseconds within which the body of a request must have come. */
   readonly requestMs: number;
@@ -52,10 +49,7 @@ export interface ListenOptions {
 
 /** A server that listens. */
 export interface HttpListener {
-  /**
-   * Accepts nothing more, lets answers end that are under way, for `graceMs` at most, and closes what is left. Called
-   * again it may hurry.
-   */
+  /** Stops accepting, waits up to `graceMs` for answers, then closes all. May be called again with less. */
   readonly close: (options: { readonly graceMs: number }) => Promise<void>;
 }
 
@@ -214,10 +208,7 @@ const UNREADABLE = lastWords(
 /** Answers a request. */
 export type AnswerRequest = (request: Request) => Promise<Response>;
 
-/**
- * Answers a request of `node:http` by a function over web requests. The request's signal is aborted when its client leaves
- * before it has the whole answer. Never rejects; an answer that breaks off breaks the connection.
- */
+/** Answers a `node:http` request by `fetch`. Never rejects; a client that leaves aborts the request's signal. */
 async function answerRequest(
   { incoming, outgoing }: { readonly incoming: IncomingMessage; readonly outgoing: ServerResponse },
   { fetch, take, onError }: {

@@ -9,10 +9,7 @@ export type Method = "GET" | "POST" | "DELETE";
 export interface RouteResponse {
   /** When it answers so, in one sentence. */
   readonly description: string;
-  /**
-   * Schema by media type. That of `text/event-stream` is the schema of each event's `data`, read as JSON, that of
-   * `application/x-ndjson` of each line. Absent means that there is no body.
-   */
+  /** Schema by media type: of each event's `data` or of each line, for streams. Absent: no body. */
   readonly content?: Readonly<Record<string, TSchema>>;
 }
 
@@ -23,10 +20,7 @@ export function json<S extends TSchema>(
   return { description, content: { "application/json": schema } };
 }
 
-/**
- * How a route answers, by status; `default` for any other. A sentence by itself is when it answers without a body, or with
- * an error.
- */
+/** Responses by status; `default` for any other. A string describes a response without a body, or an error. */
 export type RouteResponses = {
   readonly [status: number]: RouteResponse | string;
   readonly default?: RouteResponse;
@@ -109,17 +103,11 @@ interface Described<M extends Method, P extends string> {
   readonly summary: string;
   /** True if it answers without a key. Default: false. */
   readonly isPublic?: boolean;
-  /**
-   * Who may ask: `owner`; who may `approve`, or read `metrics`; `key`, whoever has one. Of sessions each sees only his own.
-   * Default: guests too, where there are any.
-   */
+  /** Who may use it: `owner`, `approve`, `metrics`, or any `key`; sessions only their own. Default: guests too. */
   readonly who?: "owner" | "approve" | "metrics" | "key";
   /** Whether its answer is told once, `Idempotency-Key` or not, because it may be kept nowhere. Default: no. */
   readonly isToldOnce?: boolean;
-  /**
-   * Whether a request with an `Idempotency-Key` of which no answer is there may be acted on again: effect and answer come to
-   * the store in one commit. Default: no.
-   */
+  /** Whether effect and answer commit together, so that an unanswered `Idempotency-Key` may run again. Default: no. */
   readonly isAtomic?: boolean;
   /** Whether it begins work of the agent's, which a key may not be for, or have no more money for. Default: no. */
   readonly begins?: boolean;
@@ -129,16 +117,10 @@ interface Described<M extends Method, P extends string> {
   readonly errors?: RouteErrors;
 }
 
-/**
- * One route as data: it is dispatched, validated and documented by the same description, and the client's types come
- * from it.
- */
+/** A route as data, from which dispatch, validation, documentation and the client's types follow. */
 export interface Route<M extends Method = Method, P extends string = string, Asked = unknown, Told = unknown>
   extends Described<M, P> {
-  /**
-   * Schemas of what stands in the query. What isn't optional has a default.
-   * Default: nothing is read.
-   */
+  /** Schemas of query parameters, optional or with a default. Default: none. */
   readonly query?: TProperties;
   /** Likewise of headers. */
   readonly headers?: TProperties;
@@ -193,10 +175,7 @@ export interface Tells<Json, Event> {
   readonly event: Event;
 }
 
-/**
- * A route whose parts have the types of their schemas. What isn't valid against them never reaches `answer()`, and the
- * compiler holds what that gives against the answers' schemas.
- */
+/** Returns a route whose types are those of its schemas; invalid requests never reach `answer()`. */
 export function route<
   const M extends Method,
   const P extends string,

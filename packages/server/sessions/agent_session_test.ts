@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { contentText, type Model } from "@tare/messages";
 import { type Store, StoreError } from "@tare/session";
-import { StateWriter } from "@tare/session/internal";
+import { SessionRecords } from "@tare/session/internal";
 import { memoryStore } from "@tare/session/sqlite";
 import { HttpError } from "../http/http_error.ts";
 import { scriptedModel, silentModel, UNREPORTED } from "../fixture_test.ts";
@@ -55,7 +55,7 @@ Deno.test("AgentSession.start() throws if the start can't be committed, and noth
   await assertRejects(() => session.start({ input: "q" }), StoreError, FULL);
   assertEquals([snapshot(session), session.isRunning, await store.lastEvent(session.id)], [before, false, 0]);
   await new Player().play(session, "q");
-  assertEquals(session.turns, 1);
+  assertEquals(session.totals.turns, 1);
 });
 
 Deno.test("AgentSession.start() ends a turn whose writes fail at any call with what is stored, and goes on afterwards", async () => {
@@ -192,7 +192,7 @@ Deno.test("AgentSession.start() stores edits before the request that relies on t
     const inner = scriptedModel([..."abcdef"].map((id) => ({ tool_calls: [call(id)] })), UNREPORTED);
     const model: Model = async function* (request) {
       const { id } = session;
-      const stored = editsOf((await StateWriter.read(store, id)).value);
+      const stored = editsOf((await new SessionRecords(store, id).read()).value);
       counts.push([stored.length, editsOf(session.prompt.state).length]);
       yield* inner(request);
     };
@@ -213,7 +213,7 @@ Deno.test("AgentSession.start() stores an edit and tells of it in one write", as
       await memory.commit(records);
       const state = records.find((record) => record.type === "state");
       if (!state) return;
-      const stored = editsOf((await StateWriter.read(memory, state.sessionId)).value).length;
+      const stored = editsOf((await new SessionRecords(memory, state.sessionId).read()).value).length;
       const events = records.flatMap((one) => one.type === "events" ? one.events : []);
       if (stored > edits) told.push(events.some(({ type }) => type === "context_rewritten"));
       edits = stored;

@@ -1,6 +1,6 @@
 import { argumentsParser } from "@tare/loop/arguments";
 import type { Store } from "@tare/session";
-import { type NextState, stateRecords, StateWriter, type StoreRecord } from "@tare/session/internal";
+import { type NextState, SessionRecords, stateRecords, type StoreRecord } from "@tare/session/internal";
 import type { AnsweredCall, Journal, LoopEvent, TurnEnd, TurnLedger } from "@tare/loop";
 import { addLedgers, EMPTY_LEDGER } from "@tare/loop/internal";
 import {
@@ -611,6 +611,7 @@ export const OWN_SUMS = { group: "planned", agent: OWN_AGENT } as const;
 
 /** What an agent's session begins with. */
 interface Beginning extends Pick<NextState, "title" | "totals" | "value"> {
+  readonly store: Store;
   /** Its messages but for the system message. */
   readonly messages: readonly Message[];
   /** Where it works, as its system message describes it. Default: that is not described. */
@@ -618,15 +619,20 @@ interface Beginning extends Pick<NextState, "title" | "totals" | "value"> {
 }
 
 /** Returns the records that create a session. */
-export function sessionRecords(
+export function creationRecords(
   session: Omit<Extract<StoreRecord, { readonly type: "session" }>, "type" | "kind">,
-  { messages, workplace, ...state }: Beginning,
+  { store, messages, workplace, ...state }: Beginning,
 ): readonly StoreRecord[] {
   const { id: sessionId } = session;
   const events = messages.map((message) => ({ type: "message_added", message }));
   return [
     { type: "session", kind: "agent", ...session },
-    ...new StateWriter(sessionId).change(StateWriter.NOTHING, { ...OWN_SUMS, ...state, days: {} }).records,
+    ...new SessionRecords(store, sessionId).change(SessionRecords.NOTHING, {
+      ...OWN_SUMS,
+      ...state,
+      days: {},
+    })
+      .records,
     ...(workplace ? stateRecords(sessionId, { workplace }) : []),
     ...events.length > 0 ? [{ type: "events", sessionId, after: 0, events } as const] : [],
   ];

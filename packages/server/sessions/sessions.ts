@@ -2,8 +2,8 @@ import { type Store, StoreError, Warmth } from "@tare/session";
 import {
   HeldSessions,
   type ListedSession,
+  SessionRecords,
   type SharedStore,
-  type Sighting,
   type StoreRecord,
 } from "@tare/session/internal";
 import { type CallReport, ToldWarnings } from "@tare/session/internal/report";
@@ -22,7 +22,7 @@ import { checkBudgets } from "../turns/play_turn.ts";
 import { allToolsOf, includesTool, STAND_IN_NAMES } from "../turns/session_tools.ts";
 import { TurnQueue } from "../turns/turn_queue.ts";
 import { eventsOf, numbered } from "./event_log.ts";
-import { lengthBefore, readTranscript, sessionRecords, systemMessage, type Transcript } from "./history.ts";
+import { creationRecords, systemMessage } from "./history.ts";
 import { Queue } from "./hold.ts";
 import { AgentSession } from "./agent_session.ts";
 import { CALL_EVENTS, callsOf } from "./session_prompt.ts";
@@ -30,18 +30,13 @@ import {
   checkEffort,
   type CreateSession,
   type SessionSettings,
-  storedForkedFrom,
   type StoredSettings,
-  storedSettings,
 } from "./session_settings.ts";
 import {
   type HelperLink,
   NO_TURNS,
-  parentOf,
   type SessionEvent,
-  type SessionInfo,
   sessionNotFound,
-  type SessionTotals,
   type Teller,
   type WaitingTurn,
   type WatchedSession,
@@ -59,7 +54,7 @@ interface CreateOptions {
   /** Name of the key with which they are made. Default: the owner's. */
   readonly by?: string | undefined;
   /** Records that are committed with them. Default: none. */
-  readonly keep?: (made: readonly SessionInfo[]) => readonly StoreRecord[];
+  readonly keep?: (made: readonly ListedSession[]) => readonly StoreRecord[];
 }
 
 /** Events that people elsewhere are shown of a session. */
@@ -158,7 +153,7 @@ export class Sessions {
   async create(
     wanted: readonly NewSession[],
     { keep = () => [], by }: CreateOptions = {},
-  ): Promise<readonly SessionInfo[]> {
+  ): Promise<readonly ListedSession[]> {
     const { store, workspace } = this.#options;
     const isAtWorkplace = ({ instructions, isAtWorkplace = instructions === undefined }: NewSession) =>
       isAtWorkplace;
@@ -173,17 +168,14 @@ export class Sessions {
       messages,
       workplace: isAtWorkplace(wanted[index]!) ? place : "",
     }));
-    const infos = made.map(({ messages, workplace: _, ...record }) => ({
-      ...record,
-      ...NO_TURNS,
-      lastEvent: messages.length,
-      isRunning: false,
+    const rows = made.map(({ messages, workplace: _, ...row }): ListedSession => ({
+      ...{ kind: "agent", ...row, lastEvent: messages.length },
     }));
     const records = made.flatMap(({ messages, title, workplace, ...record }) =>
-      sessionRecords(record, { title, workplace, messages })
+      creationRecords(record, { store, title, workplace, messages })
     );
-    await this.#admit(made.length, () => store.commit([...records, ...keep(infos)]));
-    return infos;
+    await this.#admit(made.length, () => store.commit([...records, ...keep(rows)]));
+    return rows;
   }
 
   /**
@@ -194,12 +186,12 @@ export class Sessions {
    * @throws {HttpError} 507 if no more sessions may be kept.
    */
   async fork(
-    { id: from, settings, history, prompt, title, chosen }: AgentSession,
+    { id: from, settings, history, prompt, title, totals: { chosen } }: AgentSession,
     { length, keep = () => [], by }: Omit<CreateOptions, "keep"> & {
       readonly length: number;
-      readonly keep?: (made: SessionInfo) => readonly StoreRecord[];
+      readonly keep?: (made: ListedSession) => readonly StoreRecord[];
     },
-  ): Promise<SessionInfo> {
+  ): Promise<ListedSession> {
     const { store } = this.#options;
     // All of one moment: it may be used meanwhile.
     const [said, value] = [history.slice(0, length), prompt.fork(length)];
@@ -207,17 +199,18 @@ export class Sessions {
     const stored: StoredSettings = { ...settings, forkedFrom: { session: from, messages: said.length } };
     const record = { id: crypto.randomUUID(), by, createdAtMs: store.now(), settings: stored };
     const messages = said.slice(systemMessage(settings.instructions, workplace).length);
-    const info = this.describe({ ...record, kind: "agent", lastEvent: messages.length, title });
+    const row = { ...record, kind: "agent", lastEvent: messages.length, title } as const;
     const totals = chosen && { ...NO_TURNS, chosen };
-    const records = sessionRecords({ ...record, archiveOf: from }, {
+    const records = creationRecords({ ...record, archiveOf: from }, {
+      store,
       title,
       workplace,
       totals,
       value,
       messages,
     });
-    await this.#admit(1, () => store.commit([...records, ...keep(info)]));
-    return info;
+    await this.#admit(1, () => store.commit([...records, ...keep(row)]));
+    return row;
   }
 
   /** The session of this id, as it is now. @throws {HttpError} 404 if there is none. */
@@ -273,13 +266,10 @@ export class Sessions {
     return mayStandFor ? [...this.#toolNames, ...STAND_IN_NAMES] : this.#toolNames;
   }
 
-  /** All that was said in a session, as far as it is committed. @throws {StoreError} */
-  transcript(session: AgentSession): Promise<Transcript> {
-    return readTranscript(session, this.#options.store);
-  }
-
   /** What of a session is for people elsewhere: what was said in the turns that have ended. @throws {StoreError} */
-  async shared({ id, title, createdAtMs, settings, runningAfter = Infinity }: AgentSession): Promise<Shared> {
+  async shared(
+    { id, title, row: { createdAtMs }, settings, runningAfter = Infinity }: AgentSession,
+  ): Promise<Shared> {
     const stored = await this.#options.store.readEvents(id, { types: SHARED_EVENTS });
     const reducer = new TranscriptReducer();
     const entries: TranscriptEntry[] = [];
@@ -287,16 +277,6 @@ export class Sessions {
       if (number <= runningAfter) updateEntries(entries, reducer.apply(event));
     }
     return { title, model: settings.model, createdAtMs, entries };
-  }
-
-  /**
-   * How many messages of a session were said before a turn began.
-   *
-   * @param turn Number of the last event before it.
-   * @throws {HttpError} 404 if no turn begins there. @throws {StoreError}
-   */
-  lengthBefore({ id, settings: { instructions } }: AgentSession, turn: number): Promise<number> {
-    return lengthBefore(id, { turn, instructions, store: this.#options.store });
   }
 
   /** Returns the model calls of a session, the oldest first. @throws {StoreError} */
@@ -425,9 +405,9 @@ export class Sessions {
 
   /** Goes on with a turn that another process left. */
   async #takeOver(id: string): Promise<void> {
-    const { store: { shared }, onError = () => {} } = this.#options;
-    const holder = shared ? await holderOf(shared, id) : "nobody";
-    if (holder === undefined || holder === "other" || holder === "this") return;
+    const { store, onError = () => {} } = this.#options;
+    const { holder } = await new SessionRecords(store, id).look() ?? {};
+    if (holder !== "nobody" && holder !== "left") return;
     await this.get(id).catch((error) => {
       // It was deleted meanwhile.
       if (error instanceof HttpError && error.status === 404) return;
@@ -443,7 +423,7 @@ export class Sessions {
     const { store } = this.#options;
     for (const id of await shared.left()) {
       // Others take them too.
-      if (await holderOf(shared, id) !== "left") continue;
+      if ((await new SessionRecords(store, id).look())?.holder !== "left") continue;
       if ((await store.getSession(id))?.kind === "agent") await this.get(id);
       // What passes through a gateway has no turn that somebody must end.
       else if (await shared.hold(id)) await shared.release(id);
@@ -583,30 +563,6 @@ export class Sessions {
     if (isGone) this.held.delete(id);
     else if (session) this.held.use(session);
   }
-
-  /** A session of the agent in a list of the store, as its clients see it. */
-  describe({ lastEvent, totals, title = "", isHeld = false, ...record }: ListedSession): SessionInfo {
-    const { id, by, createdAtMs } = record;
-    const { turns, ledger, days, promptTokens, chosen } = {
-      ...NO_TURNS,
-      ...totals as SessionTotals | undefined,
-    };
-    return {
-      id,
-      by,
-      createdAtMs,
-      settings: storedSettings(record.settings, chosen),
-      parent: parentOf(record),
-      forkedFrom: storedForkedFrom(record.settings),
-      title: title as string,
-      lastEvent,
-      turns,
-      ledger,
-      days,
-      promptTokens,
-      isRunning: isHeld || (this.held.find(id)?.isPlayed ?? false),
-    };
-  }
 }
 
 function tooManySessions(
@@ -619,16 +575,6 @@ function tooManySessions(
     "too_many_sessions",
     `Cannot make ${wanted}: there are ${count}, and at most ${maxSessions} may be kept. Delete some first, or let idle ones expire.`,
   );
-}
-
-/** Who holds a session; nothing if it is gone. @throws {StoreError} */
-async function holderOf(shared: SharedStore, id: string): Promise<Sighting["holder"] | undefined> {
-  try {
-    return (await shared.look(id)).holder;
-  } catch (error) {
-    if (error instanceof StoreError) throw error;
-    return undefined;
-  }
 }
 
 function shuffled<T>(all: readonly T[]): readonly T[] {

@@ -234,10 +234,7 @@ export class Webhooks {
     return this.#all().filter(({ disabled }) => !disabled);
   }
 
-  /**
-   * Commits records with what a delivery's result makes of one's health. What was disabled meanwhile stays so, and what was
-   * removed stays removed. Returns its health if it was disabled by this.
-   */
+  /** Commits records with a delivery's effect on a webhook's health. Returns the health if it was disabled by this. */
   async note(
     id: string,
     healthAfter: (before: WebhookHealth) => WebhookHealth,
@@ -296,10 +293,7 @@ export class Webhooks {
     return await this.#replace(id, change, records) ?? await this.get(id, asker);
   }
 
-  /**
-   * Writes what `change` makes of one, with other records, in place of what it was made of: it is called again if that was
-   * changed meanwhile. Returns nothing, and writes nothing, if there is none.
-   */
+  /** Replaces a webhook, with other records; repeats `change` after a concurrent change. `undefined` if it is gone. */
   async #replace(
     id: string,
     change: (webhook: Webhook) => Webhook,

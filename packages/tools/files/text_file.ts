@@ -53,10 +53,7 @@ export const MAX_LINE_BYTES: number = 256 * 1024;
 const CHUNK_BYTES = 64 * 1024;
 const NEWLINE = 10;
 
-/**
- * Reads a file in blocks of whole lines and in constant memory. Of a line far over
- * {@linkcode MAX_LINE_BYTES} the end is dropped.
- */
+/** Reads a file in blocks of whole lines; the end of a line far over {@linkcode MAX_LINE_BYTES} is dropped. */
 export async function* textBlocks(file: FileHandle, context: ToolContext): AsyncGenerator<TextBlock> {
   let buffer = new Uint8Array(CHUNK_BYTES);
   /** Bytes at the front of the buffer that were not handed out yet. */
@@ -107,12 +104,7 @@ export async function* textBlocks(file: FileHandle, context: ToolContext): Async
   if (held > 0) yield { bytes: buffer.subarray(0, held), droppedBytes: dropped };
 }
 
-/**
- * The blocks of a regular file, a small one in one: to open it, read its head, all of it and its end, and to close it
- * takes several times as long as to read it at once.
- *
- * @throws {ToolRefusal} if it is binary; what the system throws if it can't be read.
- */
+/** {@linkcode textBlocks}, with a small file as one block, which is faster. @throws {ToolRefusal} if it is binary. */
 export async function* readText(
   absolute: string,
   { size }: Pick<Stats, "size">,

@@ -36,11 +36,7 @@ const LIST_CHANGED = "notifications/tools/list_changed";
 /** What a transport calls with each message of its server. */
 type Receive = (message: unknown, ...more: readonly unknown[]) => void;
 
-/**
- * Lets a transport of the protocol's client hand on only so many notes and requests of its server in a second; answers
- * always. What is more is dropped: it says how far something is, and the next one says it better. That the tools have
- * changed is told to `onChanged` alone, however often.
- */
+/** Limits a server's notifications and requests per second; further ones are dropped, tool changes go to `onChanged`. */
 export function limitNotes(transport: object, onChanged: () => void): void {
   let receive: Receive | undefined;
   let [since, taken] = [-Infinity, 0];
@@ -63,9 +59,7 @@ export function limitNotes(transport: object, onChanged: () => void): void {
 /** So large a message may be handed on unlooked at, in bytes. */
 const LARGE_BYTES = 65_536;
 
-/**
- * Why a message can't be read, as bytes of JSON: what it holds would keep whoever reads it. Nothing if it can.
- */
+/** Returns why a message as JSON bytes can't be parsed: its values would block the process. */
 export function excessOf(bytes: Uint8Array<ArrayBuffer>): string | undefined {
   return bytes.length > LARGE_BYTES ? jsonExcess(bytes) : undefined;
 }

@@ -49,10 +49,7 @@ const runner = createRunner({
   },
 });
 
-/**
- * What stands in front of a program. The names that it shall not see are parameters without an argument; its own block lets
- * it use each name once more.
- */
+/** Prefix of a program: parameters without arguments hide names, and its own block may redeclare them. */
 const BEFORE = `"use strict";
 const playIn = ${playIn};
 return await playIn(host, GIVEN, async (tools, print, console, Date, Math, globalThis, host, playIn) => {{
@@ -171,10 +168,7 @@ const baselines = new WeakMap<EngineWorker, number>();
 /** Memory of a worker's engine, in bytes. */
 const ENGINE_BYTES = 64 * 2 ** 20;
 
-/**
- * Resources that a program uses. Ends one that uses too much processor time; time that passes while its calls run, or
- * while other processes have the processor, doesn't count.
- */
+/** Resources of a program. Ends it if it uses too much processor time; waiting for calls doesn't count. */
 class EngineUsage {
   readonly #over = new AbortController();
   readonly signal: AbortSignal;

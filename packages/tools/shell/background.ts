@@ -39,10 +39,9 @@ export class BackgroundCommands {
   readonly #all = new Map<string, BackgroundCommand>();
 
   /**
-   * Starts a command for a session.
+   * Starts a command for a session. @throws {ToolRefusal} if it has too many already.
    *
    * @internal
-   * @throws {ToolRefusal} if it has too many already.
    */
   async start(
     session: string,
@@ -74,10 +73,9 @@ export class BackgroundCommands {
   }
 
   /**
-   * A session's command of this name.
+   * Returns a session's command of this name. @throws {ToolRefusal} if there is none.
    *
    * @internal
-   * @throws {ToolRefusal} if there is none.
    */
   find(session: string, name: string): BackgroundCommand {
     const found = this.#all.get(name);
@@ -90,7 +88,7 @@ export class BackgroundCommands {
   }
 
   /**
-   * What a look at a command gives; one that has ended is gone behind it.
+   * Returns what a command wrote since the last look; one that has ended is removed.
    *
    * @internal
    */
@@ -107,10 +105,7 @@ export class BackgroundCommands {
     return ended.flatMap((background) => background.tellEnd() ?? []);
   }
 
-  /**
-   * Returns what to report to a session's model before a turn, if it assumes that these commands run: which have ended, and
-   * which were lost with their server. `undefined` if all run.
-   */
+  /** Returns a report on assumed-running commands that have ended or were lost; `undefined` if all run. */
   news(session: string, running: readonly string[]): string | undefined {
     const lost = running.filter((name) => !this.#all.has(name)).map((name) =>
       `${name} ended, or is out of reach: the server that ran it is gone, and so is what it wrote since the last look.`

@@ -9,18 +9,12 @@ export const GRACE_MS: number = 1000;
 const POLL_MS = 20;
 const LOOK_MS = 50;
 
-/**
- * Whether any process of the group is left. One that has ended counts until its parent has taken note, which for
- * orphans is the system's first process and may take it a second.
- */
+/** Returns whether a process of the group is left. An ended orphan may count for a second. */
 export function groupIsAlive(group: number): boolean {
   return signalGroup(group, 0);
 }
 
-/**
- * Ends all processes of a group: asks them (SIGTERM), and makes them (SIGKILL) after `graceMs`, or once `enough`
- * settles. Processes that left the group (`setsid`) are found by their mark.
- */
+/** Ends a process group by SIGTERM, then SIGKILL after `graceMs` or once `enough` settles. */
 export async function endGroup(
   group: number,
   { graceMs, enough }: { readonly graceMs: number; readonly enough: Promise<unknown> },
@@ -78,10 +72,7 @@ export function markOf({ owner, id = "" }: Marked): string {
   return `${owner}.${id}`;
 }
 
-/**
- * Ends all processes that still carry a mark: asks them (SIGTERM), and makes them (SIGKILL) a second later. Gives how
- * many there were. One that took another environment is out of reach, and all are on systems without `/proc`.
- */
+/** Ends processes that carry a mark, by SIGTERM and a second later SIGKILL. Returns their number; 0 without `/proc`. */
 export async function endMarked(marked: Marked): Promise<number> {
   const found = await findMarked(marked);
   for (const id of found) signal(id, "SIGTERM");

@@ -2,7 +2,8 @@ import { hashText } from "@tare/messages/internal";
 import { createHash } from "node:crypto";
 import { Accounts, type Days, type SessionSums } from "../report/calls.ts";
 import { applyPatch, diffJson, type JsonPatch } from "./json_patch.ts";
-import type { Store, StoreRecord } from "./port.ts";
+import type { Sighting, Store, StoreRecord } from "./port.ts";
+import { StoreError } from "./store_error.ts";
 
 /** Length of the pieces of a state's value, in UTF-16 code units. */
 const VALUE_PIECE_CHARS = 4_000;
@@ -55,20 +56,74 @@ export interface StateChange {
   readonly after: StoredState;
 }
 
-/** Turns the versions of one session's state into records of what is new in each. */
-export class StateWriter {
+/**
+ * The records of one session in its store: its state, of which each commit writes what is new, and who owns it among the
+ * servers that share the store.
+ */
+export class SessionRecords {
   /** The state of a session that isn't stored. */
   static readonly NOTHING: StoredState = { title: "", refs: new Set() };
 
-  readonly #sessionId: string;
+  readonly #store: Store;
+  readonly #id: string;
   readonly #packer = new JsonPacker({ pieceChars: VALUE_PIECE_CHARS });
 
-  constructor(sessionId: string) {
-    this.#sessionId = sessionId;
+  /** The session of this id, stored or not. */
+  constructor(store: Store, id: string) {
+    this.#store = store;
+    this.#id = id;
   }
 
-  /** Reads the state of a session but for its part of the sums. @throws {StoreError} */
-  static async read(store: Store, sessionId: string): Promise<StoredState> {
+  /** Runs what needs the session. Returns nothing if there is none. @throws {StoreError} */
+  async ifThere<T>(act: () => Promise<T>): Promise<T | undefined> {
+    try {
+      return await act();
+    } catch (error) {
+      if (error instanceof StoreError || await this.#store.getSession(this.#id)) throw error;
+      return undefined;
+    }
+  }
+
+  /** Returns who holds it, nobody where the store isn't shared; nothing if there is no such session. @throws {StoreError} */
+  look(): Promise<Sighting | undefined> {
+    const { shared } = this.#store;
+    return this.ifThere(async () =>
+      shared
+        ? await shared.look(this.#id)
+        : { fence: 0, holder: "nobody", lastEvent: await this.#store.lastEvent(this.#id) }
+    );
+  }
+
+  /**
+   * Commits records of it, and holds it only for that.
+   *
+   * @param fence Number of its newest hold, as far as the caller knows; 0 where the store isn't shared, or there was none.
+   * @returns The number of this hold. Nothing, and nothing is written, if others have held it since.
+   * @throws what a commit throws.
+   */
+  async commit(fence: number, records: readonly StoreRecord[]): Promise<number | undefined> {
+    const { shared } = this.#store;
+    if (shared) return await shared.commitBriefly({ sessionId: this.#id, fence, records });
+    await this.#store.commit(records);
+    return 0;
+  }
+
+  /** Takes it from all servers and removes it, if it is stored. @throws {StoreError} `fenced` if another one holds it. */
+  async delete(): Promise<void> {
+    const { shared } = this.#store;
+    if (!await this.#store.getSession(this.#id)) return;
+    if (shared && !await shared.hold(this.#id)) {
+      throw new StoreError(
+        "fenced",
+        `Cannot delete session ${this.#id}: another server writes to it. Try again.`,
+      );
+    }
+    await this.#store.deleteSession(this.#id);
+  }
+
+  /** Reads its state but for its part of the sums. @throws {StoreError} */
+  async read(): Promise<StoredState> {
+    const [store, sessionId] = [this.#store, this.#id];
     // The patch first: with a whole value that is newer it doesn't count, which lacks nothing.
     const [patch, stored, title = "", totals] = await Promise.all(
       ["patch", "value", "title", "totals"].map((name) => store.readState(sessionId, name)),
@@ -91,7 +146,7 @@ export class StateWriter {
     before: StoredState,
     { group, agent, days, texts = [], isFork = false, ...next }: NextState,
   ): StateChange {
-    const sessionId = this.#sessionId;
+    const sessionId = this.#id;
     const value = next.value === before.value ? { whole: before.whole } : this.#delta(before, next.value);
     const all = new Map([...value.texts ?? [], ...texts]);
     // Sorted, so that two that write the same texts don't wait for each other.
