@@ -5,6 +5,7 @@
  */
 export { Coalescer } from "./coalescer.ts";
 export { DocumentReader, type DocumentReaderOptions } from "./documents.ts";
+export { type ContentsItem, sumContents } from "./store/contents.ts";
 export { type ArchivedText, JsonPacker, type PackedJson, type UnpackedJson } from "./store/packed_json.ts";
 export { isConflict } from "./store/store_error.ts";
 export { expiryClock } from "./expiry_clock.ts";
@@ -53,3 +54,4 @@ export type {
   WaitingSession,
 } from "./store/port.ts";
 export type { KeptWarm, Pingable } from "./warmth.ts";
+export { s3Address } from "./store/s3_address.ts";

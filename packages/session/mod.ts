@@ -53,19 +53,10 @@ export {
   type KeyRefusal,
   type KeyReport,
   Keys,
-  type KeySettings,
   type KeysOptions,
-  type KeyStore,
   type Reservation,
-  type ReserveOptions,
 } from "./keys.ts";
-export {
-  type ContentsItem,
-  type ContentsSum,
-  copyContents,
-  type StoreContents,
-  sumContents,
-} from "./store/contents.ts";
+export { type ContentsSum, copyContents, type StoreContents } from "./store/contents.ts";
 export { openFileArchive } from "./store/file_archive.ts";
 export type { Store } from "./store/port.ts";
 export { StoreError } from "./store/store_error.ts";

@@ -59,7 +59,7 @@ export function observeServer(
     description: "Those that there are, by whether a statement is under way.",
   }, () => {
     const { open = 0, idle = 0 } = shared.figures().connections ?? {};
-    return [[idle, { [state]: "idle" }], [open - idle, { [state]: "used" }]];
+    return Promise.resolve([[idle, { [state]: "idle" }], [open - idle, { [state]: "used" }]]);
   });
 }
 
