@@ -60,7 +60,10 @@ export interface AgentsRecallTool {
   /** Always `recall`. */
   readonly name: string;
   readonly description: string;
-  readonly parameters: Omit<typeof RECALL_TOOL.function.parameters, "additionalProperties"> & {
+  readonly parameters: {
+    type: "object";
+    properties: typeof RECALL_TOOL.function.parameters.properties;
+    required: string[];
     additionalProperties: true;
   };
   readonly strict: false;

@@ -7,7 +7,6 @@ import {
   type Client,
   client,
   type MissesReport,
-  type Numbered,
   type SessionSpend,
   type SpendReport,
   type Told,
@@ -17,7 +16,10 @@ import { findOwnerKey, ownerKeyIn } from "./server/find_owner_key.ts";
 import { findServer, FOLDER_VARIABLES, USUAL_PORT } from "./server/noted_server.ts";
 import { wholeNumber } from "./option.ts";
 
-export { RefusedError } from "../server/client.ts";
+export { Reconnection, RefusedError } from "../server/client.ts";
+
+/** What users read once the server can't be reached. */
+export const AWAY = "The server can't be reached. The turn goes on once it is there again; waiting for it.";
 
 /** Address of a server, and its key. */
 export interface ServerAddress {
@@ -87,7 +89,7 @@ type Whole = Extract<Told<"GET /sessions/{id}">, { readonly kind: "agent" }>;
 type Listed = Extract<Told<"GET /sessions">["sessions"][number], { readonly kind: "agent" }>;
 
 /** State of a session, with its pending approvals. */
-export type SessionState = Pick<Whole, "status" | "lastEvent" | "approvals" | "plan"> & {
+export type SessionStatus = Pick<Whole, "status" | "lastEvent" | "approvals" | "plan"> & {
   readonly ledger: Pick<Whole["ledger"], "usd">;
 };
 
@@ -165,11 +167,14 @@ export function agentClient(url: string, token?: string) {
         /** Reasoning effort. Default: the session's. */
         readonly effort?: string | undefined;
       } = {},
-    ) =>
-      readTurn(api, id, {
-        ...{ input, unattended },
-        ...(leavesNow && { leavesNow }),
-        ...(effort !== undefined && { effort }),
+    ): Promise<AsyncIterable<NumberedEvent>> =>
+      api.events("POST /sessions/{id}/turns", {
+        path: { id },
+        body: {
+          ...{ input, unattended },
+          ...(leavesNow && { leavesNow }),
+          ...(effort !== undefined && { effort }),
+        },
       }),
     /** Makes a copy of a session: whole, or up to before one of the user's messages. */
     fork: (id: string, before?: number) =>
@@ -201,15 +206,15 @@ export function agentClient(url: string, token?: string) {
     sessionSpend: (id: string): Promise<SessionSpend> =>
       api.json("GET /sessions/{id}/spend", { path: { id } }),
     /** Resolves to the events after this number, until nothing runs and no approval is pending. */
-    follow: async (id: string, after: number): Promise<AsyncIterable<NumberedEvent>> =>
-      eachEvent(await api.events("GET /sessions/{id}/events", { path: { id }, query: { after } })),
+    follow: (id: string, after: number): Promise<AsyncIterable<NumberedEvent>> =>
+      api.events("GET /sessions/{id}/events", { path: { id }, query: { after } }),
     approvals: async (id: string) =>
       (await api.json("GET /sessions/{id}/approvals", { path: { id } })).approvals,
     async answer(id: string, approval: Pick<Approval, "id">, answer: ApprovalAnswer): Promise<void> {
       const path = { id, approval: approval.id };
       await api.json("POST /sessions/{id}/approvals/{approval}", { path, body: answer });
     },
-    session: (id: string): Promise<SessionState> => session(id),
+    session: (id: string): Promise<SessionStatus> => session(id),
     /** Cancels what runs in a session and deletes it. */
     async deleteSession(id: string): Promise<void> {
       await (await api.send("DELETE /sessions/{id}", { path: { id } })).body?.cancel();
@@ -268,21 +273,6 @@ export function agentClient(url: string, token?: string) {
     /** Resolves to all that the server stores, as a file; incomplete if the stream fails. */
     backUp: async () => bodyOf(await api.send("GET /backup")),
   };
-}
-
-async function readTurn(
-  api: Client,
-  id: string,
-  body: Body<"POST /sessions/{id}/turns">,
-): Promise<AsyncIterable<NumberedEvent>> {
-  return eachEvent(await api.events("POST /sessions/{id}/turns", { path: { id }, body }));
-}
-
-/** Yields the events of a stream, which arrive several at a time. */
-export async function* eachEvent<Event>(
-  batches: AsyncIterable<readonly Numbered<Event>[]>,
-): AsyncGenerator<Numbered<Event>, void> {
-  for await (const batch of batches) yield* batch;
 }
 
 function bodyOf({ body }: Response): ReadableStream<Uint8Array<ArrayBuffer>> {

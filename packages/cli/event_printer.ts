@@ -160,12 +160,10 @@ export function eventPrinter(
           break;
         }
         case "end":
-          // It has ended before.
-          if (before) break;
           if (entry.reason !== "completed" && entry.reason !== "approval") {
             line(`! ${entry.reason}: ${entry.message ?? "the turn ended"}`);
           }
-          if (entry.ledger) line(ledgerLine(entry.ledger));
+          line(ledgerLine(entry.ledger));
       }
     }
   };

@@ -12,7 +12,7 @@ import { LOG_FORMATS, readLogs } from "./history/read_logs.ts";
 import { replayHistory } from "./history/replay_history.ts";
 import { historyJson, historyReport, reportText } from "./history/history_report.ts";
 import { shownJson, shownText, writeAll } from "./terminal/shown_text.ts";
-import { ProgressBar } from "./terminal/waiting.ts";
+import { ProgressBar } from "./terminal/progress_bar.ts";
 
 const AGENTS = LOG_FORMATS.map(({ agent }) => agent);
 

@@ -1,4 +1,4 @@
-import { Conversation } from "@tare/session";
+import { Session } from "@tare/session";
 import {
   contentText,
   countRequestTokens,
@@ -47,7 +47,7 @@ interface GatewayTurnOptions {
   /** The response that the request follows. Default: none that is known. */
   readonly follows?: Followed | undefined;
   /** Decides what leaves the prompt. Default: nobody does, as where the upstream keeps the history itself. */
-  readonly prompts: Pick<Conversation, "view" | "sent" | "rejected"> | undefined;
+  readonly prompts: Pick<Session, "view" | "sent" | "rejected"> | undefined;
   /** What the request is for if it isn't a turn: it gets the view that the model had last. Default: it is one. */
   readonly oneShot?: ItemPart["purpose"];
   /**
@@ -189,7 +189,7 @@ export class GatewayTurn {
     const { session, request, follows, prompts, countTokens, now, oneShot, route, precedes } = this.#options;
     const recall = this.#options.recall && !last;
     this.#isLast = last;
-    await Conversation.inSlices(counting(request, countTokens));
+    await Session.inSlices(counting(request, countTokens));
     const { protocol } = request;
     const isTurn = oneShot === undefined;
     const expanded = session.expand(request.items, { isTurn, protocol });

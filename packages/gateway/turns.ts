@@ -1,4 +1,4 @@
-import { Conversation, type Warmth } from "@tare/session";
+import { Session, type Warmth } from "@tare/session";
 import type { KeptWarm, ListedSession, StoreRecord } from "@tare/session/internal";
 import {
   type CallReport,
@@ -263,7 +263,7 @@ export class Turns {
     if (hints.asksForMillion) this.#millions.set(sized, true);
     else if (!counts) this.#millions.delete(sized);
     const countTokens = await this.#options.countTokens();
-    const wire = await Conversation.inSlices(readingRequest(body, protocol, readers));
+    const wire = await Session.inSlices(readingRequest(body, protocol, readers));
     const sessions = this.#sessions;
     const choosesTools = !hints.forbidsTools && !(hints.forcesTool && !hasAnswers(wire.items));
     const hasTools = (wire.tools ?? []).length > 0 && choosesTools;
@@ -317,7 +317,7 @@ export class Turns {
     const asked = isHelped
       ? session.steady(wire, { isTurn: !oneShot })
       : still && isLeft
-      ? await Conversation.inSlices(readingRequest(sent, protocol, readers))
+      ? await Session.inSlices(readingRequest(sent, protocol, readers))
       : wire;
     const { searchesTools: searches = (model: string) => searchesTools({ baseURL, model }) } = upstream;
     const maySearch = protocol.toolSearch !== undefined && searches(wire.model);
@@ -559,7 +559,7 @@ export class Turns {
         observe: control,
         mechanisms: { ...mechanisms, truncate: truncate && recall },
         advanced: {
-          inSlices: Conversation.inSlices,
+          inSlices: Session.inSlices,
           assumesWindow: () => this.#assumesWindow(protocol, { client, model }),
           compaction: compactionOf(agent) ?? protocol.compaction,
           lookedAt: stored?.lookedAt,
@@ -666,7 +666,7 @@ function oneShotOf(
 function viewFor(
   { purpose, about }: OneShot,
   { items }: Pick<WireRequest, "items">,
-): Pick<Conversation, "view" | "sent" | "rejected"> | undefined {
+): Pick<Session, "view" | "sent" | "rejected"> | undefined {
   if (!about || about.shared === 0) return undefined;
   const { session, shared } = about;
   const restores = purpose === "compaction" || namesSummary(instructionsOf(items));

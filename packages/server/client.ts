@@ -102,14 +102,11 @@ export interface Client {
   send<Name extends keyof Api>(name: Name, ...asking: Arguments<Name>): Promise<Response>;
   /** Sends a request whose answer is JSON. */
   json<Name extends keyof Api>(name: Name, ...asking: Arguments<Name>): Promise<Told<Name>>;
-  /**
-   * Sends a request whose answer is a stream of events. Resolves once the server has taken it, to the events as they come,
-   * as many at a time as have arrived.
-   */
+  /** Sends a request whose answer is a stream of events. Resolves to these once the server has accepted it. */
   events<Name extends keyof Api>(
     name: Name,
     ...asking: Arguments<Name>
-  ): Promise<AsyncGenerator<readonly Numbered<EventOf<Name>>[], void>>;
+  ): Promise<AsyncGenerator<Numbered<EventOf<Name>>, void>>;
 }
 
 /** What is sent, whatever the route. */
@@ -178,19 +175,18 @@ async function toldBy(response: Response): Promise<string> {
 }
 
 /**
- * Reads server-sent events to their end, as many at a time as have arrived.
+ * Reads server-sent events to their end.
  *
  * @throws {RefusedError} if the server reports an error, or the connection breaks.
  */
 async function* readEvents<Event>(
   body: ReadableStream<Uint8Array<ArrayBuffer>> | null,
   signal: AbortSignal | undefined,
-): AsyncGenerator<readonly Numbered<Event>[], void> {
+): AsyncGenerator<Numbered<Event>, void> {
   const splitter = new SseSplitter({ maxEventBytes: Infinity, maxStreamBytes: Infinity });
   try {
     for await (const piece of bodyPieces(body)) {
-      const events = splitter.events(piece).flatMap((event) => readEvent<Event>(event));
-      if (events.length > 0) yield events;
+      for (const event of splitter.events(piece)) yield* readEvent<Event>(event);
     }
   } catch (cause) {
     if (signal?.aborted || cause instanceof RefusedError) throw cause;
@@ -204,4 +200,80 @@ function readEvent<Event>({ id, name, data }: RawEvent): Numbered<Event>[] {
   // A failure after the status was sent.
   const { error } = JSON.parse(data);
   throw new RefusedError(error.status, error.message);
+}
+
+/** Longest pause between two attempts to reach the server, in milliseconds. */
+const MAX_PAUSE_MS = 4_000;
+
+/** Options of {@linkcode Reconnection}. */
+export interface ReconnectionOptions {
+  /** Called with the first failure of an outage. */
+  readonly onAway: (error: RefusedError) => unknown;
+  /** Failures in a row after which it gives up. Default: 20, which is about a minute. */
+  readonly maxTries?: number;
+  /** Default: 4,000. */
+  readonly maxPauseMs?: number | undefined;
+  readonly signal?: AbortSignal;
+}
+
+/** Waits, with growing pauses, for a server that can't be reached or is shutting down. */
+export class Reconnection {
+  readonly #options: ReconnectionOptions;
+  #tries = 0;
+
+  /** Begins with a server that is there. */
+  constructor(options: ReconnectionOptions) {
+    this.#options = options;
+  }
+
+  /** Repeats the work until it succeeds. @throws what it failed with, if waiting doesn't help or lasted too long. */
+  async retry<T>(work: () => Promise<T>): Promise<T> {
+    for (;;) {
+      try {
+        const result = await work();
+        this.#tries = 0;
+        return result;
+      } catch (error) {
+        await this.#wait(error);
+      }
+    }
+  }
+
+  /**
+   * Yields the events of a stream to its end. Where it breaks off, it continues after the last event, by `follow`.
+   *
+   * @param after Number of the last event before. Without it a stream that fails before its first event isn't repeated.
+   * @throws what it failed with, if waiting doesn't help or lasted too long.
+   */
+  async *events<Event>(
+    follow: (after: number) => Promise<AsyncIterable<Numbered<Event>>>,
+    { after, first }: {
+      readonly after?: number | undefined;
+      readonly first?: AsyncIterable<Numbered<Event>>;
+    },
+  ): AsyncGenerator<Numbered<Event>, void> {
+    let last = after;
+    for (let next = first;; next = undefined) {
+      try {
+        for await (const event of next ?? await follow(last ?? 0)) {
+          this.#tries = 0;
+          last = event.number;
+          yield event;
+        }
+        return;
+      } catch (error) {
+        if (last === undefined) throw error;
+        await this.#wait(error);
+      }
+    }
+  }
+
+  async #wait(error: unknown): Promise<void> {
+    const { onAway, maxTries = 20, maxPauseMs = MAX_PAUSE_MS, signal } = this.#options;
+    const isAway = error instanceof RefusedError && (error.status === 0 || error.status === 503);
+    if (!isAway || signal?.aborted || this.#tries === maxTries) throw error;
+    if (this.#tries === 0) await onAway(error);
+    await new Promise((resolve) => setTimeout(resolve, Math.min(125 * 2 ** this.#tries++, maxPauseMs)));
+    signal?.throwIfAborted();
+  }
 }

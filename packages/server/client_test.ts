@@ -18,7 +18,7 @@ async function eventsOf(text: string, size: number): Promise<readonly unknown[]>
   try {
     const { events } = client({ url: `http://127.0.0.1:${server.addr.port}`, unreachable: "No." });
     const read = await events("GET /sessions/{id}/events", { path: { id: "s" } });
-    return (await Array.fromAsync(read)).flat();
+    return await Array.fromAsync(read);
   } finally {
     await server.shutdown();
   }

@@ -9,7 +9,7 @@ import { estimateTokens, type FunctionToolCall, type Message, type Model, type T
 import { profileNamed } from "@tare/planner";
 import fc from "../../tests/cases.ts";
 import { type FlatOptions, grouped } from "./options_fixture_test.ts";
-import type { Session } from "./sessions/session.ts";
+import type { AgentSession } from "./sessions/agent_session.ts";
 import type { SessionOptions } from "./sessions/session_options.ts";
 import type { RunningTurn } from "./sessions/session_types.ts";
 import type { CreateSession } from "./sessions/session_settings.ts";
@@ -74,7 +74,7 @@ export class Player {
   readonly errors: unknown[] = [];
   /** The tools that it calls. */
   readonly tools: readonly Tool[];
-  #session: Session | undefined;
+  #session: AgentSession | undefined;
   #turn = 0;
   readonly #writes: () => number;
 
@@ -85,12 +85,12 @@ export class Player {
   }
 
   /** Plays one turn to its end. Without an input it continues the one before. */
-  async play(session: Session, input: string | undefined, steps: ScriptTurn = []): Promise<void> {
+  async play(session: AgentSession, input: string | undefined, steps: ScriptTurn = []): Promise<void> {
     await (await this.start(session, input, steps)).done;
   }
 
   /** Starts a turn. */
-  start(session: Session, input: string | undefined, steps: ScriptTurn = []): Promise<RunningTurn> {
+  start(session: AgentSession, input: string | undefined, steps: ScriptTurn = []): Promise<RunningTurn> {
     this.#session = session;
     this.takeOver(steps);
     return session.start({ input });
@@ -193,13 +193,13 @@ export function scriptedSessions({ store, now = () => 0, ...options }: ScriptedO
 }
 
 /** A new session. */
-export async function makeSession(sessions: Sessions, settings: CreateSession = {}): Promise<Session> {
+export async function makeSession(sessions: Sessions, settings: CreateSession = {}): Promise<AgentSession> {
   const [made] = await sessions.create([settings]);
   return await sessions.get(made!.id);
 }
 
 /** What a session is and would send, as text that can be compared. */
-export function snapshot({ history, ledger, turns, lastEvent, prompt }: Session): string {
+export function snapshot({ history, ledger, turns, lastEvent, prompt }: AgentSession): string {
   return JSON.stringify({ history, ledger, turns, lastEvent, state: prompt.state, pins: prompt.pins });
 }
 

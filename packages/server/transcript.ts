@@ -71,14 +71,12 @@ export type TranscriptEntry =
     | { readonly kind: "warning"; readonly message: string; readonly isRepeated?: true }
     | {
       readonly kind: "end";
-      /** `answered`: it ended to ask for approval, and has all answers. */
-      readonly reason: TurnEnd["reason"] | "answered";
+      readonly reason: TurnEnd["reason"];
       readonly message?: string;
       /** True if the provider refused a request with pictures: not every model accepts them. */
       readonly refusedPictures?: true;
-      /** Cost since the turn's start or the last answer, and of a turn that continued. A later end of the turn replaces both. */
-      readonly ledger?: TurnLedger;
-      readonly whole?: TurnLedger;
+      /** Cost since the turn's start or since its last wait for approval. */
+      readonly ledger: TurnLedger;
     }
   );
 
@@ -94,7 +92,6 @@ export interface TranscriptChange {
 }
 
 type Call = EntryOf<"call">;
-type End = EntryOf<"end">;
 type MadeCall = Pick<Call, "id" | "name" | "arguments" | "parent">;
 
 /** Reduces the events of a session, in their order, to changes of its transcript. It stores no settled entry. */
@@ -106,8 +103,6 @@ export class TranscriptReducer {
   #open: Call[] = [];
   /** Ids of calls that have ended since the last reply: later output of theirs doesn't count. */
   readonly #ended = new Set<string>();
-  /** Ends since the last input. */
-  #ends: End[] = [];
   #warned: string | undefined;
   #hasPictures = false;
 
@@ -176,7 +171,7 @@ export class TranscriptReducer {
       case "approval_answered": {
         const call = this.#find(event.id);
         if (call) yield this.#change(call, { approval: event });
-        return yield* this.#answered();
+        return;
       }
       case "context_rewritten": {
         const { type: _, step: __, ...rewrite } = event;
@@ -185,7 +180,7 @@ export class TranscriptReducer {
       case "warning":
         return yield this.#warning(event.message);
       case "turn_end":
-        return yield* this.#end(event);
+        return yield this.#end(event);
       case "step_end":
       case "reply_unfinished":
         return;
@@ -224,7 +219,6 @@ export class TranscriptReducer {
   }
 
   #said(content: Content): TranscriptChange {
-    this.#ends = [];
     this.#hasPictures ||= typeof content !== "string" && content.some(({ type }) => type === "image_url");
     return { entry: { key: this.#length++, kind: "said", content } };
   }
@@ -301,31 +295,16 @@ export class TranscriptReducer {
     else yield { entry: { ...before, ...(before.name === "" && { name: call.name }), result }, before };
   }
 
-  /** A turn that asked no longer waits once everything is answered. */
-  *#answered(): Generator<TranscriptChange, void> {
-    const before = this.#ends.at(-1);
-    if (before?.reason !== "approval" || this.#open.some(({ approval }) => approval === "asked")) return;
-    const entry: End = { ...before, reason: "answered" };
-    this.#ends = [...this.#ends.slice(0, -1), entry];
-    yield { entry, before };
-  }
-
-  *#end({ reason, message, code, ledger, whole }: TurnEnd): Generator<TranscriptChange, void> {
+  #end({ reason, message, code, ledger }: TurnEnd): TranscriptChange {
     this.#reply = undefined;
     if (reason !== "approval" && reason !== "tool_calls") this.#open = [];
-    // The cost of a turn that continued after approval is stated once.
-    for (const before of whole ? this.#ends : []) {
-      const { ledger: _, whole: __, ...entry } = before;
-      yield { entry, before };
-    }
-    const entry: End = {
-      ...{ key: this.#length++, kind: "end", reason, ledger },
-      ...(message !== undefined && { message }),
-      ...(whole && { whole }),
-      ...(code === "bad_request" && this.#hasPictures && { refusedPictures: true }),
+    return {
+      entry: {
+        ...{ key: this.#length++, kind: "end", reason, ledger },
+        ...(message !== undefined && { message }),
+        ...(code === "bad_request" && this.#hasPictures && { refusedPictures: true }),
+      },
     };
-    this.#ends.push(entry);
-    yield { entry };
   }
 }
 
@@ -353,8 +332,6 @@ export function shortArguments(text: string, chars: number): string {
   }
 }
 
-function callOf(
-  { id, name, arguments: text, parent }: MadeCall,
-) {
+function callOf({ id, name, arguments: text, parent }: MadeCall): MadeCall {
   return { id, name, arguments: text, ...(parent !== undefined && { parent }) };
 }

@@ -122,53 +122,19 @@ Deno.test("TranscriptReducer marks a warning that repeats the last one", () => {
   assertEquals(told, ["warning", "reply", "end", "repeated", "reply", "end"]);
 });
 
-Deno.test("TranscriptReducer states the cost of a turn that continued once", () => {
-  const end = (reason: "approval" | "completed", calls: number, whole?: number) => {
-    const ledger = { ...LEDGER, calls };
-    const all = whole !== undefined && { whole: { ...LEDGER, calls: whole } };
-    return { type: "turn_end", reason, text: "", ledger, ...all } as const;
-  };
-  const ends = (events: readonly SessionEvent[]) =>
-    shown(events).flatMap((item) =>
-      item.kind === "end" ? [[item.reason, (item.whole ?? item.ledger)?.calls]] : []
-    );
-  const start = (input: string) => ({ type: "turn_start", input }) as const;
-  const first = [start("a"), end("completed", 5), start("b"), end("approval", 1)] as const;
-  assertEquals(ends(first), [["completed", 5], ["approval", 1]]);
-  assertEquals(ends([...first, { type: "turn_start" }, end("completed", 2, 3)]), [
-    ["completed", 5],
-    ["approval", undefined],
-    ["completed", 3],
-  ]);
-});
-
-Deno.test("TranscriptReducer marks the end of a turn that asked once all is answered", () => {
-  const asked = (id: string): SessionEvent => ({
-    type: "approval_asked",
-    step: 1,
-    id,
-    name: "f",
-    arguments: "",
-  });
-  const answered = (id: string): SessionEvent => ({
-    ...{ type: "approval_answered", approvalId: `q-${id}`, id, decision: "deny", by: "person" },
-  });
-  const ends = (events: readonly SessionEvent[]) =>
-    shown(events).flatMap((item) => item.kind === "end" ? [item.reason] : []);
-  const call = (id: string): SessionEvent => ({ type: "tool_call", step: 1, id, name: "f", arguments: "" });
-  const end: SessionEvent = { type: "turn_end", reason: "approval", text: "", ledger: LEDGER };
-  const waits = [
-    { type: "turn_start", input: "a" },
-    call("1"),
-    call("2"),
-    asked("1"),
-    asked("2"),
-    end,
-  ] as const;
-  assertEquals(ends([...waits, answered("1")]), ["approval"]);
-  assertEquals(ends([...waits, answered("1"), answered("2")]), ["answered"]);
-  const [, ...again] = waits;
-  assertEquals(ends([...waits, answered("2"), answered("1"), ...again]), ["answered", "approval"]);
+Deno.test("TranscriptReducer states at each end what its part of the turn cost", () => {
+  const end = (reason: "approval" | "completed", calls: number) =>
+    ({ type: "turn_end", reason, text: "", ledger: { ...LEDGER, calls } }) as const;
+  const whole = { ...LEDGER, calls: 3 };
+  assertEquals(
+    shown([
+      { type: "turn_start", input: "a" },
+      end("approval", 1),
+      { type: "turn_start" },
+      { ...end("completed", 2), whole },
+    ]).flatMap((item) => item.kind === "end" ? [[item.reason, item.ledger.calls]] : []),
+    [["approval", 1], ["completed", 2]],
+  );
 });
 
 Deno.test("TranscriptReducer marks a refusal after pictures", () => {

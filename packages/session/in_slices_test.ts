@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { Conversation } from "@tare/session";
+import { Session } from "@tare/session";
 
 const seen: string[] = [];
 
@@ -15,20 +15,20 @@ function* steps(name: string): Generator<void, string> {
   return `all of ${name}`;
 }
 
-Deno.test("Conversation.inSlices() lets others in between steps that take long, and gives what comes of them", async () => {
-  assertEquals(await Conversation.inSlices(steps("a")), "all of a");
+Deno.test("Session.inSlices() lets others in between steps that take long, and gives what comes of them", async () => {
+  assertEquals(await Session.inSlices(steps("a")), "all of a");
   assertEquals(seen.splice(0), ["a", "other", "a", "other", "a", "other"]);
 });
 
-Deno.test("Conversation.inSlices() lets others in between any two slices, however many work at once", async () => {
-  const works = ["a", "b", "c"].map((name) => Conversation.inSlices(steps(name)));
+Deno.test("Session.inSlices() lets others in between any two slices, however many work at once", async () => {
+  const works = ["a", "b", "c"].map((name) => Session.inSlices(steps(name)));
   assertEquals(await Promise.all(works), ["all of a", "all of b", "all of c"]);
   const begun = ["a", "b", "c", "other", "other", "other"];
   const round = ["a", "other", "b", "other", "c", "other"];
   assertEquals(seen.splice(0), [...begun, ...round, ...round]);
 });
 
-Deno.test("Conversation.inSlices() lets others in between short works too that follow each other", async () => {
+Deno.test("Session.inSlices() lets others in between short works too that follow each other", async () => {
   function* short(): Generator<void, void> {
     const startMs = performance.now();
     while (performance.now() - startMs < 2) { /* Works. */ }
@@ -36,7 +36,7 @@ Deno.test("Conversation.inSlices() lets others in between short works too that f
     yield;
   }
   setTimeout(() => seen.push("other"));
-  for (let works = 0; works < 5; works++) await Conversation.inSlices(short());
+  for (let works = 0; works < 5; works++) await Session.inSlices(short());
   const at = seen.splice(0).indexOf("other");
   assert(at >= 0 && at < 5, `The other came ${at < 0 ? "never" : `behind ${at}`}`);
 });

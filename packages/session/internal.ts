@@ -17,7 +17,7 @@ export type {
   ForkPlace,
   GlimpseOptions,
   HistoryNow,
-} from "./conversation.ts";
+} from "./session.ts";
 export type {
   BriefCommit,
   ConnectionFigures,

@@ -1,7 +1,7 @@
 /**
  * What agent server and gateway share around a conversation.
  *
- * - {@linkcode Conversation} is one, whoever's loop leads it: what its model sees, what was asked for of single
+ * - {@linkcode Session} is one, whoever's loop leads it: what its model sees, what was asked for of single
  *   messages, and what its calls came to.
  * - {@linkcode Store} is where conversations are kept: events, state, archived texts, documents and idempotency keys.
  *   One {@linkcode Store.commit} writes several records, all or none.
@@ -17,7 +17,7 @@
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { Conversation } from "@tare/session";
+ * import { Session } from "@tare/session";
  * import { estimateTokens } from "@tare/messages";
  * import { plannerSession, profileNamed } from "@tare/planner";
  * import { memoryArchive } from "@tare/prune";
@@ -25,28 +25,28 @@
  * const archive = memoryArchive();
  * const countTokens = estimateTokens;
  * const prompts = plannerSession({ profile: profileNamed("openai"), archive, countTokens });
- * const conversation = new Conversation({ id: "c1", archive, prompts, countTokens });
+ * const session = new Session({ id: "c1", archive, prompts, countTokens });
  *
  * const messages = [{ role: "user", content: "Hello." }] as const;
- * conversation.named("Hello.");
- * const view = await conversation.view({ messages, tools: [] }, { nowMs: Date.now() });
+ * session.named("Hello.");
+ * const view = await session.view({ messages, tools: [] }, { nowMs: Date.now() });
  * // Here view.messages and view.tools are sent.
- * conversation.sent({ promptTokens: 9, cachedTokens: 0, outputTokens: 2 }, view);
- * conversation.book({ calls: 1, promptTokens: 9, outputTokens: 2 }, Date.now());
- * assertEquals([view.messages, conversation.state.title], [messages, "Hello."]);
+ * session.sent({ promptTokens: 9, cachedTokens: 0, outputTokens: 2 }, view);
+ * session.book({ calls: 1, promptTokens: 9, outputTokens: 2 }, Date.now());
+ * assertEquals([view.messages, session.state.title], [messages, "Hello."]);
  * ```
  *
  * @module
  */
 export {
-  Conversation,
-  type ConversationCall,
-  type ConversationOptions,
-  type ConversationPin,
-  type ConversationState,
-  type ConversationViews,
+  type CallPlanner,
   type PinChange,
-} from "./conversation.ts";
+  Session,
+  type SessionCall,
+  type SessionInit,
+  type SessionPin,
+  type SessionState,
+} from "./session.ts";
 
 export {
   type Asker,

@@ -26,9 +26,9 @@ export interface Pingable {
   readonly consent: "turn" | "budget" | "asked";
   /** What is held for it: the body, in bytes. */
   readonly bytes: number;
-  /** See `Conversation.nextPing()`. */
+  /** See `Session.nextPing()`. */
   nextPing(idle: Idle): Ping | undefined;
-  /** See `Conversation.pinged()`. */
+  /** See `Session.pinged()`. */
   pinged(sent: PingSent): PingEntry;
   /** So many token units in US dollars; nothing while the model's price isn't known. */
   usdOf(tokenUnits: number): number | undefined;

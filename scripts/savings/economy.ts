@@ -3,7 +3,7 @@ import { parseArgs } from "node:util";
 import { profileNamed } from "@tare/planner";
 import type { NamesShown } from "@tare/simulator/economy";
 import { loadTokenizer } from "@tare/tiktoken";
-import { ProgressBar } from "../../packages/cli/terminal/waiting.ts";
+import { ProgressBar } from "../../packages/cli/terminal/progress_bar.ts";
 import { halfOf, readHalf } from "./half_of.ts";
 import { type Data, loadData } from "./load_data.ts";
 import { type EconomyRow, measureEconomy } from "./measure_economy.ts";

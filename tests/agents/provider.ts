@@ -108,14 +108,16 @@ export async function startProvider(options: ProviderOptions): Promise<Provider>
     const number = calls.length;
     count(usage, failure === "cut" ? "cut" : 200, reply);
     const seal = protocol.seals(body) ? `sealed-${number}` : undefined;
-    if (seal !== undefined && failure !== "cut") given.add(seal);
+    if (seal !== undefined) given.add(seal);
     const events = protocol.write(reply, {
       number,
       model: String(body.model),
       usage,
       ...(seal !== undefined && { seal }),
     });
-    return new Response(streamOf(events, failure === "cut" ? 3 : Infinity), {
+    // Sealed reasoning is complete when the stream breaks: the retry may bring it back.
+    const cutAfter = seal === undefined ? 3 : 4;
+    return new Response(streamOf(events, failure === "cut" ? cutAfter : Infinity), {
       headers: { "content-type": "text/event-stream", "cache-control": "no-store" },
     });
   }

@@ -22,11 +22,12 @@ import {
   type AgentInfo,
   type Approval,
   type ApprovalAnswer,
+  AWAY,
+  Reconnection,
   RefusedError,
 } from "../agent_client.ts";
-import { serverAway } from "../server_away.ts";
 import { promptContent } from "./prompt_content.ts";
-import { joinPieces, SessionUpdates } from "./session_updates.ts";
+import { joinDeltas, SessionUpdates } from "./session_updates.ts";
 import { shownText } from "../terminal/shown_text.ts";
 import { describeToolCall, toolText } from "./tool_calls.ts";
 
@@ -35,8 +36,8 @@ interface EditorAgentOptions {
   readonly url: string;
   /** Where a folder really is, or the folder as it stands where that can't be told. */
   readonly realPath: (folder: string) => Promise<string>;
-  /** How long after a look a server that has broken off is looked for again. Default: a second. */
-  readonly tryAgainMs?: number | undefined;
+  /** Longest pause between two attempts to reach the server. */
+  readonly maxPauseMs?: number | undefined;
 }
 
 /** The server's agent as an agent of the Agent Client Protocol. */
@@ -51,7 +52,7 @@ interface EditorAgent {
 const [INVALID_PARAMS, NO_RESOURCE, INTERNAL_ERROR] = [-32602, -32002, -32603];
 
 /** Makes an agent for an editor out of a client of the agent server. */
-export function editorAgent({ client, url, realPath, tryAgainMs }: EditorAgentOptions): EditorAgent {
+export function editorAgent({ client, url, realPath, maxPauseMs }: EditorAgentOptions): EditorAgent {
   const sessions = new Map<string, EditorSession>();
   let hasNotices = false;
   let told = 0;
@@ -88,7 +89,7 @@ export function editorAgent({ client, url, realPath, tryAgainMs }: EditorAgentOp
       );
     }
     const id = await find();
-    const session = new EditorSession(id, { client, editor: { show, ask }, agent, tryAgainMs });
+    const session = new EditorSession(id, { client, editor: { show, ask }, agent, maxPauseMs });
     session.remarks.push(...remarks);
     sessions.set(id, session);
     return [id, session];
@@ -251,8 +252,8 @@ interface Followed {
   /** Whether the editor has begun it, and shows its first message already. */
   readonly isOwn: boolean;
   isCancelled: boolean;
-  /** Whether another one has taken its place, whose events come after its own. */
-  isOver: boolean;
+  /** Aborted once another turn has replaced it, whose events follow its own. */
+  readonly over: AbortController;
 }
 
 type Ending = Pick<TurnEnd, "reason" | "message">;
@@ -264,7 +265,7 @@ interface Reading {
   readonly from?: number;
 }
 
-/** Updates that are read before they are sent on, where what was said long ago is shown again. */
+/** Events of an earlier time that are joined before they are shown. */
 const REPLAYED = 256;
 
 /** A session of the server as an editor uses it. */
@@ -274,7 +275,7 @@ class EditorSession {
   readonly #id: string;
   readonly #client: AgentClient;
   readonly #editor: Editor;
-  readonly #tryAgainMs: number | undefined;
+  readonly #maxPauseMs: number | undefined;
   readonly #updates: SessionUpdates;
   readonly #questions: Questions;
   /** Number of the last event that was shown. */
@@ -285,17 +286,17 @@ class EditorSession {
 
   constructor(
     id: string,
-    { client, editor, agent, tryAgainMs }: {
+    { client, editor, agent, maxPauseMs }: {
       readonly client: AgentClient;
       readonly editor: Editor;
       readonly agent: AgentInfo;
-      readonly tryAgainMs: number | undefined;
+      readonly maxPauseMs: number | undefined;
     },
   ) {
     this.#id = id;
     this.#client = client;
     this.#editor = editor;
-    this.#tryAgainMs = tryAgainMs;
+    this.#maxPauseMs = maxPauseMs;
     this.#updates = new SessionUpdates(agent);
     this.#questions = new Questions({
       id,
@@ -326,15 +327,18 @@ class EditorSession {
     const { lastEvent, status } = await this.#client.session(this.#id);
     if (lastEvent === 0) return;
     const events = (await this.#client.follow(this.#id, 0))[Symbol.asyncIterator]();
-    while (this.#last < lastEvent) {
-      const updates: SessionUpdate[] = [];
-      while (this.#last < lastEvent && updates.length < REPLAYED) {
+    for (let last = 0; last < lastEvent;) {
+      const batch: NumberedEvent[] = [];
+      while (last < lastEvent && batch.length < REPLAYED) {
         const next = await events.next();
         if (next.done) throw new Error("The server closed the stream before the session's end.");
-        // Notices are for the moment.
-        updates.push(...this.#take(next.value).filter(({ sessionUpdate }) => sessionUpdate !== "notice"));
+        batch.push(next.value);
+        last = next.value.number;
       }
-      for (const update of joinPieces(updates)) await this.#show(update);
+      for (const update of joinDeltas(batch).flatMap((numbered) => this.#take(numbered))) {
+        // Notices are for the moment.
+        if (update.sessionUpdate !== "notice") await this.#show(update);
+      }
     }
     if (status === "running" || this.#questions.areOpen) {
       this.#watch({ [Symbol.asyncIterator]: () => events });
@@ -348,7 +352,7 @@ class EditorSession {
    */
   async prompt(input: Content): Promise<StopReason> {
     const started = this.#client.startTurn(this.#id, input);
-    const turn: Followed = { started, isOwn: true, isCancelled: false, isOver: false };
+    const turn: Followed = { started, isOwn: true, isCancelled: false, over: new AbortController() };
     // A turn that runs is the server's to refuse another one.
     if (!this.#turn) this.#turn = turn;
     try {
@@ -357,7 +361,7 @@ class EditorSession {
       const before = this.#turn;
       if (before && before !== turn) {
         // It asked, and is over with this: what became of its calls stands before the turn's own events.
-        before.isOver = true;
+        before.over.abort();
         from = await firstNumber(events);
         events = await this.#client.follow(this.#id, this.#last);
       }
@@ -392,7 +396,8 @@ class EditorSession {
 
   /** Shows a turn that others have started, or that was left asking. */
   #watch(events: AsyncIterable<NumberedEvent>): void {
-    const turn: Followed = { started: Promise.resolve(), isOwn: false, isCancelled: false, isOver: false };
+    const over = new AbortController();
+    const turn: Followed = { started: Promise.resolve(), isOwn: false, isCancelled: false, over };
     this.#turn = turn;
     this.#putQuestions();
     this.#follow(events, { turn }).catch(async (error) => {
@@ -404,43 +409,37 @@ class EditorSession {
     });
   }
 
-  /** Shows a turn to its end. Where the server breaks off it goes on behind what was shown, once it is there again. */
+  /** Shows a turn to its end, after which its calls have a result or have failed. */
   async #follow(events: AsyncIterable<NumberedEvent>, reading: Reading): Promise<Ending> {
     const { turn } = reading;
-    const away = serverAway({
-      tell: (title) => this.#show({ sessionUpdate: "notice", severity: "warning", title }),
-      tryAgainMs: this.#tryAgainMs,
+    const { signal } = turn.over;
+    const connection = new Reconnection({
+      onAway: () => this.#show({ sessionUpdate: "notice", severity: "warning", title: AWAY }),
+      maxPauseMs: this.#maxPauseMs,
+      signal,
     });
-    let inVain = 0;
+    const follow = async (after: number) => {
+      // The server may not have received it before it broke off.
+      if (turn.isCancelled) await this.#client.cancel(this.#id);
+      return await this.#client.follow(this.#id, after);
+    };
     try {
-      for (let next: typeof events | undefined = events;; next = undefined) {
+      let inVain = 0;
+      for (let first = { first: events } as { readonly first?: typeof events };; first = {}) {
         const before = this.#last;
-        try {
-          const end = await this.#read(next ?? await this.#goOn(turn), reading);
-          if (end) return end;
-          // What was asked is answered, and nothing goes on.
-          if (turn.isOver || this.#isAsking && !this.#questions.areOpen) return { reason: "cancelled" };
-          inVain = this.#last === before ? inVain + 1 : 0;
-        } catch (error) {
-          if (turn.isOver) throw error;
-          if (this.#last > before) away.heard();
-          await away.wait(error);
-        }
+        const end = await this.#read(connection.events(follow, { after: before, ...first }), reading);
+        if (end) return end;
+        // Its approvals are answered, and nothing continues.
+        if (signal.aborted || this.#isAsking && !this.#questions.areOpen) return { reason: "cancelled" };
+        inVain = this.#last === before ? inVain + 1 : 0;
         if (inVain > 1) throw new Error("The server closed the stream before the turn's end.");
       }
     } catch (error) {
-      if (turn.isOver) throw error;
+      if (signal.aborted) throw error;
       this.#questions.leave();
       for (const update of this.#updates.abandon()) await this.#show(update);
       throw error;
     }
-  }
-
-  /** What follows: behind a turn that asks it is another stream, and a server may have broken off. */
-  async #goOn({ isCancelled }: Followed): Promise<AsyncIterable<NumberedEvent>> {
-    // It may not have heard so before it broke off.
-    if (isCancelled) await this.#client.cancel(this.#id);
-    return await this.#client.follow(this.#id, this.#last);
   }
 
   /** Shows these events, up to the end of a turn. One that asks goes on once it is answered. */
@@ -449,7 +448,7 @@ class EditorSession {
     { turn, from = 0 }: Reading,
   ): Promise<Ending | undefined> {
     for await (const numbered of events) {
-      if (turn.isOver) break;
+      if (turn.over.signal.aborted) break;
       for (const update of this.#take(numbered, turn)) await this.#show(update);
       const { number, event } = numbered;
       if (event.type !== "turn_end" || number < from) continue;

@@ -77,7 +77,7 @@ Deno.test("editorAgent() goes on where the connection broke, waits for a server 
     assertEquals(await say(agent), { stopReason: "end_turn" });
     assertEquals(told(updates), ["Hel", "tool_call", AWAY, "lo.", "tool_call_update"]);
     assertEquals(read, [3, 3, 3, 3, 3, 3]);
-  }, { tryAgainMs: 0 });
+  }, { maxPauseMs: 0 });
 });
 
 Deno.test("editorAgent() says that a server is gone that doesn't come back, or has lost the turn", async () => {
@@ -89,7 +89,7 @@ Deno.test("editorAgent() says that a server is gone that doesn't come back, or h
     assertEquals(told(updates), ["Hel", "tool_call", AWAY, "tool_call_update"]);
     error = new RefusedError(404, "There is no such session.");
     await fails(say(agent), -32002, "There is no such session.");
-  }, { tryAgainMs: 0 });
+  }, { maxPauseMs: 0 });
   const none = () => Promise.resolve(numbered([]));
   await edit({ startTurn: none, follow: none }, async (agent) => {
     await newSession(agent);
@@ -122,7 +122,7 @@ Deno.test("editorAgent() cancels, once the server is there again, a turn that wa
     await agent.notify("session/cancel", { sessionId: "s" });
     assertEquals(await played, { stopReason: "cancelled" });
     assertEquals(asked, ["cancel", "cancel", "follow"]);
-  }, { tryAgainMs: 0 });
+  }, { maxPauseMs: 0 });
 });
 
 Deno.test("editorAgent() cancels a turn whose request is still on its way, and says cancelled whatever comes", async () => {

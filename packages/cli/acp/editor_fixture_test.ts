@@ -56,8 +56,8 @@ export async function edit(
       readonly come: (count: number) => Promise<void>;
     },
   ) => Promise<void>,
-  { notices = true, url = URL, permit, tryAgainMs }: {
-    readonly tryAgainMs?: number;
+  { notices = true, url = URL, permit, maxPauseMs }: {
+    readonly maxPauseMs?: number;
     readonly notices?: boolean;
     readonly url?: string;
     readonly permit?: ClientRequestHandler<RequestPermissionRequest, RequestPermissionResponse>;
@@ -72,7 +72,7 @@ export async function edit(
   const { app, leave } = editorAgent({
     client: server as AgentClient,
     url,
-    tryAgainMs,
+    maxPauseMs,
     realPath: (folder) => Promise.resolve(folder.replace("/link", "/w")),
   });
   const updates: SessionUpdate[] = [];

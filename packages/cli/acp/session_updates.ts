@@ -153,23 +153,17 @@ export class SessionUpdates {
   }
 }
 
-/** Joins pieces of one text, and of a call's growing output yields only the whole. */
-export function* joinPieces(updates: Iterable<SessionUpdate>): Generator<SessionUpdate, void> {
-  let held: SessionUpdate | undefined;
-  for (const update of updates) {
-    const joined = held && join(held, update);
-    if (held && !joined) yield held;
-    held = joined ?? update;
+/** Joins the pieces of a text or output that follow one another, so that a long session is shown in fewer updates. */
+export function joinDeltas(events: readonly NumberedEvent[]): readonly NumberedEvent[] {
+  const joined: NumberedEvent[] = [];
+  for (const numbered of events) {
+    const { event } = numbered;
+    const before = joined.at(-1)?.event;
+    if (
+      before && "text" in before && "text" in event && before.type === event.type &&
+      event.type !== "turn_end" && Object(before).id === Object(event).id
+    ) joined[joined.length - 1] = { ...numbered, event: { ...event, text: `${before.text}${event.text}` } };
+    else joined.push(numbered);
   }
-  if (held) yield held;
-}
-
-function join(first: SessionUpdate, next: SessionUpdate): SessionUpdate | undefined {
-  if (first.sessionUpdate === "tool_call_update" && next.sessionUpdate === "tool_call_update") {
-    return !first.status && first.toolCallId === next.toolCallId ? { ...first, ...next } : undefined;
-  }
-  if (first.sessionUpdate !== "agent_message_chunk" && first.sessionUpdate !== "agent_thought_chunk") return;
-  if (next.sessionUpdate !== first.sessionUpdate || next.messageId !== first.messageId) return;
-  if (first.content.type !== "text" || next.content.type !== "text") return;
-  return { ...first, content: { type: "text", text: first.content.text + next.content.text } };
+  return joined;
 }

@@ -2,7 +2,7 @@ import type { SessionUpdate, ToolCallContent } from "@agentclientprotocol/sdk";
 import { assertEquals } from "@std/assert";
 import { EMPTY_LEDGER } from "@tare/loop/internal";
 import type { NumberedEvent } from "@tare/server";
-import { joinPieces, SessionUpdates } from "./session_updates.ts";
+import { joinDeltas, SessionUpdates } from "./session_updates.ts";
 
 type Event = NumberedEvent["event"];
 
@@ -56,17 +56,18 @@ Deno.test("SessionUpdates gives texts and thoughts as they come, or whole where 
   const rest: SessionUpdate[] = [
     { sessionUpdate: "notice", severity: "warning", title: "Beware." },
     { sessionUpdate: "agent_thought_chunk", content: text("Hm."), messageId: "m3" },
-    { sessionUpdate: "agent_message_chunk", content: text("Yes."), messageId: "m3" },
+    { sessionUpdate: "agent_message_chunk", content: text("Y"), messageId: "m3" },
+    { sessionUpdate: "agent_message_chunk", content: text("es."), messageId: "m3" },
     { sessionUpdate: "user_message_chunk", content: text("And?"), messageId: "m8" },
     { sessionUpdate: "agent_thought_chunk", content: text("Hm."), messageId: "m9" },
     { sessionUpdate: "agent_message_chunk", content: text("Yes."), messageId: "m9" },
     { sessionUpdate: "agent_message_chunk", content: text("No."), messageId: "m11" },
   ];
-  assertEquals([...joinPieces(updatesOf(events))], [
+  assertEquals(updatesOf(events), [
     { sessionUpdate: "user_message_chunk", content: text("Hi."), messageId: "m1" },
     ...rest,
   ]);
-  assertEquals([...joinPieces(updatesOf(events, { isOwn: true }))], rest);
+  assertEquals(updatesOf(events, { isOwn: true }), rest);
 });
 
 Deno.test("SessionUpdates tells calls of one id apart, and shows their output as it grows", () => {
@@ -118,22 +119,21 @@ Deno.test("SessionUpdates shows what a program calls as calls, and one that was 
   ]);
 });
 
-Deno.test("joinPieces() gives of a call's growing output all of it, once", () => {
+Deno.test("joinDeltas() joins the pieces of one call's output", () => {
   const output = (id: string, text: string): Event => ({ type: "tool_output", step: 1, id, text });
-  const [, , ...updates] = updatesOf([
+  const events: Event[] = [
     call("x"),
     call("y"),
     output("x", "a"),
     output("x", "b"),
     output("y", "c"),
-    result("y", "done"),
-    result("x", "done"),
-  ]);
-  const joined = [...joinPieces(updates)];
-  assertEquals(joined.map((update) => "toolCallId" in update && [update.toolCallId, update.content]), [
-    ["c1", shown("ab")],
-    ["c2", shown("done")],
-    ["c1", shown("done")],
+    END,
+    END,
+  ];
+  const [x, y, a, b, c, end, again] = events.map((event, index) => ({ number: index + 1, event }));
+  assertEquals(joinDeltas([x!, y!, a!, b!, c!, end!, again!]), [
+    ...[x!, y!, { number: 4, event: output("x", "ab") }],
+    ...[c!, end!, again!],
   ]);
 });
 

@@ -17,13 +17,12 @@ import { agentHandler, ALLOW_EVERYTHING, type SessionEvent } from "@tare/server"
 import { rehearsal, simulator } from "@tare/simulator";
 import { loadTokenizer, type Tokenizer } from "@tare/tiktoken";
 import { client } from "../../server/client.ts";
-import { eachEvent } from "../agent_client.ts";
 import { callersPath, option, optionOr, runCommandLine } from "../command_line.ts";
 import { usdText } from "../dollars.ts";
 import { counted, formatCount } from "@tare/server/internal/format";
 import { isDirectory } from "../option.ts";
 import { table } from "../terminal/table.ts";
-import { ProgressBar } from "../terminal/waiting.ts";
+import { ProgressBar } from "../terminal/progress_bar.ts";
 
 interface Way {
   readonly name: string;
@@ -133,8 +132,7 @@ export async function playDemo(
   for (const input of questions) {
     if (stopped !== undefined) break;
     nowMs += QUESTION_MS;
-    const batches = await api.events("POST /sessions/{id}/turns", { path, body: { input } });
-    for await (const { event } of eachEvent(batches)) {
+    for await (const { event } of await api.events("POST /sessions/{id}/turns", { path, body: { input } })) {
       if (event.type === "context_rewritten") {
         rewrites += 1;
         callsSince = 0;

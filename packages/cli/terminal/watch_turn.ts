@@ -2,8 +2,7 @@ import type { TurnEnd } from "@tare/loop";
 import { EMPTY_LEDGER } from "@tare/loop/internal";
 import type { Content } from "@tare/messages";
 import type { NumberedEvent, SessionEvent } from "@tare/server";
-import type { AgentClient, Approval, ApprovalAnswer } from "../agent_client.ts";
-import { serverAway } from "../server_away.ts";
+import { type AgentClient, type Approval, type ApprovalAnswer, AWAY, Reconnection } from "../agent_client.ts";
 
 /** Signals that stop a command that watches a turn; closing the terminal sends SIGHUP. */
 export const STOPPING: readonly Deno.Signal[] = Deno.build.os === "windows"
@@ -31,7 +30,7 @@ export interface WatchedTurn {
  */
 export function watchTurn(
   client: Pick<AgentClient, "startTurn" | "cancel" | "follow" | "approvals" | "answer">,
-  { session, input, after = 0, effort, leavesNow = false, show, ask, tryAgainMs }: {
+  { session, input, after = 0, effort, leavesNow = false, show, ask, maxPauseMs }: {
     readonly session: string;
     readonly input?: Content;
     /** Without an input: number of the event after which the turn is shown. */
@@ -42,8 +41,8 @@ export function watchTurn(
     readonly effort?: string | undefined;
     readonly show: (event: SessionEvent) => void;
     readonly ask?: AskPerson | undefined;
-    /** Time between two attempts to reach a server that broke off. Default: a second, for a minute. */
-    readonly tryAgainMs?: number;
+    /** Longest pause between two attempts to reach the server. */
+    readonly maxPauseMs?: number;
   },
 ): WatchedTurn {
   const start = async () => {
@@ -63,31 +62,18 @@ export function watchTurn(
   let last = after;
   let isOver = false;
 
-  const tell = (message: string) => show({ type: "warning", message });
-
-  /** Calls a server that may be away. By default `readOn` reports that. */
-  const whenThere = async <T>(
-    work: () => Promise<T>,
-    told: (message: string) => void = () => {},
-  ): Promise<T> => {
-    const away = serverAway({ tell: told, tryAgainMs });
-    for (;;) {
-      try {
-        return await work();
-      } catch (error) {
-        await away.wait(error);
-      }
-    }
-  };
+  const connection = new Reconnection({ onAway: () => show({ type: "warning", message: AWAY }), maxPauseMs });
+  // `connection` reports the same outage.
+  const quiet = new Reconnection({ onAway() {}, maxPauseMs });
 
   const started = Promise.resolve().then(start);
   const put = async (approval: Approval) => {
     const settled = questions.get(approval.id)?.signal;
     const answer = settled && await ask?.(approval, settled);
     if (!answer || settled.aborted) return;
-    await whenThere(() => client.answer(session, approval, answer)).catch(async (error) => {
+    await quiet.retry(() => client.answer(session, approval, answer)).catch(async (error) => {
       // Another client may have answered.
-      const open = await whenThere(() => client.approvals(session));
+      const open = await quiet.retry(() => client.approvals(session));
       if (open.some(({ id }) => id === approval.id)) throw error;
     });
   };
@@ -95,7 +81,7 @@ export function watchTurn(
     const asked = new Set<string>();
     for (;;) {
       // Another client may have answered meanwhile.
-      const next = (await whenThere(() => client.approvals(session))).find(({ id }) => !asked.has(id));
+      const next = (await quiet.retry(() => client.approvals(session))).find(({ id }) => !asked.has(id));
       if (!next) return;
       asked.add(next.id);
       await put(next);
@@ -115,29 +101,15 @@ export function watchTurn(
       putAll().catch(failure.reject);
     }
   };
-  /** Reads on after the server broke off: it continues the turn once it is back. */
-  const readOn = async (events: () => Promise<AsyncIterable<NumberedEvent>>) => {
-    const away = serverAway({ tell, tryAgainMs });
-    for (let from = events;; from = () => client.follow(session, last)) {
-      const before = last;
-      try {
-        return await read(await from());
-      } catch (error) {
-        if (last > before) away.heard();
-        if (last === 0) throw error;
-        await away.wait(error);
-      }
-    }
-  };
+  const follow = (after: number) => client.follow(session, after);
   const watch = async (): Promise<TurnEnd> => {
-    await readOn(() => started);
+    await read(connection.events(follow, { after: after || undefined, first: await started }));
     while (ask && (end ? end.reason === "approval" : input === undefined)) {
       const before = last;
-      await readOn(() => client.follow(session, last));
+      await read(connection.events(follow, { after: last }));
       if (last > before && end?.reason !== "approval") continue;
-      // The stream ends where nothing is asked any more, and nothing goes on: somebody has cancelled. So does that of a
-      // server which ends; what it has asked stays asked.
-      const open = await whenThere(() => client.approvals(session), tell);
+      // The stream ends if the turn was cancelled, and if the server shuts down; then its approvals stay pending.
+      const open = await connection.retry(() => client.approvals(session));
       if (open.length === 0) return { text: "", ledger: EMPTY_LEDGER, ...end, reason: "cancelled" };
     }
     if (end === undefined) throw new Error("The server closed the stream before the turn's end.");

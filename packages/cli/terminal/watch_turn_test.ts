@@ -183,7 +183,7 @@ Deno.test("watchTurn() keeps a question through the end of a server that ends in
       },
     };
     const turn = watchTurn(watched, {
-      ...{ session: "s", tryAgainMs: 0, show: ({ type }: SessionEvent) => void shown.push(type) },
+      ...{ session: "s", maxPauseMs: 0, show: ({ type }: SessionEvent) => void shown.push(type) },
       ...(input === undefined ? { after: 3 } : { input }),
       ask: (_, settled) => {
         settled.addEventListener("abort", () => said.resolve(undefined));
@@ -280,7 +280,7 @@ Deno.test("watchTurn() reads on where a server breaks off in the middle of a tur
     throw new RefusedError(0, "The connection broke.");
   }
   const show = ({ type }: SessionEvent) => void shown.push(type);
-  const turn = watchTurn(server, { session: "s", input: "q", show, tryAgainMs: 0 });
+  const turn = watchTurn(server, { session: "s", input: "q", show, maxPauseMs: 0 });
   assertEquals(await turn.end, END);
   assertEquals([followed, shown], [[1, 1], ["turn_start", "warning", "turn_resumed", "turn_end"]]);
   assertEquals(server.cancelled, []);
@@ -327,7 +327,7 @@ Deno.test("watchTurn() gives an answer once the server is there again that was a
     },
   };
   const ask = () => Promise.resolve({ decision: "allow" } as const);
-  const turn = watchTurn(server, { session: "s", input: "q", show() {}, ask, tryAgainMs: 0 });
+  const turn = watchTurn(server, { session: "s", input: "q", show() {}, ask, maxPauseMs: 0 });
   assertEquals([await turn.end, answers], [END, ["q-a allow", "q-a allow"]]);
   assertEquals(server.cancelled, []);
 });

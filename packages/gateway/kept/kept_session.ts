@@ -1,4 +1,4 @@
-import { Conversation, type ConversationState } from "@tare/session";
+import { Session, type SessionState } from "@tare/session";
 import type { ListedSession, SessionRecord } from "@tare/session/internal";
 import { contentText, type Message } from "@tare/messages";
 import { hashPiece } from "@tare/messages/internal";
@@ -32,7 +32,7 @@ export interface KeptSettings
 /** What a session came to, and what else lists tell of it: its state `totals`. */
 export interface KeptTotals
   extends
-    Pick<ConversationState, "model" | "epoch" | "savedTokenUnits" | "days">,
+    Pick<SessionState, "model" | "epoch" | "savedTokenUnits" | "days">,
     Pick<SessionFacts, "lastMs" | "isReverted"> {
   /** Ids of the newest times that it was written, the newest first: who never heard of one finds out whether it was done. */
   readonly writes: readonly string[];
@@ -43,7 +43,7 @@ type OtherFacts = Omit<
   SessionFacts,
   Exclude<keyof KeptSettings, "agent"> | "by" | "startedMs" | "lastMs" | "isReverted"
 >;
-type OtherState = Omit<ConversationState, keyof KeptTotals | "title">;
+type OtherState = Omit<SessionState, keyof KeptTotals | "title">;
 
 /** All that is kept of a session beside its settings, totals, title and texts, of its state `value`. Plain data. */
 interface KeptValue {
@@ -174,7 +174,7 @@ export function restoreSession(
   const byHash = new Map(lines.map((line) => [hashPiece(line), line]));
   return {
     parts: {
-      conversation: new Conversation({
+      conversation: new Session({
         ...{ id, archive, countTokens },
         prompts: prompts({ archive, ...facts }, { state, lookedAt }),
         state: { ...value.conversation, ...sums, title },
@@ -206,7 +206,7 @@ export function figuresOnly(
   const facts: SessionFacts = { ...nothing, basis, responses: [], compactions: [], ...own };
   const archive = new LayeredArchive();
   return new GatewaySession({
-    conversation: new Conversation({
+    conversation: new Session({
       ...{ id, archive, countTokens },
       prompts: prompts({ archive, ...facts }),
       state: { ...sums, title },

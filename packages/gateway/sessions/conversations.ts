@@ -2,7 +2,7 @@ import type { KeptWarm, ListedSession, StoreRecord } from "@tare/session/interna
 import type {
   CallReport,
   PinReport,
-  SeenConversation,
+  SeenSession,
   SpendingSession,
   Sums,
 } from "@tare/session/internal/report";
@@ -22,7 +22,7 @@ export interface ShownConversation {
   readonly calls: () => Promise<readonly CallReport[]>;
   readonly details: () => ConversationDetails;
   /** What its model saw last. */
-  readonly seen: () => Promise<SeenConversation>;
+  readonly seen: () => Promise<SeenSession>;
   /**
    * Asks for something of a message. What `keep` gives is stored with that; it isn't asked where nothing is kept.
    *

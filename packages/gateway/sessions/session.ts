@@ -1,4 +1,4 @@
-import type { Conversation, ConversationState } from "@tare/session";
+import type { Session, SessionState } from "@tare/session";
 import type { Overview, Sums } from "@tare/session/internal/report";
 import { contentText, type CountTokens, type Message } from "@tare/messages";
 import { firstWords, hashBytes, hashPiece, personsWords } from "@tare/messages/internal";
@@ -183,7 +183,7 @@ export interface SessionSummary {
     "protocol" | "agent" | "by" | "control" | "startedMs" | "lastMs" | "isReverted"
   >;
   readonly conversation: {
-    readonly state: Pick<ConversationState, "title" | "model" | "epoch" | "savedTokenUnits" | "days">;
+    readonly state: Pick<SessionState, "title" | "model" | "epoch" | "savedTokenUnits" | "days">;
   };
 }
 
@@ -192,7 +192,7 @@ export type Shown = readonly (Message | number)[];
 
 /** What a session is made of. */
 export interface SessionParts {
-  readonly conversation: Conversation;
+  readonly conversation: Session;
   readonly archive: LayeredArchive;
   /** Counts the sessions of a gateway, forks included. */
   readonly number: number;
@@ -238,7 +238,7 @@ const REACH = 48;
 
 /** A conversation that passes through the gateway: whose it is, where it stands, and what only the upstream knows. */
 export class GatewaySession {
-  readonly conversation: Conversation;
+  readonly conversation: Session;
   readonly archive: LayeredArchive;
   readonly number: number;
   #tip: ChainNode;

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { Conversation } from "@tare/session";
+import { Session } from "@tare/session";
 import { Accounts, type Sums } from "@tare/session/internal/report";
 import { LRUCache } from "lru-cache";
 import type { WireItem } from "@tare/wire/internal";
@@ -440,7 +440,7 @@ export class GatewaySessions {
     const nowMs = (this.#options.now ?? Date.now)();
     const id = crypto.randomUUID();
     const session = new GatewaySession({
-      conversation: new Conversation({
+      conversation: new Session({
         ...{ id, archive, countTokens },
         prompts: prompts({ archive, control, agent, basis }),
       }),

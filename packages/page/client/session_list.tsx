@@ -1,7 +1,7 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { api, errorMessage } from "./api/api.ts";
-import { type AgentSession, type PassingSession, passingTitleOf, titleOf } from "./api/sessions.ts";
+import { type OwnSession, type PassingSession, passingTitleOf, titleOf } from "./api/sessions.ts";
 import { money, type Priced } from "./parts/spent.tsx";
 import { Trouble } from "./parts/trouble.tsx";
 import { addressOf, type Place } from "./place.ts";
@@ -17,7 +17,7 @@ const EVERY = 3_000;
 const PAUSE = 150;
 
 interface OfKind {
-  readonly agent: AgentSession;
+  readonly agent: OwnSession;
   readonly gateway: PassingSession;
 }
 
@@ -112,7 +112,7 @@ function useSessions<Kind extends keyof OfKind>(kind: Kind, search: string): Pag
     hasMore: false,
   });
   const [trouble, setTrouble] = useState<string>();
-  const isOfKind = (session: AgentSession | PassingSession): session is Session => session.kind === kind;
+  const isOfKind = (session: OwnSession | PassingSession): session is Session => session.kind === kind;
   const read = async (after?: string): Promise<Page<Session> | undefined> => {
     try {
       const query = { kind, helpers: kind === "agent", limit: PAGE, search, after } as const;
@@ -142,7 +142,7 @@ function useSessions<Kind extends keyof OfKind>(kind: Kind, search: string): Pag
   return { ...page, more, trouble };
 }
 
-function listedAs(session: AgentSession | PassingSession): Listed {
+function listedAs(session: OwnSession | PassingSession): Listed {
   return session.kind === "agent"
     ? {
       mark: `${session.lastEvent} ${session.status} ${session.title} ${session.model} ${session.effort}`,
@@ -171,9 +171,9 @@ function useRefresh(read: (isStale: () => boolean) => Promise<void>, what: strin
 }
 
 /** Returns each session followed by its subagents. One without its parent in the list stays in its place. */
-function withHelpers(sessions: readonly AgentSession[]): readonly AgentSession[] {
+function withHelpers(sessions: readonly OwnSession[]): readonly OwnSession[] {
   const ids = new Set(sessions.map(({ id }) => id));
-  const isBehind = ({ parent }: AgentSession) => parent !== undefined && ids.has(parent.session);
+  const isBehind = ({ parent }: OwnSession) => parent !== undefined && ids.has(parent.session);
   return sessions.filter((session) => !isBehind(session)).flatMap((session) => [
     session,
     ...sessions.filter(({ parent }) => parent?.session === session.id).reverse(),

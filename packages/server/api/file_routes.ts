@@ -6,7 +6,7 @@ import { judgeBy } from "../approvals/rules.ts";
 import { HttpError, notFound, notSupported } from "../http/http_error.ts";
 import { json, route } from "../http/route.ts";
 import { closed, count, limitOf, text } from "../http/schema.ts";
-import type { Session } from "../sessions/session.ts";
+import type { AgentSession } from "../sessions/agent_session.ts";
 import type { Sessions } from "../sessions/sessions.ts";
 import { SESSION, sessionBody } from "./session_body.ts";
 
@@ -250,7 +250,7 @@ function arrays({ files, notCovered }: Pick<PutBack, "files" | "notCovered">) {
 const CODES = { nothing: "nothing_to_undo", conflict: "changed_since", busy: "files_busy" } as const;
 
 async function putBack(
-  session: Session,
+  session: AgentSession,
   verb: "undo" | "redo",
   work: () => Promise<PutBack>,
 ): Promise<PutBack> {

@@ -7,7 +7,7 @@ import {
   type PinReport,
   reportPins,
   reportSpend,
-  type SeenConversation,
+  type SeenSession,
   sumsOf,
 } from "@tare/session/internal/report";
 import type { HttpGateway, ShownConversation } from "@tare/gateway";
@@ -18,7 +18,7 @@ import type { Static } from "typebox";
 import { API_PATH } from "../http/api_path.ts";
 import { HttpError, invalidRequest, notSupported } from "../http/http_error.ts";
 import type { Reads, Route, RouteCall } from "../http/route.ts";
-import type { Session } from "../sessions/session.ts";
+import type { AgentSession } from "../sessions/agent_session.ts";
 import { sessionNotFound } from "../sessions/session_types.ts";
 import type { Sessions } from "../sessions/sessions.ts";
 import { approvalBodies } from "./approval_routes.ts";
@@ -52,7 +52,7 @@ export interface AnySession {
   readonly describe: () => Promise<Reads<Static<typeof ANY_SESSION_DETAILS>>>;
   /** Its model calls, the oldest first. */
   readonly calls: () => Promise<readonly CallReport[]>;
-  readonly seen: () => Promise<SeenConversation>;
+  readonly seen: () => Promise<SeenSession>;
   readonly spend: () => Promise<SessionSpend>;
   /**
    * Asks for something of a message. `keep` gives records that are stored with that.
@@ -258,7 +258,7 @@ function planIn(messages: readonly Message[]): WorkPlan | undefined {
   return plan;
 }
 
-function agentSession(session: Session, sessions: Sessions): AnySession {
+function agentSession(session: AgentSession, sessions: Sessions): AnySession {
   const seen = () => session.prompt.seen(session);
   return {
     async describe() {

@@ -8,7 +8,7 @@ import { HttpError, invalidRequest, notFound, notSupported } from "../http/http_
 import { json, route } from "../http/route.ts";
 import { closed, COUNT, count, limitOf, optionalText } from "../http/schema.ts";
 import type { Transcript } from "../sessions/history.ts";
-import type { Session } from "../sessions/session.ts";
+import type { AgentSession } from "../sessions/agent_session.ts";
 import type { SessionInfo } from "../sessions/session_types.ts";
 import { CREATE_SESSION } from "../sessions/session_settings.ts";
 import type { Sessions } from "../sessions/sessions.ts";
@@ -268,7 +268,7 @@ interface ForkPoint {
 }
 
 /** @throws {HttpError} 409 if calls wait for an answer. */
-function wholeOf(session: Session): ForkPoint {
+function wholeOf(session: AgentSession): ForkPoint {
   session.assertSettled();
   return { length: session.history.length };
 }

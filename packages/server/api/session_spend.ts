@@ -1,7 +1,7 @@
 import {
   type CallReport,
   reportPrompt,
-  type SeenConversation,
+  type SeenSession,
   type Sums,
   sumsOf,
 } from "@tare/session/internal/report";
@@ -66,7 +66,7 @@ const MOST = { rows: 100, results: 10 };
  * than is said. Results that their client has dropped from its history are in no table.
  */
 export function reportSessionSpend(
-  seen: SeenConversation,
+  seen: SeenSession,
   { calls, isAnswered, sums = sumsOf.nothing }: {
     /** The session's calls, the oldest first. */
     readonly calls: readonly CallReport[];
@@ -124,7 +124,7 @@ function programsIn(
 
 /** What each result has cost that was said in a session; nothing of those that no call has held yet. */
 function spendOfResults(
-  seen: SeenConversation,
+  seen: SeenSession,
   calls: readonly CallReport[],
   isAnswered: boolean,
 ): ResultSpend[] {
@@ -160,7 +160,7 @@ function isWhole({ state }: Pick<ResultSpend, "state">): boolean {
 }
 
 /** The call, from 0, that was first to hold each message, if the last word of a model is the answer to the call before `end`. */
-function firstCallsOf({ history: { messages } }: SeenConversation, end: number): readonly number[] {
+function firstCallsOf({ history: { messages } }: SeenSession, end: number): readonly number[] {
   // What a model says in one go may be several messages.
   const answers = messages.map(({ role }, at) =>
     role === "assistant" && messages[at + 1]?.role !== "assistant" ? 1 : 0

@@ -1,5 +1,5 @@
 import { assertAlmostEquals, assertEquals } from "@std/assert";
-import { reportCall, type SeenConversation } from "@tare/session/internal/report";
+import { reportCall, type SeenSession } from "@tare/session/internal/report";
 import type { Message } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
 import { reportSessionSpend } from "./session_spend.ts";
@@ -51,7 +51,7 @@ Deno.test("reportSessionSpend() reckons what each result cost: new when it came,
     tools: [],
     places: messages.map((_, at) => at),
   };
-  const seen: SeenConversation = {
+  const seen: SeenSession = {
     history: { messages, tools: [] },
     view,
     pins: [],

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { HttpError } from "../http/http_error.ts";
-import type { Session } from "../sessions/session.ts";
+import type { AgentSession } from "../sessions/agent_session.ts";
 import { ApprovalTimers } from "./approvals.ts";
 
 /** Timers that a test lets fire, over sessions that give these errors when they are asked for. */
@@ -13,12 +13,12 @@ function made(...errors: unknown[]) {
       get: (id) => {
         const error = errors.shift();
         if (error !== undefined) return Promise.reject(error);
-        const answer: Session["answer"] = (_say, request) => {
+        const answer: AgentSession["answer"] = (_say, request) => {
           answered.push([id, request]);
           return Promise.resolve(undefined);
         };
         // Nothing else of a session is used.
-        return Promise.resolve({ answer } as Session);
+        return Promise.resolve({ answer } as AgentSession);
       },
     },
     now: () => 1_000,

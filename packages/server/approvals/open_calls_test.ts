@@ -11,7 +11,7 @@ import type { Store } from "@tare/session";
 import { memoryStore } from "@tare/session/sqlite";
 import { makeSession, scriptedSessions, unpaired } from "../script_fixture_test.ts";
 import { openCalls } from "./approvals.ts";
-import type { Session } from "../sessions/session.ts";
+import type { AgentSession } from "../sessions/agent_session.ts";
 import type { TurnRequest } from "../sessions/session_types.ts";
 import { recordedStore } from "../sessions/store_fixture_test.ts";
 
@@ -54,7 +54,7 @@ function harness(store: Store, onCount: () => unknown = () => {}) {
   };
 }
 
-async function play(session: Session, request: TurnRequest): Promise<void> {
+async function play(session: AgentSession, request: TurnRequest): Promise<void> {
   const turn = await session.start({ clientTools: [PICK], ...request });
   await turn.done;
 }
@@ -62,7 +62,7 @@ async function play(session: Session, request: TurnRequest): Promise<void> {
 const said = (messages: readonly Message[] = []) =>
   messages.map(({ role, content }) => `${role[0]}: ${content}`);
 
-Deno.test("Session.start() goes on with the results of calls that the last turn left open", async () => {
+Deno.test("AgentSession.start() goes on with the results of calls that the last turn left open", async () => {
   const { sessions, prompts, runs } = harness(memoryStore());
   const session = await makeSession(sessions);
   await play(session, { input: "q" });
@@ -79,7 +79,7 @@ Deno.test("openCalls() finds calls without a result, also in the first message o
   assertEquals(openCalls([]), []);
 });
 
-Deno.test("Session.start() answers open calls with an error where nobody tells their results", async () => {
+Deno.test("AgentSession.start() answers open calls with an error where nobody tells their results", async () => {
   for (const request of [{}, { input: "r" }]) {
     const { sessions, prompts } = harness(memoryStore());
     const session = await makeSession(sessions);
@@ -91,7 +91,7 @@ Deno.test("Session.start() answers open calls with an error where nobody tells t
   }
 });
 
-Deno.test("Session.steerOrStart() keeps what came with open calls until their results are there, also over a restart", async () => {
+Deno.test("AgentSession.steerOrStart() keeps what came with open calls until their results are there, also over a restart", async () => {
   for (const restarts of [false, true]) {
     const store = memoryStore();
     let steer = (): unknown => undefined;

@@ -3,7 +3,7 @@ import type { Content, ContentPart, Message, ModelSettings, ToolDefinition } fro
 import { openCalls } from "../approvals/approvals.ts";
 import { unattendedOf } from "../api/turn_routes.ts";
 import type { Heartbeat } from "../http/sse_response.ts";
-import type { Session } from "../sessions/session.ts";
+import type { AgentSession } from "../sessions/agent_session.ts";
 import type { TurnRequest } from "../sessions/session_types.ts";
 import { DEFAULT_INSTRUCTIONS, type Sessions } from "../sessions/sessions.ts";
 import {
@@ -101,7 +101,7 @@ async function findAndStart(
   const pastLength = dialogue.findLastIndex(({ role }) => role === "assistant") + 1;
 
   const start = async (
-    session: Session,
+    session: AgentSession,
     { input, results, isResumed = false }: Pick<TurnRequest, "input" | "results"> & {
       readonly isResumed?: boolean;
     },
@@ -188,7 +188,7 @@ function isUnanswered(history: readonly Message[]): boolean {
 /** A turn that failed before its model had answered once leaves nothing that is worth a session. */
 async function* deletingUnanswered(
   parts: ConversationTurn["parts"],
-  session: Session,
+  session: AgentSession,
 ): ConversationTurn["parts"] {
   try {
     return yield* parts;
@@ -198,7 +198,7 @@ async function* deletingUnanswered(
   }
 }
 
-function isFree(session: Session, { point }: KnownBeginning, instructions: string): boolean {
+function isFree(session: AgentSession, { point }: KnownBeginning, instructions: string): boolean {
   return !session.isRunning && session.history.length === point.messages &&
     session.settings.instructions === instructions;
 }

@@ -1,9 +1,9 @@
-import { Conversation, type Store } from "@tare/session";
+import { Session, type Store } from "@tare/session";
 import { JsonPacker, type StoreRecord } from "@tare/session/internal";
 import {
   type CallReport,
   reportCall,
-  type SeenConversation,
+  type SeenSession,
   sumsOf,
   UNFINISHED,
 } from "@tare/session/internal/report";
@@ -160,7 +160,7 @@ function placesOfPlan(messages: readonly Message[]): readonly number[] {
 export class SessionPrompt implements TurnPrompt {
   readonly #options: SessionPromptOptions;
   readonly #prompts: PromptSession;
-  readonly conversation: Conversation;
+  readonly conversation: Session;
   #stored: PromptState;
   #told: OfferState | undefined;
   readonly #packer: JsonPacker;
@@ -188,7 +188,7 @@ export class SessionPrompt implements TurnPrompt {
       profile: () => environment.ratesOf(settings.model).profile,
       tools: this.#known,
       advanced: {
-        inSlices: Conversation.inSlices,
+        inSlices: Session.inSlices,
         assumesWindow: () => environment.models.assumesWindow?.(settings.model) ?? false,
       },
       // A model that can't be had must not keep anybody from the session.
@@ -197,7 +197,7 @@ export class SessionPrompt implements TurnPrompt {
         return await summariseWith(summaryModel(kept), { countTokens, unfinished })(request);
       },
     });
-    this.conversation = new Conversation({
+    this.conversation = new Session({
       ...{ id, archive, prompts: this.#prompts, countTokens },
       state: { title, model: settings.model, pins, days },
     });
@@ -275,7 +275,7 @@ export class SessionPrompt implements TurnPrompt {
 
   book(events: readonly SessionEvent[]): void {
     const { environment, settings: { model } } = this.#options;
-    const book: Conversation["book"] = (...booked) => this.#book(...booked);
+    const book: Session["book"] = (...booked) => this.#book(...booked);
     bookCalls({ book }, events, { rates: environment.ratesOf(model), nowMs: this.#now() });
   }
 
@@ -288,7 +288,7 @@ export class SessionPrompt implements TurnPrompt {
     keys?.paid(by, call.usd ?? 0);
   }
 
-  #book(...booked: Parameters<Conversation["book"]>): void {
+  #book(...booked: Parameters<Session["book"]>): void {
     const { environment: { telemetry }, settings: { model } } = this.#options;
     this.conversation.book(...booked);
     telemetry?.booked(booked[0], model);
@@ -319,7 +319,7 @@ export class SessionPrompt implements TurnPrompt {
   }
 
   /** What the next request would cost. Nothing where the policy knows nothing of costs. */
-  quote(messages: readonly Message[]): ReturnType<Conversation["quote"]> {
+  quote(messages: readonly Message[]): ReturnType<Session["quote"]> {
     return this.conversation.quote({ messages, tools: this.#tools() }, this.#now());
   }
 
@@ -348,7 +348,7 @@ export class SessionPrompt implements TurnPrompt {
       readonly history: readonly Message[];
       readonly isRunning: boolean;
     },
-  ): Promise<SeenConversation> {
+  ): Promise<SeenSession> {
     if (isRunning && this.conversation.newest) return await this.conversation.see();
     return await this.conversation.see({ messages, tools: this.#tools(), nowMs: this.#now() });
   }
@@ -459,7 +459,7 @@ export function callsOf(events: Iterable<SessionEvent>, rates: Rates): CallRepor
 
 /** Takes note of what calls came to by these events, the last of which happens now. */
 function bookCalls(
-  conversation: Pick<Conversation, "book">,
+  conversation: Pick<Session, "book">,
   events: readonly SessionEvent[],
   { rates, nowMs }: { readonly rates: Rates; readonly nowMs: number },
 ): void {

@@ -24,7 +24,7 @@ import { allToolsOf, includesTool, STAND_IN_NAMES } from "../turns/session_tools
 import { TurnQueue } from "../turns/turn_queue.ts";
 import { lengthBefore, readTranscript, sessionRecords, systemMessage, type Transcript } from "./history.ts";
 import { Queue } from "./hold.ts";
-import { Session } from "./session.ts";
+import { AgentSession } from "./agent_session.ts";
 import { CALL_EVENTS, callsOf } from "./session_prompt.ts";
 import {
   checkEffort,
@@ -93,10 +93,10 @@ const LOOK_MS = 3_000;
 
 /** A session in memory, or on its way there. */
 interface Loaded {
-  readonly loading?: Promise<Session>;
-  readonly session?: WeakRef<Session>;
+  readonly loading?: Promise<AgentSession>;
+  readonly session?: WeakRef<AgentSession>;
   /** The session, if it stays whoever holds it. */
-  readonly kept?: Session | undefined;
+  readonly kept?: AgentSession | undefined;
 }
 
 /**
@@ -203,7 +203,7 @@ export class Sessions {
    * @throws {HttpError} 507 if no more sessions may be kept.
    */
   async fork(
-    { id: from, settings, history, prompt, title, chosen }: Session,
+    { id: from, settings, history, prompt, title, chosen }: AgentSession,
     { length, keep = () => [], by }: Omit<CreateOptions, "keep"> & {
       readonly length: number;
       readonly keep?: (made: SessionInfo) => readonly StoreRecord[];
@@ -229,7 +229,7 @@ export class Sessions {
   }
 
   /** The session of this id, as it is now. @throws {HttpError} 404 if there is none. */
-  async get(id: string): Promise<Session> {
+  async get(id: string): Promise<AgentSession> {
     const session = await this.open(id);
     await session.ready();
     return session;
@@ -242,7 +242,7 @@ export class Sessions {
   }
 
   /** The events of the session of this id, for who follows them. @throws {HttpError} 404 if there is none. */
-  async events(id: string): Promise<Session["events"]> {
+  async events(id: string): Promise<AgentSession["events"]> {
     const session = await this.open(id);
     await session.followable();
     return session.events;
@@ -253,14 +253,14 @@ export class Sessions {
    *
    * @throws {HttpError} 404 if there is none.
    */
-  async open(id: string): Promise<Session> {
+  async open(id: string): Promise<AgentSession> {
     const session = this.#find(id) ?? await this.#load(id);
     if (!session.isGone) this.#keep(session);
     return session;
   }
 
   /** The helpers of a session whose own sessions are still there. @throws {StoreError} */
-  async helpers({ helpers: { links } }: Session): Promise<readonly HelperLink[]> {
+  async helpers({ helpers: { links } }: AgentSession): Promise<readonly HelperLink[]> {
     const found = await Promise.all(links.map(({ session }) => this.#options.store.getSession(session)));
     return links.filter((_, index) => found[index]);
   }
@@ -287,12 +287,12 @@ export class Sessions {
   }
 
   /** All that was said in a session, as far as it is committed. @throws {StoreError} */
-  transcript(session: Session): Promise<Transcript> {
+  transcript(session: AgentSession): Promise<Transcript> {
     return readTranscript(session, this.#options.store);
   }
 
   /** What of a session is for people elsewhere: what was said in the turns that have ended. @throws {StoreError} */
-  async shared({ id, title, createdAtMs, settings, runningAfter = Infinity }: Session): Promise<Shared> {
+  async shared({ id, title, createdAtMs, settings, runningAfter = Infinity }: AgentSession): Promise<Shared> {
     const stored = await this.#options.store.readEvents(id, { types: SHARED_EVENTS });
     const reducer = new TranscriptReducer();
     const entries: TranscriptEntry[] = [];
@@ -308,7 +308,7 @@ export class Sessions {
    * @param turn Number of the last event before it.
    * @throws {HttpError} 404 if no turn begins there. @throws {StoreError}
    */
-  lengthBefore({ id, settings: { instructions } }: Session, turn: number): Promise<number> {
+  lengthBefore({ id, settings: { instructions } }: AgentSession, turn: number): Promise<number> {
     return lengthBefore(id, { turn, instructions, store: this.#options.store });
   }
 
@@ -551,7 +551,7 @@ export class Sessions {
     const disarm = leaveWithinMs === undefined ? () => {} : this.#after(leaveWithinMs, () => due.abort());
     if (leaveWithinMs === 0) due.abort();
     const sessions = this.#inMemory();
-    const end = (session: Session) =>
+    const end = (session: AgentSession) =>
       leaveWithinMs === undefined ? session.stop() : session.leave(due.signal);
     await Promise.all(sessions.map(end)).finally(disarm);
     // Those who follow a turn that asks would wait for its answer.
@@ -622,15 +622,15 @@ export class Sessions {
     });
   }
 
-  #inMemory(): readonly Session[] {
+  #inMemory(): readonly AgentSession[] {
     return [...this.#loaded.values()].flatMap(({ session }) => session?.deref() ?? []);
   }
 
-  #find(id: string): Session | undefined {
+  #find(id: string): AgentSession | undefined {
     return this.#loaded.get(id)?.session?.deref();
   }
 
-  #load(id: string): Promise<Session> {
+  #load(id: string): Promise<AgentSession> {
     const loading = this.#loaded.get(id)?.loading ?? this.#read(id).catch((error) => {
       this.#loaded.delete(id);
       throw error;
@@ -639,7 +639,7 @@ export class Sessions {
     return loading;
   }
 
-  #keep(session: Session): void {
+  #keep(session: AgentSession): void {
     this.#loaded.delete(session.id);
     this.#loaded.set(session.id, { session: new WeakRef(session), kept: session });
     this.#letGo();
@@ -655,12 +655,12 @@ export class Sessions {
     }
   }
 
-  async #read(id: string): Promise<Session> {
+  async #read(id: string): Promise<AgentSession> {
     const { store } = this.#options;
     const record = await this.#options.store.getSession(id);
     if (record?.kind !== "agent") throw sessionNotFound(id);
     await this.#teller?.refresh();
-    const session = await Session.load(record, {
+    const session = await AgentSession.load(record, {
       ...this.#options,
       teller: this.#teller,
       ratesOf: (model) => this.#ratesOf(model),

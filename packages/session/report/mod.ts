@@ -65,5 +65,5 @@ export {
   reportBlock,
   reportPins,
   reportPrompt,
-  type SeenConversation,
+  type SeenSession,
 } from "./prompt_report.ts";

@@ -95,7 +95,7 @@ export interface BlockReport extends BlockSummary {
 const TEXT_CHARS = 100_000;
 
 /** What a session has said, what of it the model sees, and what was asked for. */
-export interface SeenConversation {
+export interface SeenSession {
   readonly history: History;
   readonly view: Pick<SessionView, "messages" | "tools" | "places">;
   readonly pins: readonly Pin[];
@@ -128,7 +128,7 @@ interface Sides {
  * ```
  */
 export function reportPrompt(
-  seen: SeenConversation,
+  seen: SeenSession,
   { from = 0, limit = Infinity }: BlocksOptions = {},
 ): PromptReport {
   const { history, view, countTokens } = seen;
@@ -161,7 +161,7 @@ export function reportPrompt(
  * ```
  */
 export function reportBlock(
-  seen: SeenConversation,
+  seen: SeenSession,
   id: string,
   { offset = 0 }: BlockOptions = {},
 ): BlockReport | undefined {
@@ -189,7 +189,7 @@ export function reportBlock(
  * assertEquals(reportPins(seen), []);
  * ```
  */
-export function reportPins({ history, view, pins }: Omit<SeenConversation, "countTokens">): PinReport[] {
+export function reportPins({ history, view, pins }: Omit<SeenSession, "countTokens">): PinReport[] {
   const shown = new Map(view.places.map((place, row) => [place, view.messages[row]!]));
   return fittingPins(pins, history.messages).map(({ place, wish, by }) => {
     const now = shown.get(place);
@@ -201,7 +201,7 @@ export function reportPins({ history, view, pins }: Omit<SeenConversation, "coun
 }
 
 /** Tools, messages and lines in the order of the prompt. What left stands in front of the line that stands for it. */
-function sidesOf({ history, view }: SeenConversation): Sides[] {
+function sidesOf({ history, view }: SeenSession): Sides[] {
   const { places } = view;
   const sides: Sides[] = history.tools.map((original, at) => ({
     id: `tool-${at}`,
@@ -231,7 +231,7 @@ function sidesOf({ history, view }: SeenConversation): Sides[] {
 }
 
 function describer(
-  { history, view, pins, countTokens }: SeenConversation,
+  { history, view, pins, countTokens }: SeenSession,
 ): (sides: Sides) => BlockSummary {
   const answered = new Map(
     pairCalls(history.messages).flatMap(({ call, answer }) =>

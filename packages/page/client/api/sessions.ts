@@ -4,7 +4,7 @@ import type { Body, EventOf, Told } from "../../../server/client.ts";
 type Listed = Told<"GET /sessions">["sessions"][number];
 
 /** A session of the agent, as the server lists it. */
-export type AgentSession = Extract<Listed, { readonly kind: "agent" }>;
+export type OwnSession = Extract<Listed, { readonly kind: "agent" }>;
 
 /** A session of another agent, whose model calls go through the gateway. */
 export type PassingSession = Extract<Listed, { readonly kind: "gateway" }>;
@@ -22,7 +22,7 @@ export type WaitingCall = SessionWithMessages["approvals"][number];
 export type TalkEvent = EventOf<"GET /sessions/{id}/events">;
 
 /** What a session is called: what somebody named it, what was said first, or when it was made. */
-export function titleOf({ title, createdAt }: Pick<AgentSession, "title" | "createdAt">): string {
+export function titleOf({ title, createdAt }: Pick<OwnSession, "title" | "createdAt">): string {
   return title.trim() || `Session of ${new Date(createdAt).toLocaleString("en-GB", DATE)}`;
 }
 

@@ -2,18 +2,9 @@ import type { Content } from "@tare/messages";
 import type { WorkPlan } from "@tare/messages/internal";
 import { partName } from "@tare/server/internal/format";
 import { type TranscriptEntry, TranscriptReducer, updateEntries } from "@tare/server/internal/transcript";
-import type { Body } from "../../../server/client.ts";
-import { api, errorMessage, RefusedError, requestKey } from "../api/api.ts";
-import type {
-  AgentSession,
-  SessionWithMessages,
-  TalkEvent,
-  TurnBudget,
-  WaitingCall,
-} from "../api/sessions.ts";
-
-/** Longest pause before the server is tried again, in milliseconds. */
-const MAX_PAUSE = 4_000;
+import { type Body, Reconnection } from "../../../server/client.ts";
+import { api, errorMessage, requestKey } from "../api/api.ts";
+import type { OwnSession, SessionWithMessages, TalkEvent, TurnBudget, WaitingCall } from "../api/sessions.ts";
 
 /** Window event: the list of sessions has changed. */
 export const CHANGED = "tare-changed";
@@ -46,6 +37,11 @@ export class SessionTalk {
   readonly id: string;
   readonly #changed: () => void;
   readonly #closing = new AbortController();
+  readonly #connection = new Reconnection({
+    onAway: (error) => this.#failed(error),
+    maxTries: Infinity,
+    signal: this.#closing.signal,
+  });
   #transcript = new TranscriptReducer();
   #last = 0;
   /** Whether events are read: two readers would show them twice. */
@@ -77,11 +73,9 @@ export class SessionTalk {
   /** Reads the messages, and follows a running turn. */
   async open(): Promise<void> {
     this.#isReading = true;
-    await this.#untilReached(async () => {
-      // An earlier attempt may be incomplete.
-      this.entries = [];
-      const { signal } = this.#closing;
-      const session = await api.json("GET /sessions/{id}", { path: this.#path, signal });
+    await this.#attempt(async () => {
+      const asking = { path: this.#path, signal: this.#closing.signal };
+      const session = await this.#connection.retry(() => api.json("GET /sessions/{id}", asking));
       if (session.kind !== "agent") throw new Error("This session is another agent's: go on in that agent.");
       this.session = session;
       const { turn, messages, lastEvent, approvals } = session;
@@ -102,7 +96,6 @@ export class SessionTalk {
       }
       this.approvals = approvals;
       this.isRunning = turn !== undefined;
-      this.#tell();
     });
     this.#isReading = false;
     // A turn that waits for approval continues once it is answered, here or elsewhere.
@@ -115,7 +108,7 @@ export class SessionTalk {
   }
 
   /** Takes the session's entry in the list, and follows a turn that another client started. */
-  async heard(listed: AgentSession): Promise<void> {
+  async heard(listed: OwnSession): Promise<void> {
     if (!this.session) return;
     const { effort, seesPictures, ...known } = this.session;
     const isAsked = listed.model === known.model && listed.effort === effort;
@@ -216,7 +209,7 @@ export class SessionTalk {
     try {
       while (this.#goesOn) {
         this.#goesOn = false;
-        await this.#untilReached(() => this.#readOn());
+        await this.#attempt(() => this.#readOn());
       }
       this.isRunning = false;
     } finally {
@@ -227,10 +220,12 @@ export class SessionTalk {
   }
 
   async #readOn(): Promise<void> {
-    const asking = { path: this.#path, query: { after: this.#last }, signal: this.#closing.signal };
-    for await (const batch of await api.events("GET /sessions/{id}/events", asking)) {
+    const asking = { path: this.#path, signal: this.#closing.signal };
+    const follow = (after: number) =>
+      api.events("GET /sessions/{id}/events", { ...asking, query: { after } });
+    for await (const { number, event } of this.#connection.events(follow, { after: this.#last })) {
       this.trouble = undefined;
-      for (const { number, event } of batch) this.#take(number, event);
+      this.#take(number, event);
       this.#tell();
     }
   }
@@ -261,34 +256,20 @@ export class SessionTalk {
     }
   }
 
-  /** Retries with growing pauses until the server can be reached. Other errors are shown and end it. */
-  async #untilReached(act: () => Promise<void>): Promise<void> {
-    for (let pause = 125;; pause = Math.min(2 * pause, MAX_PAUSE)) {
-      try {
-        await act();
-        this.trouble = undefined;
-        return;
-      } catch (error) {
-        if (this.#closing.signal.aborted) return;
-        this.trouble = errorMessage(error);
-        this.#tell();
-        if (!(error instanceof RefusedError) || error.status !== 0) return;
-        await new Promise((resolve) => setTimeout(resolve, pause));
-        if (this.#closing.signal.aborted) return;
-      }
-    }
+  #failed(error: unknown): void {
+    this.trouble = errorMessage(error);
+    this.#tell();
   }
 
   async #attempt(act: () => Promise<void>): Promise<boolean> {
     try {
       await act();
       this.trouble = undefined;
+      this.#tell();
       return true;
     } catch (error) {
-      this.trouble = errorMessage(error);
+      this.#failed(error);
       return false;
-    } finally {
-      this.#tell();
     }
   }
 

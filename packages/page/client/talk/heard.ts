@@ -1,10 +1,10 @@
-import type { AgentSession } from "../api/sessions.ts";
+import type { OwnSession } from "../api/sessions.ts";
 
 /** A session's entry in the server's lists. */
 export interface Listed {
   /** Changes whenever the session has changed. */
   readonly mark: string;
-  readonly session?: AgentSession;
+  readonly session?: OwnSession;
 }
 
 type Listener = (listed: Listed) => void;

@@ -467,8 +467,7 @@ function Rewritten({ item: { rewrite } }: { readonly item: EntryOf<"rewrite"> })
 }
 
 const REASONS: Readonly<Record<string, string>> = {
-  approval: "Waits for an answer.",
-  answered: "Waited for an answer.",
+  approval: "Stopped for approval.",
   cancelled: "Cancelled.",
   step_limit: "The turn has reached its most steps.",
   output_limit: "The turn has reached its longest output.",
@@ -480,18 +479,18 @@ const REASONS: Readonly<Record<string, string>> = {
 };
 
 function End(
-  { item: { reason, message, refusedPictures, ledger, whole = ledger } }: { readonly item: EntryOf<"end"> },
+  { item: { reason, message, refusedPictures, ledger } }: { readonly item: EntryOf<"end"> },
 ) {
   return (
     <footer class="end">
       {reason !== "completed" && (
-        <p class={reason === "answered" ? "" : "why"}>
+        <p class={reason === "approval" ? "" : "why"}>
           <bdi>{message ?? REASONS[reason] ?? reason}</bdi>
           {refusedPictures &&
             " If its model takes no pictures, edit the message that has them, or ask another model."}
         </p>
       )}
-      {whole && <p class="sums">{sumOf(whole)}</p>}
+      <p class="sums">{sumOf(ledger)}</p>
     </footer>
   );
 }

@@ -14,17 +14,17 @@ import {
   unpaired,
 } from "../script_fixture_test.ts";
 import type { SessionEvent } from "./session_types.ts";
-import type { Session } from "./session.ts";
+import type { AgentSession } from "./agent_session.ts";
 import { failingStore, FULL, watchedStore } from "./store_fixture_test.ts";
 
 const QUIET: ScriptStep = { steer: [], cancels: false, fails: false, calls: [], finish: "stop" };
 const READ = { tool: "read", outcome: "text", size: 100 } as const;
 
-function said({ history }: Session): unknown[] {
+function said({ history }: AgentSession): unknown[] {
   return history.map(({ role, content }) => `${role[0]}: ${content}`);
 }
 
-Deno.test("Session.start() commits the turn's start before it returns, and leaves the session idle before its end is read", async () => {
+Deno.test("AgentSession.start() commits the turn's start before it returns, and leaves the session idle before its end is read", async () => {
   const model = () => scriptedModel([{ content: "a" }]);
   const session = await makeSession(scriptedSessions({ store: memoryStore(), model }));
   const seen: [SessionEvent["type"], boolean][] = [];
@@ -42,7 +42,7 @@ Deno.test("Session.start() commits the turn's start before it returns, and leave
   ]);
 });
 
-Deno.test("Session.start() throws if the start can't be committed, and nothing has happened", async () => {
+Deno.test("AgentSession.start() throws if the start can't be committed, and nothing has happened", async () => {
   const store = failingStore((call) => call === 1);
   const session = await makeSession(scriptedSessions({ store }));
   const before = snapshot(session);
@@ -52,7 +52,7 @@ Deno.test("Session.start() throws if the start can't be committed, and nothing h
   assertEquals(session.turns, 1);
 });
 
-Deno.test("Session.start() ends a turn whose writes fail at any call with what is stored, and goes on afterwards", async () => {
+Deno.test("AgentSession.start() ends a turn whose writes fail at any call with what is stored, and goes on afterwards", async () => {
   const script = [{ ...QUIET, calls: [READ, READ], steer: ["also"] }, { ...QUIET, calls: [READ] }];
   const whole = failingStore(() => false);
   await new Player().play(await makeSession(scriptedSessions({ store: whole })), "look", script);
@@ -106,7 +106,7 @@ Deno.test("Session.start() ends a turn whose writes fail at any call with what i
   }
 });
 
-Deno.test("Session.start() lets what the user says enter before the next model call, and after the answer", async () => {
+Deno.test("AgentSession.start() lets what the user says enter before the next model call, and after the answer", async () => {
   const session = await makeSession(scriptedSessions({ store: memoryStore(), tools: new Player().tools }));
   const player = new Player();
   await player.play(session, "q", [{ ...QUIET, calls: [READ], steer: ["more"] }, {
@@ -125,7 +125,7 @@ Deno.test("Session.start() lets what the user says enter before the next model c
   ]);
 });
 
-Deno.test("Session.start() keeps what the user said too late for the turn", async () => {
+Deno.test("AgentSession.start() keeps what the user said too late for the turn", async () => {
   const store = memoryStore();
   const { model, asked } = silentModel();
   const session = await makeSession(scriptedSessions({ store, model: () => model }));
@@ -143,7 +143,7 @@ Deno.test("Session.start() keeps what the user said too late for the turn", asyn
   assertEquals(said(restarted), ["s: Be brief.", "u: q", "u: late", "a: 1.0"]);
 });
 
-Deno.test("Session.steerOrStart() lets a hundred inputs wait, and refuses more until they were heard", async () => {
+Deno.test("AgentSession.steerOrStart() lets a hundred inputs wait, and refuses more until they were heard", async () => {
   const { model, asked } = silentModel();
   const session = await makeSession(scriptedSessions({ store: memoryStore(), model: () => model }));
   await session.start({ input: "q" });
@@ -155,7 +155,7 @@ Deno.test("Session.steerOrStart() lets a hundred inputs wait, and refuses more u
   assertEquals(said(session).slice(2), Array.from({ length: 100 }, (_, index) => `u: ${index + 1}`));
 });
 
-Deno.test("Session.start() keeps what the loop took and never got to say", async () => {
+Deno.test("AgentSession.start() keeps what the loop took and never got to say", async () => {
   const store = memoryStore();
   let hasAnswered = false;
   const model: Model = async function* () {
@@ -176,7 +176,7 @@ Deno.test("Session.start() keeps what the loop took and never got to say", async
   assertEquals(said(session), ["s: Be brief.", "u: q", "a: a", "u: late"]);
 });
 
-Deno.test("Session.start() stores edits before the request that relies on them", async () => {
+Deno.test("AgentSession.start() stores edits before the request that relies on them", async () => {
   for (const policy of ["planner", "classic"] as const) {
     const store = memoryStore();
     const editsOf = (state: unknown) =>
@@ -200,7 +200,7 @@ Deno.test("Session.start() stores edits before the request that relies on them",
   }
 });
 
-Deno.test("Session.start() stores an edit and tells of it in one write", async () => {
+Deno.test("AgentSession.start() stores an edit and tells of it in one write", async () => {
   const told: boolean[] = [];
   const commits: (readonly StoreRecord[])[] = [];
   const store = watchedStore((records) => void commits.push(records));

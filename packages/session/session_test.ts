@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { Conversation } from "@tare/session";
+import { Session } from "@tare/session";
 import { reportCall } from "@tare/session/internal/report";
 import { estimateTokens, type Message } from "@tare/messages";
 import { memoryArchive } from "@tare/prune";
@@ -7,10 +7,10 @@ import { plannerSession, profileNamed } from "@tare/planner";
 
 const profile = profileNamed("none");
 
-function newConversation(): Conversation {
+function newConversation(): Session {
   const archive = memoryArchive();
   const countTokens = estimateTokens;
-  return new Conversation({
+  return new Session({
     ...{ id: "c", archive, countTokens },
     prompts: plannerSession({ profile, archive, countTokens, truncateTokens: 100 }),
   });
@@ -32,7 +32,7 @@ const WITH_RESULT: readonly Message[] = [
   },
 ];
 
-Deno.test("Conversation notes what was rewritten for a turn, and tells it with the call that was made so", async () => {
+Deno.test("Session notes what was rewritten for a turn, and tells it with the call that was made so", async () => {
   const conversation = newConversation();
   conversation.asked("m");
   conversation.named("Look.");
@@ -55,7 +55,7 @@ Deno.test("Conversation notes what was rewritten for a turn, and tells it with t
   assertEquals([conversation.state.unsent, conversation.state.days["1970-01-01 m"]?.calls], [[], 1]);
 });
 
-Deno.test("Conversation changes nothing for a request that is no turn", async () => {
+Deno.test("Session changes nothing for a request that is no turn", async () => {
   const conversation = newConversation();
   const { state, prompt } = conversation;
   const before = [state, prompt.state];
@@ -65,7 +65,7 @@ Deno.test("Conversation changes nothing for a request that is no turn", async ()
   assertEquals(conversation.newest, undefined);
 });
 
-Deno.test("Conversation forks with the pins of what both share, and nothing that it came to", () => {
+Deno.test("Session forks with the pins of what both share, and nothing that it came to", () => {
   const conversation = newConversation();
   const messages = [user("one"), user("two")];
   for (const place of [0, 1]) {

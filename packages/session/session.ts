@@ -28,10 +28,10 @@ import type { Archive } from "@tare/prune";
 import { createHash } from "node:crypto";
 import { setImmediate } from "node:timers";
 import { addDays, addToDay, type CallReport, type Days, type Sums } from "./report/calls.ts";
-import type { SeenConversation } from "./report/prompt_report.ts";
+import type { SeenSession } from "./report/prompt_report.ts";
 
 /** What is known of a conversation beside its messages and what its prompts are made by. Plain data, which is kept. */
-export interface ConversationState {
+export interface SessionState {
   /** What the user said first, in one line; empty before. */
   readonly title: string;
   /** The model that was asked last. */
@@ -60,7 +60,7 @@ export interface DatedRewrite extends Rewrite {
 }
 
 /** What a conversation is made of. */
-export interface ConversationOptions {
+export interface SessionInit {
   readonly id: string;
   /** Originals of what was evicted from its prompt. */
   readonly archive: Archive;
@@ -68,17 +68,17 @@ export interface ConversationOptions {
   readonly prompts: PromptSession;
   readonly countTokens: CountTokens;
   /** Its stored state. Default: it is new. */
-  readonly state?: Partial<ConversationState> | undefined;
+  readonly state?: Partial<SessionState> | undefined;
 }
 
 /** A call for which a prompt is planned. */
-export interface ConversationCall extends Omit<PromptCall, "pins"> {
+export interface SessionCall extends Omit<PromptCall, "pins"> {
   /** The messages of its history as their client spells them now, where that differs. Default: as the history has them. */
   readonly spelled?: readonly Message[];
 }
 
 /** What decides for calls of a conversation. */
-export type ConversationViews = Pick<Conversation, "view" | "sent" | "rejected">;
+export type CallPlanner = Pick<Session, "view" | "sent" | "rejected">;
 
 /** What a request for a cache key is. */
 export interface CacheKeyOptions {
@@ -98,7 +98,7 @@ export interface HistoryNow extends History {
 }
 
 /** A pin to be made. */
-export type ConversationPin = NewPin & {
+export type SessionPin = NewPin & {
   /** Tools whose results a recall returns with images. */
   readonly tools?: PromptSessionOptions["tools"];
 };
@@ -120,7 +120,7 @@ export interface ForkPlace {
 }
 
 /** A conversation in which nothing has happened. */
-const NEW: ConversationState = {
+const NEW: SessionState = {
   title: "",
   model: "",
   pins: [],
@@ -163,7 +163,7 @@ let lastSlice = Promise.resolve();
  * A conversation, whoever's loop leads it: what its model sees, the originals of what left, what was asked for of single
  * messages, and what its calls came to. Its messages are with whoever leads it, and handed in.
  */
-export class Conversation {
+export class Session {
   /**
    * Works step by step, and lets other requests in between where that takes long. Of several only one goes on at a time,
    * so that a request that asks for little waits for one slice, however many are at work.
@@ -185,16 +185,16 @@ export class Conversation {
   readonly archive: Archive;
   #prompts: PromptSession;
   readonly #countTokens: CountTokens;
-  #state: ConversationState;
+  #state: SessionState;
   #calls: readonly CallReport[] = [];
-  #seen: Pick<SeenConversation, "history" | "view"> | undefined;
+  #seen: Pick<SeenSession, "history" | "view"> | undefined;
   /** What its client asked with then, as that spelled it. */
   #asked: History | undefined;
   /** What its client had changed for the call that hasn't succeeded yet. */
   #changed: NonNullable<LedgerEntry["changed"]> | undefined;
 
   /** A conversation as it was kept, or a new one. */
-  constructor({ id, archive, prompts, countTokens, state }: ConversationOptions) {
+  constructor({ id, archive, prompts, countTokens, state }: SessionInit) {
     this.id = id;
     this.archive = archive;
     this.#prompts = prompts;
@@ -203,7 +203,7 @@ export class Conversation {
   }
 
   /** What is known of it: the same object as long as nothing has changed. */
-  get state(): ConversationState {
+  get state(): SessionState {
     return this.#state;
   }
 
@@ -228,7 +228,7 @@ export class Conversation {
   }
 
   /** What its newest turn saw; nothing before the first. */
-  get newest(): Pick<SeenConversation, "history" | "view"> | undefined {
+  get newest(): Pick<SeenSession, "history" | "view"> | undefined {
     return this.#seen;
   }
 
@@ -269,7 +269,7 @@ export class Conversation {
    */
   async view(
     history: History,
-    { spelled = history.messages, ...call }: ConversationCall,
+    { spelled = history.messages, ...call }: SessionCall,
   ): Promise<SessionView> {
     const prompts = this.#prompts;
     const view = await prompts.view(history, { ...call, pins: this.#state.pins });
@@ -280,7 +280,7 @@ export class Conversation {
     this.#asked = asked;
     this.#seen = { history, view };
     const { pins, epoch, rewrites: before, unsent } = this.#state;
-    const dated = rewrites.map((rewrite): ConversationState["rewrites"][number] => ({
+    const dated = rewrites.map((rewrite): SessionState["rewrites"][number] => ({
       atMs: call.nowMs,
       ...rewrite,
     }));
@@ -315,11 +315,11 @@ export class Conversation {
   }
 
   /** Plans a request that is no turn and continues from the first `length` messages. Changes nothing. */
-  glimpse(length: number, { restores = false }: GlimpseOptions = {}): ConversationViews {
+  glimpse(length: number, { restores = false }: GlimpseOptions = {}): CallPlanner {
     return this.#glimpseBy(this.#prompts.fork(length, this.archive, { aside: true }), restores);
   }
 
-  #glimpseBy(prompts: PromptSession, restores = false): ConversationViews {
+  #glimpseBy(prompts: PromptSession, restores = false): CallPlanner {
     return {
       view: (history, { spelled: _, ...call }) =>
         prompts.view(history, { ...call, restores, pins: this.#state.pins }),
@@ -329,7 +329,7 @@ export class Conversation {
   }
 
   /** What people are shown of the model's newest prompt: what its newest turn saw, or else what these messages are. */
-  async see(history?: HistoryNow): Promise<SeenConversation> {
+  async see(history?: HistoryNow): Promise<SeenSession> {
     const told = { pins: this.#state.pins, countTokens: this.#countTokens };
     if (!history) return { ...(this.#seen ?? NOTHING_SEEN), ...told };
     const { nowMs, ...messages } = history;
@@ -341,7 +341,7 @@ export class Conversation {
    * What a request sees that may be its first turn, or none of its turns: everything is planned as for a turn, and nothing of
    * that stays once the conversation begins with another request.
    */
-  draft(): ConversationViews {
+  draft(): CallPlanner {
     const prompts = this.#prompts;
     const planner = () => prompts === this.#prompts ? this : this.#glimpseBy(prompts);
     return {
@@ -378,7 +378,7 @@ export class Conversation {
   /** A pin for a message; `tools` are those of which a recall gives back pictures too. @throws {RangeError} if that can't be asked for. */
   makePin(
     messages: readonly Message[],
-    { tools, ...wanted }: ConversationPin,
+    { tools, ...wanted }: SessionPin,
   ): Pin {
     return makePin(messages, wanted, { countTokens: this.#countTokens, tools });
   }
@@ -407,9 +407,9 @@ export class Conversation {
   }
 
   /** A conversation that goes on from the first `length` messages, with an archive that holds what this one's does. */
-  fork(length: number, { id, archive }: ForkPlace): Conversation {
+  fork(length: number, { id, archive }: ForkPlace): Session {
     const { title, model, epoch, pins } = this.#state;
-    return new Conversation({
+    return new Session({
       id,
       archive,
       prompts: this.#prompts.fork(length, archive),
@@ -428,7 +428,7 @@ export class Conversation {
     this.#prompts.revert();
   }
 
-  #change(change: Partial<ConversationState>): void {
+  #change(change: Partial<SessionState>): void {
     this.#state = { ...this.#state, ...change };
   }
 }
@@ -463,7 +463,7 @@ function reject(
   return true;
 }
 
-const NOTHING_SEEN: Pick<SeenConversation, "history" | "view"> = {
+const NOTHING_SEEN: Pick<SeenSession, "history" | "view"> = {
   history: { messages: [], tools: [] },
   view: { messages: [], tools: [], places: [] },
 };

@@ -41,7 +41,7 @@ import {
  * A conversation with the agent, in memory while it is used. All that changes it waits in one queue, so that nothing
  * comes between what is looked at and what is done about it.
  */
-export class Session implements SessionInfo {
+export class AgentSession implements SessionInfo {
   readonly id: string;
   readonly createdAtMs: number;
   readonly settings: SessionSettings;
@@ -116,10 +116,10 @@ export class Session implements SessionInfo {
   }
 
   /** Loads a session. A turn that an earlier process left unfinished is ended. @throws {StoreError} */
-  static async load(record: SessionRecord, environment: SessionEnvironment): Promise<Session> {
+  static async load(record: SessionRecord, environment: SessionEnvironment): Promise<AgentSession> {
     const lastEvent = await environment.store.lastEvent(record.id);
     const countTokens = await environment.models.countTokens();
-    const session = new Session(record, environment, { countTokens, lastEvent });
+    const session = new AgentSession(record, environment, { countTokens, lastEvent });
     await session.#hold.load();
     return session;
   }
@@ -296,7 +296,7 @@ export class Session implements SessionInfo {
    * that is stored.
    *
    * @returns The turn, if it was started.
-   * @throws {HttpError} 429 if too much waits already; and as {@linkcode Session.start} does.
+   * @throws {HttpError} 429 if too much waits already; and as {@linkcode AgentSession.start} does.
    */
   steerOrStart(request: TurnRequest & { readonly input: Content }): Promise<RunningTurn | undefined> {
     const { input } = request;
@@ -397,7 +397,7 @@ export class Session implements SessionInfo {
   /**
    * Takes answers to what is asked. Once all are there the turn goes on: it is given then. Resolves once that is stored.
    *
-   * @throws {HttpError} as {@linkcode Session.start} does, and what `say` throws. Then nothing has happened.
+   * @throws {HttpError} as {@linkcode AgentSession.start} does, and what `say` throws. Then nothing has happened.
    */
   answer(
     say: (questions: SessionQuestions) => readonly ApprovalAnswered[],
