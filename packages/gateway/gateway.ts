@@ -40,19 +40,6 @@ import { conversationsOf } from "./sessions/shown.ts";
 import { Turns } from "./turns.ts";
 
 export type { GatewayLimits, GatewayOptions, GatewayRetention, GatewayUpstream } from "./options.ts";
-export type {
-  CompactionReport,
-  ConversationDetails,
-  ConversationListing,
-  ConversationPage,
-  Conversations,
-  ConversationSummary,
-  NewestConversations,
-  PromptFigures,
-  RewriteReport,
-  ShownConversation,
-  SpendingDays,
-} from "./sessions/conversations.ts";
 
 /** What is known of a request besides what it contains. */
 export interface GatewayCall {

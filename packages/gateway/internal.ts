@@ -5,4 +5,17 @@
  */
 export { readBody, readBytes, readPath } from "./read_request.ts";
 export { type AskedServer, type ServerProfile, serverProfile } from "./server_profile.ts";
+export type {
+  CompactionReport,
+  ConversationDetails,
+  ConversationListing,
+  ConversationPage,
+  Conversations,
+  ConversationSummary,
+  NewestConversations,
+  PromptFigures,
+  RewriteReport,
+  ShownConversation,
+  SpendingDays,
+} from "./sessions/conversations.ts";
 export { withClientSignal } from "./with_client_signal.ts";

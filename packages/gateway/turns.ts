@@ -1,5 +1,5 @@
-import { Session, type Warmth } from "@tare/session";
-import type { KeptWarm, ListedSession, StoreRecord } from "@tare/session/internal";
+import type { Warmth } from "@tare/session";
+import { type KeptWarm, type ListedSession, Session, type StoreRecord } from "@tare/session/internal";
 import {
   type CallReport,
   reportCall,

@@ -10,13 +10,20 @@ export { type ArchivedText, JsonPacker, type PackedJson, type UnpackedJson } fro
 export { isConflict } from "./store/store_error.ts";
 export { expiryClock } from "./expiry_clock.ts";
 export { pingUsdOfToday } from "./ping_cost.ts";
-export type {
-  BookOptions,
-  CacheKeyOptions,
-  DatedRewrite,
-  ForkPlace,
-  GlimpseOptions,
-  HistoryNow,
+export {
+  type BookOptions,
+  type CacheKeyOptions,
+  type CallPlanner,
+  type DatedRewrite,
+  type ForkPlace,
+  type GlimpseOptions,
+  type HistoryNow,
+  type PinChange,
+  Session,
+  type SessionCall,
+  type SessionInit,
+  type SessionPin,
+  type SessionState,
 } from "./session.ts";
 export type {
   BriefCommit,

@@ -1,5 +1,4 @@
-import { Session, type SessionState } from "@tare/session";
-import type { ListedSession, SessionRecord } from "@tare/session/internal";
+import { type ListedSession, Session, type SessionRecord, type SessionState } from "@tare/session/internal";
 import { contentText, type Message } from "@tare/messages";
 import { hashPiece } from "@tare/messages/internal";
 import { placeholderRefs } from "@tare/prune/internal";

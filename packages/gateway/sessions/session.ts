@@ -1,4 +1,4 @@
-import type { Session, SessionState } from "@tare/session";
+import type { Session, SessionState } from "@tare/session/internal";
 import type { Overview, Sums } from "@tare/session/internal/report";
 import { contentText, type CountTokens, type Message } from "@tare/messages";
 import { firstWords, hashBytes, hashPiece, personsWords } from "@tare/messages/internal";

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { Session } from "@tare/session";
+import { Session } from "@tare/session/internal";
 import { Accounts, type Sums } from "@tare/session/internal/report";
 import { LRUCache } from "lru-cache";
 import type { WireItem } from "@tare/wire/internal";

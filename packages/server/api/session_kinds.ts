@@ -10,7 +10,8 @@ import {
   type SeenSession,
   sumsOf,
 } from "@tare/session/internal/report";
-import type { HttpGateway, ShownConversation } from "@tare/gateway";
+import type { HttpGateway } from "@tare/gateway";
+import type { ShownConversation } from "@tare/gateway/internal";
 import type { Message } from "@tare/messages";
 import { describeCall, planAfter, type WorkPlan } from "@tare/messages/internal";
 import type { NewPin } from "@tare/planner/internal";

@@ -1,5 +1,5 @@
-import { Session, type Store } from "@tare/session";
-import { JsonPacker, type StoreRecord } from "@tare/session/internal";
+import type { Store } from "@tare/session";
+import { JsonPacker, Session, type StoreRecord } from "@tare/session/internal";
 import {
   type CallReport,
   reportCall,

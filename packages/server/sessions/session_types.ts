@@ -27,7 +27,7 @@ import {
   storedHelper,
 } from "./session_settings.ts";
 
-export type { PinChange } from "@tare/session";
+export type { PinChange } from "@tare/session/internal";
 
 /** Tells programs outside of what happens in sessions. */
 export interface Teller {
