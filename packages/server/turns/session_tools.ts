@@ -3,7 +3,7 @@ import { countMessageTokens, countToolTokens, describeCall, sameData } from "@ta
 import { argumentsParser } from "@tare/loop/arguments";
 import type { Profile, PromptCall } from "@tare/planner";
 import { worthDeferring } from "@tare/planner/internal";
-import { CALL_TOOL, Catalogue, FIND_TOOLS, standIns } from "@tare/schemas";
+import { Catalogue, standIns } from "@tare/schemas";
 
 /** Tools that come and go while the server runs, such as those of MCP servers. */
 export interface ToolSource {
@@ -166,6 +166,9 @@ export function offerTools(
   };
 }
 
+const { find: { definition: FIND_TOOLS }, call: { definition: CALL_TOOL } } = standIns([], {
+  parser: argumentsParser,
+});
 const STAND_INS = [FIND_TOOLS, CALL_TOOL];
 
 /** Names of the tools that stand for others. */
