@@ -9,8 +9,7 @@ import { openaiModel } from "@tare/loop/openai";
 import { estimateTokens, type Message } from "@tare/messages";
 import { plannerSession, profileNamed, type PromptSessionOptions, PromptTooLong } from "@tare/planner";
 import { policySession } from "@tare/planner/policies";
-import { memoryArchive, pruneResults, truncateResults } from "@tare/prune";
-import { relievePressure, selectElisions } from "@tare/prune/internal";
+import { memoryArchive, pruneResults, relievePressure, selectElisions, truncateResults } from "@tare/prune";
 import { shownTools } from "@tare/schemas";
 
 const MESSAGES: readonly Message[] = [

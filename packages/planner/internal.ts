@@ -3,7 +3,7 @@
  *
  * @module
  */
-export { compactionOf } from "./agents.ts";
+export { type CompactionHabit, compactionOf } from "./agents.ts";
 export { servedTokens } from "./cache/prefix.ts";
 export { fittingPins, makePin, type NewPin, pinsAfter } from "./edits/pin.ts";
 export { isSummary } from "./edits/view.ts";
@@ -26,4 +26,4 @@ export {
   searchesTools,
 } from "./providers.ts";
 export { isPrice, readProfileFile } from "./profile_file.ts";
-export { type DeferOptions, type DeferrableTools, WINDOW_SHARE, worthDeferring } from "./rule/decide.ts";
+export { WINDOW_SHARE } from "./rule/decide.ts";

@@ -2,8 +2,14 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { groupTurns, toolLoopContext } from "@tare/context";
 import { estimateTokens as countTokens, type Message } from "@tare/messages";
 import { plannerSession, profileNamed } from "@tare/planner";
-import { memoryArchive, pruneResults, truncateResults } from "@tare/prune";
-import { relievePressure, selectElisions, summariseTurns } from "@tare/prune/internal";
+import {
+  memoryArchive,
+  pruneResults,
+  relievePressure,
+  selectElisions,
+  summariseTurns,
+  truncateResults,
+} from "@tare/prune";
 
 const archive = memoryArchive();
 const options = { archive, countTokens };

@@ -134,7 +134,7 @@ export type SelectOptions = Omit<PruneOptions, "archive">;
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import type { Message } from "@tare/messages";
- * import { selectElisions } from "@tare/prune/internal";
+ * import { selectElisions } from "@tare/prune";
  *
  * const messages: Message[] = [
  *   { role: "assistant", tool_calls: [{ id: "1", type: "function", function: { name: "log", arguments: "{}" } }] },
@@ -144,7 +144,10 @@ export type SelectOptions = Omit<PruneOptions, "archive">;
  * assertEquals(selectElisions(messages, { protectTokens: 100 }).map(({ index }) => index), [1]);
  * ```
  */
-export function selectElisions(messages: readonly Message[], options: SelectOptions): ElisionCandidate[] {
+export function selectElisions(
+  messages: readonly Message[],
+  options: Omit<PruneOptions, "archive">,
+): Omit<Elision, "ref" | "text">[] {
   checkGiven("selectElisions()", { messages, options }, {
     messages: "messages",
     options: { ...SELECTING, "archive?": "object" },
@@ -377,7 +380,7 @@ export type ElideOptions = Pick<PruneOptions, "archive" | "countTokens" | "tools
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import { memoryArchive } from "@tare/prune";
- * import { elide } from "@tare/prune/internal";
+ * import { elide } from "@tare/prune";
  *
  * const result = { role: "tool", tool_call_id: "1", content: "a long log" } as const;
  * const chosen = { index: 0, toolCallId: "1", tool: "log", tokensBefore: 7, tokensAfter: 7, reason: "old" } as const;
@@ -387,8 +390,8 @@ export type ElideOptions = Pick<PruneOptions, "archive" | "countTokens" | "tools
  */
 export async function elide(
   messages: readonly Message[],
-  candidates: readonly ElisionCandidate[],
-  options: ElideOptions,
+  candidates: readonly Omit<Elision, "ref" | "text">[],
+  options: Pick<PruneOptions, "archive" | "countTokens" | "tools" | "recall">,
 ): Promise<Elision[]> {
   const elisions: Elision[] = [];
   for (let from = 0; from < candidates.length; from += PARALLEL_PUTS) {

@@ -1,7 +1,6 @@
 import type { Message } from "@tare/messages";
 import { loadTokenizer } from "@tare/tiktoken";
-import { applyElisions, memoryArchive, pruneResults } from "@tare/prune";
-import { elide, selectElisions } from "@tare/prune/internal";
+import { applyElisions, elide, memoryArchive, pruneResults, selectElisions } from "@tare/prune";
 
 const { count: countTokens } = await loadTokenizer();
 

@@ -63,21 +63,13 @@ export interface RelievePressureOptions
   readonly countPrompt?: (messages: readonly (Message | SummaryMessage)[]) => number;
 }
 
-/** Messages of a relieved window. */
-export interface Relief<M extends Message> extends SummarisedTurns<M> {
-  /** Results that were pruned, by their place in the messages that were passed. */
+/** Messages of a relieved window, or why originals could not be archived: `failure` must be checked first. */
+export type Relief<M extends Message> = (PruneFailure<M> | SummarisedTurns<M>) & {
+  /** Results that were pruned, or archived before a failure, by their place in the messages that were passed. */
   readonly elisions: readonly Elision[];
-  /** True if the window is still so full that only a summary would do: stop calling the model. */
+  /** True if the window stays so full, even with `elisions`, that only a summary would do: stop calling the model. */
   readonly paused: boolean;
-}
-
-/** Originals of a full window could not be archived. */
-export interface ReliefFailure<M extends Message> extends PruneFailure<M> {
-  /** Results that were archived before that; {@linkcode applyElisions} makes room by them. */
-  readonly elisions: readonly Elision[];
-  /** True if the window stays so full, even with `elisions`, that only a summary would do. */
-  readonly paused: boolean;
-}
+};
 
 /**
  * Acts on a full window: prunes from 0.8 of it on, and summarises if pruning didn't bring the prompt below that, or if it
@@ -92,7 +84,7 @@ export interface ReliefFailure<M extends Message> extends PruneFailure<M> {
  * import { assertEquals } from "@std/assert";
  * import type { Message } from "@tare/messages";
  * import { memoryArchive } from "@tare/prune";
- * import { relievePressure } from "@tare/prune/internal";
+ * import { relievePressure } from "@tare/prune";
  *
  * const messages: Message[] = [
  *   { role: "assistant", tool_calls: [{ id: "1", type: "function", function: { name: "log", arguments: "{}" } }] },
@@ -107,7 +99,7 @@ export interface ReliefFailure<M extends Message> extends PruneFailure<M> {
 export async function relievePressure<M extends Message>(
   messages: readonly M[],
   options: RelievePressureOptions,
-): Promise<Relief<M> | ReliefFailure<M>> {
+): Promise<Relief<M>> {
   checkGiven("relievePressure()", { messages, options }, { messages: "messages", options: ELIDING });
   const { countTokens = estimateTokens, windowTokens = Infinity, pruneAt, summariseAt } = options;
   const tokensOf = (messages: readonly (Message | SummaryMessage)[]) =>
@@ -159,7 +151,7 @@ export interface ColdResumeOptions {
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { isColdResume } from "@tare/prune/internal";
+ * import { isColdResume } from "@tare/prune";
  *
  * const cacheColdAfterMs = 3_600_000;
  * assertEquals(isColdResume({ lastUsedAtMs: 0, nowMs: 3_600_000, cacheColdAfterMs }), true);

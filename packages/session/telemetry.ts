@@ -332,17 +332,6 @@ export interface TelemetryOptions {
   readonly figures?: Figures | undefined;
 }
 
-/** A turn that begins. */
-export interface AgentTurn {
-  /** Name of the agent. */
-  readonly agent: string;
-  /** Id of its session. */
-  readonly conversation: string;
-  /** Provider of its model, as the conventions name it. */
-  readonly provider: string;
-  readonly model: string;
-}
-
 /** A call of a model that begins. */
 export interface ChatOptions {
   /** Provider of the model, as the conventions name it. */
@@ -363,18 +352,6 @@ export interface ChatOptions {
   } | undefined;
   /** What it is part of. Default: what runs now. */
   readonly parent?: Operation | undefined;
-}
-
-/** A call of a tool that begins. */
-export interface ToolRun {
-  readonly name: string;
-  /** Id of the call. */
-  readonly callId?: string | undefined;
-  /** Name of the agent that calls it. */
-  readonly agent: string;
-  readonly args: unknown;
-  /** What it is part of. Default: what runs now. */
-  readonly parent?: Operation;
 }
 
 /** Tells of turns, model calls and tools: makes the spans and metrics of one part of the program. */
@@ -431,7 +408,15 @@ export class Telemetry {
   }
 
   /** A turn begins. */
-  agent({ agent, conversation, provider, model }: AgentTurn): Operation {
+  agent({ agent, conversation, provider, model }: {
+    /** Name of the agent. */
+    readonly agent: string;
+    /** Id of its session. */
+    readonly conversation: string;
+    /** Provider of its model, as the conventions name it. */
+    readonly provider: string;
+    readonly model: string;
+  }): Operation {
     const labels = { "gen_ai.agent.name": agent };
     return new SpanOperation({
       tracer: this.#tracer,
@@ -456,7 +441,16 @@ export class Telemetry {
   }
 
   /** A tool is called. */
-  tool({ name, callId, agent, args, parent }: ToolRun): Operation {
+  tool({ name, callId, agent, args, parent }: {
+    readonly name: string;
+    /** Id of the call. */
+    readonly callId?: string | undefined;
+    /** Name of the agent that calls it. */
+    readonly agent: string;
+    readonly args: unknown;
+    /** What it is part of. Default: what runs now. */
+    readonly parent?: Operation;
+  }): Operation {
     const labels = {
       "gen_ai.tool.name": name,
       "gen_ai.tool.type": "function",

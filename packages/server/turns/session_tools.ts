@@ -1,8 +1,7 @@
 import type { CountTokens, Message, Tool } from "@tare/messages";
 import { countMessageTokens, countToolTokens, describeCall, sameData } from "@tare/messages/internal";
 import { argumentsParser } from "@tare/loop/arguments";
-import type { Profile, PromptCall } from "@tare/planner";
-import { worthDeferring } from "@tare/planner/internal";
+import { type Profile, type PromptCall, worthDeferring } from "@tare/planner";
 import { Catalogue, standIns } from "@tare/schemas";
 
 /** Tools that come and go while the server runs, such as those of MCP servers. */
@@ -190,7 +189,10 @@ function paysToDefer(
   const shortTokens = countMessageTokens({ role: "system", content: catalogue.text() }, countTokens) +
     STAND_INS.reduce((sum, tool) => sum + countToolTokens(tool, countTokens), 0);
   const count = deferrable.length;
-  return worthDeferring({ fullTokens: fullTokens(deferrable, countTokens), shortTokens, count }, {
+  return worthDeferring({
+    fullTokens: fullTokens(deferrable, countTokens),
+    shortTokens,
+    count,
     profile,
     windowTokens,
   });
