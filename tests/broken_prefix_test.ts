@@ -24,7 +24,7 @@ async function callsWith(
     profile,
     now: () => nowMs,
   });
-  const { fetch, conversations } = gateway({
+  const { fetch, sessions } = gateway({
     upstreams: {
       chat: { baseURL: "http://provider/v1", profile },
       messages: { baseURL: "http://provider/v1", profile },
@@ -57,8 +57,8 @@ async function callsWith(
       content: words(10, "more"),
     });
   }
-  const { conversations: [listed] } = (await conversations.list({ limit: 9, search: "" }))!;
-  return await (await conversations.get(listed!.id))!.calls();
+  const { sessions: [listed] } = (await sessions.list({ limit: 9, search: "" }))!;
+  return await (await sessions.open(listed!.id))!.calls();
 }
 
 const RULES = words(3_000, "rule");

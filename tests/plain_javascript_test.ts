@@ -5,7 +5,6 @@ import { profileNamed } from "@tare/planner";
 /** Public functions that a caller's own data enters, by entry point. Everything else trusts its types. */
 const EDGES: Readonly<Record<string, readonly string[]>> = {
   messages: ["countRequestTokens", "sampledCount"],
-  "messages/internal": ["countMessageTokens"],
   context: ["groupTurns", "toolLoopContext"],
   prune: [
     "isColdResume",
@@ -94,12 +93,6 @@ const TABLE: readonly (readonly [string, readonly unknown[], string])[] = [
   ],
   ["schemas compactTool", [{}], "tool.function is missing; it must be an object with name"],
   ["schemas shownTools", [[], { countTokens }], "options.exposed is missing; it must be an object with has"],
-  ["messages/internal countMessageTokens", [hi], "countTokens is missing; it must be a function"],
-  [
-    "messages/internal countMessageTokens",
-    [{ role: 7 }, countTokens],
-    "message.role is 7; it must be one of system, developer, user, assistant, tool, function",
-  ],
   ["messages countRequestTokens", [{}, countTokens], "request.messages is missing; it must be an array"],
   ["planner plannerSession", [{}], "options.profile is missing; it must be an object, or a function"],
   [

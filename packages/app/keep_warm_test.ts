@@ -120,7 +120,7 @@ class Talk {
 
   /** Pings that were booked. */
   async booked(): Promise<number> {
-    return (await this.gateway.overview()).all.pings;
+    return (await this.gateway.sessions.overview()).all.pings;
   }
 
   /** What the provider's bill says, in token units. */
@@ -140,7 +140,7 @@ class Talk {
 
 /** What its ledger says was saved. */
 async function claimed({ gateway }: Talk): Promise<number> {
-  const { all } = await gateway.overview();
+  const { all } = await gateway.sessions.overview();
   return all.withoutTokenUnits - all.tokenUnits;
 }
 
@@ -168,7 +168,7 @@ Deno.test("a gateway keeps an idle person's prompt warm if that is paid for; wha
     { role: "user", content: "." },
   ]);
   assertEquals([cold.served, warm.served > 24_000], [0, true]);
-  const { all } = await warm.gateway.overview();
+  const { all } = await warm.gateway.sessions.overview();
   assertEquals([all.pings, all.pingCreditTokenUnits > 25_000], [1, true]);
   assertAlmostEquals(all.tokenUnits, warm.bill, 1e-6);
   // What the provider adds around a reply is all that it doesn't claim.
@@ -231,9 +231,9 @@ Deno.test("a gateway keeps nothing warm that nobody pays for, and nothing at all
   assertEquals(talk.timers.size, 0);
   await talk.turns(1);
   assertEquals(talk.timers.size, 1);
-  const { conversations } = (await talk.gateway.conversations.list({ limit: 2 }))!;
-  assertEquals(conversations.length, 1);
-  await (await talk.gateway.conversations.get(conversations[0]!.id))!.forget();
+  const { sessions } = (await talk.gateway.sessions.list({ limit: 2 }))!;
+  assertEquals(sessions.length, 1);
+  await (await talk.gateway.sessions.open(sessions[0]!.id))!.delete();
   assertEquals(talk.timers.size, 0);
   await talk.turns(60);
   assertEquals(talk.timers.size, 1);
@@ -245,15 +245,15 @@ Deno.test("a gateway keeps a conversation warm for as long as somebody asks, wha
   for (const headers of [KEY, { authorization: "Bearer t", "anthropic-beta": "oauth-2025-04-20" }]) {
     const talk = new Talk();
     await talk.turns(60, headers);
-    const { conversations: [only] } = (await talk.gateway.conversations.list({ limit: 1 }))!;
-    const keepWarm = async () => (await talk.gateway.conversations.get(only!.id))!.keepWarm(15 * MINUTE);
+    const { sessions: [only] } = (await talk.gateway.sessions.list({ limit: 1 }))!;
+    const keepWarm = async () => (await talk.gateway.sessions.open(only!.id))!.keepFor(15 * MINUTE);
     const kept = await keepWarm();
     assert(typeof kept === "object" && kept.untilMs === talk.nowMs + 15 * MINUTE);
     await talk.pause(15 * MINUTE);
     await talk.say("I am back.", headers);
     // One that makes it last for an hour.
     assertEquals([talk.pings.length, talk.served > 24_000], [1, true]);
-    const { all } = await talk.gateway.overview();
+    const { all } = await talk.gateway.sessions.overview();
     assert(all.pingUsd > 0 && all.pingUsd <= kept.maxUsd, `${all.pingUsd} of ${kept.maxUsd}`);
     // The time is over, and then so is the cache.
     await talk.pause(15 * MINUTE);

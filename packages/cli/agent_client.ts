@@ -18,10 +18,8 @@ import { wholeNumber } from "./option.ts";
 
 export { Reconnection, RefusedError } from "../server/client.ts";
 
-/** What users read once the server can't be reached. */
 export const AWAY = "The server can't be reached. The turn goes on once it is there again; waiting for it.";
 
-/** Address of a server, and its key. */
 export interface ServerAddress {
   readonly url: string;
   readonly token?: string;
@@ -88,15 +86,12 @@ function apiClient(url: string, token: string | undefined): Client {
 type Whole = Extract<Told<"GET /sessions/{id}">, { readonly kind: "agent" }>;
 type Listed = Extract<Told<"GET /sessions">["sessions"][number], { readonly kind: "agent" }>;
 
-/** State of a session, with its pending approvals. */
 export type SessionStatus = Pick<Whole, "status" | "lastEvent" | "approvals" | "plan"> & {
   readonly ledger: Pick<Whole["ledger"], "usd">;
 };
 
-/** A session in a list. */
 export type SessionTitle = Pick<Listed, "id" | "title" | "turns" | "ledger">;
 
-/** A page of the list of sessions. */
 export interface SessionPage {
   readonly sessions: readonly SessionTitle[];
   readonly hasMore: boolean;
@@ -105,13 +100,10 @@ export interface SessionPage {
 /** A call that waits for approval. */
 export type Approval = Told<"GET /sessions/{id}/approvals">["approvals"][number];
 
-/** Answer to an approval request. */
 export type ApprovalAnswer = Body<"POST /sessions/{id}/approvals/{approval}">;
 
-/** Description of the agent. */
 export type AgentInfo = Pick<Told<"GET /agent">, "workspace" | "model" | "windowTokens" | "passesOn">;
 
-/** Settings of a new session. */
 export type ChosenSettings = Body<"POST /sessions">;
 
 const SETTINGS = [
@@ -124,7 +116,6 @@ const SETTINGS = [
   "approvalRules",
 ] as const satisfies readonly (keyof ChosenSettings)[];
 
-/** A model call of a session. */
 export type ToldCall = Told<"GET /sessions/{id}/calls">["calls"][number];
 
 const CALLS_PAGE = 1_000;

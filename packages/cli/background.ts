@@ -14,7 +14,6 @@ import { callersFolder, type FoundServer, runningServer } from "./server/noted_s
 import { denoArgs } from "./tasks.ts";
 import { shownText } from "./terminal/shown_text.ts";
 
-/** File with the server's output. */
 const LOG_FILE = "server.log";
 
 /** Time between two checks whether it listens, in milliseconds. */

@@ -3,11 +3,7 @@ import { resolve } from "@std/path";
 import { parseArgs, type ParseArgsConfig } from "node:util";
 import { shownText } from "./terminal/shown_text.ts";
 
-/**
- * Parses options and words of a command line.
- *
- * @throws {RangeError} that says what is wrong with them, and which options there are.
- */
+/** Parses a command line. @throws {RangeError} with the fault and the known options. */
 export function commandLine<const Config extends ParseArgsConfig>(
   config: Config,
 ): ReturnType<typeof parseArgs<Config>> {
@@ -37,12 +33,10 @@ export function flag(text: string) {
   return { type: "boolean", text } as const satisfies Option;
 }
 
-/** Returns an option with a value. */
 export function option(value: string, text: string) {
   return { type: "string", value, text } as const satisfies Option;
 }
 
-/** Returns an option with a value and a default. */
 export function optionOr(initial: string, value: string, text: string) {
   return {
     type: "string",
@@ -69,7 +63,6 @@ export interface Command<Options extends OptionTable> {
   readonly hasWords?: boolean;
 }
 
-/** Options of commands that use a server. */
 export const SERVER_OPTIONS = {
   url: option("URL", "The server. Default: by TARE_HOST and TARE_PORT, or the one of this folder"),
 };
@@ -78,7 +71,6 @@ export const SERVER_OPTIONS = {
 export const KEY_NOTE =
   "The key that is sent along is TARE_TOKEN, or the owner's of a server on this machine.";
 
-/** Options of reports. */
 export const REPORT_OPTIONS = {
   from: option("DAY", "The first day, by UTC, such as 2026-01-31. Default: any"),
   to: option("DAY", "The last day. Default: any"),

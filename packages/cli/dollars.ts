@@ -3,7 +3,6 @@ export function inDollars(usd: number): string {
   return usd === 0 ? "0" : usd < 0.01 ? usd.toFixed(4) : usd.toFixed(2);
 }
 
-/** Returns dollars for a sentence. */
 export function usdText(usd: number): string {
   return usd > 0 && usd < 0.0001 ? "under $0.0001" : `$${usd.toFixed(usd < 1 ? 4 : 2)}`;
 }

@@ -190,7 +190,6 @@ function madeText(made: Extract<SessionEvent, { readonly type: "tool_result" }>[
   return `; ${counted(made.calls, "call")}${failed}, ${formatCount(made.keptTokens)} tokens kept outside`;
 }
 
-/** Returns a turn's ledger in one line. */
 export function ledgerLine(
   { calls, promptTokens, cachedTokens, outputTokens, saved, estimated, tokenUnits, usd }: TurnLedger,
 ): string {

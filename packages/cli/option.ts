@@ -21,7 +21,6 @@ export function isDirectory(path: string): boolean {
   return infoOf(path)?.isDirectory ?? false;
 }
 
-/** Whether a file is there. */
 export function isFile(path: string): boolean {
   return infoOf(path)?.isFile ?? false;
 }

@@ -9,7 +9,7 @@ const SUMMARY = "Seventeen files were read, and nothing is amiss in any of them;
 
 /** The prompts, in tokens, before which a client of this name would have compacted its window, as far as it knows it. */
 async function compactedAt(agent: string, windowTokens: number) {
-  const { fetch, conversations } = gatewayed(
+  const { fetch, sessions } = gatewayed(
     ({ text }) => completion({ content: "Go on." }, Math.ceil(text.length / 4)),
     {
       upstreams: { chat: { ...UPSTREAM, windowTokens } },
@@ -24,8 +24,8 @@ async function compactedAt(agent: string, windowTokens: number) {
       { role: "tool", tool_call_id: `c${step}`, content: `${step} ${RESULT}` },
     );
   }
-  const { conversations: [only] } = (await conversations.list({ limit: 10 }))!;
-  const calls = await (await conversations.get(only!.id))!.calls();
+  const { sessions: [only] } = (await sessions.list({ limit: 10 }))!;
+  const calls = await (await sessions.open(only!.id))!.calls();
   return calls.flatMap(({ without }, at) => without?.compacts ? [calls[at - 1]!.without!.promptTokens] : []);
 }
 

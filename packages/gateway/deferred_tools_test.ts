@@ -146,7 +146,7 @@ const WAYS: Readonly<Record<string, Way>> = {
 /** Thirty discoveries, each with a read beside it. */
 async function play({ tools, find }: Way) {
   const { answer, served } = provider();
-  const { fetch, seen, conversations } = gatewayed(answer, {
+  const { fetch, seen, sessions } = gatewayed(answer, {
     upstreams: { messages: { ...UPSTREAM, profile: profileNamed("anthropic-5m"), windowTokens: 200_000 } },
   });
   const system = [{ ...text("You help people with their work. ".repeat(400)), ...MARK }];
@@ -174,8 +174,8 @@ async function play({ tools, find }: Way) {
       said("user", result(`r${at}`, `Line of file ${at}. `.repeat(20))),
     );
   }
-  const { conversations: [only] } = (await conversations.list({ limit: 10 }))!;
-  const calls: readonly CallReport[] = await (await conversations.get(only!.id))!.calls();
+  const { sessions: [only] } = (await sessions.list({ limit: 10 }))!;
+  const calls: readonly CallReport[] = await (await sessions.open(only!.id))!.calls();
   return { served, predicted, calls, asked, sent: seen.map(({ body }) => body) };
 }
 

@@ -37,7 +37,8 @@ export const OPTIONS: GatewayOptions = {
 export function gatewayed(
   answer: (forwarded: Forwarded, index: number) => Response | Promise<Response>,
   options: Partial<GatewayOptions> = {},
-): Pick<HttpGateway, "conversations" | "ledger" | "overview" | "close"> & {
+): Pick<HttpGateway, "sessions" | "close"> & {
+  readonly ledger: (by?: string) => ReturnType<HttpGateway["sessions"]["ledger"]>;
   readonly fetch: (request: Request, call?: Parameters<HttpGateway["fetch"]>[1]) => Promise<Response>;
   readonly seen: Forwarded[];
 } {
@@ -54,7 +55,7 @@ export function gatewayed(
   const made = gateway({ ...OPTIONS, fetch: upstream, ...options });
   const fetch = (request: Request, call?: Parameters<HttpGateway["fetch"]>[1]) =>
     made.fetch(request, call) ?? Promise.reject(new Error("not the gateway's"));
-  return { ...made, fetch, seen };
+  return { ...made, ledger: (by) => made.sessions.ledger({ by }), fetch, seen };
 }
 
 /** A chat completion that says or calls so. */

@@ -26,7 +26,7 @@
  * @module
  */
 import { type Asker, Keys } from "@tare/session";
-import type { LedgerReport, Overview } from "@tare/session/internal/report";
+import { SessionRegistry } from "@tare/session/internal";
 import { Telemetry } from "@tare/session/telemetry";
 import { checkGiven, type NeededOptions } from "@tare/messages/internal";
 import { listPrice } from "@tare/planner";
@@ -35,8 +35,7 @@ import type { PolicyOptions } from "@tare/planner/policies";
 import type { GatewayOptions, GatewayUpstream } from "./options.ts";
 import { PlannedCalls } from "./planned_calls.ts";
 import { readBody, readPath } from "./read_request.ts";
-import type { Conversations } from "./sessions/conversations.ts";
-import { conversationsOf } from "./sessions/shown.ts";
+import type { GatewaySessionDetails, GatewaySessionSummary } from "./sessions/gateway_kind.ts";
 import { Turns } from "./turns.ts";
 
 export type { GatewayOptions, GatewayUpstream } from "./options.ts";
@@ -63,12 +62,8 @@ export interface HttpGateway {
   readonly takes: (request: Request) => boolean;
   /** Most bytes of a request's body that it reads. */
   readonly maxBodyBytes: number;
-  /** What passes through, for those who show it to people. */
-  readonly conversations: Conversations;
-  /** What they cost so far, planned and left as they are; of the key `by` alone, if it is given. @throws {StoreError} */
-  readonly ledger: (by?: string) => Promise<LedgerReport>;
-  /** What was saved today and in all, how those do that are left as they are, and the newest warnings. @throws {StoreError} */
-  readonly overview: (by?: string) => Promise<Overview>;
+  /** The sessions that pass through: lists, calls, totals, and what users ask of one. */
+  readonly sessions: SessionRegistry<GatewaySessionSummary, GatewaySessionDetails>;
   /** Waits until what is known of its sessions is kept, two seconds at most. Never rejects. */
   readonly close: () => Promise<void>;
 }
@@ -178,7 +173,6 @@ export function gateway(options: GatewayOptions): HttpGateway {
   const { store, now = store?.now ?? Date.now, telemetry = new Telemetry("@tare/gateway") } = options;
   const set = { ...options, telemetry, now };
   const turns = new Turns(set);
-  const { books } = turns;
   const calls = new PlannedCalls(turns, set);
   const served = PROTOCOLS.filter(({ name }) => Object.hasOwn(options.upstreams, name));
   /** The protocol of a request by its path or headers, else that of any client; `own` if it is by path. */
@@ -309,10 +303,7 @@ export function gateway(options: GatewayOptions): HttpGateway {
       return isUpgrade(request) || !refusal(asked, request, protocolOf(asked, request).protocol);
     },
     maxBodyBytes: maxBytes,
-    conversations: conversationsOf(turns),
-    ledger: async (by) => (await books.accounts(by)).report(),
-    overview: async (by) =>
-      (await books.accounts(by)).overview(now(), by === undefined ? calls.warnings.list : []),
+    sessions: new SessionRegistry([turns.kind]),
     close: () => turns.close(),
   };
 }

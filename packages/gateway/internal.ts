@@ -7,15 +7,9 @@ export { readBody, readBytes, readPath } from "./read_request.ts";
 export { type AskedServer, type ServerProfile, serverProfile } from "./server_profile.ts";
 export type {
   CompactionReport,
-  ConversationDetails,
-  ConversationListing,
-  ConversationPage,
-  Conversations,
-  ConversationSummary,
-  NewestConversations,
+  GatewaySessionDetails,
+  GatewaySessionSummary,
   PromptFigures,
   RewriteReport,
-  ShownConversation,
-  SpendingDays,
-} from "./sessions/conversations.ts";
+} from "./sessions/gateway_kind.ts";
 export { withClientSignal } from "./with_client_signal.ts";

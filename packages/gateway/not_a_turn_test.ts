@@ -54,7 +54,7 @@ function chatGateway(
 /** Asks a gateway before an upstream of responses, as Codex does. */
 function codexGateway(replies: readonly ScriptedItems[]) {
   const upstream = responsesUpstream(replies);
-  const { fetch, ledger: report } = gateway({ ...OPTIONS, fetch: upstream.fetch });
+  const { fetch, sessions } = gateway({ ...OPTIONS, fetch: upstream.fetch });
   const ask = async (request: Request) => {
     const response = await fetch(request);
     const text = await response?.text();
@@ -74,7 +74,7 @@ function codexGateway(replies: readonly ScriptedItems[]) {
     }
     return { input, last };
   };
-  const ledger = async () => (await report()).planned;
+  const ledger = async () => (await sessions.ledger()).planned;
   return { ask, work, ledger };
 }
 
@@ -395,7 +395,7 @@ const BEFORE: readonly (readonly [messages: readonly object[], more?: object])[]
 
 Deno.test("gateway begins a session with its first turn, whatever its client asked for before under the same name", async () => {
   for (const headers of [{ "x-session-id": "ses_1" }, { "x-tare-session": "mine" }]) {
-    const { fetch, conversations, ledger } = gatewayed(() => completion({ content: "Yes." }, 900), {
+    const { fetch, sessions, ledger } = gatewayed(() => completion({ content: "Yes." }, 900), {
       upstreams: { chat: { ...UPSTREAM, profile: profileNamed("openai") } },
     });
     const ask = async (messages: readonly object[], more: object = {}) => {
@@ -408,7 +408,7 @@ Deno.test("gateway begins a session with its first turn, whatever its client ask
     const first = await ask([SYSTEM, USER], { tools: [BASH] });
     const next = await ask([SYSTEM, USER, ...chatStep("a.ts", "1")], { tools: [BASH] });
     assertEquals([...ids, next], Array(4).fill(first));
-    const shown = (await conversations.get(first))!;
+    const shown = (await sessions.open(first))!;
     const calls = await shown.calls();
     assertEquals(calls.map(({ purpose, turn }) => [purpose, turn]), [
       ...BEFORE.map(() => ["other", null]),
@@ -420,9 +420,9 @@ Deno.test("gateway begins a session with its first turn, whatever its client ask
     assertEquals([uncached.map(({ cause }) => cause), changed, later], [["first_call"], null, null]);
     const alone = calls.slice(0, 4).map(({ without, tokenUnits }) => [without?.tokenUnits, tokenUnits]);
     assertEquals(alone, Array(4).fill([900, 900]));
-    const { sessions, tokenUnits } = (await ledger()).planned;
-    assertEquals([sessions, tokenUnits], [1, 4_500]);
-    assertEquals(shown.details().title, TASK);
+    const { planned } = await ledger();
+    assertEquals([planned.sessions, planned.tokenUnits], [1, 4_500]);
+    assertEquals((await shown.details()).title, TASK);
   }
 });
 
@@ -442,7 +442,7 @@ Deno.test("gateway keeps the session of a chat without tools, with titles betwee
   for (const headers of [{}, { "x-session-id": "ses_1" }, { "x-tare-session": "mine" }]) {
     const store = memoryStore();
     const open = () => gatewayed(() => completion({ content: "Yes." }), { store });
-    let { fetch, conversations, close } = open();
+    let { fetch, sessions, close } = open();
     const ask = async (messages: readonly object[]) => {
       const response = await fetch(post({ model: "m", messages }, headers));
       await response.text();
@@ -456,13 +456,13 @@ Deno.test("gateway keeps the session of a chat without tools, with titles betwee
     await ask(title);
     for (const content of ["And a lexer?", "And a printer?", "And a linter?"]) {
       await close();
-      ({ fetch, conversations, close } = open());
+      ({ fetch, sessions, close } = open());
       chat.push(yes, user(content));
       ids.push(await ask(chat));
       await ask(title);
     }
     assertEquals(new Set(ids).size, 1, JSON.stringify(headers));
-    const calls = await (await conversations.get(ids[0]!))!.calls();
+    const calls = await (await sessions.open(ids[0]!))!.calls();
     assertEquals(calls.filter(({ purpose }) => purpose === "turn").length, 3);
     await close();
   }

@@ -1,5 +1,4 @@
 import { Keys, type Reservation } from "@tare/session";
-import { ToldWarnings } from "@tare/session/internal/report";
 import { type Chat, Telemetry } from "@tare/session/telemetry";
 import type { Message } from "@tare/messages";
 import { listPrice, PromptTooLong, readTooLong } from "@tare/planner";
@@ -71,8 +70,6 @@ interface Exchange {
  * wrong in doing so, the request goes upstream as the client sent it.
  */
 export class PlannedCalls {
-  /** What people are told of. */
-  readonly warnings: ToldWarnings = new ToldWarnings();
   readonly #turns: Turns;
   readonly #options: SetOptions;
   readonly #onError: (error: unknown) => void;
@@ -140,7 +137,7 @@ export class PlannedCalls {
       for (const message of turn?.warnings ?? []) {
         this.#onError(new Error(message));
         const at = new Date(this.#options.now()).toISOString();
-        this.warnings.add({ at, session: turn!.session.id, message });
+        this.#turns.kind.warnings.add({ at, session: turn!.session.id, message });
       }
     } catch (error) {
       if (signal.aborted) throw error;

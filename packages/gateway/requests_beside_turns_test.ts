@@ -302,7 +302,7 @@ async function outcome(
     nowMs = atMs;
   }
   const calls: CallReport[] = [];
-  for (const id of ids) calls.push(...await (await opened.conversations.get(id))!.calls());
+  for (const id of ids) calls.push(...await (await opened.sessions.open(id))!.calls());
   await opened.close();
   assertEquals(failures, []);
   return {

@@ -589,7 +589,7 @@ Deno.test("a client that goes on from a step of a turn that is over begins a bra
 });
 
 Deno.test("a client that changes the white space of what it has sent breaks its own prefix, and that is booked", async () => {
-  const { fetch, conversations } = gatewayed(() => completion({ content: "Yes." }));
+  const { fetch, sessions } = gatewayed(() => completion({ content: "Yes." }));
   const results = Array.from({ length: 4 }, (_, at) => chatStep(`f${at}.ts`, longResult(`f${at}.ts`))).flat();
   const messages: Json[] = [{ role: "user", content: "Go." }, ...results];
   const ask = async (messages: readonly Json[]) => {
@@ -605,6 +605,6 @@ Deno.test("a client that changes the white space of what it has sent breaks its 
     await ask([...spaced, { role: "assistant", content: "Yes." }, { role: "user", content: "And?" }]),
     id,
   );
-  const calls = await (await conversations.get(id))!.calls();
+  const calls = await (await sessions.open(id))!.calls();
   assertEquals(calls.map(({ changed }) => changed && [changed.where, changed.place]), [null, ["message", 2]]);
 });

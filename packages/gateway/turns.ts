@@ -1,13 +1,6 @@
 import type { Warmth } from "@tare/session";
-import { type KeptWarm, type ListedSession, Session, type StoreRecord } from "@tare/session/internal";
-import {
-  type CallReport,
-  reportCall,
-  type SpendingSession,
-  type Sums,
-  sumsOf,
-  UNFINISHED,
-} from "@tare/session/internal/report";
+import { Session } from "@tare/session/internal";
+import { type CallReport, reportCall, type Sums, sumsOf, UNFINISHED } from "@tare/session/internal/report";
 import { contentText, type CountTokens } from "@tare/messages";
 import { listPrice, listWindow, readTooLong } from "@tare/planner";
 import {
@@ -39,15 +32,9 @@ import { setTimeout as setTimer } from "node:timers";
 import { functionsInFront } from "./deferral.ts";
 import { type EndedTurn, keyOf, pingableOf, SubAgents } from "./keep_warm.ts";
 import { Keeper } from "./kept/keeper.ts";
-import { type Making, summaryOf } from "./kept/kept_session.ts";
+import type { Making } from "./kept/kept_session.ts";
 import { Memory } from "./memory.ts";
 import type { SetOptions } from "./options.ts";
-import {
-  type ConversationListing,
-  type NewestConversations,
-  type SpendingDays,
-  spendingOf,
-} from "./sessions/conversations.ts";
 import {
   type Compaction,
   countInstructions,
@@ -56,9 +43,9 @@ import {
   hasAnswers,
   type Recognised,
   type SessionFacts,
-  type SessionSummary,
   textOf,
 } from "./sessions/session.ts";
+import { GatewayKind } from "./sessions/gateway_kind.ts";
 import { type About, GatewaySessions } from "./sessions/sessions.ts";
 import { GatewayTurn, type SentCall } from "./turn.ts";
 import { upstreamOf } from "./upstream.ts";
@@ -92,6 +79,8 @@ const MAX_WINDOWS = 1_000;
 
 /** Finds out which conversation each request belongs to, and takes note of what becomes of it. */
 export class Turns {
+  /** Its sessions, as they are registered. */
+  readonly kind: GatewayKind;
   readonly #options: SetOptions;
   readonly #memory: Memory;
   readonly #sessions: GatewaySessions;
@@ -128,87 +117,28 @@ export class Turns {
       onError: options.onError ?? (() => {}),
       now,
     });
+    this.kind = new GatewayKind({
+      sessions: this.#sessions,
+      keeper: this.#keeper,
+      warmth: this.#warmth,
+      windowOf: ({ facts: { protocol: name, client = "" }, conversation }) => {
+        const protocol = PROTOCOLS.find((one) => one.name === name);
+        if (!protocol || !options.upstreams[name]) return undefined;
+        return this.#windowOf(protocol, { client, model: conversation.state.model });
+      },
+      now,
+    });
   }
 
-  /**
-   * Keeps a session: resolves once that is done, or after a short while; never rejects. Nothing if none are kept. What `keep`
-   * gives is stored with it.
-   *
-   * @throws what the store fails with, if there is something to store with it.
-   */
-  save(session: GatewaySession, keep?: () => readonly StoreRecord[]): Promise<void> | undefined {
-    return this.#keeper?.save(session, keep);
+  /** Stores a session: resolves once that is done, or after a short while; never rejects. Default: nothing is stored. */
+  save(session: GatewaySession): Promise<void> | undefined {
+    return this.#keeper?.save(session);
   }
 
   /** Waits until all is kept, for a while. Never rejects. */
   async close(): Promise<void> {
     this.#warmth?.close();
     await this.#keeper?.close();
-  }
-
-  /**
-   * A page of sessions, the newest first: those that are kept, or known in memory where none are. Nothing if there is none
-   * `after` which it begins.
-   *
-   * @throws {StoreError}
-   */
-  async list(
-    listing: ConversationListing,
-  ): Promise<{ readonly sessions: readonly SessionSummary[]; readonly hasMore: boolean } | undefined> {
-    if (this.#keeper) return await this.#keeper.list(listing);
-    const { limit } = listing;
-    const { sessions, isKnown } = this.#sessions.page(listing);
-    return isKnown ? { sessions: sessions.slice(0, limit), hasMore: limit < sessions.length } : undefined;
-  }
-
-  /** A session of a list of the store, as it is known best. */
-  known(row: ListedSession): SessionSummary {
-    return this.#keeper?.known(row) ?? summaryOf(row);
-  }
-
-  /** The session of this id, if it is kept or known. @throws {StoreError} */
-  async session(id: string): Promise<GatewaySession | undefined> {
-    return this.#keeper ? await this.#keeper.open(id) : this.#sessions.peek(id);
-  }
-
-  /** The calls of a session, the oldest first; where none are kept the newest of them. @throws {StoreError} */
-  async calls(session: GatewaySession): Promise<readonly CallReport[]> {
-    return await this.#keeper?.calls(session) ?? session.conversation.calls;
-  }
-
-  /** Who knows what sessions came to: all that are kept, or those that this process knew where none are. */
-  get books(): Pick<Keeper, "accounts"> {
-    return this.#keeper ?? this.#sessions;
-  }
-
-  /** What all sessions that were kept have come to, or those in memory where none are. @throws {StoreError} */
-  async spending(which: SpendingDays): Promise<readonly SpendingSession[]> {
-    return await this.#keeper?.spending(which) ??
-      (await this.newest({ ...which, limit: Infinity })).map(spendingOf);
-  }
-
-  /** The newest sessions that are kept, or that are in memory where none are. @throws {StoreError} */
-  async newest({ limit, by }: NewestConversations): Promise<readonly SessionSummary[]> {
-    return (await this.list({ limit, by }))?.sessions ?? [];
-  }
-
-  /** How much a prompt of a session may hold, in tokens; nothing where that isn't known. */
-  windowOf({ facts: { protocol: name, client = "" }, conversation }: GatewaySession): number | undefined {
-    const protocol = PROTOCOLS.find((one) => one.name === name);
-    if (!protocol || !this.#options.upstreams[name]) return undefined;
-    return this.#windowOf(protocol, { client, model: conversation.state.model });
-  }
-
-  /** Somebody asks that a session be kept warm for so many milliseconds; nothing if none is here. */
-  keepFor({ id }: GatewaySession, ms: number): KeptWarm | "nothing held" | "no price" | undefined {
-    return this.#warmth?.keepFor(id, ms);
-  }
-
-  /** Forgets a session, and what is kept of it. @throws {StoreError} */
-  async forget(session: GatewaySession): Promise<void> {
-    this.#warmth?.forget(session.id);
-    this.#sessions.delete(session);
-    await this.#keeper?.forget(session);
   }
 
   /** The id that a response has at the upstream, as it stands in a path. */
@@ -285,7 +215,7 @@ export class Turns {
     };
     await this.#keeper?.look(recognised, { follows, protocol, readers });
     const followed = follows === undefined ? undefined : this.#memory.followed(client, follows);
-    const found = sessions.get(followed?.sessionId ?? "");
+    const found = sessions.held.get(followed?.sessionId ?? "");
     const purpose = counts ? "other" : hints.purpose;
     const oneShot = found ? undefined : oneShotOf(wire, {
       ...(purpose && { purpose }),
@@ -446,7 +376,7 @@ export class Turns {
     const pingable = pingableOf(turn, {
       ...call,
       isCurrent: async () =>
-        this.#sessions.peek(session.id) === session && (await this.#keeper?.isNewest(session) ?? true),
+        this.#sessions.isCurrent(session) && (await this.#keeper?.isNewest(session) ?? true),
       booked: (entry) => {
         this.book(session, sumsOf.ping(entry, rates), { model });
         this.save(session);

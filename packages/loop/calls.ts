@@ -31,13 +31,10 @@ export interface PreparedTool {
   readonly tool: Tool;
   /** Whether requests hold its definition. */
   readonly isListed: boolean;
-  /** Parses and validates its arguments. */
   readonly parse: (argumentsText: string) => CheckedArguments;
 }
 
-/** What the calls of a step are run with. */
 interface RunToolsOptions extends Omit<RunCallOptions, "output" | "answer" | "begins" | "makes"> {
-  /** Number of the step, for the events. */
   readonly step: number;
   /** Tools that the caller runs: their calls get no answer here. */
   readonly clientTools: readonly ToolDefinition[];
@@ -60,7 +57,6 @@ interface RunToolsOptions extends Omit<RunCallOptions, "output" | "answer" | "be
 
 /** What came of the calls of a step. */
 export interface ToolAnswers {
-  /** In the order of the calls. */
   readonly answers: readonly ToolMessage[];
   /** The calls that somebody has to be asked for, and that have no answer yet. */
   readonly asked: readonly AskedCall[];
@@ -217,7 +213,6 @@ function resultEvent(
   return { type: "tool_result", step, id: call.id, name: describeCall(call).name, ...result, bytes };
 }
 
-/** How a call came out. */
 interface CallOutcome {
   /** The text for the model. */
   readonly content: string;
@@ -233,16 +228,13 @@ interface CallOutcome {
   readonly pictures?: readonly string[] | undefined;
 }
 
-/** What a call is run with. */
 interface RunCallOptions {
-  /** The tools by name. */
   readonly tools: ReadonlyMap<string, PreparedTool>;
   /** Longest time of a call of a tool that doesn't say, in milliseconds. */
   readonly toolTimeoutMs: number;
   /** Stops the call with the turn, and is told of the tool's progress. */
   readonly watchdog: Watchdog;
   readonly clock: Clock;
-  /** Says whether the call may run. */
   readonly judge: Judge;
   /** Why nobody can be asked, in a sentence for the model. Default: somebody can. */
   readonly cannotAsk?: string;
@@ -261,10 +253,7 @@ interface OpenCall {
   readonly asked: readonly AskedCall[];
 }
 
-/**
- * Runs one call, if it may. Whatever goes wrong is an outcome that helps the model to mend the call: it never rejects, and
- * once the turn is stopped or the call's time is up it doesn't wait for the tool.
- */
+/** Runs one call if it may run. Never rejects: a failure is an outcome for the model. Doesn't outlast the turn. */
 async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOutcome | OpenCall> {
   const { tools, watchdog, judge, cannotAsk, answer, output: show } = options;
   const { name, arguments: text } = describeCall(call);
@@ -435,10 +424,7 @@ function unknownTool(name: string, tools: RunCallOptions["tools"]): string {
     (names.length > 0 ? `The tools are: ${names.join(", ")}.` : "There are no tools: answer without.");
 }
 
-/**
- * The name that was probably meant: the one with the smallest edit distance (Levenshtein), case, `-` and `_` apart,
- * if it differs in no more than a third of its characters.
- */
+/** Returns the name with the smallest edit distance, if it differs in at most a third of its characters. */
 function closestName(given: string, names: readonly string[]): string | undefined {
   const plain = (name: string) => name.toLowerCase().replaceAll(/[-_]/g, "");
   return names.map((name) => ({ name, edits: distance(plain(given), plain(name)) }))
@@ -535,7 +521,6 @@ const MAX_CHARS = 65_536;
 /** What stands behind them, so that nobody takes their end for the end. */
 const MORE = "\n[What follows isn't shown while it runs.]\n";
 
-/** What a call has given. */
 type Piece = Pick<Extract<LoopEvent, { readonly type: "tool_output" }>, "id" | "text" | "parent">;
 
 /** Gathers what calls give while they run, so that those who watch are told now and then and not of every byte. */

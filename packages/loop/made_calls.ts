@@ -14,15 +14,12 @@ import type { Clock } from "./watchdog.ts";
 /** Most calls that one call may make. */
 const MOST_CALLS = 256;
 
-/** What a call makes others with. */
 interface MadeCallsOptions {
-  /** Number of the step, for the events. */
   readonly step: number;
   /** What it has made before. Absent: it runs for the first time. */
   readonly journal: Journal | undefined;
   /** The time in milliseconds since the epoch. */
   readonly nowMs: number;
-  /** The tools by name. */
   readonly tools: ReadonlyMap<string, { readonly tool: Tool }>;
   /** Tools that the caller runs: nobody waits for these in the middle of a call. */
   readonly clientTools: readonly ToolDefinition[];
@@ -38,7 +35,6 @@ interface MadeCallsOptions {
   >;
 }
 
-/** How a call came out. */
 interface Outcome extends NestedResult {
   readonly changedState: boolean;
   readonly change?: FileChange | undefined;
@@ -68,7 +64,6 @@ export class MadeCalls implements NestedCalls {
   #made = 0;
   #failed = 0;
   #tokens = 0;
-  /** What each call wrote, in the order in which they were made. */
   readonly #wrote = new Map<string, string | undefined>();
   #changedState = false;
   #asked: readonly AskedCall[] = [];

@@ -55,9 +55,7 @@ interface ProviderAccess extends
   > {
   /** Removed from whatever the provider says. */
   readonly apiKey: string | undefined;
-  /** Host and port of the provider. */
   readonly host: string;
-  /** Returns the options of an SDK's client for a request. */
   readonly clientOptions: (request: Pick<ModelRequest, "progress" | "refused" | "confirm">) => {
     readonly apiKey: string;
     readonly logLevel: "off";
@@ -175,7 +173,6 @@ interface ReplyReader {
   finish(takenIds: ReadonlySet<string>): Extract<ModelEvent, { type: "completed" }> | undefined;
 }
 
-/** How a provider is reached, and how its replies are read. */
 interface StreamModelOptions<Reader extends ReplyReader>
   extends FailedRequest, Pick<ProviderAccess, "maxRetries" | "busyWaitsMs"> {
   /** Whose the replies are: see {@linkcode authorOf}. */
@@ -184,7 +181,6 @@ interface StreamModelOptions<Reader extends ReplyReader>
   readonly noReply: string;
   /** Names and schemas that were sent in place of others: replies are told by the original ones. */
   readonly forms: LegalForms;
-  /** Makes a reader for one reply. */
   readonly reader: () => Reader;
   /** How the prompt of a whole reply is kept in the provider's cache. Default: it can't be. */
   readonly keepable?: (
@@ -329,7 +325,6 @@ function firstBytes(progress: () => void): TransformStream<Bytes, Bytes> {
   });
 }
 
-/** What a reply consists of. */
 interface ReplyEvent {
   /** Name of the event; nothing where it has none. */
   readonly name?: string | undefined;
@@ -439,7 +434,6 @@ interface ApiError extends Error {
   readonly type?: unknown;
 }
 
-/** The classes of an SDK's errors. */
 interface SdkErrors {
   readonly APIError: abstract new (...args: never[]) => ApiError;
   readonly APIConnectionError: abstract new (...args: never[]) => Error;
@@ -462,10 +456,7 @@ const TOO_LONG =
 const NO_SUCH_MODEL =
   /model_not_found|model.{0,100}(not found|not exist)|not a valid model|(no such|unknown|invalid) model/i;
 
-/**
- * Tells what went wrong with a request, in one sentence that never holds the API key. What isn't the provider's or the
- * connection's fault comes back as it is.
- */
+/** Returns the model error for a failed request, without the API key; other errors unchanged. */
 export function toModelError(error: unknown, request: FailedRequest): unknown {
   const { host, timeoutMs, errors: { APIConnectionError, APIConnectionTimeoutError, APIError } } = request;
   if (error instanceof APIConnectionTimeoutError) {
@@ -580,7 +571,6 @@ function quoteOf({ error, message, status }: ApiError, apiKey: string | undefine
   return line.length > MAX_QUOTE ? `${line.slice(0, MAX_QUOTE)}…` : line.replace(/\.$/, "");
 }
 
-/** What a provider does that answers 429. */
 function rateLimit(headers: Headers | undefined): string {
   const { retryAfterMs } = waitOf(headers);
   const wait = retryAfterMs === undefined ? "" : ` and asks to wait ${retryAfterMs / 1000} s`;

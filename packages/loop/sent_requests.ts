@@ -25,7 +25,6 @@ export class SentRequests {
   #open: OpenRequest | undefined;
   #unfinished: Usage[] = [];
 
-  /** No request was sent yet. */
   constructor(view: Pick<ContextView, "messages" | "tools" | "cachedTokens">, countTokens: CountTokens) {
     this.#view = view;
     this.#countTokens = countTokens;

@@ -18,7 +18,6 @@ export const systemClock: Clock = {
 /** How long work that was told to stop may take to do so before the turn ends without it, in milliseconds. */
 const STOP_GRACE_MS = 2_000;
 
-/** What a watchdog goes by. */
 interface WatchdogOptions {
   /** Aborting it stops the turn. */
   readonly signal?: AbortSignal;
@@ -68,10 +67,7 @@ export class Watchdog {
     this.#lastSign = this.#clock.now();
   };
 
-  /**
-   * Starts work and waits for it; rejects with the signal's reason as soon as the turn is stopped. Work isn't started
-   * any more once it is.
-   */
+  /** Starts work unless the turn is stopped, and waits for it. Rejects with the signal's reason once it is stopped. */
   async wait<T>(start: () => Promise<T> | T): Promise<T> {
     this.signal.throwIfAborted();
     // Not Promise.try(): Node has it from 24 on.

@@ -85,7 +85,6 @@ export function holdsMedia(content: Content | null | undefined): boolean {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Whether a block is a part of a chat message as it is. */
 function isChatPart(block: Fields): boolean {
   const { type } = block;
   if (type === "refusal") return typeof block.refusal === "string";

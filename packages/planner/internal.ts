@@ -26,4 +26,13 @@ export {
   searchesTools,
 } from "./providers.ts";
 export { isPrice, readProfileFile } from "./profile_file.ts";
+export {
+  type About,
+  type HistoryItem,
+  type KnownConversation,
+  type Recognised,
+  Recognition,
+  type RequestHistory,
+  type StoredHistory,
+} from "./recognition/recognition.ts";
 export { WINDOW_SHARE } from "./rule/decide.ts";

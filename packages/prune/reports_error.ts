@@ -14,7 +14,6 @@ const REASONS =
   "no such file or directory|permission denied|command not found|not found|is a directory|not a directory|" +
   "operation not permitted|connection (?:refused|timed out)|cannot [a-z]+ .+";
 
-/** First lines of results that report an error. */
 const FIRST_LINES: readonly RegExp[] = [
   // `Error: …`, `error[E0308]: …`, `error TS2304: …`, but no count, and no key of a file.
   /^error(?:\s*[[(][^\])]{1,40}[\])]|\s+[A-Z]{1,8}\d+)?:\s+(?!(?:0|none|null|false|undefined|string|boolean)\b)\S/i,
@@ -62,23 +61,12 @@ const LAST_LINES: readonly RegExp[] = [
   /^(?:exit status|command failed with exit code) [1-9]\d*\.?$/i,
 ];
 
-/** The last line of a traceback. */
 const TRACEBACK = { begins: /^traceback \(most recent call last\):\s*$/im, ends: /^[A-Za-z_][\w.]*(?:: |$)/ };
 
 /**
  * Returns whether the text of a tool result reports an error: by the exit code in it, or if there is none by the form of
  * its first or last line, such as `Error: …`, `TypeError: …`, `Traceback (most recent call last):`, `fatal: …` or
  * `npm ERR! …`. Words alone are no error: a text that begins with "Error handling" is a text.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { looksLikeError } from "@tare/prune/internal";
- *
- * const result = (content: string) => ({ role: "tool", tool_call_id: "1", content }) as const;
- * assertEquals(looksLikeError(result("TypeError: x is undefined")), true);
- * assertEquals(looksLikeError(result("Error handling is described below.")), false);
- * ```
  */
 export function looksLikeError(message: ToolMessage): boolean {
   const text = contentText(message.content);

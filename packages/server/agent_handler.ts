@@ -30,12 +30,13 @@
  *
  * @module
  */
+import { SessionRegistry } from "@tare/session/internal";
 import { Telemetry } from "@tare/session/telemetry";
 import { systemClock } from "@tare/loop/internal";
 import { type AgentOptions, checkAgentOptions } from "./agent_options.ts";
 import { health } from "./api/health_routes.ts";
 import { measured, observeServer } from "./api/metrics_routes.ts";
-import { SessionKinds } from "./api/session_kinds.ts";
+import { AgentKind, assertSees, type ServerSessions } from "./api/agent_kind.ts";
 import { respondAt } from "./as_model/errors.ts";
 import { dispatcher } from "./http/dispatcher.ts";
 import { admission, guard } from "./http/guard.ts";
@@ -126,13 +127,16 @@ export function agentHandler(options: AgentOptions): HttpAgent {
     { telemetry: new Telemetry("@tare/server", { figures }), ...options },
     told.teller,
   );
-  const kinds = new SessionKinds({ sessions, store, gateway });
+  const registry: ServerSessions = new SessionRegistry([
+    new AgentKind(sessions),
+    ...gateway?.sessions.kinds ?? [],
+  ]);
   const { routes: healthRoutes, end } = health(options);
   const routes: readonly Route[] = routeTable({
     ...options,
-    ...{ sessions, kinds, healthRoutes, heartbeat, onError, webhooks, deliverer: told.deliverer },
+    ...{ sessions, registry, healthRoutes, heartbeat, onError, webhooks, deliverer: told.deliverer },
   });
-  const admit = admission({ sessions: kinds, keys });
+  const admit = admission({ assertSees: (id, asker) => assertSees(registry, id, asker), keys });
   const { answer, isPublic, placeOf } = dispatcher(routes, {
     ...{ maxBodyBytes, store, files, onError, admit, gateway, respondAt },
   });

@@ -1,6 +1,7 @@
 import type { JsonSchema } from "@tare/messages";
 import { type TProperties, Type } from "typebox";
 import type { AgentOptions } from "./agent_options.ts";
+import type { ServerSessions } from "./api/agent_kind.ts";
 import { approvalRoutes } from "./api/approval_routes.ts";
 import { fileRoutes, undoRoutes } from "./api/file_routes.ts";
 import type { health } from "./api/health_routes.ts";
@@ -8,7 +9,6 @@ import { keyRoutes } from "./api/key_routes.ts";
 import { metricsRoutes } from "./api/metrics_routes.ts";
 import { ledgerRoutes, promptRoutes } from "./api/prompt_routes.ts";
 import { SEES_PICTURES } from "./api/session_body.ts";
-import type { SessionKinds } from "./api/session_kinds.ts";
 import { agentSessionRoutes, sessionRoutes } from "./api/session_routes.ts";
 import { transferRoutes } from "./api/transfer_routes.ts";
 import { turnRoutes } from "./api/turn_routes.ts";
@@ -17,8 +17,8 @@ import { asModelRoutes } from "./as_model/as_model_routes.ts";
 import config from "./deno.json" with { type: "json" };
 import { API_PATH } from "./http/api_path.ts";
 import { LINES } from "./http/dispatcher.ts";
-import { ERROR } from "./http/http_error.ts";
-import { json, type Route, route, type RouteResponse } from "./http/route.ts";
+import { ERROR, HttpError, notSupported } from "./http/http_error.ts";
+import { json, type Route, route, type RouteCall, type RouteResponse } from "./http/route.ts";
 import { closed, optionalText } from "./http/schema.ts";
 import type { Heartbeat } from "./http/sse_response.ts";
 import type { Sessions } from "./sessions/sessions.ts";
@@ -28,7 +28,8 @@ import type { Webhooks } from "./webhooks/webhooks.ts";
 /** What all routes work on. */
 export interface TableOptions extends Omit<AgentOptions, "webhooks"> {
   readonly sessions: Sessions;
-  readonly kinds: SessionKinds;
+  /** Its sessions of all kinds. */
+  readonly registry: ServerSessions;
   readonly webhooks: Webhooks;
   /** Sends them. Absent: nothing may be told. */
   readonly deliverer: Deliverer | undefined;
@@ -55,24 +56,45 @@ export function routeTable(options: TableOptions): readonly Route[] {
 
 /** Returns the routes of Tare's own API, by their paths below {@linkcode API_PATH}. The types of its client are theirs. */
 export function ownRoutes(options: TableOptions) {
-  const { sessions, kinds, store, gateway } = options;
+  const { sessions, registry, store, gateway } = options;
   const agentsOwn = [
     ...agentSessionRoutes(sessions),
     ...turnRoutes(options),
     ...approvalRoutes(sessions),
     ...undoRoutes(sessions, options.workspace?.checkpoints),
     ...transferRoutes(sessions, store),
-  ].map((route) => kinds.agentOnly(route));
+  ].map((route) => gateway ? agentOnly(route, registry) : route);
   return [
-    ...sessionRoutes(kinds, sessions),
-    ...promptRoutes(kinds),
+    ...sessionRoutes(registry, sessions),
+    ...promptRoutes(registry),
     ...agentsOwn,
-    ...(gateway ? ledgerRoutes(gateway) : []),
+    ...(gateway ? ledgerRoutes(registry) : []),
     ...keyRoutes(options.keys, options.webhooks),
     ...webhookRoutes(options),
     ...fileRoutes(options),
     agentRoute(options),
   ];
+}
+
+/** Returns a route that only the agent's sessions have: of another one it responds what to do instead. */
+function agentOnly<R extends Route>(route: R, registry: ServerSessions): R {
+  if (!route.path.includes("{id}")) return route;
+  return {
+    ...route,
+    responses: {
+      501: "The session is another agent's, whose calls pass through.",
+      ...route.responses,
+    },
+    explain: async (error: unknown, { path: { id = "" } }: RouteCall) => {
+      const isNotFound = error instanceof HttpError && error.status === 404;
+      if (!isNotFound || (await registry.find(id))?.kind !== "gateway") return undefined;
+      const does = `${route.method} ${API_PATH}${route.path.replace("{id}", id)}`;
+      return notSupported(
+        `Cannot ${does}: the session is another agent's, whose calls pass through. Go on in that agent, or ` +
+          `make a session of this one with POST ${API_PATH}/sessions.`,
+      );
+    },
+  };
 }
 
 /** Returns the route that describes the agent. */

@@ -7,6 +7,13 @@ export { Coalescer } from "./coalescer.ts";
 export { DocumentReader, type DocumentReaderOptions } from "./documents.ts";
 export { type ContentsItem, sumContents } from "./store/contents.ts";
 export { type ArchivedText, JsonPacker, type PackedJson, type UnpackedJson } from "./store/packed_json.ts";
+export {
+  type NextState,
+  type StateChange,
+  stateRecords,
+  StateWriter,
+  type StoredState,
+} from "./stored_state.ts";
 export { isConflict } from "./store/store_error.ts";
 export { expiryClock } from "./expiry_clock.ts";
 export { pingUsdOfToday } from "./ping_cost.ts";
@@ -22,9 +29,21 @@ export {
   Session,
   type SessionCall,
   type SessionInit,
-  type SessionPin,
   type SessionState,
 } from "./session.ts";
+export {
+  type HeldOptions,
+  HeldSessions,
+  OpenSession,
+  type RegisteredSession,
+  type SessionCalls,
+  type SessionChange,
+  type SessionKind,
+  SessionRegistry,
+  type SpendScope,
+  type TotalsScope,
+  type UnsummedSessions,
+} from "./registry.ts";
 export type {
   BriefCommit,
   ConnectionFigures,

@@ -67,6 +67,8 @@ export interface SessionInit {
   /** Decides what its model sees. */
   readonly prompts: PromptSession;
   readonly countTokens: CountTokens;
+  /** Tools whose results a recall returns with images. Default: none. */
+  readonly tools?: PromptSessionOptions["tools"];
   /** Its stored state. Default: it is new. */
   readonly state?: Partial<SessionState> | undefined;
 }
@@ -96,12 +98,6 @@ export interface GlimpseOptions {
 export interface HistoryNow extends History {
   readonly nowMs: number;
 }
-
-/** A pin to be made. */
-export type SessionPin = NewPin & {
-  /** Tools whose results a recall returns with images. */
-  readonly tools?: PromptSessionOptions["tools"];
-};
 
 /** What calls are recorded under. */
 export interface BookOptions {
@@ -185,6 +181,7 @@ export class Session {
   readonly archive: Archive;
   #prompts: PromptSession;
   readonly #countTokens: CountTokens;
+  readonly #tools: SessionInit["tools"];
   #state: SessionState;
   #calls: readonly CallReport[] = [];
   #seen: Pick<SeenSession, "history" | "view"> | undefined;
@@ -194,11 +191,12 @@ export class Session {
   #changed: NonNullable<LedgerEntry["changed"]> | undefined;
 
   /** A conversation as it was kept, or a new one. */
-  constructor({ id, archive, prompts, countTokens, state }: SessionInit) {
+  constructor({ id, archive, prompts, countTokens, tools, state }: SessionInit) {
     this.id = id;
     this.archive = archive;
     this.#prompts = prompts;
     this.#countTokens = countTokens;
+    this.#tools = tools;
     this.#state = { ...NEW, ...state };
   }
 
@@ -375,12 +373,9 @@ export class Session {
     return this.#prompts.noPins;
   }
 
-  /** A pin for a message; `tools` are those of which a recall gives back pictures too. @throws {RangeError} if that can't be asked for. */
-  makePin(
-    messages: readonly Message[],
-    { tools, ...wanted }: SessionPin,
-  ): Pin {
-    return makePin(messages, wanted, { countTokens: this.#countTokens, tools });
+  /** Returns a pin for a message. @throws {RangeError} if that can't be asked of it. */
+  makePin(messages: readonly Message[], wanted: NewPin): Pin {
+    return makePin(messages, wanted, { countTokens: this.#countTokens, tools: this.#tools });
   }
 
   /** Asks for something of a message, in place of what was asked for it before, or for nothing more. */

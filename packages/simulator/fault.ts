@@ -31,7 +31,6 @@ export type Fault =
   | { readonly type: "malformed_arguments" }
   /** No usage is reported, asked for or not. */
   | { readonly type: "no_usage" }
-  /** Streamed tool calls come in odd pieces. */
   | { readonly type: "odd_tool_calls"; readonly pieces: ToolCallPieces };
 
 /** The error answer that a fault asks for, if it asks for one. */

@@ -8,7 +8,6 @@ import {
 import { ApiError } from "@tare/wire/internal";
 import type { Fault } from "./fault.ts";
 
-/** What a simulated model is asked. */
 export interface SimulatedRequest {
   /** The model's name, as the client wrote it. */
   readonly model: string;
@@ -21,10 +20,7 @@ export interface SimulatedRequest {
 /** A call in a simulated reply. Without an `id` the simulator makes one up; an empty `id` is sent as it is. */
 export type SimulatedToolCall = Omit<FunctionToolCall, "id"> & { readonly id?: string };
 
-/**
- * What a simulated model replies: the fields of an assistant message. Fields that the type doesn't name (signatures,
- * provider extensions) are sent as they are.
- */
+/** Reply of a simulated model: an assistant message; unknown fields are sent unchanged. */
 export interface SimulatedReply extends Omit<AssistantMessage, "role" | "content" | "tool_calls"> {
   /** The text; default none. */
   readonly content?: string | null;
@@ -36,7 +32,6 @@ export interface SimulatedReply extends Omit<AssistantMessage, "role" | "content
   readonly fault?: Fault;
 }
 
-/** The model behind a simulated provider: one call of it is one request. */
 export type SimulatedModel = (request: SimulatedRequest) => SimulatedReply | Promise<SimulatedReply>;
 
 /**

@@ -72,7 +72,7 @@ async function play(requests: readonly Sent[], profile: Profile, through?: Parti
   await made.close();
   assertEquals(errors, []);
   const cost = provider.requests.reduce((sum, request) => sum + promptCost(profile, request), 0);
-  return { cost, ledger: (await made.ledger()).planned };
+  return { cost, ledger: (await made.sessions.ledger()).planned };
 }
 
 /** Asserts that requests cost nearly what they cost directly, and that the ledger knows both. */

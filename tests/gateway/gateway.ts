@@ -8,7 +8,7 @@ export interface RunningGateway extends AsyncDisposable {
   /** What clients don't get to read of its errors. */
   readonly errors: readonly unknown[];
   /** What its sessions came to. */
-  readonly ledger: HttpGateway["ledger"];
+  readonly ledger: HttpGateway["sessions"]["ledger"];
 }
 
 /** Starts a gateway that goes by the upstream's rules, clock and tokenizer. */
@@ -19,7 +19,7 @@ export async function startGateway(
   const { tokenizer, profile, now, baseURL } = upstream;
   const provider = { baseURL, profile, windowTokens: WINDOW_TOKENS };
   const errors: unknown[] = [];
-  const { fetch, ledger } = gateway({
+  const { fetch, sessions } = gateway({
     upstreams: { chat: provider, responses: provider, messages: provider },
     countTokens: () => Promise.resolve(tokenizer.count),
     now,
@@ -34,7 +34,7 @@ export async function startGateway(
   return {
     baseURL: `http://127.0.0.1:${server.addr.port}/v1`,
     errors,
-    ledger,
+    ledger: (scope) => sessions.ledger(scope),
     [Symbol.asyncDispose]: () => server.shutdown(),
   };
 }

@@ -40,7 +40,6 @@ interface EditorAgentOptions {
   readonly maxPauseMs?: number | undefined;
 }
 
-/** The server's agent as an agent of the Agent Client Protocol. */
 interface EditorAgent {
   /** To be connected to an editor, once. */
   readonly app: AgentApp;
@@ -51,7 +50,6 @@ interface EditorAgent {
 /** JSON-RPC's codes for what went wrong; the last, on this side. */
 const [INVALID_PARAMS, NO_RESOURCE, INTERNAL_ERROR] = [-32602, -32002, -32603];
 
-/** Makes an agent for an editor out of a client of the agent server. */
 export function editorAgent({ client, url, realPath, maxPauseMs }: EditorAgentOptions): EditorAgent {
   const sessions = new Map<string, EditorSession>();
   let hasNotices = false;
@@ -206,11 +204,7 @@ function said<Params, Answer>(
   };
 }
 
-/**
- * What to tell of an editor that works in another folder than the server: nothing if it is the same.
- *
- * @throws {RangeError} if the server of this machine works somewhere else altogether.
- */
+/** Returns a remark if the folder isn't the server's. @throws {RangeError} if it is unrelated to a local server's. */
 function placeRemark(
   folder: string,
   { workspace, url }: { readonly workspace: string; readonly url: string },
@@ -268,7 +262,6 @@ interface Reading {
 /** Events of an earlier time that are joined before they are shown. */
 const REPLAYED = 256;
 
-/** A session of the server as an editor uses it. */
 class EditorSession {
   /** What the person is told before the next prompt's answer. */
   readonly remarks: string[] = [];
@@ -345,11 +338,7 @@ class EditorSession {
     } else await events.return?.();
   }
 
-  /**
-   * Plays a turn and shows it.
-   *
-   * @throws {Error} if the server refuses it or is gone, and if the turn fails.
-   */
+  /** Plays a turn and shows it. @throws {Error} if the server refuses it or can't be reached, or the turn fails. */
   async prompt(input: Content): Promise<StopReason> {
     const started = this.#client.startTurn(this.#id, input);
     const turn: Followed = { started, isOwn: true, isCancelled: false, over: new AbortController() };

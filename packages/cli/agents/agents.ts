@@ -15,10 +15,8 @@ export interface Behind {
   readonly messages: string;
 }
 
-/** The environment of a process. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** A file that an agent is configured by. */
 export interface AgentFile {
   /** Where it may be: the first that exists counts, or else the first. */
   readonly paths: readonly string[];
@@ -27,7 +25,6 @@ export interface AgentFile {
   readonly entries: (behind: Behind, text: string) => readonly FileEntry[];
 }
 
-/** Settings of one process. */
 export interface ProcessSettings {
   readonly environment?: Readonly<Record<string, string>>;
   readonly args?: readonly string[];

@@ -5,7 +5,6 @@ import { isFile } from "../option.ts";
 import { type AgentEntry, AGENTS, type Behind, type Environment } from "./agents.ts";
 import { isSameAddress, type OwnProviders } from "./own_providers.ts";
 
-/** Returns a known agent; undefined for another name. */
 export function knownAgent(name: string): AgentEntry | undefined {
   return Object.hasOwn(AGENTS, name) ? AGENTS[name] : undefined;
 }
@@ -13,11 +12,7 @@ export function knownAgent(name: string): AgentEntry | undefined {
 /** Endings of programs, where the system goes by them. */
 const ENDINGS = Deno.build.os === "windows" ? [".exe", ".cmd", ".bat"] : [""];
 
-/**
- * Returns the path of an agent's program.
- *
- * @throws {Error} if it isn't installed.
- */
+/** Returns the path of an agent's program. @throws {Error} if it isn't installed. */
 export function programOf(
   { title, program }: Pick<AgentEntry, "title" | "program">,
   { PATH = "" }: Environment,

@@ -3,21 +3,15 @@ import type { ParseError } from "jsonc-parser";
 import JSON5 from "json5";
 import { isMap, isNode, isScalar, isSeq, type Pair, parseDocument, type YAMLMap } from "yaml";
 
-/** An entry of a file. */
 export interface FileEntry {
   /** Names of the objects around it, and its own; an object of a list goes by its `name`. */
   readonly path: readonly string[];
   readonly value: string;
 }
 
-/** Formats of agents' files. */
 export type FileFormat = "json" | "json5" | "toml" | "yaml";
 
-/**
- * Returns the text of a file with these entries, and everything else unchanged, comments included.
- *
- * @throws {Error} if it isn't of this format.
- */
+/** Returns the text with these entries; all else is unchanged. @throws {Error} if it isn't of this format. */
 export function withEntries(text: string, format: FileFormat, entries: readonly FileEntry[]): string {
   const { mark, rest } = apart(text);
   return mark + entries.reduce((text, { path, value }) => FORMATS[format].set(text, path, value), rest);

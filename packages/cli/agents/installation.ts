@@ -12,7 +12,6 @@ export interface Finding {
   readonly text: string;
 }
 
-/** An installation to check. */
 export interface Installation {
   readonly name: string;
   readonly entry: AgentEntry;

@@ -64,7 +64,6 @@ function chosen(): {
   );
 }
 
-/** Returns the running server, if there is one. */
 async function running(): Promise<ServerAddress | undefined> {
   const stated = statedAddress(environment.TARE_HOST, environment.TARE_PORT);
   if (stated === undefined && await runningServer(environment) === undefined) return undefined;

@@ -19,7 +19,6 @@ interface Wrapped {
   readonly memory: readonly string[];
 }
 
-/** A change of a file. */
 export interface Change {
   readonly path: string;
   readonly before: string | null;
@@ -30,11 +29,7 @@ export interface Change {
   readonly write: () => void;
 }
 
-/**
- * Puts an agent behind a server by its own configuration.
- *
- * @throws {Error} if it is already, or its file can't be read.
- */
+/** Puts an agent behind a server by its own configuration. @throws {Error} if it already is, or its file can't be read. */
 export function wrap(
   agent: string,
   { file, behind, environment }: {
@@ -91,7 +86,6 @@ export function copyFile(file: AgentFile, behind: Behind): { readonly path: stri
   return { path, [Symbol.dispose]: () => removeFile(path, folders) };
 }
 
-/** Returns an agent's file, and its text behind a server. */
 function fileBehind({ paths, format, entries: entriesIn }: AgentFile, behind: Behind) {
   const path = paths.find(isFile) ?? paths[0]!;
   const before = fileText(path);

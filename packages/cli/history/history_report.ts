@@ -6,7 +6,6 @@ import type { LoggedHistory } from "./read_logs.ts";
 import { type PlayedHistory, type ReplayedSession, sumSaved } from "./replay_history.ts";
 import { type HistorySums, PAID_FOR, type PaidFor } from "./spent.ts";
 
-/** Name of each part of a cost. */
 export const PART_NAMES: Readonly<Record<PaidFor, string>> = {
   cacheRead: "cache reads",
   new: "new",
@@ -49,7 +48,6 @@ export function rowsBy(history: LoggedHistory, by: keyof LoggedHistory["by"]): S
     : rows.sort((a, b) => b.sums.usd - a.sums.usd || b.sums.promptTokens - a.sums.promptTokens);
 }
 
-/** Returns the report of a history, part by part. */
 export function historyReport(history: LoggedHistory, played: PlayedHistory): readonly Section[] {
   return [
     headline(history),
@@ -177,7 +175,6 @@ function percent(share: number): string {
   return `${(100 * share).toFixed(1)} %`;
 }
 
-/** Returns a history as `--json` prints it. */
 export function historyJson(history: LoggedHistory, { played, leftOut, waiting }: PlayedHistory) {
   const { all, sessions, files, lines, unknownLines, unreadable } = history;
   const byId = new Map(played.map((one) => [one.session, one]));

@@ -34,7 +34,6 @@ export interface LoggedSession {
   readonly compacted: readonly number[];
 }
 
-/** Options of reading one file. */
 export interface ReadOptions {
   /** Whether messages are read too. Without them only numbers are held in memory. */
   readonly messages: boolean;
@@ -50,12 +49,10 @@ export interface Places {
   readonly env: (name: string) => string | undefined;
 }
 
-/** Format of one agent's logs. */
 export interface LogFormat {
   readonly agent: string;
   /** Finds the files that hold sessions. */
   readonly find: (places: Places) => Iterable<string>;
-  /** Reads the sessions of a file. */
   readonly read: (path: string, options: ReadOptions) => Iterable<LoggedSession>;
 }
 
@@ -140,7 +137,6 @@ export function loggedText(value: unknown, other = ""): string {
   return typeof value === "string" ? value : other;
 }
 
-/** Returns the objects of a list. */
 export function objectsIn(value: unknown): JsonRecord[] {
   return Array.isArray(value) ? value.map((one) => asRecord(one) ?? {}) : [];
 }
@@ -298,7 +294,6 @@ export class SessionLog {
   }
 }
 
-/** Returns a usage as recordings hold it. */
 function recordedUsage({ promptTokens, cachedTokens, cacheWriteTokens, outputTokens }: Usage): RecordedUsage {
   return {
     input: promptTokens - cachedTokens - (cacheWriteTokens ?? 0),

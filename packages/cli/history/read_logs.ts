@@ -8,7 +8,6 @@ import { PI } from "./pi.ts";
 import { QWEN_CODE } from "./qwen_code.ts";
 import { addCall, type HistorySums, noSums, SpentCalls } from "./spent.ts";
 
-/** Formats of the agents whose logs can be read. */
 export const LOG_FORMATS: readonly LogFormat[] = [
   CLAUDE_CODE,
   CODEX,
@@ -19,7 +18,6 @@ export const LOG_FORMATS: readonly LogFormat[] = [
   CLINE,
 ];
 
-/** Options of reading logs. */
 export interface HistoryOptions {
   readonly places: Places;
   readonly agent?: string | undefined;
@@ -31,7 +29,6 @@ export interface HistoryOptions {
   readonly onRead?: (bytes: number, total: number) => void;
 }
 
-/** A session of a history, without its messages. */
 export interface HistorySession {
   readonly agent: string;
   readonly id: string;
@@ -45,10 +42,8 @@ export interface HistorySession {
 
 const CUTS = ["day", "model", "project", "agent"] as const;
 
-/** Sums by group. */
 export type SumsBy = Readonly<Record<typeof CUTS[number], ReadonlyMap<string, HistorySums>>>;
 
-/** Content of all logs. */
 export interface LoggedHistory {
   readonly all: HistorySums;
   readonly by: SumsBy;

@@ -161,7 +161,6 @@ function sharesOf({ alone, planner, warmth }: Replay): Saved {
   };
 }
 
-/** Returns the sums of what sessions would have saved. */
 export function sumSaved(played: readonly ReplayedSession[]): Saved {
   return eachSaved((of) => played.reduce((sum, { saved }) => sum + (saved ? of(saved) : 0), 0));
 }

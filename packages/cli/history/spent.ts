@@ -33,7 +33,6 @@ export function noSums(): HistorySums {
   return { calls: 0, unpricedCalls: 0, usd: 0, ...tokens, usdFor: none(), tokensFor: none() };
 }
 
-/** A call and what it cost. */
 export interface SpentCall {
   readonly call: LoggedCall;
   /** Absent if the model's price is unknown. */
@@ -41,7 +40,6 @@ export interface SpentCall {
   readonly tokensFor: Readonly<Record<PaidFor, number>>;
 }
 
-/** Adds a call. */
 export function addCall(sums: HistorySums, { call: { usage }, usdFor, tokensFor }: SpentCall): void {
   sums.calls++;
   sums.promptTokens += usage.promptTokens;
@@ -70,7 +68,6 @@ export class SpentCalls {
   #before: LoggedCall | undefined;
   #isCached = false;
 
-  /** Returns the cost of the next call by parts. */
   next(call: LoggedCall): SpentCall {
     const { usage, model } = call;
     const { profile, price } = modelRates(model);
@@ -110,7 +107,6 @@ export class SpentCalls {
   }
 }
 
-/** Returns whether most cache writes of a request have a time to live of an hour. */
 export function lastsAnHour({ cacheWriteTokens = 0, hourWriteTokens = 0 }: Usage): boolean {
   return hourWriteTokens > cacheWriteTokens / 2;
 }

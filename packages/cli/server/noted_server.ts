@@ -23,12 +23,10 @@ export interface NotedServer {
   readonly pid: number;
 }
 
-/** A server that runs. */
 export interface FoundServer extends NotedServer {
   readonly data: string;
 }
 
-/** Variables by which a folder's server is found. */
 export const FOLDER_VARIABLES: readonly string[] = [
   "TARE_DATA",
   "TARE_WORKSPACE",

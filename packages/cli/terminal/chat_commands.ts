@@ -5,7 +5,6 @@ import { usdText } from "../dollars.ts";
 import { shownPlan } from "../event_printer.ts";
 import { type CommandFile, commandText, listCommands } from "./command_files.ts";
 
-/** What stands for a line break in a line that is changed. */
 const LINE_BREAK = "↵";
 
 /** A message of more lines isn't put into the line to be changed: it would fill the screen. */
@@ -28,7 +27,6 @@ interface CommandOutcome {
 
 type PutBack = Awaited<ReturnType<AgentClient["redo"]>>;
 
-/** What a command works with. */
 interface Context {
   readonly client: AgentClient;
   readonly session: string | null;
@@ -52,7 +50,6 @@ type Command = readonly [
   run: (rest: string, context: Named) => Promise<CommandOutcome | string>,
 ];
 
-/** Returns a command that needs a session. */
 function inSession(
   args: string,
   text: string,
@@ -170,7 +167,6 @@ const TABLE: Readonly<Record<string, Command>> = {
   ],
 };
 
-/** Names of the commands. */
 export const COMMAND_NAMES: readonly string[] = ["help", ...Object.keys(TABLE)];
 
 /** What `/help` prints. */
@@ -181,11 +177,7 @@ export const COMMANDS = `${
 @path names a file (Tab completes it), @picture.png sends a picture. A line that ends with \\ goes on in the next one;
 what you paste is one message.`;
 
-/**
- * Runs the command of a line that begins with `/`.
- *
- * @throws {Error} with a sentence for people if the server refuses.
- */
+/** Runs the command of a line that begins with `/`. @throws {Error} with a sentence for users if the server refuses. */
 export async function chatCommand(line: string, context: Context): Promise<CommandOutcome> {
   const [, name = "", rest = ""] = /^\/(\S*)\s*([^]*?)\s*$/.exec(line) ?? [];
   if (name === "help") return { says: await help(context) };

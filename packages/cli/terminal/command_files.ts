@@ -5,7 +5,6 @@ import { readFound, readFrontMatter } from "@tare/tools/internal/instructions";
 const FOLDERS = ".agents/commands .claude/commands commands".split(" ");
 const OWN_FOLDERS = ".config/tare/commands .claude/commands".split(" ");
 
-/** A command that somebody has written as a file. */
 export interface CommandFile {
   readonly name: string;
   readonly path: string;

@@ -7,7 +7,6 @@ const MOST_BYTES = 256 * 1024;
 /** Bytes that are searched for NUL, which only binary data has. */
 const HEAD_BYTES = 8 * 1024;
 
-/** Piped input. */
 export interface PipedInput {
   readonly text: string;
   /** Whether there was more. */
@@ -74,7 +73,6 @@ interface TerminalInput {
 interface PastedInput {
   /** Input of a line editor, with a mark for several pasted lines. */
   readonly input: PassThrough & { readonly setRawMode: (isRaw: boolean) => void };
-  /** Returns the mark for a text of several lines. */
   readonly markOf: (text: string) => string;
   /** Returns a line with the texts of its marks. */
   readonly whole: (line: string) => string;

@@ -19,7 +19,6 @@ export class ProgressBar {
     if (bar !== this.#drawn) this.#draw(this.#drawn = bar);
   };
 
-  /** Removes the bar. */
   clear(): void {
     this.#draw("\r\x1b[K");
   }

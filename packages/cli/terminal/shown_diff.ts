@@ -25,7 +25,6 @@ export function shownDiff(
   ];
 }
 
-/** Which file is changed, and by how much. */
 export function changeInShort({ path, added, removed }: FileChange): string {
   return added + removed === 0 ? `${path}, which stays as it is` : `${path} (+${added} −${removed})`;
 }

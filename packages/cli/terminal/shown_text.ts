@@ -4,10 +4,7 @@ export const QUESTION_MARK = "▌";
 /** Control characters: C0 without line feed and tab, DEL, and C1. */
 const CONTROLS = /[^\P{Cc}\n\t]/u;
 
-/**
- * Characters that are invisible or reorder their neighbors: marks of direction, characters without a width, fillers, tags,
- * and unassigned variation selectors.
- */
+/** Invisible characters and those that reorder their neighbors. */
 const DECEIVING =
   /[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0\ufff0-\ufffb\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]/u;
 
@@ -56,7 +53,6 @@ const letters = new Intl.Segmenter();
 const WIDE =
   /\p{Emoji_Presentation}|[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{20000}-\u{3fffd}]/u;
 
-/** Returns the width of a text in columns. */
 export function columnsOf(text: string): number {
   return [...letters.segment(text)].reduce((sum, { segment }) => sum + (WIDE.test(segment) ? 2 : 1), 0);
 }
@@ -71,7 +67,6 @@ export function cutTo(columns: number, text: string): string {
   return text;
 }
 
-/** Returns the rows that a line takes at so many columns. */
 export function rowsOf(columns: number, line: string): readonly string[] {
   const rows = [""];
   let taken = 0;
@@ -87,7 +82,6 @@ export function rowsOf(columns: number, line: string): readonly string[] {
   return rows;
 }
 
-/** Writes a whole text. */
 export function writeAll(to: Pick<typeof Deno.stdout, "writeSync">, text: string): void {
   const bytes = new TextEncoder().encode(text);
   for (let written = 0; written < bytes.length;) written += to.writeSync(bytes.subarray(written));

@@ -10,7 +10,6 @@ export type ShownRows = (columns: number) => readonly string[];
 interface WaitingLine {
   /** Writes text that stays, above the line. */
   readonly write: (text: string) => void;
-  /** Follows the turn. */
   readonly follow: (event: SessionEvent) => void;
   /** Shows rows above the line until the next ones; undefined removes them. */
   readonly above: (rows: ShownRows | undefined) => void;

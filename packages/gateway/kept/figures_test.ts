@@ -2,6 +2,7 @@ import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { Store } from "@tare/session";
 import { memoryStore, openStore } from "@tare/session/sqlite";
 import { gateway, type GatewayOptions, type HttpGateway } from "@tare/gateway";
+import type { GatewaySessionSummary } from "@tare/gateway/internal";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
 import { conversation, MANNERS, play, type Played } from "./conversations_fixture_test.ts";
 import { CHAT, DIALECTS } from "./dialects_fixture_test.ts";
@@ -14,20 +15,20 @@ const LATER_MS = 1_000_000 + 24 * 60 * 60_000;
 type Json = Record<string, unknown>;
 
 /** All that a gateway tells of its sessions: the ledger, the overview, each session and its calls. */
-async function told({ conversations, ledger, overview: saved }: HttpGateway) {
-  const { warnings: _, ...overview } = await saved();
-  const sessions: ReturnType<HttpGateway["conversations"]["summary"]>[] = [];
+async function told({ sessions: registry }: HttpGateway) {
+  const { warnings: _, ...overview } = await registry.overview();
+  const sessions: GatewaySessionSummary[] = [];
   for (let hasMore = true; hasMore;) {
-    const page = (await conversations.list({ limit: 2, after: sessions.at(-1)?.id }))!;
-    sessions.push(...page.conversations);
+    const page = (await registry.list({ limit: 2, after: sessions.at(-1)?.id }))!;
+    sessions.push(...page.sessions);
     hasMore = page.hasMore;
   }
   const each = await Promise.all(sessions.map(async ({ id }) => {
-    const shown = (await conversations.get(id))!;
-    const { archiveBytes: _, ...details } = shown.details();
+    const shown = (await registry.open(id))!;
+    const { archiveBytes: _, ...details } = await shown.details();
     return { details, calls: await shown.calls() };
   }));
-  return { ledger: await ledger(), overview, sessions, each };
+  return { ledger: await registry.ledger(), overview, sessions, each };
 }
 
 type Told = Awaited<ReturnType<typeof told>>;
@@ -131,8 +132,7 @@ Deno.test("without what was said a gateway keeps what sessions and their calls c
       retention: { content: false, waitMs: 60_000 },
     });
     assertStringIncludes(played.sent.join(), "[elided: ");
-    const figures = ({ title: _, ...session }: ReturnType<HttpGateway["conversations"]["summary"]>) =>
-      session;
+    const figures = ({ title: _, ...session }: GatewaySessionSummary) => session;
     assertEquals(after.sessions.map(figures), before.sessions.map(figures));
     assertEquals([after.ledger, after.overview, callsIn(after)], [
       before.ledger,
@@ -212,7 +212,7 @@ Deno.test("a session that another server holds waits, and is written once that g
     return at < 2 ? opened : blocked(opened);
   };
   const blocked = async (opened: HttpGateway) => {
-    id = (await opened.conversations.list({ limit: 1 }))!.conversations[0]!.id;
+    id = (await opened.sessions.list({ limit: 1 }))!.sessions[0]!.id;
     assert(await other.shared.hold(id));
     return opened;
   };
@@ -259,14 +259,14 @@ for (const dialect of DIALECTS) {
     const some = conversation(dialect, MANNERS[0]!).slice(0, 9);
     await play(some, dialect, (_, options) => gateway({ ...(given = options), store }));
     const later = gateway({ ...given!, store });
-    const { conversations: sessions } = (await later.conversations.list({ limit: 9 }))!;
-    const [{ id, title }] = sessions as [ReturnType<HttpGateway["conversations"]["summary"]>];
-    const found = await later.conversations.list({ limit: 9, search: title.toUpperCase() });
-    assertEquals([title === "", found], [false, { conversations: sessions, hasMore: false }]);
-    const shown = (await later.conversations.get(id))!;
-    const { prompt, protocol } = shown.details();
+    const { sessions } = (await later.sessions.list({ limit: 9 }))!;
+    const [{ id, title }] = sessions as [GatewaySessionSummary];
+    const found = await later.sessions.list({ limit: 9, search: title.toUpperCase() });
+    assertEquals([title === "", found], [false, { sessions, hasMore: false }]);
+    const shown = (await later.sessions.open(id))!;
+    const { prompt, protocol } = await shown.details();
     assertEquals([protocol, prompt!.tokens > 0], [dialect.name, true]);
     assertEquals((await shown.seen()).pins, []);
-    assertEquals(await later.conversations.get("none"), undefined);
+    assertEquals(await later.sessions.open("none"), undefined);
   });
 }

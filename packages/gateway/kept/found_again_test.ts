@@ -195,10 +195,10 @@ Deno.test("pins are kept", async () => {
   const messages = [{ role: "user", content: "Go." }, ...CHAT.step("a.ts", longResult("a.ts"))];
   const first = gatewayed(answer, { store });
   const id = (await first.fetch(post({ model: "m", messages, tools: [READ] }))).headers.get("x-tare-session");
-  await (await first.conversations.get(id ?? ""))?.setPin({ place: 2, wish: "keep" });
+  await (await first.sessions.open(id ?? ""))?.setPin({ place: 2, wish: "keep" });
   const later = gatewayed(answer, { store });
   await (await later.fetch(post({ model: "m", messages, tools: [READ] }))).text();
-  const pins = (await (await later.conversations.get(id ?? ""))?.seen())?.pins ?? [];
+  const pins = (await (await later.sessions.open(id ?? ""))?.seen())?.pins ?? [];
   assertEquals(pins.map(({ place, wish }) => [place, wish]), [[2, "keep"]]);
 });
 

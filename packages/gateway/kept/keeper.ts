@@ -1,16 +1,15 @@
 import { type Store, StoreError } from "@tare/session";
-import { JsonPacker, type ListedSession, type StoreRecord } from "@tare/session/internal";
 import {
-  Accounts,
-  type CallReport,
-  type Days,
-  keptSpending,
-  type SpendingSession,
-} from "@tare/session/internal/report";
+  Coalescer,
+  type StateChange,
+  StateWriter,
+  type StoredState,
+  type StoreRecord,
+} from "@tare/session/internal";
+import { Accounts, type AddedSessions, type CallReport, type Days } from "@tare/session/internal/report";
 import type { Protocol, RequestReaders } from "@tare/wire/internal";
 import { chainTo } from "../sessions/chain_index.ts";
-import { type ConversationListing, type SpendingDays, spendingOf } from "../sessions/conversations.ts";
-import type { GatewaySession, Recognised, SessionSummary } from "../sessions/session.ts";
+import type { GatewaySession, Recognised } from "../sessions/session.ts";
 import type { GatewaySessions, StoredSession } from "../sessions/sessions.ts";
 import {
   figuresOnly,
@@ -23,7 +22,6 @@ import {
   type ReadSession,
   restoreSession,
   soughtNames,
-  summaryOf,
   totalsOf,
 } from "./kept_session.ts";
 
@@ -76,14 +74,12 @@ export interface Looking {
   readonly readers: RequestReaders;
 }
 
-/** What of a session's figures is in the store. */
-interface Written {
+/** What of a session is in the store, but for the references of its texts. */
+interface Written extends Pick<StoredState, "title" | "summed"> {
+  /** What it had come to by the store's totals. */
   readonly days: Days;
-  /** What of these stands in the sums, where what is gone stays. Absent: nothing does, nor that there is such a session. */
-  readonly summed?: Days;
-  /** As JSON. */
+  /** The totals as JSON. */
   readonly totals?: string;
-  readonly title: string;
   /** Number of its last event, each of which is a call. */
   readonly lastEvent: number;
   /** The newest of its calls that is there, of those that were made here. */
@@ -108,15 +104,15 @@ const NOTHING: Written = { days: {}, title: "", lastEvent: 0, writes: [] };
  */
 export class Keeper {
   readonly #options: KeeperOptions;
-  /** Being written, and whether they have changed since. */
-  readonly #saving = new Map<GatewaySession, { again: boolean; done: Promise<void> }>();
-  /** What is stored with the next time that a session is written, and who waits for that. */
+  /** Commits of the sessions that are being written. */
+  readonly #saving = new Map<GatewaySession, Coalescer>();
+  /** Records that are stored with the next commit of a session. */
   readonly #riders = new Map<GatewaySession, readonly Rider[]>();
   /** Not in the store as they are, because it failed. */
   readonly #waiting = new Set<GatewaySession>();
   /** By their conversations, which they keep when they are taken in. */
   readonly #written = new WeakMap<GatewaySession["conversation"], Written>();
-  readonly #packers = new WeakMap<GatewaySession, JsonPacker>();
+  readonly #writers = new WeakMap<GatewaySession, StateWriter>();
   /** Removed, though turns of them may still be under way. */
   readonly #forgotten = new WeakSet<GatewaySession>();
   #isTold = false;
@@ -181,7 +177,7 @@ export class Keeper {
     const { id } = session;
     this.#forgotten.add(session);
     this.#waiting.delete(session);
-    await this.#saving.get(session)?.done;
+    await this.#saving.get(session)?.settled();
     if (!await store.getSession(id)) return;
     if (store.shared && !await store.shared.hold(id)) {
       throw new StoreError("fenced", `Cannot delete session ${id}: another server writes to it. Try again.`);
@@ -192,68 +188,20 @@ export class Keeper {
   /** Waits until all is kept, for a while. Never rejects. */
   async close(): Promise<void> {
     for (const session of this.#waiting) this.#save(session);
-    const saved = Array.from(this.#saving.values(), ({ done }) => done);
+    const saved = Array.from(this.#saving.values(), (commits) => commits.settled());
     await this.#within(CLOSE_MS, () => Promise.all([...saved, this.#expiring]));
   }
 
-  /**
-   * A page of sessions, the newest first; those that aren't in the store yet come first. Nothing if there is none `after`
-   * which it begins.
-   *
-   * @throws {StoreError}
-   */
-  async list(
-    listing: ConversationListing,
-  ): Promise<{ readonly sessions: readonly SessionSummary[]; readonly hasMore: boolean } | undefined> {
-    const { store, sessions } = this.#options;
-    const { limit, after, search = "", by } = listing;
-    const { sessions: unsaved, isKnown } = sessions.page(
-      listing,
-      ({ kept: { fence } }) => fence === undefined,
-    );
-    if (!isKnown && (await store.getSession(after ?? ""))?.kind !== "gateway") return undefined;
-    const rows = await store.listSessions({
-      ...{ kind: "gateway", limit: limit + 1, search, by },
-      ...(!isKnown && { after }),
-    });
-    const found = [...unsaved, ...rows.map((row) => this.known(row))];
-    return { sessions: found.slice(0, limit), hasMore: limit < found.length };
+  get store(): Store {
+    return this.#options.store;
   }
 
-  /**
-   * What all sessions came to, or those that began with a key of this name; forks aren't counted as sessions of their own.
-   *
-   * @throws {StoreError}
-   */
-  async accounts(by?: string): Promise<Accounts> {
-    const { store, now } = this.#options;
-    const accounts = await Accounts.read(store, { kind: "gateway", by, nowMs: now() });
-    for (const { session, days, isCounted } of this.#unsummed(by)) {
-      accounts.begin(session.group, days, { isFork: isCounted || session.kept.parent !== undefined });
-    }
-    return accounts;
-  }
-
-  /** What all sessions came to, by day, model and agent. @throws {StoreError} */
-  async spending(which: SpendingDays): Promise<readonly SpendingSession[]> {
-    const kept = await keptSpending(this.#options.store, { kind: "gateway", ...which });
-    const fresh = Array.from(
-      this.#unsummed(which.by),
-      ({ session, days }) => ({ ...spendingOf(session), days }),
-    );
-    return [...kept, ...fresh];
-  }
-
-  /** What sessions that are known here have come to that isn't in the sums yet, and whether these count them. */
-  *#unsummed(by: string | undefined) {
-    for (const session of this.#options.sessions.list()) {
-      const { conversation, facts } = session;
-      if (by !== undefined && facts.by !== by) continue;
-      const { summed } = this.#written.get(conversation) ?? NOTHING;
-      const { days } = conversation.state;
-      if (days === summed) continue;
-      yield { session, days: Accounts.daysBeyond(days, summed ?? {}), isCounted: summed !== undefined };
-    }
+  /** Returns what a session has come to that isn't in the sums of the store yet; `undefined` if all is. */
+  unsummed({ conversation: { state }, kept, conversation }: GatewaySession): AddedSessions | undefined {
+    const { summed } = this.#written.get(conversation) ?? NOTHING;
+    if (state.days === summed) return undefined;
+    const isCounted = summed !== undefined || kept.parent !== undefined;
+    return { days: Accounts.daysBeyond(state.days, summed ?? {}), sessions: isCounted ? 0 : 1 };
   }
 
   /** All calls of a session, the oldest first. @throws {StoreError} */
@@ -275,31 +223,31 @@ export class Keeper {
 
   /** The session of this id, taken in if it wasn't known. @throws {StoreError} */
   async open(id: string): Promise<GatewaySession | undefined> {
-    const { store, sessions, makingOf } = this.#options;
-    const known = sessions.peek(id);
-    if (known && (!store.shared || this.#isChanged(known))) return known;
-    const fence = await this.#ifThere(id, async () => (await store.shared?.look(id))?.fence ?? 0);
-    if (fence === undefined || known && !this.#isNews(id, fence)) return known;
-    const read = await this.#read(id, fence);
-    if (read?.record.kind !== "gateway") return known;
-    const { protocol, client } = read.record.settings as KeptSettings;
-    const making = await makingOf(protocol, client);
-    if (!making) return known;
-    const restored = this.#restore(read, making);
-    if (!restored) return known ?? figuresOnly(read, making);
-    this.#takeIn(restored);
-    return sessions.peek(id);
+    const { store, sessions: { held }, makingOf } = this.#options;
+    const known = held.find(id);
+    if (known && this.isNewer(known)) return known;
+    return await held.load(id, async () => {
+      const fence = await this.#ifThere(id, async () => (await store.shared?.look(id))?.fence ?? 0);
+      if (fence === undefined || known && !this.#isNews(id, fence)) return known;
+      const read = await this.#read(id, fence);
+      if (read?.record.kind !== "gateway") return known;
+      const { protocol, client } = read.record.settings as KeptSettings;
+      const making = await makingOf(protocol, client);
+      if (!making) return known;
+      const restored = this.#restore(read, making);
+      if (!restored) return known ?? figuresOnly(read, making);
+      this.#takeIn(restored);
+      return held.find(id);
+    });
   }
 
   get #isPaused(): boolean {
     return performance.now() < this.#pausedUntilMs;
   }
 
-  /** A session as it is known best: as it is here if that isn't in the store yet, or if nobody else writes to it. */
-  known(row: ListedSession): SessionSummary {
-    const { store, sessions } = this.#options;
-    const known = sessions.peek(row.id);
-    return known && (!store.shared || this.#isChanged(known)) ? known : summaryOf(row);
+  /** Whether a session is at least as new here as in the store, because it isn't stored yet or is written here alone. */
+  isNewer(session: GatewaySession): boolean {
+    return !this.#options.store.shared || this.#isChanged(session);
   }
 
   /** Whether it has come to something that isn't in the store yet. */
@@ -310,7 +258,7 @@ export class Keeper {
 
   /** Whether the store knows more of a session than is known here, as of this hold. */
   #isNews(id: string, fence: number): boolean {
-    const known = this.#options.sessions.peek(id);
+    const known = this.#options.sessions.held.find(id);
     return !known || (known.kept.fence ?? 0) < fence && !this.#saving.has(known);
   }
 
@@ -336,19 +284,13 @@ export class Keeper {
   async #read(id: string, fence: number): Promise<ReadSession | undefined> {
     const { store } = this.#options;
     return await this.#ifThere(id, async () => {
-      const [record, lastEvent, totals, title, packed] = await Promise.all([
+      const [record, lastEvent, { totals, ...state }] = await Promise.all([
         store.getSession(id),
         store.lastEvent(id),
-        store.readState(id, "totals"),
-        store.readState(id, "title"),
-        store.readState(id, "value"),
+        StateWriter.read(store, id),
       ]);
       if (!record || totals === undefined) return undefined;
-      const { value, refs } = await JsonPacker.unpack(packed, (refs) => store.readTexts(id, refs));
-      return {
-        ...{ record, fence, lastEvent, totals: totals as KeptTotals, value, refs },
-        title: (title ?? "") as string,
-      };
+      return { ...state, record, fence, lastEvent, totals: totals as KeptTotals };
     });
   }
 
@@ -371,55 +313,29 @@ export class Keeper {
     return !shared || kept.fence === undefined || (await shared.look(id)).fence === kept.fence;
   }
 
-  /** Writes a session, one time after the other. Resolves once it is written as it is now, or failed. */
-  #save(session: GatewaySession): Promise<void> {
-    const saving = this.#saving.get(session);
-    if (saving) {
-      saving.again = true;
-      return saving.done;
-    }
-    const state = { again: false, done: Promise.resolve() };
+  /** Commits a session, one commit after the other. Resolves once it is stored as it is now, or failed. */
+  async #save(session: GatewaySession): Promise<void> {
     const startedMs = performance.now();
-    const work = async () => {
-      try {
-        do {
-          state.again = false;
-          await this.#write(session);
-        } while (state.again);
-      } finally {
-        // At once: who asks from now on isn't heard any more.
-        this.#saving.delete(session);
-      }
-      this.#waiting.delete(session);
-    };
-    this.#saving.set(session, state);
-    state.done = work().then(() => {
-      this.#works(performance.now() - startedMs <= this.#options.waitMs);
-    }, (error) => {
-      for (const { reject } of this.#ridersOf(session)) reject(error);
-      this.#wait(session);
-      this.#fails(error);
-    });
-    return state.done;
+    const commits = this.#saving.get(session) ?? new Coalescer(() => this.#write(session), () => {});
+    this.#saving.set(session, commits);
+    await commits.run();
+    if (commits.isRunning || !this.#saving.delete(session) || this.#waiting.has(session)) return;
+    this.#works(performance.now() - startedMs <= this.#options.waitMs);
   }
 
-  /** Writes a session, and what is to be stored with it. */
+  /** Commits a session with what is to be stored with it. Never rejects. */
   async #write(session: GatewaySession): Promise<void> {
-    const riders = this.#ridersOf(session);
+    const riders = this.#riders.get(session) ?? [];
+    this.#riders.delete(session);
     try {
       await this.#commit(session, riders.flatMap(({ records }) => records));
       for (const { resolve } of riders) resolve();
+      this.#waiting.delete(session);
     } catch (error) {
       for (const { reject } of riders) reject(error);
-      throw error;
+      this.#wait(session);
+      this.#fails(error);
     }
-  }
-
-  /** Takes what is to be stored with a session. */
-  #ridersOf(session: GatewaySession): readonly Rider[] {
-    const riders = this.#riders.get(session) ?? [];
-    this.#riders.delete(session);
-    return riders;
   }
 
   /** Writes a session as it is: again on what others have written in between, as a whole where nothing is left of it. */
@@ -428,7 +344,7 @@ export class Keeper {
     const { id, conversation } = session;
     for (;;) {
       const { kept: { fence } } = session;
-      const { records: own, after, refs, ends } = await this.#recordsOf(session);
+      const { records: own, written: after, refs, ends } = await this.#recordsOf(session);
       const records = [...own, ...more];
       const before = this.#written.get(conversation) ?? NOTHING;
       const attempts = [after, ...before.attempts ?? []].slice(0, MAX_WRITES);
@@ -496,16 +412,15 @@ export class Keeper {
     return conversation.calls.slice(lastCall ? conversation.calls.lastIndexOf(lastCall) + 1 : 0);
   }
 
-  /** What is to be written of a session, and what is there then. */
-  async #recordsOf(session: GatewaySession): Promise<{
-    readonly records: readonly StoreRecord[];
-    readonly after: Written;
-    readonly refs: Set<string>;
-    readonly ends: readonly string[];
-  }> {
+  /** Returns what is to be written of a session, and what is stored then. */
+  async #recordsOf(session: GatewaySession): Promise<
+    Pick<StateChange, "records"> & Pick<StoredState, "refs"> & {
+      readonly written: Written;
+      readonly ends: readonly string[];
+    }
+  > {
     const { store, sessions, isWhole } = this.#options;
     const { id: sessionId, conversation, kept } = session;
-    const { title } = conversation.state;
     const before = this.#written.get(conversation) ?? NOTHING;
     const calls = this.#unwritten(conversation);
     const totals = totalsOf(session);
@@ -514,12 +429,17 @@ export class Keeper {
     const parent = isNew && isWhole && kept.parent !== undefined && await store.getSession(kept.parent)
       ? kept.parent
       : undefined;
-    const refs = isNew && parent === undefined ? new Set<string>() : new Set(kept.refs);
-    const known = sessions.peek(sessionId);
+    const refs = isNew && parent === undefined ? StateWriter.NOTHING.refs : kept.refs;
+    const known = sessions.held.find(sessionId);
     // Where others went on with it meanwhile their prompt is the newer one.
-    const value = isWhole && (!known || known === session) ? this.#valueOf(session, refs) : undefined;
-    const state = (name: string, value: unknown): StoreRecord => ({ type: "state", sessionId, name, value });
-    const texts = new Map(value?.texts.map(({ ref, content }) => [ref, content]));
+    const own = isWhole && (!known || known === session) ? this.#valueOf(session) : undefined;
+    const { records: state, after } = this.#writerOf(session).change({ ...before, totals: undefined, refs }, {
+      title: own ? conversation.state.title : before.title,
+      totals: { ...totals, writes } satisfies KeptTotals,
+      days: totals.days,
+      ...(own && { value: own.value, texts: session.archive.texts() }),
+      isFork: kept.parent !== undefined,
+    });
     const records: StoreRecord[] = [
       ...isNew
         ? [
@@ -530,19 +450,8 @@ export class Keeper {
           } as const,
         ]
         : [],
-      // Sorted, so that two that write the same ones don't wait for each other.
-      ...Array.from(texts, ([ref, content]) => ({ type: "archive", sessionId, ref, content }) as const)
-        .sort((a, b) => a.ref < b.ref ? -1 : 1),
-      ...value
-        ? [state("value", value.packed), { type: "names", sessionId, names: value.names } as const]
-        : [],
-      ...value && title !== before.title ? [state("title", title)] : [],
-      state("totals", { ...totals, writes } satisfies KeptTotals),
-      ...Accounts.records(sessionId, {
-        ...{ group: session.group, agent: session.facts.agent ?? null, days: totals.days },
-        ...(before.summed && { before: before.summed }),
-        isBegun: before.summed === undefined && kept.parent === undefined,
-      }),
+      ...state,
+      ...own ? [{ type: "names", sessionId, names: own.names } as const] : [],
       ...calls.length === 0 ? [] : [
         {
           type: "events",
@@ -560,32 +469,31 @@ export class Keeper {
         } as const,
       ],
     ];
-    for (const ref of texts.keys()) refs.add(ref);
-    const after: Written = {
+    const written: Written = {
       days: totals.days,
       summed: totals.days,
       totals: JSON.stringify(totals),
-      title: value ? title : before.title,
+      title: after.title,
       lastEvent: before.lastEvent + calls.length,
       lastCall: calls.at(-1) ?? before.lastCall,
       writes,
     };
-    return { records, after, refs, ends: value?.ends ?? kept.ends };
+    return { records, written, refs: after.refs, ends: own?.ends ?? kept.ends };
   }
 
-  /** What a session goes on by, its names, and the texts that aren't among these. */
-  #valueOf(session: GatewaySession, refs: ReadonlySet<string>) {
+  #writerOf(session: GatewaySession): StateWriter {
+    const { id, group, facts: { agent = null } } = session;
+    const writer = this.#writers.get(session) ?? new StateWriter({ id, group, agent });
+    this.#writers.set(session, writer);
+    return writer;
+  }
+
+  /** Returns what a session continues from, and its names. */
+  #valueOf(session: GatewaySession) {
     const keys = chainTo(session.tip).map(({ key }) => key);
     const { names, ends } = namesOf(session, keys);
     const instructions = this.#options.sessions.instructionsOf(keys.slice(0, session.facts.heads));
-    const packer = this.#packers.get(session) ?? new JsonPacker();
-    this.#packers.set(session, packer);
-    const packed = packer.pack(keptValue(session, { keys, instructions, ends }), refs);
-    const all = [
-      ...packed.texts,
-      ...Array.from(session.archive.texts(), ([ref, content]) => ({ ref, content })),
-    ];
-    return { packed: packed.value, names, ends, texts: all.filter(({ ref }) => !refs.has(ref)) };
+    return { value: keptValue(session, { keys, instructions, ends }), names, ends };
   }
 
   #wait(session: GatewaySession): void {

@@ -1,4 +1,4 @@
-import { type ListedSession, Session, type SessionRecord, type SessionState } from "@tare/session/internal";
+import { Session, type SessionRecord, type SessionState, type StoredState } from "@tare/session/internal";
 import { contentText, type Message } from "@tare/messages";
 import { hashPiece } from "@tare/messages/internal";
 import { placeholderRefs } from "@tare/prune/internal";
@@ -12,7 +12,6 @@ import {
   type HiddenPlace,
   type Recognised,
   type SessionFacts,
-  type SessionSummary,
 } from "../sessions/session.ts";
 import type { StoredSession } from "../sessions/sessions.ts";
 
@@ -81,23 +80,10 @@ export function keptRecord(
 }
 
 /** What a session came to. */
-export function totalsOf({ facts, conversation }: SessionSummary): Omit<KeptTotals, "writes"> {
+export function totalsOf({ facts, conversation }: GatewaySession): Omit<KeptTotals, "writes"> {
   const { lastMs, isReverted } = facts;
   const { model, epoch, savedTokenUnits, days } = conversation.state;
   return { lastMs, isReverted, model, epoch, savedTokenUnits, days };
-}
-
-/** What is told of a session that is kept, without reading more of it than lists hold. */
-export function summaryOf(
-  { id, by, createdAtMs, settings, totals, title = "" }: ListedSession,
-): SessionSummary {
-  const { protocol, agent, control } = settings as KeptSettings;
-  const { lastMs, isReverted, model, epoch, savedTokenUnits, days } = totals as KeptTotals;
-  return {
-    id,
-    facts: { protocol, agent, by, control, startedMs: createdAtMs, lastMs, isReverted },
-    conversation: { state: { title: title as string, model, epoch, savedTokenUnits, days } },
-  };
 }
 
 /** What is kept of a session, with the keys of its history, its instructions and the ends that the history had. */
@@ -130,18 +116,13 @@ export function keptValue(
 }
 
 /** All that is kept of a session, as it was read. */
-export interface ReadSession {
+export interface ReadSession extends Omit<StoredState, "totals"> {
   readonly record: SessionRecord;
   /** Fencing number of the newest hold when that was read, or before. */
   readonly fence: number;
   /** Number of its last event, each of which is a call. */
   readonly lastEvent: number;
   readonly totals: KeptTotals;
-  readonly title: string;
-  /** What `keptValue` gave, perhaps of another format. Absent: only figures are kept. */
-  readonly value: unknown;
-  /** References of the texts of that. */
-  readonly refs: Iterable<string>;
 }
 
 /** What a session that was kept is made with. */
@@ -186,7 +167,7 @@ export function restoreSession(
       })),
       shown: shown.map((hash) => byHash.get(hash) ?? hash),
       unevicted: value.unevicted,
-      kept: { fence, refs: new Set(refs), ends, ...(forkOf !== undefined && { parent: forkOf }) },
+      kept: { fence, refs, ends, ...(forkOf !== undefined && { parent: forkOf }) },
     },
     keys,
     instructions: Object.entries(instructions)

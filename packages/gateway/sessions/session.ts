@@ -1,4 +1,4 @@
-import type { Session, SessionState } from "@tare/session/internal";
+import type { Session } from "@tare/session/internal";
 import type { Overview, Sums } from "@tare/session/internal/report";
 import { contentText, type CountTokens, type Message } from "@tare/messages";
 import { firstWords, hashBytes, hashPiece, personsWords } from "@tare/messages/internal";
@@ -168,23 +168,11 @@ export interface Kept {
    */
   readonly fence?: number;
   /** References of the texts that are there. */
-  readonly refs: Set<string>;
+  readonly refs: ReadonlySet<string>;
   /** The session of which it is a fork: the last of its forebears that was saved. Absent: it is none. */
   readonly parent?: string;
   /** Names of the ends that its history had when it was saved, the newest first. */
   readonly ends: readonly string[];
-}
-
-/** What is told of a session in a list. */
-export interface SessionSummary {
-  readonly id: string;
-  readonly facts: Pick<
-    SessionFacts,
-    "protocol" | "agent" | "by" | "control" | "startedMs" | "lastMs" | "isReverted"
-  >;
-  readonly conversation: {
-    readonly state: Pick<SessionState, "title" | "model" | "epoch" | "savedTokenUnits" | "days">;
-  };
 }
 
 /** What was sent last: messages, or of a session that was stored hashes of those that aren't lines. */
@@ -276,6 +264,11 @@ export class GatewaySession {
   /** Its id, which is its conversation's. */
   get id(): string {
     return this.conversation.id;
+  }
+
+  /** Name of the key with which it was begun. Absent: the owner's. */
+  get by(): string | undefined {
+    return this.#facts.by;
   }
 
   /** Whose it is, and where it stands. */

@@ -1,7 +1,6 @@
 import { createHash } from "node:crypto";
-import { Session } from "@tare/session/internal";
-import { Accounts, type Sums } from "@tare/session/internal/report";
-import { LRUCache } from "lru-cache";
+import { HeldSessions, Session, type UnsummedSessions } from "@tare/session/internal";
+import { addDays, addToDay, type Days, type SessionGroup, type Sums } from "@tare/session/internal/report";
 import type { WireItem } from "@tare/wire/internal";
 import { ChainIndex, type ChainNode, chainTo, lastShared, sharedLength } from "./chain_index.ts";
 import {
@@ -15,7 +14,6 @@ import {
   type SessionParts,
   textOf,
 } from "./session.ts";
-import type { ConversationListing } from "./conversations.ts";
 import { InstructionKeys, type Known } from "./instruction_keys.ts";
 import { LayeredArchive } from "./layered_archive.ts";
 
@@ -50,102 +48,57 @@ export interface SessionsOptions {
 /** So many sessions used last are looked through for one that a request quotes, or goes on from by a summary. */
 const QUOTABLE_SESSIONS = 64;
 
-/**
- * The conversations that pass through the gateway, in memory. Those used longest ago are forgotten first; one that was
- * forgotten is seen as new, and costs what a new one costs.
- */
+/** Recognises the conversations that pass through the gateway: one that is evicted is seen as new, and costs what a new one costs. */
 export class GatewaySessions {
+  /** Those in memory. */
+  readonly held: HeldSessions<GatewaySession>;
   readonly #options: SessionsOptions;
   readonly #index = new ChainIndex();
   readonly #instructions = new InstructionKeys();
-  /** An object of its own each time that a session is weighed: the cache weighs no value again. */
-  readonly #sessions: LRUCache<string, { readonly session: GatewaySession }>;
   /** Ids by the names that clients gave. */
   readonly #names = new Map<string, string>();
   /** Those that an earlier process began, or another one, and that weren't used here yet. */
   readonly #adopted = new WeakSet<GatewaySession>();
-  /** What those came to that were known here, forgotten ones too. */
-  readonly #accounts = new Accounts();
+  /** Totals of evicted sessions. */
+  readonly #evicted = new Map<SessionGroup, { readonly sessions: number; readonly days: Days }>();
   #begun = 0;
 
   constructor(options: SessionsOptions) {
     this.#options = options;
-    this.#sessions = new LRUCache({
-      maxSize: options.maxBytes,
-      sizeCalculation: ({ session }) => session.bytes,
-      dispose: ({ session }) => this.#forget(session),
-      noDisposeOnSet: true,
+    this.held = new HeldSessions<GatewaySession>({
+      maxWeight: options.maxBytes,
+      weigh: ({ bytes }) => bytes,
+      evicted: (session) => {
+        this.#forget(session);
+        const { group, kept: { parent }, conversation: { state } } = session;
+        const { sessions, days } = this.#evicted.get(group) ?? { sessions: 0, days: {} };
+        const isFork = parent !== undefined;
+        this.#evicted.set(group, { sessions: sessions + (isFork ? 0 : 1), days: addDays(days, state.days) });
+      },
     });
   }
 
-  /** How many are known. */
-  get size(): number {
-    return this.#sessions.size;
+  /** Returns the totals of evicted sessions. */
+  get evicted(): readonly UnsummedSessions[] {
+    return Array.from(this.#evicted, ([group, totals]) => ({ group, ...totals }));
   }
 
-  /** A session has come to more, at a moment in milliseconds since the epoch. */
-  book({ group }: GatewaySession, more: Partial<Sums>, atMs: number): void {
-    this.#accounts.book(group, more, atMs);
-  }
-
-  /** What all sessions came to that were known here; or those that are, and began with a key of this name. */
-  accounts(by?: string): Promise<Accounts> {
-    if (by === undefined) return Promise.resolve(this.#accounts);
-    const accounts = new Accounts();
-    for (const { facts, group, kept, conversation: { state } } of this.list()) {
-      if (facts.by === by) accounts.begin(group, state.days, { isFork: kept.parent !== undefined });
-    }
-    return Promise.resolve(accounts);
-  }
-
-  /** The session with this id, if it is still known. */
-  get(id: string): GatewaySession | undefined {
-    return this.#sessions.get(id)?.session;
-  }
-
-  /** The same; it doesn't count as used. */
-  peek(id: string): GatewaySession | undefined {
-    return this.#sessions.peek(id)?.session;
-  }
-
-  /** All that are known, the newest first. They don't count as used. */
-  list(): readonly GatewaySession[] {
-    return Array.from(this.#sessions.values(), ({ session }) => session).sort((a, b) => b.number - a.number);
-  }
-
-  /**
-   * Returns those of a list that are `wanted`, the newest first, and whether the one is known `after` which it begins.
-   * They don't count as used.
-   */
-  page(
-    { after, search = "", by }: ConversationListing,
-    isWanted: (session: GatewaySession) => boolean = () => true,
-  ): { readonly sessions: readonly GatewaySession[]; readonly isKnown: boolean } {
-    const all = this.list().filter((session) =>
-      isWanted(session) && (by === undefined || session.facts.by === by)
-    );
-    const from = all.findIndex(({ id }) => id === after) + 1;
-    if (after !== undefined && from === 0) return { sessions: [], isKnown: false };
-    const text = search.toLowerCase();
-    const sessions = all.slice(from).filter(({ conversation: { state } }) =>
-      state.title.toLowerCase().includes(text)
-    );
-    return { sessions, isKnown: true };
-  }
-
-  /** Forgets a session. */
-  delete({ id }: Pick<GatewaySession, "id">): void {
-    this.#sessions.delete(id);
+  /** A session has come to more, at a moment in milliseconds since the epoch: of an evicted one nothing else tells. */
+  book(session: GatewaySession, more: Partial<Sums>, atMs: number): void {
+    const { group } = session;
+    const evicted = this.#evicted.get(group);
+    if (!evicted || this.isCurrent(session)) return;
+    this.#evicted.set(group, { ...evicted, days: addToDay(evicted.days, more, { atMs, model: "" }) });
   }
 
   /** A session has grown: others may have to go for it. */
   weigh(session: GatewaySession): void {
-    if (this.isCurrent(session)) this.#keep(session);
+    if (this.isCurrent(session)) this.held.use(session);
   }
 
   /** Whether this is what is known of the session of its id: what is remembered may be replaced by what was stored. */
   isCurrent(session: GatewaySession): boolean {
-    return this.peek(session.id) === session;
+    return this.held.find(session.id) === session;
   }
 
   /** Whether the session is known that a request goes on with, from where it stood. */
@@ -171,11 +124,11 @@ export class GatewaySessions {
   adopt({ parts, keys, instructions }: StoredSession): void {
     const { conversation: { id }, facts } = parts;
     const { scope, lastMs } = facts;
-    const before = this.peek(id);
+    const before = this.held.find(id);
     if (before) this.#forget(before);
     for (const known of instructions) this.#instructions.learn(known);
     const isOlder = (other: string) => {
-      const session = this.peek(other);
+      const session = this.held.find(other);
       if (!session) return true;
       const { lastMs: otherMs } = session.facts;
       return otherMs < lastMs || (otherMs === lastMs && this.#adopted.has(session));
@@ -188,13 +141,13 @@ export class GatewaySessions {
     const session = new GatewaySession({ ...parts, tip, number: before?.number ?? this.#begun++ });
     if (name !== undefined) this.#names.set(name, id);
     if (!before || this.#adopted.has(before)) this.#adopted.add(session);
-    this.#keep(session);
+    this.held.use(session);
   }
 
   /** The session that goes on with this request: a known one, a fork of one, or a new one. */
   find(recognised: Recognised): GatewaySession {
     const session = this.#find(recognised);
-    if (this.#adopted.delete(session)) this.#open(session);
+    this.#adopted.delete(session);
     return session;
   }
 
@@ -207,23 +160,23 @@ export class GatewaySessions {
     const name = nameOf(recognised);
     const keys = this.#keysOf(recognised);
     const node = this.#index.find(name ?? scope, keys);
-    const same = this.get(node.sessionId ?? "");
+    const same = this.held.get(node.sessionId ?? "");
     const known = this.#named(name) ??
       (same?.tip === node ? same : isKeyed ? this.#newest(scope) : undefined);
     const session = known && !known.isBegun ? known : this.#begin(recognised, node);
     if (session === known) session.begin(recognised);
-    if (this.#adopted.delete(session)) this.#open(session);
+    this.#adopted.delete(session);
     const { tip } = session;
     const givesWay = (other: string) => this.#hasPriority(false, other) ?? true;
     session.precede({ items }, this.#index.claim(node, keys.slice(node.depth), session.id, givesWay));
     if (tip !== session.tip) this.#index.release(tip, session.id, lastShared(tip, session.tip));
-    this.#keep(session);
+    this.held.use(session);
     return session;
   }
 
   /** Whether a session takes a place in the tree of histories from another one; nothing if both have had a turn, or neither has. */
   #hasPriority(isBegun: boolean, other: string): boolean | undefined {
-    const session = this.peek(other);
+    const session = this.held.find(other);
     return session && session.isBegun !== isBegun ? isBegun : undefined;
   }
 
@@ -233,7 +186,7 @@ export class GatewaySessions {
     const keys = this.#keysOf(recognised);
     const node = this.#index.find(name ?? scope, keys);
     const ending = this.#endingAt(node, countInstructions(items));
-    const known = ending ?? this.get(node.sessionId ?? "");
+    const known = ending ?? this.held.get(node.sessionId ?? "");
     const named = this.#named(name);
     const anew = ending?.isBegun
       ? undefined
@@ -271,7 +224,7 @@ export class GatewaySessions {
       this.#index.release(tip, session.id, lastShared(tip, session.tip));
       if (begunWith) this.#options.resumed?.(session, begunWith);
     }
-    this.#keep(session);
+    this.held.use(session);
     return session;
   }
 
@@ -284,7 +237,7 @@ export class GatewaySessions {
     const name = nameOf(recognised);
     const keys = this.#peekKeys(recognised);
     const node = this.#index.find(name ?? scope, keys);
-    const known = this.get(node.sessionId ?? "");
+    const known = this.held.get(node.sessionId ?? "");
     const heads = countInstructions(items);
     if (known && node.depth > heads) return { session: known, shared: node.depth };
     const others = this.#usedLast(scope);
@@ -323,7 +276,7 @@ export class GatewaySessions {
     { sessionId, depth }: ChainNode,
   ): GatewaySession | undefined {
     const isKnown = depth > countInstructions(items);
-    const session = isKnown ? this.get(sessionId ?? "") : isKeyed ? this.#newest(scope) : undefined;
+    const session = isKnown ? this.held.get(sessionId ?? "") : isKeyed ? this.#newest(scope) : undefined;
     return session?.isBegun ? undefined : session;
   }
 
@@ -352,13 +305,13 @@ export class GatewaySessions {
     if (depth <= countInstructions(items) || said.at(-1) !== "user" || said.includes("assistant")) {
       return undefined;
     }
-    const session = this.get(sessionId ?? "");
+    const session = this.held.get(sessionId ?? "");
     return session?.isAmidTurnBehind(items.slice(0, depth)) ? session : undefined;
   }
 
   /** The session whose turn came last of those in a scope. */
   #newest(scope: string): GatewaySession | undefined {
-    return this.get(this.#index.find(scope, []).sessionId ?? "");
+    return this.held.get(this.#index.find(scope, []).sessionId ?? "");
   }
 
   /** Names the items; the instructions that stand in front however they change. */
@@ -379,7 +332,7 @@ export class GatewaySessions {
    */
   #endingAt(node: ChainNode, heads: number): GatewaySession | undefined {
     for (let at: ChainNode | undefined = node; at && (at === node || at.depth > heads); at = at.parent) {
-      const session = this.peek(at.sessionId ?? "");
+      const session = this.held.find(at.sessionId ?? "");
       if (session?.tip === at) return session;
     }
     return undefined;
@@ -390,7 +343,7 @@ export class GatewaySessions {
     if (client === undefined) return undefined;
     const heads = countInstructions(items);
     let looked = 0;
-    for (const { session } of this.#sessions.values()) {
+    for (const session of this.held.values()) {
       if (session.facts.client !== client || session.facts.scope === scope) continue;
       const { depth, key } = session.tip;
       const isAlike = key === keys[depth - 1] && session.facts.isAnswered;
@@ -402,20 +355,14 @@ export class GatewaySessions {
 
   #usedLast(scope: string): GatewaySession[] {
     const used: GatewaySession[] = [];
-    for (const { session } of this.#sessions.values()) {
+    for (const session of this.held.values()) {
       if (session.facts.scope === scope && used.push(session) === QUOTABLE_SESSIONS) break;
     }
     return used;
   }
 
   #named(name: string | undefined): GatewaySession | undefined {
-    return name === undefined ? undefined : this.get(this.#names.get(name) ?? "");
-  }
-
-  #keep(session: GatewaySession): void {
-    this.#sessions.set(session.id, { session });
-    // One that is larger than all may be isn't kept at all.
-    if (!this.#sessions.has(session.id)) this.#forget(session);
+    return name === undefined ? undefined : this.held.get(this.#names.get(name) ?? "");
   }
 
   #begin(recognised: Recognised, tip: ChainNode): GatewaySession {
@@ -454,13 +401,7 @@ export class GatewaySessions {
       },
     });
     if (name !== undefined) this.#names.set(name, id);
-    this.#open(session);
     return session;
-  }
-
-  /** A session that is no fork is used here for the first time. */
-  #open({ group, conversation: { state } }: GatewaySession): void {
-    this.#accounts.begin(group, state.days);
   }
 
   #forget(session: GatewaySession): void {

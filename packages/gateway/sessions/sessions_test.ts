@@ -2,6 +2,8 @@ import { assertEquals, assertNotStrictEquals, assertStrictEquals } from "@std/as
 import { estimateTokens, type Message } from "@tare/messages";
 import { plannerSession, profileNamed } from "@tare/planner";
 import type { WireItem } from "@tare/wire/internal";
+import { SessionRegistry } from "@tare/session/internal";
+import { GatewayKind } from "./gateway_kind.ts";
 import type { GatewaySession, Recognised } from "./session.ts";
 import { GatewaySessions, type SessionsOptions } from "./sessions.ts";
 
@@ -29,7 +31,14 @@ function newSessions(options: Partial<SessionsOptions> = {}) {
       ...more,
     });
   };
-  const begun = async () => (await sessions.accounts()).report().planned.sessions;
+  const kind = new GatewayKind({
+    sessions,
+    keeper: undefined,
+    warmth: undefined,
+    windowOf: () => undefined,
+    now: () => 0,
+  });
+  const begun = async () => (await new SessionRegistry([kind]).ledger()).planned.sessions;
   return { sessions, find, begun };
 }
 
@@ -109,7 +118,11 @@ Deno.test("GatewaySessions forgets the sessions that were used longest ago, as m
   find("c");
   assertStrictEquals(find("a"), a);
   assertNotStrictEquals(find("b", { name: "n" }), b);
-  assertEquals([sessions.size, sessions.get(a.id) === a, sessions.get(b.id)], [2, true, undefined]);
+  assertEquals([sessions.held.size, sessions.held.get(a.id) === a, sessions.held.get(b.id)], [
+    2,
+    true,
+    undefined,
+  ]);
 });
 
 Deno.test("GatewaySessions weighs what sessions archive, hide and remember of histories", async () => {
@@ -118,23 +131,23 @@ Deno.test("GatewaySessions weighs what sessions archive, hide and remember of hi
   archiving.find("b");
   await large.archive.put("x".repeat(5_000));
   archiving.sessions.weigh(large);
-  assertEquals([archiving.sessions.size, archiving.sessions.get(large.id)], [1, large]);
+  assertEquals([archiving.sessions.held.size, archiving.sessions.held.get(large.id)], [1, large]);
   const hiding = newSessions({ maxBytes: 20_000 });
   const hidden = hiding.find("a");
   hiding.find("b");
   const items = [{ key: "", parts: [], bytes: new Uint8Array(3_000) }];
   hidden.hide([{ after: 1, part: 0, replaces: [], before: [""], thoughts: [], items }]);
   hiding.sessions.weigh(hidden);
-  assertEquals(hiding.sessions.size, 1);
+  assertEquals(hiding.sessions.held.size, 1);
   const long = newSessions({ maxBytes: 20_000 });
   const first = long.find("a");
   long.find("abcdefghijklmnop".repeat(2));
-  assertEquals([long.sessions.size, long.sessions.get(first.id)], [0, undefined]);
+  assertEquals([long.sessions.held.size, long.sessions.held.get(first.id)], [0, undefined]);
   const wide = newSessions({ maxBytes: 20_000 });
   wide.find("a");
   wide.find("L");
-  assertEquals(wide.sessions.size, 1);
+  assertEquals(wide.sessions.held.size, 1);
   // What was forgotten while it was worked with stays forgotten.
   long.sessions.weigh(first);
-  assertEquals(long.sessions.size, 0);
+  assertEquals(long.sessions.held.size, 0);
 });

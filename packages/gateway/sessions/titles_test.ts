@@ -12,7 +12,7 @@ function titled(fetch: typeof globalThis.fetch, options: Partial<GatewayOptions>
     close: () => made.close(),
     ask: async (body: object, path?: string) => await (await made.fetch(post(body, {}, path)))?.text(),
     titles: async (search = "") =>
-      (await made.conversations.list({ limit: 9, search }))?.conversations.map(({ title }) => title),
+      (await made.sessions.list({ limit: 9, search }))?.sessions.map(({ title }) => title),
   };
 }
 

@@ -8,8 +8,8 @@ export const MAX_DEPTH = 200;
 /** Schemas once references are resolved, and instructions of all patterns. */
 const [MAX_SCHEMAS, MAX_PATTERNS] = [5_000, 20_000];
 
-/** How often a reference inside its own target is followed: as often as the limit of schemas allows. */
-const RECURSIONS = [8, 4, 2, 1];
+/** How often a reference inside its own target is followed; deeper values are left to the tool. */
+const MAX_RECURSIONS = 1;
 
 /** Returns levels, values and characters of a value, up to one level more than the limit. */
 export function sizeOf(
@@ -27,13 +27,12 @@ export function sizeOf(
 /** Keywords whose value is a schema or several, those whose value has some by name, and those without effect here. */
 const SCHEMAS =
   /^(?:additional\w+|allOf|anyOf|contains|else|if|items|not|oneOf|prefixItems|propertyNames|then|unevaluated\w+)$/;
-const NAMED_SCHEMAS = /^(?:dependencies|dependentSchemas|patternProperties|properties)$/;
-const OMITTED = /^(?:\$.*|definitions|format|pattern|uniqueItems|__proto__)$/;
+const NAMED_SCHEMAS = /^(?:dependencies|dependentSchemas|properties)$/;
+const OMITTED = /^(?:\$.*|definitions|format|pattern|patternProperties|uniqueItems|__proto__)$/;
 
 const TYPES: readonly unknown[] = ["array", "boolean", "integer", "null", "number", "object", "string"];
 
 const refuse = (why: string) => new Error(`Cannot use the schema: ${why}`);
-const TOO_LARGE = refuse(`it holds more than ${MAX_SCHEMAS} schemas once its references are resolved`);
 
 /** A schema for the validator, with its size: schemas and listed values, and instructions of its patterns. */
 interface Prepared {
@@ -42,31 +41,18 @@ interface Prepared {
   readonly patternSize: number;
 }
 
-/**
- * Returns a copy of a schema in which references are resolved and patterns run in linear time: a tree of limited size.
- *
- * @throws {Error} if the schema is invalid or exceeds a limit.
- */
+/** Returns a copy with references resolved and linear patterns. @throws {Error} if it is invalid or exceeds a limit. */
 export function prepareSchema(schema: JsonSchema): Prepared {
   if (sizeOf(schema).depth > MAX_DEPTH) throw refuse(`it is nested more than ${MAX_DEPTH} levels deep`);
-  for (const recursions of RECURSIONS) {
-    try {
-      return copySchema(schema, recursions);
-    } catch (error) {
-      if (error !== TOO_LARGE) throw error;
-    }
-  }
-  throw TOO_LARGE;
-}
-
-function copySchema(schema: JsonSchema, recursions: number): Prepared {
   let [schemas, listed, patternSize] = [0, 0, 0];
   const prepared = Object(copy(schema, "", []));
   return { prepared, size: schemas + listed / 8, patternSize };
 
   function copy(value: unknown, place: string, open: readonly unknown[]): unknown {
     if (Array.isArray(value)) return value.map((one, index) => copy(one, `${place}.${index}`, open));
-    if (++schemas > MAX_SCHEMAS) throw TOO_LARGE;
+    if (++schemas > MAX_SCHEMAS) {
+      throw refuse(`it holds more than ${MAX_SCHEMAS} schemas once its references are resolved`);
+    }
     if (typeof value === "boolean") return value;
     if (typeof value !== "object" || value === null) {
       throw refuse(`${place.slice(1)} must be object or boolean`);
@@ -93,13 +79,8 @@ function copySchema(schema: JsonSchema, recursions: number): Prepared {
         if (Array.isArray(inner)) listed += inner.length;
       }
     }
-    if (made.patternProperties) {
-      // The validator's own patterns may take any time: names are left to the tool.
-      const { patternProperties, additionalProperties: others = true } = made;
-      const named = Object.values(Object(patternProperties));
-      made.additionalProperties = { anyOf: others === false ? named : [...named, others] };
-      delete made.patternProperties;
-    }
+    // The validator's own patterns may take any time: properties that they name are left to the tool.
+    if ("patternProperties" in fields) delete made.additionalProperties;
     const refinements = uniqueItems === true ? [UNIQUE] : [];
     if (typeof pattern === "string") refinements.push(linear(pattern, `${place}.pattern`));
     if (refinements.length > 0) made["~refine"] = refinements;
@@ -108,7 +89,7 @@ function copySchema(schema: JsonSchema, recursions: number): Prepared {
     if (typeof ref !== "string" || /^https?:\/\/json-schema\.org\//.test(ref)) return made;
     const target = /^#(?:\/|$)/.test(ref) ? at(schema, decodeURIComponent(ref)) : undefined;
     if (target === undefined) throw refuse(`it refers to ${ref}, which isn't there`);
-    if (open.filter((one) => one === target).length > recursions) return made;
+    if (open.filter((one) => one === target).length > MAX_RECURSIONS) return made;
     made.allOf = [...[made.allOf ?? []].flat(), copy(target, `${place}.$ref`, [...open, target])];
     return made;
   }

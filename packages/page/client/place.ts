@@ -30,7 +30,6 @@ function decode(text: string): string {
   }
 }
 
-/** The address of a session's view. */
 export function addressOf(place: Exclude<Place, { view: "new" | "overview" }>): string {
   if (place.view === "talk") return `#/session/${encodeURIComponent(place.id)}`;
   const block = place.view === "prompt" && place.block !== undefined

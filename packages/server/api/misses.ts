@@ -1,3 +1,4 @@
+import type { SessionCalls } from "@tare/session/internal";
 import type { CallReport } from "@tare/session/internal/report";
 import { type Static, Type } from "typebox";
 import type { Reads } from "../http/route.ts";
@@ -147,10 +148,7 @@ const BLOCK_TOKENS = 128;
  * wasn't cached.
  */
 export async function reportMisses(
-  sessions: AsyncIterable<{
-    readonly id: string;
-    readonly calls: readonly CallReport[];
-  }>,
+  sessions: AsyncIterable<SessionCalls> | Iterable<SessionCalls>,
   { from = "", to = "9999-12-31" }: {
     /** First and last day, by UTC, such as `2026-01-31`. Default: any. */
     readonly from?: string | undefined;

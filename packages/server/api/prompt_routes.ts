@@ -1,7 +1,6 @@
 import { Keys, type Warmth } from "@tare/session";
-import { reportBlock, reportPins, reportPrompt } from "@tare/session/internal/report";
-import type { HttpGateway } from "@tare/gateway";
-import { HttpError, invalidRequest, notFound } from "../http/http_error.ts";
+import { reportBlock, reportPins, reportPrompt, sumsOf } from "@tare/session/internal/report";
+import { HttpError, invalidRequest, notFound, notSupported } from "../http/http_error.ts";
 import { json, route } from "../http/route.ts";
 import {
   BLOCK_QUERY,
@@ -21,16 +20,16 @@ import {
   SPEND_QUERY,
   SPEND_REPORT,
 } from "./report_schemas.ts";
-import { MISSES_REPORT } from "./misses.ts";
-import type { SessionKinds } from "./session_kinds.ts";
+import { assertSees, openSession, type ServerSessions } from "./agent_kind.ts";
+import { MISSES_REPORT, reportMisses } from "./misses.ts";
 import { KIND } from "./session_routes.ts";
-import { SESSION_SPEND } from "./session_spend.ts";
+import { reportSessionSpend, SESSION_SPEND } from "./session_spend.ts";
 
 const UNITS = "Costs are in token units, and in US dollars where prices are known.";
 const NO_SESSION = { 404: "There is no such session." };
 
 /** The routes about where tokens went, what the model sees, and what is asked of single messages. */
-export function promptRoutes(kinds: SessionKinds) {
+export function promptRoutes(registry: ServerSessions) {
   return [
     route({
       method: "GET",
@@ -45,7 +44,7 @@ export function promptRoutes(kinds: SessionKinds) {
         ...NO_SESSION,
       },
       async answer({ path: { id }, query: { after, limit } }) {
-        const calls = await (await kinds.get(id)).calls();
+        const calls = await (await openSession(registry, id)).calls();
         const behind = calls.filter(({ number }) => number > after);
         return { json: { calls: behind.slice(0, limit), hasMore: behind.length > limit } };
       },
@@ -63,7 +62,7 @@ export function promptRoutes(kinds: SessionKinds) {
         ...NO_SESSION,
       },
       async answer({ path: { id }, query }) {
-        return { json: reportPrompt(await (await kinds.get(id)).seen(), query) };
+        return { json: reportPrompt(await (await openSession(registry, id)).seen(), query) };
       },
     }),
     route({
@@ -78,7 +77,7 @@ export function promptRoutes(kinds: SessionKinds) {
         404: "There is no such session or block.",
       },
       async answer({ path: { id, block }, query }) {
-        const found = reportBlock(await (await kinds.get(id)).seen(), block, query);
+        const found = reportBlock(await (await openSession(registry, id)).seen(), block, query);
         if (found) return { json: found };
         throw notFound(`Cannot find ${block}: the prompt of session ${id} has no such block.`);
       },
@@ -94,7 +93,7 @@ export function promptRoutes(kinds: SessionKinds) {
         ...NO_SESSION,
       },
       async answer({ path: { id } }) {
-        return { json: { pins: reportPins(await (await kinds.get(id)).seen()) } };
+        return { json: { pins: reportPins(await (await openSession(registry, id)).seen()) } };
       },
     }),
     route({
@@ -113,9 +112,16 @@ export function promptRoutes(kinds: SessionKinds) {
         501: "Nothing can be asked of the messages of this session.",
       },
       async answer({ path: { id }, body: { place, wish, by }, keep }) {
-        const session = await kinds.get(id);
+        const session = await openSession(registry, id);
+        const { noPins } = session;
+        if (noPins !== undefined) throw notSupported(`Cannot pin message ${place}: ${noPins}.`);
         const wanted = { place, wish, ...(by !== undefined && { by }) };
-        return { json: await session.setPin(wanted, (json) => keep({ sessionId: id, answer: { json } })) };
+        try {
+          return { json: await session.setPin(wanted, (json) => keep({ sessionId: id, answer: { json } })) };
+        } catch (error) {
+          if (!(error instanceof RangeError)) throw error;
+          throw invalidRequest(error.message);
+        }
       },
     }),
     route({
@@ -128,7 +134,7 @@ export function promptRoutes(kinds: SessionKinds) {
         404: "There is no such session, or nothing is asked of this message.",
       },
       async answer({ path: { id, place }, keep }) {
-        const session = await kinds.get(id);
+        const session = await openSession(registry, id);
         const isPlace = /^\d{1,15}$/.test(place);
         if (isPlace && await session.removePin(Number(place), () => keep({ sessionId: id }))) {
           return new Response(null, { status: 204 });
@@ -152,8 +158,8 @@ export function promptRoutes(kinds: SessionKinds) {
         409: "There is nothing to keep warm now.",
       },
       async answer({ path: { id }, body: { minutes }, keep }) {
-        const session = await kinds.get(id);
-        const kept = session.keepWarm(minutes * 60_000);
+        const session = await openSession(registry, id);
+        const kept = session.keepFor(minutes * 60_000);
         if (typeof kept !== "object") throw notKept(id, kept);
         keep({ sessionId: id });
         const { untilMs, maxUsd } = kept;
@@ -171,7 +177,13 @@ export function promptRoutes(kinds: SessionKinds) {
         200: json("The dearest turns, tools, paths or commands, and results.", SESSION_SPEND),
         ...NO_SESSION,
       },
-      answer: async ({ path: { id } }) => ({ json: await (await kinds.get(id)).spend() }),
+      async answer({ path: { id } }) {
+        const session = await openSession(registry, id);
+        const [seen, calls] = [await session.seen(), await session.calls()];
+        // The agent's history ends with the answer to the newest call that has ended; a client's with its newest request.
+        const isAnswered = session.kind === "agent";
+        return { json: reportSessionSpend(seen, { calls, isAnswered, sums: sumsOf.days(session.days) }) };
+      },
     }),
     route({
       method: "GET",
@@ -186,7 +198,7 @@ export function promptRoutes(kinds: SessionKinds) {
         200: json("Days the newest first, others the dearest first.", SPEND_REPORT),
       },
       answer: async ({ query, asker, signal }) => ({
-        json: await kinds.spend(query, { by: Keys.nameOf(asker), signal }),
+        json: await registry.spend(query, { by: Keys.nameOf(asker), signal }),
       }),
     }),
     route({
@@ -202,9 +214,15 @@ export function promptRoutes(kinds: SessionKinds) {
         200: json("The dearest first.", MISSES_REPORT),
         ...NO_SESSION,
       },
-      answer: async ({ query, asker, signal }) => ({
-        json: await kinds.misses({ ...query, asker, signal }),
-      }),
+      async answer({ query: { session, limit, ...days }, asker, signal }) {
+        if (session === undefined) {
+          const calls = registry.calls({ limit, by: Keys.nameOf(asker), signal });
+          return { json: await reportMisses(calls, days) };
+        }
+        await assertSees(registry, session, asker);
+        const calls = await (await openSession(registry, session)).calls();
+        return { json: await reportMisses([{ id: session, calls }], days) };
+      },
     }),
     route({
       method: "GET",
@@ -217,7 +235,7 @@ export function promptRoutes(kinds: SessionKinds) {
       query: { kind: KIND },
       responses: { 200: json("The overview.", OVERVIEW) },
       answer: async ({ query: { kind }, asker }) => ({
-        json: await kinds.overview(kind, Keys.nameOf(asker)),
+        json: await registry.overview({ kind, by: Keys.nameOf(asker) }),
       }),
     }),
   ];
@@ -241,7 +259,7 @@ function notKept(id: string, why: Extract<ReturnType<Warmth["keepFor"]>, string>
 }
 
 /** The comparison that a gateway makes. */
-export function ledgerRoutes({ ledger }: Pick<HttpGateway, "ledger">) {
+export function ledgerRoutes(registry: ServerSessions) {
   return [
     route({
       method: "GET",
@@ -252,7 +270,9 @@ export function ledgerRoutes({ ledger }: Pick<HttpGateway, "ledger">) {
       responses: {
         200: json(`Both groups. ${UNITS}`, LEDGER_REPORT),
       },
-      answer: async ({ asker }) => ({ json: await ledger(Keys.nameOf(asker)) }),
+      answer: async ({ asker }) => ({
+        json: await registry.ledger({ kind: "gateway", by: Keys.nameOf(asker) }),
+      }),
     }),
   ];
 }

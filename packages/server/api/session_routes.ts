@@ -9,12 +9,12 @@ import { json, route } from "../http/route.ts";
 import { closed, COUNT, count, limitOf, optionalText } from "../http/schema.ts";
 import type { Transcript } from "../sessions/history.ts";
 import type { AgentSession } from "../sessions/agent_session.ts";
-import type { SessionInfo } from "../sessions/session_types.ts";
+import { type SessionInfo, sessionNotFound } from "../sessions/session_types.ts";
 import { CREATE_SESSION } from "../sessions/session_settings.ts";
 import type { Sessions } from "../sessions/sessions.ts";
+import { openSession, type ServerSessions } from "./agent_kind.ts";
 import { CONTENT } from "./message_schemas.ts";
 import { ANY_SESSION, ANY_SESSION_DETAILS, SESSION, sessionBody } from "./session_body.ts";
-import type { SessionKinds } from "./session_kinds.ts";
 
 const COST = Type.Number({ minimum: 0 });
 const QUOTED_PROMPT = closed(
@@ -44,7 +44,7 @@ const RENAME = closed(
 );
 
 /** The routes that make, list, show, name and delete sessions. */
-export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
+export function sessionRoutes(registry: ServerSessions, sessions: Sessions) {
   return [
     route({
       method: "POST",
@@ -107,7 +107,11 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
         ),
         404: "There is no session `after`.",
       },
-      answer: async ({ query, asker }) => ({ json: await kinds.list({ ...query, by: Keys.nameOf(asker) }) }),
+      async answer({ query: { helpers: forks, ...query }, asker }) {
+        const page = await registry.list({ ...query, forks, by: Keys.nameOf(asker) });
+        if (!page) throw sessionNotFound(query.after ?? "");
+        return { json: page };
+      },
     }),
     route({
       method: "GET",
@@ -120,7 +124,7 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
         200: json("The session.", ANY_SESSION_DETAILS),
         ...NO_SESSION,
       },
-      answer: async ({ path: { id } }) => ({ json: await (await kinds.get(id)).describe() }),
+      answer: async ({ path: { id } }) => ({ json: await (await openSession(registry, id)).details() }),
     }),
     route({
       method: "DELETE",
@@ -130,7 +134,7 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
         "Cancels what runs in a session and its helpers, and forgets all of them; of another agent's what is known here.",
       responses: { 204: "It is gone.", ...NO_SESSION },
       async answer({ path: { id } }) {
-        await (await kinds.get(id)).delete();
+        await (await openSession(registry, id)).delete();
         return new Response(null, { status: 204 });
       },
     }),
@@ -146,7 +150,7 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
         ...NO_SESSION,
       },
       async answer({ path: { id }, body: { title }, keep }) {
-        const session = await kinds.get(id);
+        const session = await openSession(registry, id);
         const named = await session.rename(
           firstWords(title),
           (json) => keep({ sessionId: id, answer: { json } }),
@@ -164,7 +168,7 @@ export function sessionRoutes(kinds: SessionKinds, sessions: Sessions) {
         404: "There is no such session, or it archived nothing so named.",
       },
       async answer({ path: { id, ref } }) {
-        const content = await (await kinds.get(id)).archived(ref);
+        const content = await (await openSession(registry, id)).archived(ref);
         if (content === undefined) {
           throw notFound(`Cannot find ${ref}: session ${id} archived nothing so named.`);
         }

@@ -109,7 +109,6 @@ const MOST_STEPS = 50;
 /** Most helpers of a session that work at once; more wait until one is done. */
 const MOST_AT_ONCE = 16;
 
-/** Most helpers that one turn may have. */
 const MOST_IN_A_TURN = 100;
 
 /** How often the turn that waits for a helper is told that it is alive, in milliseconds: the helper has a watchdog of its own. */
@@ -168,14 +167,13 @@ interface DelegatingTurn
   readonly watch: (tool: Tool) => Tool;
 }
 
-/** A session that may have helpers. */
 interface DelegatingSession extends ToldSession {
   /** Name of the key with which it was made. */
   readonly by: string | undefined;
   readonly settings: SessionSettings;
   readonly events: Pick<EventLog, "append">;
   /** Gives the states of a session that goes on from the first `length` messages, by name. */
-  readonly prompt: { readonly fork: (length: number) => object };
+  readonly prompt: { readonly fork: (length: number) => unknown };
 }
 
 /** The helpers of a session: copies of it, each for one task, with sessions of their own. */
@@ -316,7 +314,8 @@ export class Helpers {
       const records = sessionRecords(
         { id, by: session.by, createdAtMs: store.now(), settings, parent: session.id },
         {
-          states: { title: firstWords(task), ...session.prompt.fork(messages.length) },
+          title: firstWords(task),
+          value: session.prompt.fork(messages.length),
           messages: said.slice(isSystem ? 1 : 0),
         },
       );
@@ -374,10 +373,7 @@ export class Helpers {
   }
 }
 
-/**
- * Tools as a helper has them: those that its session has for itself are its own, all others its parent's. What it may not
- * use stays in the list, so that the prompt is the same.
- */
+/** Returns a subagent's tools: its session's own, others its parent's; all stay, so that the prompt is equal. */
 function toolsOfHelper(
   { tools, clientTools }: Pick<DelegatingTurn, "tools" | "clientTools">,
   { own, mayUse }: { readonly own: readonly Tool[]; readonly mayUse: readonly string[] },
@@ -408,7 +404,6 @@ function answerInFork(call: ToolCall): Message {
   return { role: "tool", tool_call_id: call.id, content };
 }
 
-/** What a helper is told. */
 function taskFor(task: string, mayUse: readonly string[] | undefined): string {
   return [
     "You are a helper now: a copy of the agent above, made for one task, while the agent waits for what you find.",

@@ -264,11 +264,9 @@ export function crossOrigin(origins: readonly string[]): CrossOrigin {
  * for, and of a session only whoever it belongs to, and the owner. To all others it isn't there.
  */
 export function admission(
-  { sessions, keys }: {
-    readonly sessions: {
-      /** @throws {HttpError} 404 unless somebody may see a session. */
-      readonly assertSees: (id: string, asker: Asker) => Promise<void>;
-    };
+  { assertSees, keys }: {
+    /** @throws {HttpError} 404 unless the asker may see a session. */
+    readonly assertSees: (id: string, asker: Asker) => Promise<void>;
     readonly keys?: Pick<Keys, "refusal"> | undefined;
   },
 ): (route: Route, call: Pick<RouteCall, "asker" | "path">) => Promise<void> {
@@ -279,7 +277,7 @@ export function admission(
     const { id } = path;
     const isOwner = Keys.nameOf(asker) === undefined;
     if (id !== undefined && !isOwner && template.startsWith(`${API_PATH}/sessions/`)) {
-      await sessions.assertSees(id, asker);
+      await assertSees(id, asker);
     }
   };
 }

@@ -16,7 +16,6 @@ export interface RouteResponse {
   readonly content?: Readonly<Record<string, TSchema>>;
 }
 
-/** Returns how a route answers in JSON. */
 export function json<S extends TSchema>(
   description: string,
   schema: S,
@@ -24,10 +23,7 @@ export function json<S extends TSchema>(
   return { description, content: { "application/json": schema } };
 }
 
-/**
- * How a route answers, by status; `default` for any other. A sentence by itself is when it answers without a body, or with
- * an error.
- */
+/** Responses by status; `default` for any other. A string describes a response without a body, or an error. */
 export type RouteResponses = {
   readonly [status: number]: RouteResponse | string;
   readonly default?: RouteResponse;
@@ -82,7 +78,6 @@ export interface RouteCall<
   readonly keep: (kept: KeptAnswer) => readonly StoreRecord[];
 }
 
-/** How a route tells its errors. */
 export interface RouteErrors {
   readonly schema: TSchema;
   /** The answer that tells of whatever was thrown, `HttpError` or not. */
@@ -102,7 +97,6 @@ export interface OtherAnswerer {
   ) => Promise<Response>;
 }
 
-/** What a route gives. */
 export type Answered<Json = unknown> = Response | JsonAnswer<Json>;
 
 interface Described<M extends Method, P extends string> {
@@ -119,10 +113,7 @@ interface Described<M extends Method, P extends string> {
   readonly who?: "owner" | "approve" | "metrics" | "key";
   /** Whether its answer is told once, `Idempotency-Key` or not, because it may be kept nowhere. Default: no. */
   readonly isToldOnce?: boolean;
-  /**
-   * Whether a request with an `Idempotency-Key` of which no answer is there may be acted on again: effect and answer come to
-   * the store in one commit. Default: no.
-   */
+  /** Whether effect and answer commit together, so that an unanswered `Idempotency-Key` may run again. Default: no. */
   readonly isAtomic?: boolean;
   /** Whether it begins work of the agent's, which a key may not be for, or have no more money for. Default: no. */
   readonly begins?: boolean;
@@ -132,10 +123,7 @@ interface Described<M extends Method, P extends string> {
   readonly errors?: RouteErrors;
 }
 
-/**
- * One route as data: it is dispatched, validated and documented by the same description, and the client's types come
- * from it.
- */
+/** A route as data, from which dispatch, validation, documentation and the client's types follow. */
 export interface Route<M extends Method = Method, P extends string = string, Asked = unknown, Told = unknown>
   extends Described<M, P> {
   /**
@@ -163,7 +151,6 @@ export interface Route<M extends Method = Method, P extends string = string, Ask
   readonly types?: { readonly asked: Asked; readonly told: Told };
 }
 
-/** The parameters of a path, by their names. */
 export type PathOf<P extends string> = P extends `${string}{${infer Name}}${infer Rest}`
   ? Readonly<Record<Name, string>> & PathOf<Rest>
   : unknown;
@@ -176,7 +163,6 @@ export type Reads<T> = T extends readonly (infer Item)[] ? readonly Reads<Item>[
 /** Statuses whose JSON is more than an error. */
 type Told = 200 | 201 | 202 | 503;
 
-/** The content of a media type in an answer of a route. */
 type ContentOf<Responses, Media extends string, Status = Told> = Status extends keyof Responses
   ? Responses[Status] extends { readonly content: Readonly<Record<Media, infer Schema extends TSchema>> }
     ? Reads<Static<Schema>>

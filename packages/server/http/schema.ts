@@ -15,20 +15,16 @@ import {
 } from "typebox";
 import { Compile } from "typebox/schema";
 
-/** A count from 0. */
 export const COUNT = Type.Integer({ minimum: 0 });
 
-/** Returns the schema of a text, described. */
 export function text(description: string): TString {
   return Type.String({ description });
 }
 
-/** Returns the schema of a text that may be absent. */
 export function optionalText(description: string): TOptional<TString> {
   return Type.Optional(text(description));
 }
 
-/** Returns the schema of a count from 0, described. */
 export function count(description: string): TInteger {
   return Type.Integer({ minimum: 0, description });
 }
@@ -43,10 +39,7 @@ export const METADATA = Type.Unsafe<Readonly<Record<string, string>>>(
   Type.Object({}, { additionalProperties: Type.String(), maxProperties: 1_000 }),
 );
 
-/**
- * An object with these properties and no others. With a `title` it is a component of the OpenAPI document, which shows
- * the `example`.
- */
+/** Returns the schema of an object without other properties; with a `title` it is a component of the OpenAPI document. */
 export function closed<P extends TProperties>(properties: P, title?: string, example?: unknown): TObject<P> {
   return Type.Object(properties, {
     ...(title !== undefined && { title }),
@@ -66,10 +59,7 @@ export function nullable<S extends TSchema>(schema: S) {
   return Type.Optional(Type.Unsafe<Static<S> | null>({ ...schema, type: [type, "null"] }));
 }
 
-/**
- * An object that is one of several kinds, told apart by the text in `property`. Unlike a union, it lets a validator say
- * what is wrong with the kind at hand.
- */
+/** Returns the schema of one of several kinds told apart by `property`, so that faults name the kind at hand. */
 export function tagged<Tag extends string, Kinds extends Readonly<Record<string, TSchema>>>(
   property: Tag,
   kinds: Kinds,

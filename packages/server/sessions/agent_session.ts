@@ -3,7 +3,7 @@ import { recallTool } from "@tare/tools";
 import type { Content, CountTokens, Message, Tool } from "@tare/messages";
 import type { Archive } from "@tare/prune";
 import { StoreError } from "@tare/session";
-import type { HolderRequest, SessionRecord, StoreRecord } from "@tare/session/internal";
+import type { HolderRequest, ListedSession, SessionRecord, StoreRecord } from "@tare/session/internal";
 import { openCalls, type Opening, type SessionQuestions } from "../approvals/approvals.ts";
 import { Helpers, TurnAccount } from "../helpers/helpers.ts";
 import { HttpError, toHttpError } from "../http/http_error.ts";
@@ -54,6 +54,7 @@ export class AgentSession implements SessionInfo {
   readonly archive: Archive;
   /** What keeps its newest prompt in the provider's cache while it waits. */
   readonly warmth: SessionWarmth;
+  readonly #record: SessionRecord;
   readonly #environment: SessionEnvironment;
   readonly #countTokens: CountTokens;
   readonly #memory: SessionMemory;
@@ -70,6 +71,7 @@ export class AgentSession implements SessionInfo {
   ) {
     const { tools, advanced: { toolSource: source } = {}, store, teller } = environment;
     const id = this.id = record.id;
+    this.#record = record;
     this.createdAtMs = record.createdAtMs;
     this.settings = storedSettings(record.settings);
     this.parent = parentOf(record);
@@ -182,6 +184,17 @@ export class AgentSession implements SessionInfo {
 
   get title(): string {
     return this.#memory.title;
+  }
+
+  /** Its row in a list. */
+  get row(): ListedSession {
+    const { title, lastEvent, isRunning: isHeld } = this;
+    return { ...this.#record, title, lastEvent, totals: this.#memory.totals, isHeld };
+  }
+
+  /** What its model sees, and what its calls came to. */
+  get conversation(): SessionPrompt["conversation"] {
+    return this.prompt.conversation;
   }
 
   /** What is made of what was said, and what was asked for of it. */

@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { contentText, type Model } from "@tare/messages";
 import { StoreError } from "@tare/session";
-import { JsonPacker, type StoreRecord } from "@tare/session/internal";
+import { JsonPacker, StateWriter, type StoreRecord } from "@tare/session/internal";
 import { memoryStore } from "@tare/session/sqlite";
 import { HttpError } from "../http/http_error.ts";
 import { scriptedModel, silentModel, UNREPORTED } from "../fixture_test.ts";
@@ -180,7 +180,8 @@ Deno.test("AgentSession.start() stores edits before the request that relies on t
   for (const policy of ["planner", "classic"] as const) {
     const store = memoryStore();
     const editsOf = (state: unknown) =>
-      (state as { readonly edits: readonly unknown[] } | undefined)?.edits ?? [];
+      (state as { readonly context?: { readonly edits: readonly unknown[] } } | undefined)?.context?.edits ??
+        [];
     const counts: [stored: number, relied: number][] = [];
     const args = JSON.stringify({ outcome: "text", size: 20_000 });
     const call = (id: string) =>
@@ -188,8 +189,7 @@ Deno.test("AgentSession.start() stores edits before the request that relies on t
     const inner = scriptedModel([..."abcdef"].map((id) => ({ tool_calls: [call(id)] })), UNREPORTED);
     const model: Model = async function* (request) {
       const { id } = session;
-      const packed = await store.readState(id, "context");
-      const stored = editsOf((await JsonPacker.unpack(packed, (refs) => store.readTexts(id, refs))).value);
+      const stored = editsOf((await StateWriter.read(store, id)).value);
       counts.push([stored.length, editsOf(session.prompt.state).length]);
       yield* inner(request);
     };
@@ -211,10 +211,12 @@ Deno.test("AgentSession.start() stores an edit and tells of it in one write", as
   let edits = 0;
   for (const records of commits) {
     for (const record of records) if (record.type === "archive") texts.set(record.ref, record.content);
-    const packed = records.find((record) => record.type === "state" && record.name === "context");
+    const packed = records.find((record) => record.type === "state" && record.name === "value");
     if (packed?.type !== "state") continue;
     const { value } = await JsonPacker.unpack(packed.value, () => Promise.resolve(texts));
-    const { edits: stored } = value as { readonly edits: readonly unknown[] };
+    const { context: { edits: stored } } = value as {
+      readonly context: { readonly edits: readonly unknown[] };
+    };
     if (stored.length > edits) {
       edits = stored.length;
       const events = records.flatMap((one) => one.type === "events" ? one.events : []);

@@ -1,9 +1,11 @@
 import { assertEquals, assertStrictEquals } from "@std/assert";
 import type { Store } from "@tare/session";
+import { SessionRegistry } from "@tare/session/internal";
 import { memoryStore } from "@tare/session/sqlite";
 import fc, { cases } from "../../../tests/cases.ts";
 import { echo } from "../fixture_test.ts";
 import { scriptedSessions, snapshot, unpaired } from "../script_fixture_test.ts";
+import { AgentKind } from "../api/agent_kind.ts";
 import { HttpError } from "../http/http_error.ts";
 import type { RunningTurn } from "./session_types.ts";
 import type { Sessions } from "./sessions.ts";
@@ -63,7 +65,7 @@ interface Done {
 
 async function act(sessions: Sessions, id: string, [act, input]: readonly [Act, string]): Promise<Done> {
   try {
-    if (act === "list") return (await sessions.list({ limit: 9 }), { act, input });
+    if (act === "list") return (await new SessionRegistry([new AgentKind(sessions)]).list(), { act, input });
     const session = await sessions.get(id);
     switch (act) {
       case "start":

@@ -75,11 +75,6 @@ export class SessionWarmth {
     this.#options.environment.warmth?.forget(this.#options.id);
   }
 
-  /** Somebody asks that it be kept warm for so many milliseconds; nothing if this server keeps nothing warm. */
-  keepFor(ms: number): ReturnType<Warmth["keepFor"]> | undefined {
-    return this.#options.environment.warmth?.keepFor(this.#options.id, ms);
-  }
-
   #wait(waits: Waits): void {
     const { id, environment: { warmth }, booked } = this.#options;
     const kept = this.#kept;

@@ -1,13 +1,12 @@
-import { StoreError, Warmth } from "@tare/session";
-import type { ListedSession, SharedStore, Sighting, StoreRecord } from "@tare/session/internal";
+import { type Store, StoreError, Warmth } from "@tare/session";
 import {
-  Accounts,
-  type CallReport,
-  keptSpending,
-  type Overview,
-  type SpendingSession,
-  ToldWarnings,
-} from "@tare/session/internal/report";
+  HeldSessions,
+  type ListedSession,
+  type SharedStore,
+  type Sighting,
+  type StoreRecord,
+} from "@tare/session/internal";
+import { type CallReport, ToldWarnings } from "@tare/session/internal/report";
 import { systemClock } from "@tare/loop/internal";
 import type { Message } from "@tare/messages";
 import { firstWords, personsWords } from "@tare/messages/internal";
@@ -39,7 +38,6 @@ import {
   type HelperLink,
   NO_TURNS,
   numbered,
-  OWN_AGENT,
   parentOf,
   type SessionEvent,
   type SessionInfo,
@@ -91,14 +89,6 @@ const AGAIN_MS = 10_000;
 /** How often is looked for what other servers leave, in milliseconds. */
 const LOOK_MS = 3_000;
 
-/** A session in memory, or on its way there. */
-interface Loaded {
-  readonly loading?: Promise<AgentSession>;
-  readonly session?: WeakRef<AgentSession>;
-  /** The session, if it stays whoever holds it. */
-  readonly kept?: AgentSession | undefined;
-}
-
 /**
  * The sessions of a server. All are in the store; in memory are those with a running turn, those used last, and those
  * that somebody still holds. A session that an earlier process left in the middle of a turn is mended when it is first
@@ -108,16 +98,20 @@ export class Sessions {
   readonly slots: TurnSlots;
   readonly #options: SessionOptions;
   readonly #teller: Teller | undefined;
-  /** What is in memory or on its way there, by id, the one that was used last at the end. */
-  readonly #loaded = new Map<string, Loaded>();
-  readonly #collected = new FinalizationRegistry<string>((id) => {
-    const { session, loading } = this.#loaded.get(id) ?? {};
-    if (!loading && !session?.deref()) this.#loaded.delete(id);
+  readonly store: Store;
+  /** Those in memory. One that a caller holds may still start a turn: until then it must not be loaded twice. */
+  readonly held: HeldSessions<AgentSession> = new HeldSessions<AgentSession>({
+    maxWeight: MAX_IDLE,
+    weigh: () => 1,
+    isInUse: ({ isPlayed }) => isPlayed,
+    findsEvicted: true,
   });
+  /** The newest warnings that came up in them. */
+  readonly warnings: ToldWarnings = new ToldWarnings();
+  /** Keeps their prompts in caches. Absent: nothing does. */
+  readonly warmth: Warmth | undefined;
   readonly #admitting = new Queue();
-  readonly #warnings = new ToldWarnings();
   readonly #approvals: ApprovalTimers;
-  readonly #warmth: Warmth | undefined;
   readonly queue: TurnQueue;
   /** Sessions that others wait for and that couldn't be given back. */
   readonly #unsettled = new Set<WatchedSession>();
@@ -133,11 +127,12 @@ export class Sessions {
   /** The sessions of this store. `teller` tells programs outside of what is committed; by default none is told. */
   constructor(options: SessionOptions, teller?: Teller) {
     this.#options = options;
+    this.store = options.store;
     this.#teller = teller;
     const { store, onError = () => {}, limits = {}, advanced: { keepWarm } = {} } = options;
     const after = this.#after;
     this.slots = new TurnSlots(limits.maxRunningTurns ?? 100, { freed: () => this.#freed(), after });
-    this.#warmth = keepWarm === "off" ? undefined : keepWarm ?? new Warmth({ now: store.now, onError });
+    this.warmth = keepWarm === "off" ? undefined : keepWarm ?? new Warmth({ now: store.now, onError });
     this.#approvals = new ApprovalTimers({ sessions: this, now: store.now, after, onError });
     this.queue = new TurnQueue({
       store,
@@ -147,7 +142,7 @@ export class Sessions {
       onError,
     });
     store.shared?.listen({
-      asked: (request) => void this.#find(request.sessionId)?.asked(request),
+      asked: (request) => void this.held.find(request.sessionId)?.asked(request),
       gone: () => {
         this.#settleAll();
         teller?.wake();
@@ -186,10 +181,7 @@ export class Sessions {
       isRunning: false,
     }));
     const records = made.flatMap(({ messages, title, workplace, ...record }) =>
-      sessionRecords(record, {
-        states: { ...(title && { title }), ...(workplace && { workplace }) },
-        messages,
-      })
+      sessionRecords(record, { title, workplace, messages })
     );
     await this.#admit(made.length, () => store.commit([...records, ...keep(infos)]));
     return infos;
@@ -211,19 +203,20 @@ export class Sessions {
   ): Promise<SessionInfo> {
     const { store } = this.#options;
     // All of one moment: it may be used meanwhile.
-    const [said, known] = [history.slice(0, length), prompt.fork(length)];
+    const [said, value] = [history.slice(0, length), prompt.fork(length)];
     const workplace = await store.readState(from, "workplace");
     const stored: StoredSettings = { ...settings, forkedFrom: { session: from, messages: said.length } };
     const record = { id: crypto.randomUUID(), by, createdAtMs: store.now(), settings: stored };
     const messages = said.slice(systemMessage(settings.instructions, workplace).length);
     const info = this.describe({ ...record, kind: "agent", lastEvent: messages.length, title });
-    const states = {
-      ...(title && { title }),
-      ...(workplace !== undefined && { workplace }),
-      ...(chosen && { totals: { ...NO_TURNS, chosen } }),
-      ...known,
-    };
-    const records = sessionRecords({ ...record, archiveOf: from }, { states, messages });
+    const totals = chosen && { ...NO_TURNS, chosen };
+    const records = sessionRecords({ ...record, archiveOf: from }, {
+      title,
+      workplace,
+      totals,
+      value,
+      messages,
+    });
     await this.#admit(1, () => store.commit([...records, ...keep(info)]));
     return info;
   }
@@ -233,12 +226,6 @@ export class Sessions {
     const session = await this.open(id);
     await session.ready();
     return session;
-  }
-
-  /** The session of this id if it is in memory, whatever others have done to it. */
-  known(id: string): Pick<SessionInfo, "by"> | undefined {
-    const session = this.#find(id);
-    return session?.isGone ? undefined : session;
   }
 
   /** The events of the session of this id, for who follows them. @throws {HttpError} 404 if there is none. */
@@ -254,8 +241,9 @@ export class Sessions {
    * @throws {HttpError} 404 if there is none.
    */
   async open(id: string): Promise<AgentSession> {
-    const session = this.#find(id) ?? await this.#load(id);
-    if (!session.isGone) this.#keep(session);
+    const session = this.held.find(id) ?? await this.held.load(id, () => this.#read(id));
+    if (!session) throw sessionNotFound(id);
+    if (!session.isGone) this.held.use(session);
     return session;
   }
 
@@ -312,50 +300,10 @@ export class Sessions {
     return lengthBefore(id, { turn, instructions, store: this.#options.store });
   }
 
-  /**
-   * Sessions without loading them, the newest first, behind the session `after`.
-   *
-   * @throws {HttpError} 404 if there is no session `after`.
-   */
-  async list(
-    { limit, ...which }: {
-      readonly limit: number;
-      readonly after?: string;
-      readonly search?: string;
-      /** Only those made with the key of this name. Default: all. */
-      readonly by?: string | undefined;
-      /** Whether the sessions of helpers are among them. Default: yes. */
-      readonly forks?: boolean;
-    },
-  ): Promise<{ readonly sessions: readonly SessionInfo[]; readonly hasMore: boolean }> {
-    const { store } = this.#options;
-    const { after } = which;
-    if (after !== undefined && (await store.getSession(after))?.kind !== "agent") {
-      throw sessionNotFound(after);
-    }
-    const rows = await store.listSessions({ kind: "agent", limit: limit + 1, ...which });
-    const sessions = rows.slice(0, limit).map((row) => this.describe(row));
-    return { sessions, hasMore: rows.length > limit };
-  }
-
-  /** The model calls of a session, the oldest first. @throws {HttpError} 404 if there is no such session. */
-  async calls(id: string): Promise<CallReport[]> {
-    const { settings: { model } } = await this.get(id);
-    const events = await this.#options.store.readEvents(id, { types: CALL_EVENTS });
+  /** Returns the model calls of a session, the oldest first. @throws {StoreError} */
+  async calls({ id, settings: { model } }: AgentSession): Promise<readonly CallReport[]> {
+    const events = await this.store.readEvents(id, { types: CALL_EVENTS });
     return callsOf(eventsOf(events), this.#ratesOf(model));
-  }
-
-  /** What was saved today and in all. None of these sessions is left as it is, to compare with. */
-  async overview(by?: string): Promise<Overview> {
-    const { store } = this.#options;
-    const nowMs = store.now();
-    const accounts = await Accounts.read(store, { kind: "agent", by, nowMs });
-    const warnings = this.#warnings.list;
-    if (by === undefined) return accounts.overview(nowMs, warnings);
-    const ids = new Set(warnings.map(({ session }) => session));
-    const found = await Promise.all(Array.from(ids, (id) => store.getSession(id)));
-    const theirs = new Set(found.flatMap((session) => session?.by === by ? [session.id] : []));
-    return accounts.overview(nowMs, warnings.filter(({ session }) => theirs.has(session)));
   }
 
   /** The efforts that a model knows; nothing where nobody knows. */
@@ -374,27 +322,6 @@ export class Sessions {
     return this.#options.models.seesPictures?.(model);
   }
 
-  /** What all sessions came to, those that are gone too, by day and model. @throws {StoreError} */
-  spending({ from, to, by }: {
-    readonly from?: string | undefined;
-    readonly to?: string | undefined;
-    readonly by?: string | undefined;
-  }): Promise<readonly SpendingSession[]> {
-    return keptSpending(this.#options.store, { kind: "agent", from, to, by });
-  }
-
-  /** What each of the newest sessions came to, by day and model. @throws {StoreError} */
-  async newestSpending(
-    { limit, by }: { readonly limit: number; readonly by?: string | undefined },
-  ): Promise<readonly SpendingSession[]> {
-    const rows = await this.#options.store.listSessions({ kind: "agent", limit, by });
-    return rows.map(({ id, totals, title = "", settings }) => {
-      const { days, chosen } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
-      const { model } = storedSettings(settings, chosen);
-      return { id, kind: "agent", title: title as string, model, agent: OWN_AGENT, days };
-    });
-  }
-
   /**
    * Deletes the sessions to which nothing happened for so long, one after the other. Gives how many.
    *
@@ -409,8 +336,8 @@ export class Sessions {
       const id = idle.find((id) => !kept.has(id));
       if (id === undefined) return expired;
       // Whoever is about to use it comes first.
-      const session = this.#find(id);
-      const isFree = !this.#loaded.get(id)?.loading;
+      const session = this.held.find(id);
+      const isFree = !this.held.isLoading(id);
       const isDeleted = isFree &&
         await (session ? session.deleteIdle() : this.#remove(id, beforeMs, kept.size + 1));
       if (isDeleted) {
@@ -450,7 +377,7 @@ export class Sessions {
     await this.#goOn();
     if (store.shared) await this.#takeLeft(store.shared);
     for (const { id, value } of await store.sessionsWith("asks")) {
-      const session = this.#find(id);
+      const session = this.held.find(id);
       // What is in memory knows better.
       if (!session || store.shared && !session.isHeld) {
         this.#approvals.set(id, (value as WaitingTurn).untilMs);
@@ -464,7 +391,7 @@ export class Sessions {
     // All servers look for them, each in an order of its own.
     for (const { id, isHeld } of shuffled(await store.sessionsWith("turn"))) {
       if (this.#isClosed) return;
-      if (!isHeld && !this.#find(id)?.isPlayed && !this.#broken.has(id)) await this.#takeOver(id);
+      if (!isHeld && !this.held.find(id)?.isPlayed && !this.#broken.has(id)) await this.#takeOver(id);
     }
     if (this.#isClosed) return;
     this.#mayWait ||= await this.queue.length() > 0;
@@ -483,7 +410,7 @@ export class Sessions {
 
   /** Starts the turn that waits longest in a session. False if that can't be now. */
   async #startQueued(id: string): Promise<boolean> {
-    if (this.#find(id)?.isPlayed) return false;
+    if (this.held.find(id)?.isPlayed) return false;
     try {
       return await (await this.open(id)).startQueued();
     } catch (error) {
@@ -546,16 +473,16 @@ export class Sessions {
   async close({ leaveWithinMs }: CloseOptions = {}): Promise<void> {
     this.#isClosed = true;
     this.slots.close();
-    this.#warmth?.close();
+    this.warmth?.close();
     const due = new AbortController();
     const disarm = leaveWithinMs === undefined ? () => {} : this.#after(leaveWithinMs, () => due.abort());
     if (leaveWithinMs === 0) due.abort();
-    const sessions = this.#inMemory();
+    const sessions = [...this.held.values()];
     const end = (session: AgentSession) =>
       leaveWithinMs === undefined ? session.stop() : session.leave(due.signal);
     await Promise.all(sessions.map(end)).finally(disarm);
     // Those who follow a turn that asks would wait for its answer.
-    for (const { events } of this.#inMemory()) if (!events.failed) events.close();
+    for (const { events } of this.held.values()) if (!events.failed) events.close();
     this.#approvals.close();
     this.#stopAgain();
     this.#stopLooking();
@@ -622,50 +549,17 @@ export class Sessions {
     });
   }
 
-  #inMemory(): readonly AgentSession[] {
-    return [...this.#loaded.values()].flatMap(({ session }) => session?.deref() ?? []);
-  }
-
-  #find(id: string): AgentSession | undefined {
-    return this.#loaded.get(id)?.session?.deref();
-  }
-
-  #load(id: string): Promise<AgentSession> {
-    const loading = this.#loaded.get(id)?.loading ?? this.#read(id).catch((error) => {
-      this.#loaded.delete(id);
-      throw error;
-    });
-    this.#loaded.set(id, { loading });
-    return loading;
-  }
-
-  #keep(session: AgentSession): void {
-    this.#loaded.delete(session.id);
-    this.#loaded.set(session.id, { session: new WeakRef(session), kept: session });
-    this.#letGo();
-  }
-
-  /** Whoever holds one that isn't kept any more may still start a turn in it: until then it must not be loaded twice. */
-  #letGo(): void {
-    let older = this.#loaded.size - MAX_IDLE;
-    for (const [id, { session, kept }] of this.#loaded) {
-      if (older-- <= 0) return;
-      // Nothing is asked of the reference: that would keep all of them for as long as this takes.
-      if (session && kept && !kept.isPlayed) this.#loaded.set(id, { session });
-    }
-  }
-
-  async #read(id: string): Promise<AgentSession> {
+  async #read(id: string): Promise<AgentSession | undefined> {
     const { store } = this.#options;
     const record = await this.#options.store.getSession(id);
-    if (record?.kind !== "agent") throw sessionNotFound(id);
+    if (record?.kind !== "agent") return undefined;
     await this.#teller?.refresh();
     const session = await AgentSession.load(record, {
       ...this.#options,
       teller: this.#teller,
       ratesOf: (model) => this.#ratesOf(model),
       windowOf: (model) => this.windowOf(model),
-      warmth: this.#warmth,
+      warmth: this.warmth,
       takeSlot: (of) => this.slots.take(of),
       isEnding: () => this.#isClosed,
       open: (id) => this.open(id),
@@ -676,10 +570,9 @@ export class Sessions {
         this.#tryAgain();
       },
       warned: (session, message) =>
-        this.#warnings.add({ at: new Date(store.now()).toISOString(), session, message }),
+        this.warnings.add({ at: new Date(store.now()).toISOString(), session, message }),
     });
-    this.#loaded.set(id, { session: new WeakRef(session) });
-    this.#collected.register(session, id);
+    this.held.use(session);
     return session;
   }
 
@@ -687,10 +580,9 @@ export class Sessions {
     if (queued.length > 0) this.#mayWait = true;
     if (queued.length > 0 && !isPlayed) this.#freed();
     this.#approvals.set(id, isGone ? undefined : questions[0]?.expiresAtMs);
-    if (isGone) this.#loaded.delete(id);
-    const session = this.#loaded.get(id)?.session;
-    if (session && isPlayed) this.#loaded.set(id, { session, kept: session.deref() });
-    this.#letGo();
+    const session = this.held.find(id);
+    if (isGone) this.held.delete(id);
+    else if (session) this.held.use(session);
   }
 
   /** A session of the agent in a list of the store, as its clients see it. */
@@ -713,7 +605,7 @@ export class Sessions {
       ledger,
       days,
       promptTokens,
-      isRunning: isHeld || (this.#find(id)?.isPlayed ?? false),
+      isRunning: isHeld || (this.held.find(id)?.isPlayed ?? false),
     };
   }
 }

@@ -1,7 +1,10 @@
 import { ALLOW_EVERYTHING } from "@tare/server";
 import { assert, assertEquals, assertNotStrictEquals, assertRejects, assertStrictEquals } from "@std/assert";
+import { AgentKind } from "../api/agent_kind.ts";
+import { sessionBody } from "../api/session_body.ts";
 import { HttpError } from "../http/http_error.ts";
 import type { NumberedEvent } from "./session_types.ts";
+import { SessionRegistry } from "@tare/session/internal";
 import { memoryStore } from "@tare/session/sqlite";
 import fc, { cases } from "../../../tests/cases.ts";
 import { setFlagsFromString } from "node:v8";
@@ -194,7 +197,8 @@ Deno.test("Sessions.expire() deletes what nothing happened to for so long, and n
   let nowMs = 0;
   const now = () => nowMs;
   const { model, asked } = silentModel();
-  const sessions = scriptedSessions({ store: memoryStore({ now }), now, model: () => model });
+  const store = memoryStore({ now });
+  const sessions = scriptedSessions({ store, now, model: () => model });
   const [running, held, loaded] = [
     await makeSession(sessions),
     await makeSession(sessions),
@@ -206,7 +210,7 @@ Deno.test("Sessions.expire() deletes what nothing happened to for so long, and n
   nowMs = MINUTE_MS;
   await loaded.start({ input: "q" }).then(({ cancel, done }) => (cancel(), done));
   await sessions.create([{}]);
-  const ids = async () => (await sessions.list({ limit: 10 })).sessions.map(({ id }) => id);
+  const ids = async () => (await store.listSessions()).map(({ id }) => id);
   assertEquals([await sessions.expire(MINUTE_MS + 1), (await ids()).length], [0, 5]);
   assertEquals([await sessions.expire(MINUTE_MS), held.isGone, running.isGone], [2, true, false]);
   assertEquals((await ids()).slice(1), [loaded.id, running.id]);
@@ -226,7 +230,7 @@ Deno.test("agentHandler() starts turns in many sessions at once, and mends none 
   }
 });
 
-Deno.test("Sessions.list() tells of sessions that aren't loaded what it tells of those that are", async () => {
+Deno.test("SessionRegistry.list() reports of sessions that aren't loaded what it reports of those that are", async () => {
   const store = memoryStore();
   const sessions = scriptedSessions({ store });
   const player = new Player();
@@ -235,15 +239,15 @@ Deno.test("Sessions.list() tells of sessions that aren't loaded what it tells of
     if (index > 0) await player.play(session, "q");
   }
   const told = async (all: typeof sessions) =>
-    (await all.list({ limit: 10 })).sessions.map(({ id, settings, turns, ledger, lastEvent }) => ({
-      id,
-      settings,
-      turns,
-      ledger,
-      lastEvent,
-    }));
-  assertEquals(await told(scriptedSessions({ store })), await told(sessions));
-  assertEquals((await told(sessions)).map(({ settings }) => settings.metadata.index), ["2", "1", "0"]);
+    (await new SessionRegistry([new AgentKind(all)]).list())?.sessions ?? [];
+  const listed = await told(sessions);
+  assertEquals(await told(scriptedSessions({ store })), listed);
+  assertEquals(
+    listed.map((session) => "metadata" in session && session.metadata["index"]),
+    ["2", "1", "0"],
+  );
+  const loaded = await Promise.all(listed.map(async ({ id }) => sessionBody(await sessions.get(id))));
+  assertEquals(listed, loaded);
 });
 
 Deno.test("sessions that pass through the gateway are none of the agent's, and don't count for its limit", async () => {
@@ -252,13 +256,13 @@ Deno.test("sessions that pass through the gateway are none of the agent's, and d
   const sessions = scriptedSessions({ store, maxSessions: 1 });
   const { id } = await makeSession(sessions);
   await assertRejects(() => sessions.get("theirs"), HttpError, "there is no such session");
-  await assertRejects(
-    () => sessions.list({ limit: 1, after: "theirs" }),
-    HttpError,
-    "there is no such session",
-  );
-  assertEquals((await sessions.list({ limit: 10 })).sessions.map((session) => session.id), [id]);
-  assertEquals((await sessions.overview()).groups.planned.sessions, 1);
+  const registry = new SessionRegistry([new AgentKind(sessions)]);
+  assertEquals([await registry.open("theirs"), await registry.list({ after: "theirs" })], [
+    undefined,
+    undefined,
+  ]);
+  assertEquals((await registry.list())?.sessions.map((session) => session.id), [id]);
+  assertEquals((await registry.overview()).groups.planned.sessions, 1);
   await assertRejects(() => makeSession(sessions), HttpError, "at most 1 may be kept");
   assertEquals(await sessions.expire(-1e15), 1);
   assertEquals((await store.listSessions()).map(({ id }) => id), ["theirs"]);

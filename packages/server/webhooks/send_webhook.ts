@@ -77,7 +77,6 @@ export async function sendWebhook(
   }
 }
 
-/** Most bytes of the head of an answer. */
 const MAX_HEAD_BYTES = 16 * 1024;
 
 /** Sends to an address that was looked at, so that the name can't lead elsewhere in between. */

@@ -18,7 +18,6 @@ import { type Reach, refusedUrl, SECRET_PREFIX } from "./send_webhook.ts";
 /** What can be told. */
 export const WEBHOOK_TYPES = ["turn.ended", "approval.asked"] as const;
 
-/** What a webhook tells of. */
 export type WebhookType = typeof WEBHOOK_TYPES[number];
 
 /** Why nothing is sent any more: the receiver said that it is gone, nothing got through for long, or somebody asked for it. */
@@ -38,10 +37,8 @@ const STORED = Type.Object({
   disabled: Type.Optional(Type.Object({ reason: Type.Enum([...DISABLED_REASONS]), atMs: Type.Number() })),
 });
 
-/** A webhook. */
 export type Webhook = Readonly<Static<typeof STORED>>;
 
-/** What a webhook is set to. */
 export type WebhookSettings = Pick<Webhook, "url" | "types">;
 
 /** Results of a webhook's deliveries. */
@@ -299,10 +296,7 @@ export class Webhooks {
     return await this.#replace(id, change, records) ?? await this.get(id, asker);
   }
 
-  /**
-   * Writes what `change` makes of one, with other records, in place of what it was made of: it is called again if that was
-   * changed meanwhile. Returns nothing, and writes nothing, if there is none.
-   */
+  /** Replaces a webhook, with other records; repeats `change` after a concurrent change. `undefined` if it is gone. */
   async #replace(
     id: string,
     change: (webhook: Webhook) => Webhook,
@@ -343,7 +337,6 @@ export class Webhooks {
   }
 }
 
-/** What a delivery holds. */
 export function valueOf({ value }: Pick<StoredDelivery, "value">): DeliveryValue {
   return value as DeliveryValue;
 }

@@ -516,10 +516,11 @@ export interface SessionSums {
   readonly isBegun?: boolean;
 }
 
-/** A session that begins. */
-export interface BegunSession {
-  /** Whether it is a fork, which isn't counted as a session of its own. Default: no. */
-  readonly isFork?: boolean;
+/** Sessions that are added to accounts. */
+export interface AddedSessions {
+  /** How many sessions more these are. */
+  readonly sessions: number;
+  readonly days: Days;
 }
 
 /** What sessions came to, by day and by group. */
@@ -530,25 +531,20 @@ export class Accounts {
   };
 
   /**
-   * What sessions of a kind and key have come to that a store has kept, those that are gone too.
+   * Adds what sessions of a kind and key have come to that a store has kept, those that are gone too.
    *
    * @throws {StoreError}
    */
-  static async read(
-    store: Pick<Store, "readSums">,
-    { nowMs, ...which }: AccountsQuery,
-  ): Promise<Accounts> {
+  async read(store: Pick<Store, "readSums">, { nowMs, ...which }: AccountsQuery): Promise<void> {
     const days = ["", dayOf(nowMs)];
     const read = await Promise.all(days.map((day) => store.readSums({ ...which, from: day, to: day })));
-    const accounts = new Accounts();
     for (const { day, sums, ...kept } of read.flat()) {
       const { group } = aboutOf(kept);
-      const { [group]: { sessions, all, days } } = accounts.#groups;
-      accounts.#groups[group] = day === ""
+      const { [group]: { sessions, all, days } } = this.#groups;
+      this.#groups[group] = day === ""
         ? { sessions: sessions + (sums["sessions"] ?? 0), all: addSums(all, sums), days }
         : { sessions, all, days: addDays(days, { [day]: sums }) };
     }
-    return accounts;
   }
 
   /**
@@ -587,43 +583,13 @@ export class Accounts {
     );
   }
 
-  /** What two parts saved, as one. Warnings stand newest first. */
-  static addOverviews(a: Overview, b: Overview): Overview {
-    const group = (name: SessionGroup) => ({
-      ...addSums(a.groups[name], b.groups[name]),
-      sessions: a.groups[name].sessions + b.groups[name].sessions,
-    });
-    return {
-      today: addSums(a.today, b.today),
-      all: addSums(a.all, b.all),
-      groups: { planned: group("planned"), control: group("control") },
-      warnings: [...a.warnings, ...b.warnings].sort((one, other) => one.at < other.at ? 1 : -1)
-        .slice(0, MAX_WARNINGS),
-    };
-  }
-
-  /** A session is there, with what its calls came to before. Default: it has made none, and is no fork. */
-  begin(
-    group: SessionGroup,
-    before: Days = {},
-    { isFork = false }: BegunSession = {},
-  ): void {
-    const { sessions, all, days } = this.#groups[group];
+  /** Adds what sessions of a group came to. */
+  add(group: SessionGroup, { sessions, days }: AddedSessions): void {
+    const before = this.#groups[group];
     this.#groups[group] = {
-      // A fork isn't counted as a session of its own.
-      sessions: sessions + (isFork ? 0 : 1),
-      all: addSums(all, sumsOf.days(before)),
-      days: addDays(days, before),
-    };
-  }
-
-  /** A session of a group has come to more, at a moment in milliseconds since the epoch. */
-  book(group: SessionGroup, more: Partial<Sums>, atMs: number): void {
-    const { sessions, all, days } = this.#groups[group];
-    this.#groups[group] = {
-      sessions,
-      all: addSums(all, more),
-      days: addToDay(days, more, { atMs, model: "" }),
+      sessions: before.sessions + sessions,
+      all: addSums(before.all, sumsOf.days(days)),
+      days: addDays(before.days, days),
     };
   }
 
@@ -661,8 +627,8 @@ function withAverages({ sessions, all: sums }: Account): GroupReport {
   };
 }
 
-/** So many warnings are kept. */
-const MAX_WARNINGS = 100;
+/** How many warnings are remembered. */
+export const MAX_WARNINGS = 100;
 
 /** The newest warnings, one of each in a session. */
 export class ToldWarnings {

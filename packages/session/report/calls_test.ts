@@ -9,13 +9,19 @@ Deno.test("Accounts adds up what sessions came to, by day and by group", () => {
     ...{ calls: 1, promptTokens: 1000, cachedTokens: 500, outputTokens: 7, tokenUnits: 550 },
     ...{ withoutTokenUnits: 800, projectedTokenUnits: 550 },
   };
-  accounts.begin("planned");
+  accounts.add("planned", { sessions: 1, days: {} });
   // One that was there before.
-  accounts.begin("planned", { "1970-01-01": { ...sumsOf.nothing, calls: 2, tokenUnits: 100 } });
-  accounts.begin("control");
-  accounts.book("planned", call, DAY_MS);
-  accounts.book("planned", { recalls: 3, compactions: 1, compactionTokenUnits: 550 }, DAY_MS);
-  accounts.book("control", { errors: 1 }, 0);
+  accounts.add("planned", {
+    sessions: 1,
+    days: { "1970-01-01": { ...sumsOf.nothing, calls: 2, tokenUnits: 100 } },
+  });
+  accounts.add("control", { sessions: 1, days: {} });
+  accounts.add("planned", { sessions: 0, days: { "1970-01-02": call } });
+  accounts.add("planned", {
+    sessions: 0,
+    days: { "1970-01-02": { recalls: 3, compactions: 1, compactionTokenUnits: 550 } },
+  });
+  accounts.add("control", { sessions: 0, days: { "1970-01-01": { errors: 1 } } });
   const today = { ...sumsOf.nothing, ...call, recalls: 3, compactions: 1, compactionTokenUnits: 550 };
   const planned = { ...today, calls: 3, tokenUnits: 650 };
   assertEquals(accounts.overview(DAY_MS, []), {
@@ -41,14 +47,14 @@ Deno.test("Accounts adds up what sessions came to, by day and by group", () => {
 
 Deno.test("Accounts counts dollars where prices are known, says of how many calls none is, and averages then no dollars", () => {
   const accounts = new Accounts();
-  accounts.begin("planned");
-  accounts.begin("planned");
+  accounts.add("planned", { sessions: 1, days: {} });
+  accounts.add("planned", { sessions: 1, days: {} });
   const told = () => {
     const { usd, usdPerSession, unpricedCalls } = accounts.report().planned;
     return [usd, usdPerSession, unpricedCalls];
   };
-  accounts.book("planned", { calls: 1, usd: 5 }, 0);
+  accounts.add("planned", { sessions: 0, days: { "1970-01-01": { calls: 1, usd: 5 } } });
   assertEquals(told(), [5, 2.5, 0]);
-  accounts.book("planned", { calls: 1, unpricedCalls: 1 }, 0);
+  accounts.add("planned", { sessions: 0, days: { "1970-01-01": { calls: 1, unpricedCalls: 1 } } });
   assertEquals(told(), [5, null, 1]);
 });

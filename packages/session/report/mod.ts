@@ -21,8 +21,10 @@
 export {
   Accounts,
   type AccountsQuery,
+  addDays,
+  type AddedSessions,
+  addToDay,
   type BaselineReport,
-  type BegunSession,
   type CallReport,
   type Days,
   type GroupReport,

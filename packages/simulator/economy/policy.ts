@@ -35,7 +35,6 @@ export interface CallPolicyOptions {
   readonly recording: Recording;
 }
 
-/** Makes a policy for one session. */
 export type MakePolicy = (options: CallPolicyOptions) => CallPolicy | Promise<CallPolicy>;
 
 /** Sends everything. */
@@ -81,7 +80,6 @@ export function plannerPolicy(
   };
 }
 
-/** Tokens of the summary that a client asks for. */
 const SUMMARY_TOKENS = 1_000;
 
 /** Where the client asks for it: at the end of the conversation as last sent, or of a transcript in a new one. */

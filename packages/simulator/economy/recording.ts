@@ -1,7 +1,6 @@
 import type { Message, ToolDefinition } from "@tare/messages";
 import { statedFailure } from "@tare/wire/internal";
 
-/** One model call of a recorded session. */
 export interface RecordedCall {
   /** Number of messages that the prompt of this call had. The next message is the model's answer. */
   readonly messages: number;
@@ -60,11 +59,7 @@ interface Noted {
   readonly error?: unknown;
 }
 
-/**
- * Reads one line of a recording file.
- *
- * @throws {Error} saying in one sentence why the line can't be replayed.
- */
+/** Reads one line of a recording file. @throws {Error} with the reason why it can't be replayed. */
 export function readRecording(line: string): Recording {
   const {
     id,

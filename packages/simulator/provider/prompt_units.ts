@@ -40,7 +40,6 @@ function notText({ content }: Message): string {
   return JSON.stringify(content.filter((part) => part.type !== "text"));
 }
 
-/** Encodes the texts that it is told to count. */
 class EncodedTexts {
   readonly #tokenizer: Encoder;
   readonly #ids: number[] = [];
@@ -86,7 +85,6 @@ export class RunningHash {
     this.#b ^= this.#b >>> 15;
   }
 
-  /** Adds the code units of a text. */
   addText(text: string): void {
     for (let i = 0; i < text.length; i++) this.add(text.charCodeAt(i));
   }

@@ -56,9 +56,7 @@ export interface SimulatorOptions {
   readonly faults?: readonly (Fault | null)[] | ((request: FaultRequest) => Fault | null);
   /** The clock that cached prefixes live by, in milliseconds since 1970. Default: `Date.now`. */
   readonly now?: () => number;
-  /**
-   * Machines that answer chat completions, each with a cache of its own: see {@linkcode ShardRouter}. Default: 1.
-   */
+  /** Machines that answer chat completions, each with its own cache ({@linkcode ShardRouter}). Default: 1. */
   readonly shards?: number;
 }
 
@@ -66,7 +64,6 @@ export interface SimulatorOptions {
 export interface FaultRequest extends SimulatedRequest {
   /** Number of the request, from 0. Requests that could not be read have none. */
   readonly index: number;
-  /** Tokens of the whole prompt. */
   readonly promptTokens: number;
 }
 
@@ -76,7 +73,6 @@ export interface SimulatedCall extends SimulatedRequest {
   readonly atMs: number;
   /** HTTP status of the answer. */
   readonly status: number;
-  /** Tokens of the whole prompt. */
   readonly promptTokens: number;
   /** Of these, served from the cache; 0 if the request was refused. */
   readonly cachedTokens: number;
@@ -96,7 +92,6 @@ interface Served {
   readonly store: (nowMs: number) => void;
 }
 
-/** A reply, to be written in some format. */
 interface FormattedReply extends Pick<WrittenReply, "message" | "finishReason"> {
   readonly usage: Usage & { readonly reasoningTokens: number };
   /** Blocks of searches that stand in front of it, and of what they found. */
@@ -210,7 +205,6 @@ export function simulator(options: SimulatorOptions): Simulator {
     };
   }
 
-  /** Answers a request in the format of responses. */
   async function response(request: Request): Promise<Response> {
     const author = [keyOf(request, apiKey)];
     const asked = await reading(request, readResponsesRequest);
@@ -247,7 +241,6 @@ export function simulator(options: SimulatorOptions): Simulator {
     });
   }
 
-  /** Answers a request in the Messages format. */
   async function message(request: Request): Promise<Response> {
     const key = keyOf(request, apiKey);
     const asked = await reading(request, readMessagesRequest);
@@ -454,11 +447,7 @@ interface ResponsesRequest extends Omit<CompletionRequest, "includeUsage"> {
 /** How a response may end. */
 const FINISHES = ["stop", "tool_calls", "length", "content_filter"] as const;
 
-/**
- * Reads and checks a request's body.
- *
- * @throws {ApiError} with status 400 if a provider would refuse it.
- */
+/** Reads and checks a request's body. @throws {ApiError} 400 if a provider would refuse it. */
 async function reading<Asked>(
   request: Request,
   read: (bytes: Uint8Array<ArrayBuffer>) => Asked,
@@ -568,7 +557,6 @@ function messagesResponse(
   return textsResponse(texts, { stream, fault });
 }
 
-/** A reply that is written. */
 type WrittenReply = Parameters<CompletionWriter["body"]>[0];
 
 /** Completes a model's reply: calls without an id get one, made of `idSeed` and their position. */

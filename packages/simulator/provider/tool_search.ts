@@ -10,14 +10,12 @@ import {
 } from "@tare/wire/internal";
 import type { SimulatedReply } from "../model.ts";
 
-/** So many tools a search finds at most. */
 const MOST_FOUND = 5;
 
 const { markField = "" } = MESSAGES_PROTOCOL;
 
 /** What a model may search for in a request. */
 export interface SearchableTools {
-  /** The tool by which it does. */
   readonly name: string;
   /** Definitions that are deferred. */
   readonly tools: NonNullable<WireRequest["tools"]>;

@@ -16,7 +16,6 @@ interface RehearsalRule {
 
 /** How the rehearsal model goes about one kind of question. */
 export interface RehearsalPlan {
-  /** Whether it takes this question. */
   readonly suits: (question: string) => boolean;
   /** In the order in which they are tried. */
   readonly rules: readonly RehearsalRule[];

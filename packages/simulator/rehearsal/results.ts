@@ -49,7 +49,6 @@ export function countedPaths(text: string): ReadonlyMap<string, number> {
   return counts;
 }
 
-/** A line that a search found. */
 export interface FoundLine {
   readonly path: string;
   /** From 1. */

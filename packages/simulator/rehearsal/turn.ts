@@ -5,10 +5,8 @@ import { readResult, type SeenResult } from "./results.ts";
 /** The tool that reads elided results back. */
 export const RECALL = "recall";
 
-/** Arguments of a call. */
 export type CallArguments = Readonly<Record<string, unknown>>;
 
-/** A call that the model wants to make. */
 export interface WantedCall {
   readonly tool: string;
   readonly args: CallArguments;
@@ -26,7 +24,6 @@ export interface RehearsalTurn {
   readonly earlier: readonly MadeCall[];
   /** What user and model said, as far as the prompt shows it. */
   readonly said: readonly string[];
-  /** Whether a tool is offered, and takes this argument. */
   readonly offers: (tool: string, argument?: string) => boolean;
 }
 

@@ -19,7 +19,6 @@ type ListFilesArguments = {
 };
 
 const MAX_ENTRIES = 1000;
-/** Entries counted before a listing gives up counting. */
 const MAX_COUNTED = 100_000;
 
 /** `list_files`: what lies in a folder, one entry a line, with the sizes of files. */

@@ -269,7 +269,6 @@ interface Replacement {
   readonly quotes?: boolean | undefined;
 }
 
-/** A text in which something was replaced. */
 interface ReplacedText {
   readonly text: string;
   /** Where the new pieces start in `text`, in order. */
@@ -564,7 +563,6 @@ async function createStaged(
   return new NewFile(path, file);
 }
 
-/** Copies a file into another file system. */
 async function copyInto(
   folder: Folder,
   absolute: string,
@@ -592,10 +590,7 @@ function randomName(): string {
 
 const last = new Map<string, Promise<unknown>>();
 
-/**
- * Runs actions with the same key one after the other, in the order in which they were handed in. Calls of one step
- * run in parallel, and two edits of one file must not both start from the same text.
- */
+/** Runs actions with the same key in order: two edits of one file must not start from the same text. */
 export async function inTurn<T>(key: string, action: () => Promise<T>): Promise<T> {
   const before = last.get(key) ?? Promise.resolve();
   const run = before.then(action, action);

@@ -31,7 +31,6 @@ const GIT_MS = 1_000;
 /** Where skills lie, in a project or a home folder. */
 const SKILL_FOLDERS = ".agents/skills .claude/skills".split(" ");
 
-/** The person's own skills, in the home folder. */
 const OWN_SKILLS = [".config/tare/skills", ...SKILL_FOLDERS];
 
 /** Where stands what sessions are told of their workplace. Plain data, as one process finds it and another one reads there. */
@@ -118,7 +117,7 @@ function infoOf(path: string): Stats | undefined {
   }
 }
 
-/** What a session is told of its workplace, in parts. */
+/** Description of a workspace, in parts. */
 export interface ToldWorkplace {
   /** The files of instructions, the person's first, then from the outermost folder to the workspace. */
   readonly files: readonly ToldFile[];
@@ -128,7 +127,7 @@ export interface ToldWorkplace {
   readonly where: string;
 }
 
-/** A file, as it is told. */
+/** A file of a description. */
 export interface ToldFile {
   readonly path: string;
   readonly text: string;
@@ -175,7 +174,7 @@ export function workplaceOf(options: WorkplaceOptions): WorkspaceDescription {
   };
 }
 
-/** All that a session is told of its workplace, as one text. */
+/** Returns a description as one text. */
 export function workplaceText({ files, skills, where }: ToldWorkplace): string {
   return [
     ...files.length > 0 ? [FILES, ...files.map(({ text }) => text)] : [],
@@ -197,7 +196,7 @@ const WHERE = "# Where you work\n\n- Folder: ";
 const CHANGED =
   "Files of instructions have changed. From now on this counts in place of what you were told of them:";
 
-/** What a session is told of its workplace now. */
+/** Describes a workspace as it is now. */
 export async function lookAround(options: WorkplaceOptions): Promise<ToldWorkplace> {
   const { places: { workspace }, now = Date.now } = options;
   const [files, skills, git] = await Promise.all([
@@ -248,7 +247,6 @@ async function readSkills(
   ]);
 }
 
-/** A folder of skills that is looked at. */
 interface SkillFolder {
   readonly folder: string;
   /** Where links of a project may lead; absent for the person's own. */

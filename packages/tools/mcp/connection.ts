@@ -79,7 +79,6 @@ interface ConnectOptions extends Omit<StdioTransportOptions, "entry"> {
   readonly onChanged: () => void;
   /** Longest time until it is connected, in milliseconds. */
   readonly timeoutMs: number;
-  /** Aborting it gives up. */
   readonly signal: AbortSignal;
 }
 
@@ -89,7 +88,6 @@ const MAX_PAGES = 64;
 /** How long a server may take to hear that it isn't needed any more, in milliseconds. */
 const FAREWELL_MS = 500;
 
-/** A connection to one server. */
 export class McpConnection {
   readonly #client: McpClient;
   readonly #lost = Promise.withResolvers<string>();
@@ -180,7 +178,6 @@ function startFault(entry: McpServerEntry, error: unknown): string {
     : `its program doesn't answer: ${message}`;
 }
 
-/** What an error says. */
 export function errorText(error: unknown): string {
   return error instanceof Error ? error.message || error.name : String(error);
 }
@@ -364,10 +361,7 @@ class StdioTransport {
 const LINE_FEED = 10;
 const OPENING_BRACE = 123;
 
-/**
- * JSON-RPC with a server at an address, by streamable HTTP. `onBroken` is told why an answer broke off, which one does
- * too that is too large.
- */
+/** JSON-RPC over streamable HTTP. `onBroken` receives the reason why a response was interrupted or too large. */
 function httpTransport(
   { url, headers }: Extract<McpServerEntry, { readonly by: "http" }>,
   { sdk, onBroken }: { readonly sdk: McpSdk; readonly onBroken: (why: string) => void },
@@ -394,10 +388,7 @@ function httpTransport(
 const PIECE_BYTES = 8_192;
 const LINES_PER_MS = 50;
 
-/**
- * Passes a server's bytes on as long as they can be read: messages neither too large nor of too many values, where a
- * stream has one in each event; and no more lines at a time than whoever reads them bears.
- */
+/** Forwards a server's bytes while they are parsable: no message is too large or has too many values. */
 function limited(
   body: ReadableStream<Uint8Array<ArrayBuffer>>,
   isStream: boolean,
@@ -467,7 +458,6 @@ async function* events(
 /** Largest message that is taken from a server, in bytes. */
 const MAX_MESSAGE_BYTES: number = 16 * 2 ** 20;
 
-/** What is said of a larger one. */
 const TOO_LARGE: string = `its answer is larger than ${
   MAX_MESSAGE_BYTES / 2 ** 20
 } MiB: ask for less in one call`;

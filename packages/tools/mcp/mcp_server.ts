@@ -41,10 +41,7 @@ const MAX_RESTART_MS = 60_000;
 /** Of one that has run so long earlier ends don't count any more, in milliseconds. */
 const STEADY_MS = 60_000;
 
-/**
- * Shortest time between two looks at a list that changes, in milliseconds; twice as long after each further one, up to
- * five seconds, as long as it goes on changing.
- */
+/** Shortest time between two listings, in milliseconds; it doubles up to five seconds while the list keeps changing. */
 const LIST_EVERY_MS = 200;
 const MAX_LIST_EVERY_MS = 5_000;
 
@@ -207,7 +204,6 @@ export class McpServer {
     this.#renamed = undefined;
   }
 
-  /** Says each sentence once. */
   #warn(sentence: string): void {
     if (this.#told.has(sentence) || this.#told.size >= MAX_TOLD) return;
     this.#told.add(sentence);
@@ -345,7 +341,6 @@ export class McpServer {
   }
 }
 
-/** Waits, unless the signal is aborted. */
 async function pause(ms: number, signal: AbortSignal): Promise<void> {
   await settlesWithin(new Promise(() => {}), ms, signal);
 }
@@ -356,7 +351,6 @@ const MAX_NAME = 64;
 /** Largest definition of one tool, in characters of its JSON: it stands in every prompt. */
 const MAX_DEFINITION_CHARS = 65_536;
 
-/** Most tools of one server. */
 const MAX_TOOLS = 1_000;
 
 /** Largest definitions of all tools of a server, in characters of their JSON. */
@@ -369,7 +363,6 @@ interface Offer {
   readonly known: ReadonlyMap<string, Tool | string>;
 }
 
-/** A tool as a server offers it. */
 interface OfferedTool extends Pick<Tool, "definition" | "stance" | "hints"> {
   /** What the server itself calls it. */
   readonly ownName: string;
@@ -417,7 +410,6 @@ function toolName(server: string, own: string): string {
   return `${name.slice(0, MAX_NAME - hash.length - 1)}_${hash}`;
 }
 
-/** What a server says may be anything. */
 function quote(value: unknown): string {
   const text = JSON.stringify(value) ?? "without a name";
   return text.length > 100 ? `${text.slice(0, 100)}…` : text;

@@ -1,4 +1,3 @@
-/** What a program is given. */
 export interface Given {
   /** Its time, in milliseconds since the epoch. */
   readonly nowMs: number;

@@ -118,10 +118,7 @@ function guardGit(workspace: string): () => void {
   return () => void placeholders.set(git, placeholders.get(git)! - 1);
 }
 
-/**
- * Removes what sandboxes have left in workspaces, an empty folder `.git` where there was none. Call it at the end, when no
- * command runs any more.
- */
+/** Removes the empty `.git` folders that sandboxes left. Call it once no command runs. */
 export function clearWorkspaces(): void {
   for (const [git, running] of placeholders) {
     if (running > 0) continue;
@@ -153,7 +150,6 @@ const listings = new Map<string, Listing>();
 /** Changes of a folder within its clock's resolution leave the same times. */
 const SETTLED_MS = 50;
 
-/** Returns the protected paths of a workspace, without those in others. */
 function protectedPaths(workspace: string): ReadonlyMap<string, Protected> {
   const all = new Map<string, Protected>();
   const folders = [workspace];

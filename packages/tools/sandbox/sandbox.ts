@@ -67,7 +67,6 @@ export interface NoSandbox {
   readonly why: string;
 }
 
-/** A command that is run in a sandbox. */
 export interface SandboxedCommand {
   /** The program and its arguments. */
   readonly command: readonly string[];
@@ -86,7 +85,6 @@ export interface SandboxedCommand {
   readonly isOutside?: boolean;
 }
 
-/** How a program is started, in a sandbox or not. */
 export interface SandboxStart {
   readonly program: string;
   readonly args: readonly string[];
@@ -98,10 +96,8 @@ export interface SandboxStart {
   readonly endsWhole: boolean;
 }
 
-/** The port in a sandbox on which its proxy is reached. */
 const PROXY_PORT = 3128;
 
-/** Returns how a command is started without a sandbox. */
 export function unconfined([program = "", ...args]: readonly string[]): SandboxStart {
   return { program, args, env: {}, inputs: [], endsWhole: false };
 }
@@ -323,7 +319,6 @@ const SYSTEM = [
   ...["/nix/store", "/gnu/store"],
 ];
 
-/** What makes sandboxes, by the system. */
 const MAKERS: Readonly<Record<string, Sandbox["by"]>> = { linux: "bubblewrap", darwin: "seatbelt" };
 
 /** Where programs are looked for that nothing else names. */
@@ -393,10 +388,7 @@ function findProgram(name: string, folders: readonly string[]): string | undefin
   return folders.map((folder) => join(folder, name)).find((path) => existsSync(path));
 }
 
-/**
- * The folders of programs that the system's don't hold, with what belongs to them: of `…/node/v24/bin` that is `…/node/v24`.
- * Near a home folder, as in `~/.tool/bin`, keys may stand beside the programs.
- */
+/** Returns the folders of programs outside of the system's, with their parents: `…/node/v24` for `…/node/v24/bin`. */
 function programFolders(folders: readonly string[], home: string): Sandbox["shown"] {
   const shown = folders.flatMap((folder) => {
     if (!existsSync(folder)) return [];

@@ -184,7 +184,6 @@ function header(found: readonly FileMatches[], { output, complete, shown, tally 
   return notes.join("; ");
 }
 
-/** How one file is searched. */
 export interface SearchTextOptions {
   /** Names the file in the rows. */
   readonly path: string;
@@ -195,7 +194,6 @@ export interface SearchTextOptions {
   readonly firstOnly?: boolean;
 }
 
-/** What a search found in one file. */
 interface TextMatches {
   readonly matches: number;
   /** Lines so long that only their start was searched. */
@@ -227,7 +225,6 @@ export async function searchText(
   return { matches, cutLines };
 }
 
-/** A line of a file that is being searched. */
 interface SearchedLine {
   readonly path: string;
   /** From 1. */
@@ -313,7 +310,6 @@ export class GrepRows {
 
 /** A regular expression held against one line at a time. */
 interface SearchPattern {
-  /** Whether it matches anywhere in the line. */
   matches(line: string): boolean;
   /** Index in the line where its first match starts; 0 if there is none. */
   matchStart(line: string): number;

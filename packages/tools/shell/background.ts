@@ -39,10 +39,9 @@ export class BackgroundCommands {
   readonly #all = new Map<string, BackgroundCommand>();
 
   /**
-   * Starts a command for a session.
+   * Starts a command for a session. @throws {ToolRefusal} if it has too many already.
    *
    * @internal
-   * @throws {ToolRefusal} if it has too many already.
    */
   async start(
     session: string,
@@ -74,10 +73,9 @@ export class BackgroundCommands {
   }
 
   /**
-   * A session's command of this name.
+   * Returns a session's command of this name. @throws {ToolRefusal} if there is none.
    *
    * @internal
-   * @throws {ToolRefusal} if there is none.
    */
   find(session: string, name: string): BackgroundCommand {
     const found = this.#all.get(name);
@@ -90,7 +88,7 @@ export class BackgroundCommands {
   }
 
   /**
-   * What a look at a command gives; one that has ended is gone behind it.
+   * Returns what a command wrote since the last look; one that has ended is removed.
    *
    * @internal
    */
@@ -119,7 +117,6 @@ export class BackgroundCommands {
     return all.length === 0 ? undefined : all.join("\n");
   }
 
-  /** Ends all commands of a session. */
   async end(session: string): Promise<void> {
     await Promise.all(this.#of(session).map((background) => background.stop()));
     for (const { name } of this.#of(session)) this.#all.delete(name);
@@ -136,12 +133,10 @@ export class BackgroundCommands {
   }
 }
 
-/** How a background command runs. */
 interface BackgroundOptions extends CommandPlace, Pick<StartOptions, "confirm"> {
   readonly maxOutputBytes: number;
 }
 
-/** A command in the background. */
 export class BackgroundCommand {
   readonly name: string;
   readonly session: string;

@@ -15,9 +15,7 @@ import {
   settlesWithin,
 } from "./processes.ts";
 
-/** Where and how a command runs. */
 export interface CommandPlace {
-  /** Folder to run in. */
   readonly cwd: string;
   readonly env: Readonly<Record<string, string>>;
   /** Part of the mark of its processes, by which {@linkcode endMarked} finds them. Default: none. */
@@ -28,7 +26,6 @@ export interface CommandPlace {
   readonly isOutside?: boolean;
 }
 
-/** How a command is started. */
 export interface StartOptions extends CommandPlace {
   /** Called with each piece of both its outputs, in their order. No more is read until it has resolved. */
   readonly onOutput: (piece: Uint8Array<ArrayBuffer>) => Promise<void> | void;
@@ -40,7 +37,6 @@ export interface StartOptions extends CommandPlace {
   readonly script?: string;
 }
 
-/** How a command is run. */
 export interface CommandOptions extends CommandPlace {
   readonly timeoutMs: number;
   readonly maxOutputBytes: number;
@@ -59,7 +55,6 @@ export interface CommandStatus {
   readonly signal: string | null;
 }
 
-/** The end of a command. */
 export interface CommandEnd {
   readonly status: CommandStatus;
   readonly leftProcesses: boolean;
@@ -76,7 +71,6 @@ export interface StartedCommand {
   readonly end: () => Promise<CommandEnd>;
 }
 
-/** How a command ended. */
 export interface CommandOutcome extends Pick<CommandEnd, "renamed"> {
   readonly ending: "exited" | "timed_out" | "cancelled";
   readonly status: CommandStatus;
@@ -227,7 +221,6 @@ export class BoundedOutput {
     this.#tail = new Uint8Array(half);
   }
 
-  /** Takes the next piece. */
   push(piece: Uint8Array): void {
     const forHead = piece.subarray(0, this.#head.length - this.#headBytes);
     this.#head.set(forHead, this.#headBytes);

@@ -105,7 +105,6 @@ export class FileStates {
     this.#limits = { maxFileBytes: 4 * 2 ** 20, maxFiles: 20_000, maxBytes: 512 * 2 ** 20, ...limits };
   }
 
-  /** Returns the states that an earlier process stored in this folder. */
   static async open({ workspace, hidden, folder, ...options }: CheckpointOptions): Promise<FileStates> {
     await mkdir(join(folder, "contents"), { recursive: true, mode: 0o700 });
     const root = await realpath(workspace);
@@ -145,9 +144,7 @@ export class FileStates {
     for (const { state } of this.#known.values()) yield* contentsOf(state);
   }
 
-  /**
-   * Inspects these paths and the folders above them. Returns the changes of those that were known; others become known.
-   */
+  /** Inspects these paths and the folders above them. Returns the changes of known ones; others become known. */
   async lookAt(paths: readonly string[]): Promise<Seen> {
     const seen: Comparison[] = [];
     for (const path of withFolders(paths)) {
@@ -158,10 +155,7 @@ export class FileStates {
     return changesOf(seen);
   }
 
-  /**
-   * Inspects the whole workspace likewise, or returns why it is too large. The paths `written` stay known even if they are
-   * missing, because a call is writing them.
-   */
+  /** Inspects the whole workspace, or returns why it is too large. Missing paths in `written` stay known. */
   async lookAtAll(written: readonly string[] = []): Promise<Seen> {
     const found = await this.#walk();
     if (typeof found === "string") {
@@ -214,7 +208,6 @@ export class FileStates {
     });
   }
 
-  /** Removes a file or an empty folder. */
   async remove(path: string, state: FileState): Promise<void> {
     await inFolder(dirname(join(this.#root, path)), async (folder) => {
       const entry = folder.at(basename(path));
@@ -430,7 +423,6 @@ export class FileStates {
   }
 }
 
-/** The result of a walk. */
 interface Walked {
   readonly paths: Map<string, Stats>;
   readonly ignored: Set<string>;
@@ -475,7 +467,6 @@ function unreadable(error: unknown): [] {
   throw error;
 }
 
-/** Returns whether the folder of a path is behind a link. */
 async function isBehindLink(absolute: string): Promise<boolean> {
   const folder = dirname(absolute);
   return await realpath(folder).catch(() => folder) !== folder;
@@ -521,7 +512,6 @@ function stampOf({ mtimeMs, ctimeMs, ino, size, mode }: Stats, now: number): str
   return Math.max(mtimeMs, ctimeMs) > now - YOUNG_MS ? "" : [mtimeMs, ctimeMs, ino, size, mode].join(" ");
 }
 
-/** Files named in a refusal. */
 export const MOST_NAMED = 20;
 
 /** Paths that are inspected at the same time. */

@@ -144,7 +144,6 @@ export function changesOfTurn({ steps, ...turn }: JournaledTurn): TurnChanges {
   return { ...turn, notCovered: [...turn.notCovered, ...unkept(all)], files: changedFiles(all) };
 }
 
-/** Returns whether a turn has changed files. */
 export function hasChanges({ steps }: JournaledTurn): boolean {
   return steps.some((step) => step.length > 0);
 }

@@ -118,7 +118,6 @@ function allowed(given: string, from: URL | undefined, domains: readonly string[
   return url;
 }
 
-/** What a server answered. */
 interface Answer {
   readonly status: number;
   readonly location: string | undefined;

@@ -1,7 +1,6 @@
 import { type Handler, Parser } from "htmlparser2";
 import { ToolRefusal } from "../define_tool.ts";
 
-/** What a page says. */
 export interface PageText {
   readonly title: string;
   /** As Markdown, links by their whole addresses. */
@@ -69,7 +68,6 @@ export async function pageText(
   return page.text();
 }
 
-/** An element that is open. */
 interface OpenElement {
   /** Whether all that is in it is left out. */
   readonly leaves: boolean;

@@ -13,7 +13,6 @@ export function keepKey(key: string | undefined): void {
   else localStorage.setItem(KEY, key);
 }
 
-/** Whether a key is kept. */
 export function hasKey(): boolean {
   return localStorage.getItem(KEY) !== null;
 }
@@ -37,7 +36,6 @@ export const api = client({
   },
 });
 
-/** Returns the message of an error. */
 export function errorMessage(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

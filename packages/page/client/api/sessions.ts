@@ -3,19 +3,16 @@ import type { Body, EventOf, Told } from "../../../server/client.ts";
 
 type Listed = Told<"GET /sessions">["sessions"][number];
 
-/** A session of the agent, as the server lists it. */
 export type OwnSession = Extract<Listed, { readonly kind: "agent" }>;
 
 /** A session of another agent, whose model calls go through the gateway. */
 export type PassingSession = Extract<Listed, { readonly kind: "gateway" }>;
 
-/** A session of the agent with all that was said. */
 export type SessionWithMessages = Extract<Told<"GET /sessions/{id}">, { readonly kind: "agent" }>;
 
 /** What a turn or a session may cost, as far as people say it here. */
 export type TurnBudget = Omit<NonNullable<Body<"POST /sessions/{id}/turns">["budget"]>, "maxTokenUnits">;
 
-/** A call that waits for somebody to say whether it may run. */
 export type WaitingCall = SessionWithMessages["approvals"][number];
 
 /** Everything that happens in a session. */

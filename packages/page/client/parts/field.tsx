@@ -1,6 +1,5 @@
 import type { JSX } from "preact";
 
-/** A text field with its label. */
 export function Field({ id, label, value, change, ...attributes }: {
   readonly id: string;
   readonly label: string;

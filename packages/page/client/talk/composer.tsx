@@ -6,7 +6,6 @@ import { api, errorMessage } from "../api/api.ts";
 import type { TurnBudget } from "../api/sessions.ts";
 import { Trouble } from "../parts/trouble.tsx";
 
-/** What the composer can do. */
 export interface ComposerProps {
   /** Sends a message; false restores it to be edited. */
   readonly send: (input: Content, budget?: TurnBudget) => Promise<boolean>;

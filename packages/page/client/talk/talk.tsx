@@ -26,7 +26,6 @@ const WINDOW = 60;
 /** Distance from the end, in pixels, within which new entries are followed. */
 const NEAR = 48;
 
-/** A session to talk in. */
 export function TalkView({ id }: { readonly id: string }): JSX.Element {
   const conversation = useConversation(id);
   const { entries, session, isRunning, trouble, unsent } = conversation;
@@ -586,7 +585,6 @@ function Changes({ id }: { readonly id: string }): JSX.Element | null {
   );
 }
 
-/** A change of a file, line by line. */
 function Diff({ change }: { readonly change: FileChange }): JSX.Element {
   const { path, added, removed } = change;
   const { lines, rest } = useMemo(() => changedLines(change), [change]);

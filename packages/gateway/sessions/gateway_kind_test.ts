@@ -4,7 +4,7 @@ import {
   reportBlock,
   reportPins,
   reportPrompt,
-  type SpendingSession,
+  type SpendOptions,
   sumsOf,
 } from "@tare/session/internal/report";
 import { gateway, type GatewayOptions } from "@tare/gateway";
@@ -15,7 +15,7 @@ import { completion, gatewayed, OPTIONS, post, UPSTREAM } from "../fixture_test.
 /** A gateway whose client goes on with one conversation, a call of a tool for each step. */
 function conversation(options: Partial<GatewayOptions> = {}) {
   const bodies: string[] = [];
-  const { fetch, conversations, overview } = gatewayed(({ text }) => {
+  const { fetch, sessions } = gatewayed(({ text }) => {
     bodies.push(text);
     return completion({ content: "Hi" }, text.length / 4);
   }, { now: () => Date.UTC(2026, 0, 1), ...options });
@@ -30,9 +30,9 @@ function conversation(options: Partial<GatewayOptions> = {}) {
     bodies,
     ask,
     messages,
-    overview,
-    shown: async () => (await conversations.get(id))!,
-    isKnown: async () => await conversations.get(id) !== undefined,
+    overview: () => sessions.overview(),
+    shown: async () => (await sessions.open(id))!,
+    isKnown: async () => await sessions.open(id) !== undefined,
     async step(name: string) {
       messages.push(...chatStep(name, longResult(name)));
       await ask();
@@ -79,14 +79,17 @@ Deno.test("gateway() gives sums of calls that are the ledger's", async () => {
   const told = await overview();
   for (const name of ["promptTokens", "cachedTokens", "outputTokens", "tokenUnits"] as const) {
     const sum = calls.reduce((all, one) => all + one[name], 0);
-    for (const sums of [(await shown()).details(), told.all, told.today, told.groups.planned]) {
+    for (const sums of [await (await shown()).details(), told.all, told.today, told.groups.planned]) {
       assertAlmostEquals(sums[name], sum);
     }
   }
   assertEquals(calls.map(({ purpose }) => purpose), [...Array(4).fill("turn"), "compaction"]);
   const { planned, control } = told.groups;
   assertEquals([planned.sessions, planned.calls, control.sessions, control.calls], [1, 5, 0, 0]);
-  assertEquals([(await shown()).details().title, told.all.calls], ["Find the constants. All four.", 5]);
+  assertEquals([(await (await shown()).details()).title, told.all.calls], [
+    "Find the constants. All four.",
+    5,
+  ]);
 });
 
 Deno.test("gateway() refuses what can't be asked for, and says why", async () => {
@@ -115,7 +118,7 @@ Deno.test("gateway() forgets a conversation, and what is kept of it", async () =
   again.messages.push(...first.messages.slice(1));
   await again.ask();
   assertEquals((await again.shown()).id, id);
-  await (await again.shown()).forget();
+  await (await again.shown()).delete();
   assertEquals(await again.isKnown(), false);
   const later = conversation(options);
   later.messages.push(...first.messages.slice(1));
@@ -126,7 +129,7 @@ Deno.test("gateway() forgets a conversation, and what is kept of it", async () =
 
 Deno.test("gateway() lists its conversations, the newest first", async () => {
   let nowMs = Date.UTC(2026, 0, 1);
-  const { fetch, conversations } = gatewayed(() => completion({ content: "Hi" }), { now: () => nowMs });
+  const { fetch, sessions } = gatewayed(() => completion({ content: "Hi" }), { now: () => nowMs });
   const ids: string[] = [];
   for (const content of ["one", "two", "three"]) {
     const headers = { "user-agent": "some-agent/1.2 (linux)" };
@@ -135,11 +138,11 @@ Deno.test("gateway() lists its conversations, the newest first", async () => {
     ids.unshift(response.headers.get("x-tare-session") ?? "");
     nowMs += 60_000;
   }
-  const { conversations: list } = (await conversations.list({ limit: 9 }))!;
+  const { sessions: list } = (await sessions.list({ limit: 9 }))!;
   assertEquals(list.map(({ id }) => id), ids);
   assertEquals(list[2], {
     ...sumsOf.nothing,
-    ...{ id: ids[2]!, title: "one", protocol: "chat", model: "m", agent: "some-agent" },
+    ...{ kind: "gateway", id: ids[2]!, title: "one", protocol: "chat", model: "m", agent: "some-agent" },
     ...{ createdAt: "2026-01-01T00:00:00.000Z", lastAt: "2026-01-01T00:00:00.000Z" },
     ...{ control: false, reverted: false, epoch: 0, calls: 1, errors: 0, recalls: 0, compactions: 0 },
     ...{ promptTokens: 1000, cachedTokens: 0, outputTokens: 5, savedTokens: 0 },
@@ -149,20 +152,20 @@ Deno.test("gateway() lists its conversations, the newest first", async () => {
     ...{ projectedTokenUnits: 1000, projectedUsd: 0, repairTokenUnits: 0 },
     newTokenUnits: 1000,
   });
-  const second = await conversations.list({ limit: 1, after: ids[0], search: "TWO" });
-  assertEquals(second, { conversations: [list[1]!], hasMore: false });
-  assertEquals((await conversations.list({ limit: 2 }))?.hasMore, true);
-  assertEquals(await conversations.list({ limit: 1, after: "nobody" }), undefined);
-  assertEquals(await conversations.get("nobody"), undefined);
+  const second = await sessions.list({ limit: 1, after: ids[0], search: "TWO" });
+  assertEquals(second, { sessions: [list[1]!], hasMore: false });
+  assertEquals((await sessions.list({ limit: 2 }))?.hasMore, true);
+  assertEquals(await sessions.list({ limit: 1, after: "nobody" }), undefined);
+  assertEquals(await sessions.open("nobody"), undefined);
 });
 
 Deno.test("gateway() goes by the clock of its store, whatever this machine's shows", async () => {
   const store = memoryStore({ now: () => Date.UTC(2026, 0, 1) });
   const { now: _, ...options } = OPTIONS;
   const fetch = () => Promise.resolve(completion({ content: "Hi" }));
-  const { fetch: ask, conversations } = gateway({ ...options, store, fetch });
+  const { fetch: ask, sessions } = gateway({ ...options, store, fetch });
   await (await ask(post({ model: "m", messages: [{ role: "user", content: "a" }] })))?.text();
-  const { conversations: [one] } = (await conversations.list({ limit: 9 }))!;
+  const { sessions: [one] } = (await sessions.list({ limit: 9 }))!;
   assertEquals([one?.createdAt, one?.lastAt], Array(2).fill("2026-01-01T00:00:00.000Z"));
 });
 
@@ -171,7 +174,7 @@ Deno.test("gateway() tells of a conversation what it cost, what left its prompt 
   const { ask, step, messages, shown } = conversation({ now: () => nowMs += 1_000 });
   for (let at = 0; at < 8; at++) await step(`file${at}`);
   await ask({ messages: [...messages, { role: "user", content: SUM_UP }] });
-  const session = (await shown()).details();
+  const session = await (await shown()).details();
   assertEquals([session.id, session.calls, session.compactions], [(await shown()).id, 9, 1]);
   assert(session.epoch > 0 && session.rewrites.length >= session.epoch);
   assert(session.prompt!.tokens > 0 && session.prompt!.left.prune > 0 && session.archiveBytes > 10_000);
@@ -188,19 +191,19 @@ Deno.test("gateway() tells of a conversation what it cost, what left its prompt 
 Deno.test("gateway() reckons with the cache rules and prices of the model that is asked for", async () => {
   const profile = (model: string) => profileNamed(model === "a" ? "openai" : "deepseek");
   const usage = { prompt_tokens: 1000, completion_tokens: 5, prompt_tokens_details: { cached_tokens: 500 } };
-  const { fetch, conversations } = gatewayed(() => Response.json({ choices: [], usage }), {
+  const { fetch, sessions } = gatewayed(() => Response.json({ choices: [], usage }), {
     upstreams: { chat: { ...UPSTREAM, profile } },
   });
   for (const model of ["a", "b"]) {
     await (await fetch(post({ model, messages: [{ role: "user", content: `I am ${model}.` }] }))).text();
   }
-  const { conversations: listed } = (await conversations.list({ limit: 9 }))!;
+  const { sessions: listed } = (await sessions.list({ limit: 9 }))!;
   const costs = listed.map(({ model, tokenUnits }) => [model, tokenUnits]);
   assertEquals(costs, [["b", 500 + 500 * profileNamed("deepseek").read], ["a", 550]]);
 });
 
 Deno.test("gateway() counts the turns of a conversation, also where its client begins the history anew", async () => {
-  const { fetch, conversations } = gatewayed(() =>
+  const { fetch, sessions } = gatewayed(() =>
     completion({ content: "A summary of all that was done here." })
   );
   const user = (content: string) => ({ role: "user", content });
@@ -232,14 +235,14 @@ Deno.test("gateway() counts the turns of a conversation, also where its client b
     id = response.headers.get("x-tare-session") ?? id;
     await response.text();
   }
-  const calls = await (await conversations.get(id))!.calls();
+  const calls = await (await sessions.open(id))!.calls();
   assertEquals(calls.map(({ turn, purpose }) => [turn, purpose]), [
     ...[1, 1, 1, 2, 2].map((turn) => [turn, "turn"]),
     [null, "compaction"],
     [2, "turn"],
     [3, "turn"],
   ]);
-  assertEquals((await conversations.get(id))!.details().agent, null);
+  assertEquals((await (await sessions.open(id))!.details()).agent, null);
 });
 
 Deno.test("gateway() tells what each conversation has cost by day and model, with its agent", async () => {
@@ -247,38 +250,35 @@ Deno.test("gateway() tells what each conversation has cost by day and model, wit
   let nowMs = Date.UTC(2026, 0, 1);
   const store = memoryStore();
   const options = { store, now: () => nowMs };
-  const { fetch, conversations } = gatewayed(() => completion({ content: "Hi" }), options);
+  const { fetch, sessions } = gatewayed(() => completion({ content: "Hi" }), options);
   const headers = { "user-agent": "some-agent/1.2 (linux)" };
   for (const [model, title] of [["a", "One"], ["b", "One"], ["b", "Two"]]) {
     const messages = [{ role: "user", content: `${title}: what do you say?` }];
     await (await fetch(post({ model, messages }, headers))).text();
     nowMs += DAY_MS;
   }
-  const calls = (spending: readonly SpendingSession[]) =>
-    spending.map(({ id: _, days, ...session }) => ({
-      ...session,
-      days: Object.entries(days).map(([name, { calls }]) => [name, calls]),
-    }));
-  const told = async ({ newestSpending }: typeof conversations) => calls(await newestSpending({ limit: 9 }));
-  const about = { kind: "gateway", model: "b", agent: "some-agent" } as const;
-  const spending = [
-    { ...about, title: "Two: what do you say?", days: [["2026-01-03 b", 1]] },
-    { ...about, title: "One: what do you say?", days: [["2026-01-01 a", 1], ["2026-01-02 b", 1]] },
-  ];
-  assertEquals(await told(conversations), spending);
-  assertEquals(await told(gatewayed(() => completion({}), options).conversations), spending);
+  const rows = async (of: typeof sessions, query: SpendOptions) =>
+    (await of.spend(query)).rows.map(({ key, session, calls }) => [
+      ...(session ? [session.title, session.model, session.agent] : [key]),
+      calls,
+    ]);
+  const each = [["One: what do you say?", "b", "some-agent", 2], [
+    "Two: what do you say?",
+    "b",
+    "some-agent",
+    1,
+  ]];
+  assertEquals(await rows(sessions, { by: "session" }), each);
+  const later = gatewayed(() => completion({}), options).sessions;
+  assertEquals(await rows(later, { by: "session" }), each);
+  assertEquals(await rows(later, { by: "session", to: "2026-01-01" }), [[...each[0]!.slice(0, 3), 1]]);
   // What was spent stays so when its session is gone.
   await store.deleteSession((await store.listSessions())[0]!.id);
-  const [first, ...others] = calls(await conversations.spending({ to: "2026-01-02" }));
-  assertEquals([first, others.map(({ days }) => days)], [
-    { ...about, model: "a", title: "", days: [["2026-01-01 a", 1]] },
-    [[["2026-01-02 b", 1]]],
-  ]);
-  assertEquals((await conversations.spending({})).length, 3);
+  assertEquals(await rows(sessions, { by: "day", to: "2026-01-02" }), [["2026-01-02", 1], ["2026-01-01", 1]]);
+  assertEquals(await rows(sessions, { by: "model" }), [["b", 2], ["a", 1]]);
+  assertEquals(await rows(sessions, { by: "agent" }), [["some-agent", 3]]);
+  assertEquals(await rows(sessions, { by: "session" }), each.slice(0, 1));
   const forgetful = gatewayed(() => completion({ content: "Hi" }));
   await (await forgetful.fetch(post({ model: "m", messages: [{ role: "user", content: "Hello" }] }))).text();
-  assertEquals((await told(forgetful.conversations)).map(({ title, agent }) => [title, agent]), [[
-    "Hello",
-    null,
-  ]]);
+  assertEquals(await rows(forgetful.sessions, { by: "session" }), [["Hello", "m", null, 1]]);
 });

@@ -1,0 +1,338 @@
+/** One recognition: random clients, whose conversations are known to the test and not to the recogniser. */
+import { assert, assertEquals, assertStrictEquals } from "@std/assert";
+import {
+  type HistoryItem,
+  type KnownConversation,
+  Recognition,
+  type RequestHistory,
+} from "@tare/planner/internal";
+import fc, { cases } from "../../../tests/cases.ts";
+
+/** An item, and the text of each message in it. */
+interface Item extends HistoryItem {
+  readonly texts: readonly string[];
+}
+
+/** What a gateway knows of a conversation. */
+interface Known extends KnownConversation {
+  isBegun: boolean;
+  isAmidTurn: boolean;
+  quotable: readonly string[];
+  isSummarized: boolean;
+  begunWith: readonly string[];
+  opening?: string;
+}
+
+/** A conversation as its client knows it. */
+interface Talk {
+  /** What the recogniser took it for. */
+  known?: Known;
+  readonly scope: string;
+  readonly name?: string;
+  readonly isKeyed: boolean;
+  readonly tail: "none" | "items" | "text";
+  /** The user's first message. */
+  readonly task: string;
+  items: readonly Item[];
+  /** Items of the last request, and those of them that aren't transient. */
+  sent: readonly Item[];
+  lasting?: readonly Item[];
+}
+
+/** What may become of a request: which conversation it continues or is a fork of, or that it is new. */
+type Outcome = "continue" | "fork" | "new";
+
+/**
+ * Requests that content can't tell apart. The test accepts each of these outcomes.
+ *
+ * - `edited`: a client went back and asks something else. Whether the old way continues isn't known: a fork.
+ * - `opening`: what went back before the first reply shares an opening, which is a new conversation.
+ * - `retold`: a summary that quotes nothing, without a key: it may be anybody's.
+ */
+const AMBIGUOUS: Readonly<Record<string, readonly Outcome[]>> = {
+  edited: ["fork", "new"],
+  opening: ["new"],
+  retold: ["continue", "fork", "new"],
+};
+
+const OPS = [
+  "step",
+  "step",
+  "step",
+  "answer",
+  "retry",
+  "clear",
+  "cut stream",
+  "interrupt",
+  "go back",
+  "fork",
+  "compact, quoted",
+  "compact, unquoted",
+  "compact, cut off",
+  "title",
+  "count",
+  "begin alike",
+  "subagent",
+  "restart",
+] as const;
+
+const act = fc.record({ op: fc.constantFrom(...OPS), who: fc.nat(9), size: fc.nat(9) });
+const client = fc.record({
+  isKeyed: fc.boolean(),
+  isNamed: fc.boolean(),
+  tail: fc.constantFrom("none" as const, "items" as const, "text" as const),
+  acts: fc.array(act, { minLength: 4, maxLength: 40 }),
+});
+
+/** Plays a client. */
+class Play {
+  readonly #talks: Talk[] = [];
+  #recognition = new Recognition<Known>();
+  #count = 0;
+  readonly #knowns = new Set<Known>();
+  /** Histories that their clients left for another way. */
+  readonly #left: (readonly Item[])[] = [];
+
+  readonly manner: Pick<Talk, "isKeyed" | "tail"> & { readonly isNamed: boolean };
+
+  constructor(manner: Play["manner"]) {
+    this.manner = manner;
+  }
+
+  #unique(text: string): string {
+    return `${text} ${++this.#count}`;
+  }
+
+  item(role: Item["role"], text: string, shape?: string): Item {
+    return { role, exact: `${role} ${text} ${shape ?? ""}`, shape, texts: [text] };
+  }
+
+  begin({ rules = "You are an agent.", task = this.#unique("Do the task number") } = {}): void {
+    const { isKeyed, tail, isNamed } = this.manner;
+    const talk: Talk = {
+      ...{ scope: "scope", isKeyed, tail, task, sent: [] },
+      ...(isNamed && { name: this.#unique("name") }),
+      items: [this.item("instruction", rules), this.item("user", task)],
+    };
+    // What equals a conversation that waits for its first reply is a retry of that, transient text aside.
+    if (this.#hasTwin(talk.items) && !isNamed) return;
+    this.#talks.push(talk);
+    this.ask(talk, ["new"]);
+  }
+
+  /** Twins: whether a history is also what another conversation may have become, had it got the same replies. */
+  #hasTwin(items: readonly Item[]): boolean {
+    const histories = [...this.#talks.map(({ items }) => items), ...this.#left];
+    return histories.some((other) => same(other, items.slice(0, other.length)));
+  }
+
+  /** Whether a history holds more than an opening: a reply, or the summary with which it begins. */
+  #isOwn({ items, known }: Talk): boolean {
+    return items.some(({ role, texts }) =>
+      role === "reply" || known!.begunWith.some((piece) => texts.join().includes(piece))
+    );
+  }
+
+  /** The request of a conversation, with what is transient of it. */
+  #request(
+    { items, tail, scope, isKeyed, name }: Talk,
+  ): RequestHistory & { readonly items: readonly Item[] } {
+    const block = this.#unique("<<<context>>>\nIt is second number");
+    const last = items.at(-1)!;
+    const added = tail === "items"
+      ? [...items, this.item("user", block)]
+      : tail === "text"
+      ? [...items.slice(0, -1), this.item(last.role, `${last.texts.join("\n")}\n\n${block}`, last.shape)]
+      : items;
+    return { scope, isKeyed, name, items: added, textsOf: (at) => added[at]!.texts };
+  }
+
+  ask(talk: Talk, outcomes: readonly Outcome[], request = this.#request(talk)): void {
+    const named = talk.name === undefined
+      ? undefined
+      : [...this.#knowns].find(({ name }) => name === talk.name);
+    const before = talk.known;
+    const recognised = this.#recognition.recognise(request, named);
+    const outcome = recognised.type;
+    assert(
+      outcomes.includes(outcome) || named === before && outcome === "continue" && named !== undefined,
+      `${outcome} instead of ${outcomes}: ${request.items.map(({ exact }) => exact).join(" | ")}`,
+    );
+    if (outcome === "continue" && before) assertStrictEquals(recognised.known, before);
+    // Of several that share as much any may be forked.
+    if (outcome === "fork") {
+      const { known, at } = recognised;
+      assert(same(this.#recognition.stored(known).items.slice(0, at), request.items.slice(0, at)));
+    }
+    const known: Known = outcome === "continue" ? recognised.known : {
+      ...{
+        scope: talk.scope,
+        isBegun: true,
+        isAmidTurn: true,
+        quotable: [],
+        isSummarized: false,
+        begunWith: [],
+      },
+      ...(talk.name !== undefined && { name: talk.name }),
+    };
+    this.#knowns.add(known);
+    if (before && before !== known && talk.lasting) this.#left.push(talk.lasting);
+    talk.lasting = talk.items;
+    if (outcome === "continue" && recognised.how === "anew") {
+      [known.begunWith, known.quotable, known.isSummarized] = [known.quotable, [], false];
+    }
+    known.isAmidTurn = true;
+    this.#recognition.follow(known, request, ++this.#count);
+    talk.known = known;
+    talk.sent = request.items;
+  }
+
+  /** Requests that aren't turns: they are about this conversation, another one that looks alike, or nothing. */
+  #aside(talk: Talk, items: readonly Item[], isKnown: boolean): void {
+    const { scope, isKeyed } = talk;
+    const request = { scope, isKeyed, name: talk.name, items, textsOf: (at: number) => items[at]!.texts };
+    const before = [...this.#knowns].map((known) => [...this.#recognition.stored(known).items]);
+    const about = this.#recognition.about(request, talk.name === undefined ? undefined : talk.known);
+    if (isKnown) assertStrictEquals(about?.known, talk.known);
+    assertEquals([...this.#knowns].map((known) => this.#recognition.stored(known).items), before);
+  }
+
+  do(
+    { op, who, size }: { readonly op: typeof OPS[number]; readonly who: number; readonly size: number },
+  ): void {
+    const talk = this.#talks[who % this.#talks.length]!;
+    const known = talk.known!;
+    const heads = talk.items.slice(0, 1);
+    const says = (text: string) => this.item("user", this.#unique(text));
+    const steps = (count: number): Item[] => {
+      const call = this.#unique("calls");
+      const ids = Array.from({ length: count }, (_, at) => `${call}.${at}`);
+      return [this.item("reply", call), ...ids.map((id) => this.item("result", this.#unique("result"), id))];
+    };
+    const add = (...items: readonly Item[]) => {
+      talk.items = [...talk.items, ...items];
+    };
+    switch (op) {
+      case "step":
+        add(...steps(1 + size % 3));
+        return this.ask(talk, ["continue"]);
+      case "answer":
+        known.isAmidTurn = false;
+        // Twins that get the same reply before transient items differ in nothing that lasts.
+        add(
+          this.item("reply", size < 3 && talk.tail !== "items" ? "Done." : this.#unique("Done")),
+          says("And now"),
+        );
+        return this.ask(talk, ["continue"]);
+      case "retry":
+        return this.ask(talk, ["continue"], {
+          ...this.#request(talk),
+          items: talk.sent,
+          textsOf: (at) => talk.sent[at]!.texts,
+        });
+      case "clear": {
+        const results = talk.items.filter((item) =>
+          item.shape !== undefined && !item.exact.includes("cleared")
+        );
+        // The last ones are as they were, and one alone may be that of another conversation.
+        const cleared = new Set(results.slice(0, 2 + size % 3));
+        if (cleared.size < 2 || results.length - cleared.size < 1) return;
+        talk.items = talk.items.map((item) =>
+          cleared.has(item) ? this.item("result", "cleared", item.shape) : item
+        );
+        add(...steps(1));
+        return this.ask(talk, ["continue"]);
+      }
+      case "cut stream": {
+        const items = [...talk.items, this.item("thought", this.#unique("Hm"))];
+        this.ask(talk, ["continue"], this.#request({ ...talk, items, tail: "none" }));
+        // Its client may keep the thought, which is part of the next reply then.
+        add(...steps(1));
+        return this.ask(talk, ["continue"]);
+      }
+      case "interrupt": {
+        const last = talk.items.findLastIndex(({ role }) => role === "reply");
+        const turn = talk.items.findLastIndex(({ role }) => role === "user");
+        if (last < turn || turn < 1) return;
+        const items = [...talk.items.slice(0, last), says("Go on")];
+        if (this.#hasTwin(items)) return;
+        talk.items = items;
+        return this.ask(talk, this.#isOwn(talk) ? ["continue"] : AMBIGUOUS.opening!);
+      }
+      case "go back": {
+        const at = talk.items.findIndex(({ role }, at) => at > size && role === "user");
+        if (at < 0 || at === talk.items.length - 1 && talk.tail !== "none") return;
+        const items = [...talk.items.slice(0, at), says("Do something else")];
+        if (this.#hasTwin(items)) return;
+        talk.items = items;
+        return this.ask(talk, AMBIGUOUS[this.#isOwn(talk) ? "edited" : "opening"]!);
+      }
+      case "fork": {
+        const at = talk.items.findIndex(({ role }, at) => at > size && role === "user");
+        if (at < 0 || at === talk.items.length - 1 || talk.name !== undefined) return;
+        const items = [...talk.items.slice(0, at), says("Try another way")];
+        if (!items.some(({ role }) => role === "reply") || this.#hasTwin(items)) return;
+        const fork: Talk = { ...talk, items };
+        this.#talks.push(fork);
+        return this.ask(fork, ["fork"]);
+      }
+      case "compact, quoted": {
+        const summary = this.#unique("A summary of all that was said and done in conversation");
+        this.#aside(talk, [...talk.sent, says("Summarize the conversation")], false);
+        known.quotable = [summary];
+        talk.items = [...heads, this.item("user", `Continued. ${summary}.`)];
+        return this.ask(talk, ["continue"]);
+      }
+      case "compact, unquoted":
+        known.isSummarized = true;
+        talk.items = [...heads, says("An opaque summary")];
+        // Under one key the newest conversation is meant.
+        return this.ask(talk, talk.isKeyed && this.#talks.length === 1 ? ["continue"] : AMBIGUOUS.retold!);
+      case "compact, cut off": {
+        const from = talk.items.length - 2 - size % 3;
+        const end = talk.items.slice(from);
+        const isEnd = from > 2 && end.some(({ role }) => role === "reply") && end.at(-1)!.shape !== undefined;
+        const results = end.filter(({ shape }) => shape !== undefined).length;
+        // One call may be that of another conversation if its result isn't the same.
+        if (!isEnd || end[0]!.role === "result" || results < (talk.tail === "text" ? 2 : 1)) return;
+        talk.items = [...heads, says("What came before"), ...end];
+        return this.ask(talk, ["continue"]);
+      }
+      case "title": {
+        const titled = this.item("user", `Write a title for: ${talk.task}`);
+        return this.#aside(talk, [this.item("instruction", "You write titles."), titled], false);
+      }
+      case "count":
+        return this.#aside(talk, talk.sent, true);
+      case "begin alike":
+        return this.begin({ task: talk.task });
+      case "subagent":
+        return this.begin({ rules: "You are a subagent.", task: talk.task });
+      case "restart": {
+        const recognition = new Recognition<Known>();
+        let at = 0;
+        for (const one of this.#knowns) {
+          const { items, stems } = structuredClone(this.#recognition.stored(one));
+          recognition.restore(one, { items, stems }, at++);
+        }
+        this.#recognition = recognition;
+        return;
+      }
+    }
+  }
+}
+
+function same(one: readonly HistoryItem[], other: readonly HistoryItem[]): boolean {
+  return one.length === other.length && one.every(({ exact }, at) => exact === other[at]!.exact);
+}
+
+Deno.test("Recognition finds each conversation of random clients again, however they change its history", () => {
+  fc.assert(
+    fc.property(client, ({ acts, ...manner }) => {
+      const play = new Play(manner);
+      play.begin();
+      for (const one of acts) play.do(one);
+    }),
+    { numRuns: cases(500), endOnFailure: false },
+  );
+});

@@ -1,0 +1,468 @@
+import type { NewPin } from "@tare/planner/internal";
+import { LRUCache } from "lru-cache";
+import {
+  Accounts,
+  type CallReport,
+  type Days,
+  type LedgerReport,
+  MAX_WARNINGS,
+  type Overview,
+  type SessionGroup,
+  type ToldWarnings,
+} from "./report/calls.ts";
+import { type PinReport, reportPins, type SeenSession } from "./report/prompt_report.ts";
+import {
+  keptSpending,
+  reportSpend,
+  type SpendingReport,
+  type SpendingSession,
+  type SpendOptions,
+} from "./report/spend.ts";
+import type { PinChange, Session } from "./session.ts";
+import type { ListedSession, SessionListing, SessionRecord, Store, StoreRecord } from "./store/port.ts";
+import type { Warmth } from "./warmth.ts";
+
+/** Which sessions are held in memory. */
+export interface HeldOptions<S> {
+  /** Most that those in memory may weigh together. The least recently used are evicted first. */
+  readonly maxWeight: number;
+  readonly weigh: (session: S) => number;
+  /** Whether a session is in use, and so isn't evicted. Default: none is. */
+  readonly isInUse?: (session: S) => boolean;
+  /** Called with each session that is evicted or removed. */
+  readonly evicted?: (session: S) => void;
+  /** Whether an evicted session is found as long as a caller has it, so that it isn't loaded twice. Default: no. */
+  readonly findsEvicted?: boolean;
+}
+
+/** The sessions of a kind in memory, each loaded once. */
+export class HeldSessions<S extends { readonly id: string }> {
+  readonly #options: HeldOptions<S>;
+  /** An object of its own for each weighing: the cache weighs no value twice. */
+  readonly #used: LRUCache<string, { readonly session: S }>;
+  /** Those in use that would have been evicted. */
+  readonly #inUse = new Map<string, S>();
+  readonly #evicted = new Map<string, WeakRef<S>>();
+  readonly #loading = new Map<string, Promise<S | undefined>>();
+  readonly #collected = new FinalizationRegistry<string>((id) => {
+    if (!this.#evicted.get(id)?.deref()) this.#evicted.delete(id);
+  });
+
+  constructor(options: HeldOptions<S>) {
+    this.#options = options;
+    this.#used = new LRUCache({
+      maxSize: options.maxWeight,
+      sizeCalculation: ({ session }) => options.weigh(session),
+      dispose: ({ session }, _, reason) => {
+        // One that is too large to be set is evicted by who sets it.
+        if (reason === "evict") this.#evict(session);
+      },
+      noDisposeOnSet: true,
+    });
+  }
+
+  get size(): number {
+    return this.#used.size + this.#inUse.size;
+  }
+
+  /** Returns the session of this id, if it is in memory. It doesn't count as used. */
+  find(id: string): S | undefined {
+    return this.#used.peek(id)?.session ?? this.#inUse.get(id) ?? this.#evicted.get(id)?.deref();
+  }
+
+  /** Returns the session of this id, if it is in memory. It counts as used. */
+  get(id: string): S | undefined {
+    return this.#used.get(id)?.session ?? this.find(id);
+  }
+
+  /** Yields all that are found, those first that were used last. They don't count as used. */
+  *values(): Iterable<S> {
+    for (const { session } of this.#used.values()) yield session;
+    yield* this.#inUse.values();
+    for (const [id, evicted] of this.#evicted) {
+      const session = evicted.deref();
+      if (session && !this.#used.has(id) && !this.#inUse.has(id)) yield session;
+    }
+  }
+
+  /** A session was used: it is weighed, and others may be evicted for it. */
+  use(session: S): void {
+    const { id } = session;
+    this.#inUse.delete(id);
+    this.#used.set(id, { session });
+    if (!this.#used.has(id)) this.#evict(session);
+    if (!this.#options.findsEvicted || this.#evicted.get(id)?.deref() === session) return;
+    this.#evicted.set(id, new WeakRef(session));
+    this.#collected.register(session, id);
+  }
+
+  /** Removes a session from memory. */
+  delete(id: string): void {
+    const session = this.find(id);
+    this.#used.delete(id);
+    this.#inUse.delete(id);
+    this.#evicted.delete(id);
+    if (session) this.#options.evicted?.(session);
+  }
+
+  isLoading(id: string): boolean {
+    return this.#loading.has(id);
+  }
+
+  /** Loads a session, unless that is under way: then both get the same. */
+  load(id: string, read: () => Promise<S | undefined>): Promise<S | undefined> {
+    const loading = this.#loading.get(id) ?? read().finally(() => this.#loading.delete(id));
+    this.#loading.set(id, loading);
+    return loading;
+  }
+
+  #evict(session: S): void {
+    if (this.#options.isInUse?.(session)) this.#inUse.set(session.id, session);
+    else this.#options.evicted?.(session);
+  }
+}
+
+/** A session of either kind in memory. */
+export interface RegisteredSession {
+  readonly id: string;
+  /** Name of the key with which it was made. Absent: the owner's. */
+  readonly by?: string | undefined;
+  /** What its model sees, and what its calls came to. */
+  readonly conversation: Session;
+}
+
+/** A change of a session that a user asks for. */
+export type SessionChange = { readonly pins: PinChange } | { readonly title: string };
+
+/** Totals of sessions that aren't among the sums of a store. */
+export interface UnsummedSessions {
+  readonly group: SessionGroup;
+  readonly days: Days;
+  /** How many sessions those sums don't count. */
+  readonly sessions: number;
+  /** The session. Absent: several that are no longer in memory. */
+  readonly row?: ListedSession;
+}
+
+/**
+ * What differs between the kinds of sessions: how they are loaded, changed and deleted, and how clients see them. Rows are
+ * those of the store.
+ */
+export interface SessionKind<
+  S extends RegisteredSession = RegisteredSession,
+  Summary = unknown,
+  Details = unknown,
+> {
+  readonly kind: SessionRecord["kind"];
+  /** Where they are stored. Absent: nowhere. */
+  readonly store?: Store | undefined;
+  /** Keeps their prompts in caches. Absent: nothing does. */
+  readonly warmth?: Pick<Warmth, "keepFor"> | undefined;
+  /** The newest warnings that came up in them. */
+  readonly warnings: ToldWarnings;
+  now(): number;
+  /** Returns the session of this id, if it is in memory. */
+  find(id: string): S | undefined;
+  /** Returns the session of this id, loaded if it is stored; `undefined` if there is none. @throws {StoreError} */
+  open(id: string): Promise<S | undefined>;
+  /** Returns the row of a session as it is in memory. */
+  row(session: S): ListedSession;
+  /** Returns those that aren't stored yet, the newest first. Default: all are. */
+  unsaved?(): readonly ListedSession[];
+  /** Returns the row of a stored session as it is known best. Default: as it is stored. */
+  known?(row: ListedSession): ListedSession;
+  /** Returns the totals that aren't stored yet; of a key alone if it is given. Default: all are. */
+  unsummed?(by?: string): Iterable<UnsummedSessions>;
+  summary(row: ListedSession): Summary;
+  details(session: S): Promise<Details>;
+  /** Returns what its calls cost, and whose they are. */
+  spending(row: ListedSession): Pick<SpendingSession, "model" | "agent" | "days">;
+  /** Returns what its model saw last. */
+  seen(session: S): Promise<SeenSession>;
+  /** Returns its model calls, the oldest first. @throws {StoreError} */
+  calls(session: S): Promise<readonly CallReport[]>;
+  /** Changes it, and stores that with these records; they aren't read where nothing is stored. @throws {StoreError} */
+  change(session: S, change: SessionChange, records: () => readonly StoreRecord[]): Promise<void>;
+  /** @throws {StoreError} */
+  delete(session: S): Promise<void>;
+}
+
+/** Whose spending is read. */
+export interface SpendScope {
+  /** Name of the key with which sessions were made. Default: every key. */
+  readonly by?: string | undefined;
+  /** Ends the reading. Default: nothing does. */
+  readonly signal?: AbortSignal;
+}
+
+/** The model calls of a session, the oldest first. */
+export interface SessionCalls {
+  readonly id: string;
+  readonly calls: readonly CallReport[];
+}
+
+/** Whose totals are read. */
+export type TotalsScope = Pick<SessionListing, "kind" | "by">;
+
+/** How many sessions of each kind are in a report by session: the newest. */
+const SPENDING_SESSIONS = 1_000;
+
+/** The sessions of all kinds, in memory or stored. */
+export class SessionRegistry<Summary = unknown, Details = unknown> {
+  readonly kinds: readonly SessionKind<RegisteredSession, Summary, Details>[];
+
+  constructor(kinds: readonly SessionKind<RegisteredSession, Summary, Details>[]) {
+    this.kinds = kinds;
+  }
+
+  /** Returns the session of this id; `undefined` if there is none. @throws {StoreError} */
+  async open(id: string): Promise<OpenSession<Summary, Details> | undefined> {
+    const held = this.kinds.filter((kind) => kind.find(id));
+    for (const kind of held.length > 0 ? held : this.kinds) {
+      const session = await kind.open(id);
+      if (session) return new OpenSession(kind, session);
+    }
+    return undefined;
+  }
+
+  /** Returns the session of this id without loading it. It may be gone when it is used. @throws {StoreError} */
+  async find(id: string): Promise<Pick<SessionRecord, "kind" | "by"> | undefined> {
+    for (const { kind, ...one } of this.kinds.map((one) => ({ kind: one.kind, session: one.find(id) }))) {
+      if (one.session) return { kind, by: one.session.by };
+    }
+    const record = await this.#store?.getSession(id);
+    return record && this.kinds.some(({ kind }) => kind === record.kind) ? record : undefined;
+  }
+
+  /**
+   * Returns a page of sessions, the newest first; those that aren't stored yet are before the others.
+   *
+   * @returns `undefined` if there is no session `after`.
+   * @throws {StoreError}
+   */
+  async list(
+    listing: SessionListing = {},
+  ): Promise<{ readonly sessions: readonly Summary[]; readonly hasMore: boolean } | undefined> {
+    const page = await this.#rows(listing);
+    return page && {
+      sessions: page.rows.map((row) => this.#kindOf(row).summary(row)),
+      hasMore: page.hasMore,
+    };
+  }
+
+  /** Yields the calls of the newest sessions of each kind, at most `limit` of each. @throws {StoreError} */
+  async *calls({ limit, by, signal }: SpendScope & { readonly limit: number }): AsyncIterable<SessionCalls> {
+    for (const { kind } of this.kinds) {
+      const page = await this.#rows({ kind, limit, by });
+      for (const { id } of page?.rows ?? []) {
+        signal?.throwIfAborted();
+        const session = await this.open(id);
+        if (session) yield { id, calls: await session.calls() };
+      }
+    }
+  }
+
+  /** Returns what was saved today and in all, and the newest warnings. @throws {StoreError} */
+  async overview(scope: TotalsScope = {}): Promise<Overview> {
+    const kinds = this.#kindsOf(scope.kind);
+    const accounts = await this.#accounts(scope);
+    const told = kinds.flatMap(({ warnings }) => warnings.list)
+      .sort((one, other) => one.at < other.at ? 1 : -1).slice(0, MAX_WARNINGS);
+    const { by } = scope;
+    const theirs = new Set<string>();
+    for (const { session } of by === undefined ? [] : told) {
+      if ((await this.find(session))?.by === by) theirs.add(session);
+    }
+    const warnings = by === undefined ? told : told.filter(({ session }) => theirs.has(session));
+    return accounts.overview(kinds[0]?.now() ?? 0, warnings);
+  }
+
+  /** Compares what sessions cost that are planned with those that are forwarded unchanged. @throws {StoreError} */
+  async ledger(scope: TotalsScope = {}): Promise<LedgerReport> {
+    return (await this.#accounts(scope)).report();
+  }
+
+  /** Reports what sessions have cost, by day, model, session or agent. @throws {StoreError} */
+  async spend(query: SpendOptions, { by, signal }: SpendScope = {}): Promise<SpendingReport> {
+    const all: SpendingSession[] = [];
+    for (const kind of this.kinds) {
+      all.push(...await this.#spending(kind, { ...query, by }));
+      signal?.throwIfAborted();
+    }
+    if (query.by !== "session") return await reportSpend(all, query);
+    const { all: sums } = await reportSpend(all, { ...query, by: "day" });
+    const newest: SpendingSession[] = [];
+    let isCut = false;
+    for (const { kind } of this.kinds) {
+      const page = await this.#rows({ kind, limit: SPENDING_SESSIONS, by });
+      newest.push(...page?.rows.map((row) => this.#spendingOf(row)) ?? []);
+      isCut ||= page?.hasMore ?? false;
+      signal?.throwIfAborted();
+    }
+    const { rows, hasMore } = await reportSpend(newest, query);
+    return { all: sums, rows, hasMore: hasMore || isCut };
+  }
+
+  /** All that are stored are in one store. */
+  get #store(): Store | undefined {
+    return this.kinds.find(({ store }) => store)?.store;
+  }
+
+  #kindsOf(wanted: SessionRecord["kind"] | undefined) {
+    return this.kinds.filter(({ kind }) => wanted === undefined || kind === wanted);
+  }
+
+  #kindOf({ kind }: ListedSession) {
+    return this.kinds.find((one) => one.kind === kind)!;
+  }
+
+  async #rows(
+    { kind, limit = 100, after, ...which }: SessionListing,
+  ): Promise<{ readonly rows: readonly ListedSession[]; readonly hasMore: boolean } | undefined> {
+    const kinds = this.#kindsOf(kind);
+    const { search = "", by } = which;
+    const unsaved = kinds.flatMap((one) => one.unsaved?.() ?? [])
+      .filter((row) => by === undefined || row.by === by);
+    const at = unsaved.findIndex(({ id }) => id === after);
+    const isStored = after !== undefined && at < 0;
+    const [only] = kinds.length === 1 ? kinds : [];
+    const store = only ? only.store : this.#store;
+    if (isStored) {
+      const last = await store?.getSession(after);
+      if (!kinds.some((one) => one.kind === last?.kind)) return undefined;
+    }
+    const text = search.toLowerCase();
+    const first = isStored
+      ? []
+      : unsaved.slice(at + 1).filter((row) => titleOf(row).toLowerCase().includes(text));
+    const stored = await store?.listSessions({
+      ...{ ...which, kind: only?.kind, limit: limit + 1 },
+      ...(isStored && { after }),
+    }) ?? [];
+    const rows = [...first, ...stored.map((row) => this.#kindOf(row).known?.(row) ?? row)];
+    return { rows: rows.slice(0, limit), hasMore: limit < rows.length };
+  }
+
+  async #accounts({ kind, by }: TotalsScope): Promise<Accounts> {
+    const accounts = new Accounts();
+    for (const one of this.#kindsOf(kind)) {
+      if (one.store) await accounts.read(one.store, { kind: one.kind, by, nowMs: one.now() });
+      for (const { group, ...more } of one.unsummed?.(by) ?? []) accounts.add(group, more);
+    }
+    return accounts;
+  }
+
+  /** Returns what sessions of a kind have cost, those that are gone too where they are stored. */
+  async #spending(
+    one: SessionKind<RegisteredSession, Summary, Details>,
+    { from, to, by }: Pick<SpendOptions, "from" | "to"> & Pick<SpendScope, "by">,
+  ): Promise<readonly SpendingSession[]> {
+    const { kind, store } = one;
+    const stored = store ? await keptSpending(store, { kind, from, to, by }) : [];
+    const others = Array.from(
+      one.unsummed?.(by) ?? [],
+      ({ row, days }) => row ? [{ ...this.#spendingOf(row), days }] : [],
+    );
+    return [...stored, ...others.flat()];
+  }
+
+  #spendingOf(row: ListedSession): SpendingSession {
+    const { id, kind } = row;
+    return { id, kind, title: titleOf(row), ...this.#kindOf(row).spending(row) };
+  }
+}
+
+/** A session that was opened, with what users ask of it whatever its kind. */
+export class OpenSession<Summary = unknown, Details = unknown> {
+  readonly #kind: SessionKind<RegisteredSession, Summary, Details>;
+  readonly #session: RegisteredSession;
+
+  constructor(kind: SessionKind<RegisteredSession, Summary, Details>, session: RegisteredSession) {
+    this.#kind = kind;
+    this.#session = session;
+  }
+
+  get id(): string {
+    return this.#session.id;
+  }
+
+  get kind(): SessionRecord["kind"] {
+    return this.#kind.kind;
+  }
+
+  /** Totals of its calls by day. */
+  get days(): Days {
+    return this.#session.conversation.state.days;
+  }
+
+  /** Why nothing can be asked of its messages, in words that follow "Cannot pin"; `undefined` if it can. */
+  get noPins(): string | undefined {
+    return this.#session.conversation.noPins;
+  }
+
+  details(): Promise<Details> {
+    return this.#kind.details(this.#session);
+  }
+
+  /** Returns its model calls, the oldest first. @throws {StoreError} */
+  calls(): Promise<readonly CallReport[]> {
+    return this.#kind.calls(this.#session);
+  }
+
+  /** Returns what its model saw last. */
+  seen(): Promise<SeenSession> {
+    return this.#kind.seen(this.#session);
+  }
+
+  /**
+   * Pins a message. The records that `keep` returns are stored with the pin.
+   *
+   * @throws {RangeError} if that can't be asked of this message. @throws {StoreError}
+   */
+  async setPin(
+    wanted: NewPin,
+    keep: (pin: PinReport) => readonly StoreRecord[] = () => [],
+  ): Promise<PinReport> {
+    const seen = await this.seen();
+    const pin = this.#session.conversation.makePin(seen.history.messages, wanted);
+    const report = reportPins({ ...seen, pins: [pin] })[0]!;
+    await this.#kind.change(this.#session, { pins: { set: pin } }, () => keep(report));
+    return report;
+  }
+
+  /** Removes the pin of a message, and returns whether there was one. @throws {StoreError} */
+  async removePin(place: number, keep: () => readonly StoreRecord[] = () => []): Promise<boolean> {
+    if (!this.#session.conversation.state.pins.some((pin) => pin.place === place)) return false;
+    await this.#kind.change(this.#session, { pins: { remove: place } }, keep);
+    return true;
+  }
+
+  /** Gives it a title, which it keeps. The records that `keep` returns are stored with that. @throws {StoreError} */
+  async rename(
+    title: string,
+    keep: (renamed: Summary) => readonly StoreRecord[] = () => [],
+  ): Promise<Summary> {
+    const summary = this.#kind.summary({ ...this.#kind.row(this.#session), title });
+    await this.#kind.change(this.#session, { title }, () => keep(summary));
+    return summary;
+  }
+
+  /** Keeps its newest prompt in the provider's cache for at most so many milliseconds; `undefined` if nothing does. */
+  keepFor(ms: number): ReturnType<Warmth["keepFor"]> | undefined {
+    return this.#kind.warmth?.keepFor(this.#session.id, ms);
+  }
+
+  /** Returns the original of what was evicted from its prompt, by its reference. */
+  async archived(ref: string): Promise<string | undefined> {
+    return await this.#session.conversation.archive.get(ref);
+  }
+
+  /** Deletes it. @throws {StoreError} */
+  delete(): Promise<void> {
+    return this.#kind.delete(this.#session);
+  }
+}
+
+function titleOf({ title = "" }: ListedSession): string {
+  return title as string;
+}
