@@ -41,6 +41,10 @@ export interface KnownConversation {
     readonly begunWith?: { readonly pieces: readonly string[]; readonly isAnswered: boolean } | undefined;
     /** A line of the user's first message by which quotes of the conversation are found. */
     readonly opening?: string | undefined;
+    /** Calls of its newest reply, by `shape`: what continues it answers one of them. Absent or empty: that isn't known. */
+    readonly replied?: readonly string[];
+    /** Whether a request of it is under way: another one begins a branch. Default: no. */
+    readonly isBusy?: boolean;
   };
 }
 
@@ -442,13 +446,17 @@ function grownBy<Known extends KnownConversation>(
 ): Continued<Known> | undefined {
   const { known, place, shared: at } = candidate;
   const { items: own, settled, heads } = place;
-  const { begunWith: { pieces } = { pieces: [] } } = known.facts;
-  if (own.length === 0) return undefined;
+  const { begunWith: { pieces } = { pieces: [] }, replied = [], isBusy = false } = known.facts;
+  if (own.length === 0 || isBusy) return undefined;
   const { end, isCut } = endOf(place, request);
   // The summary with which a history begins isn't transient.
   const cutsOpening = isCut && settled === heads && pieces.length > 0;
   if (cutsOpening && !quotesAny(textOf(request), pieces)) return undefined;
   const length = isCut ? end + 1 : end;
+  if (replied.length > 0) {
+    const { shape = "" } = request.items.slice(length).find(isResult) ?? {};
+    if (!replied.includes(shape)) return undefined;
+  }
   const how = at === own.length ? "grown" : at >= end ? "transient" : "cleared";
   if (how === "cleared" && !isCleared(candidate, request, end)) return undefined;
   return { type: "continue", known, at, length, missing: own.length - length, how };
