@@ -378,7 +378,7 @@ export class AdaptedConversations<Given, Call> implements Books {
   }
 
   /** Which conversation of a group a request continues, also one whose instructions change with each call. */
-  #recognise(group: Group<Given>, request: RequestHistory): Recognised<Conversation<Given>> {
+  #recognise(group: Group<Given>, request: RequestHistory): Continuation<Conversation<Given>> {
     const found = this.#recognition.recognise(request);
     if (found.type === "continue") return found;
     const heads = request.items.findIndex(({ role }) => role !== "instruction");
@@ -398,7 +398,7 @@ export class AdaptedConversations<Given, Call> implements Books {
 
   /** The conversation itself. What left the others of its name meanwhile left it, too. */
   #resume(
-    { known, at, how }: Extract<Recognised<Conversation<Given>>, { readonly type: "continue" }>,
+    { known, at, how }: Extract<Continuation<Conversation<Given>>, { readonly type: "continue" }>,
     before: readonly Conversation<Given>[],
   ): Conversation<Given> {
     const earlier = textsOf(before, known.texts);
@@ -412,7 +412,7 @@ export class AdaptedConversations<Given, Call> implements Books {
 
   #fork(
     group: Group<Given>,
-    { known: from, at }: Extract<Recognised<Conversation<Given>>, { readonly type: "fork" }>,
+    { known: from, at }: Extract<Continuation<Conversation<Given>>, { readonly type: "fork" }>,
     before: readonly Conversation<Given>[],
   ): Conversation<Given> {
     const earlier = textsOf(before, from.texts);

@@ -9,8 +9,8 @@ export { type ContentsItem, sumContents } from "./store/contents.ts";
 export { type ArchivedText, JsonPacker, type PackedJson, type UnpackedJson } from "./store/packed_json.ts";
 export {
   type NextState,
-  type StateChange,
   stateRecords,
+  type StateUpdate,
   StateWriter,
   type StoredState,
 } from "./stored_state.ts";

@@ -56,7 +56,7 @@ export interface StoredHistory {
 }
 
 /** Which conversation a turn continues. */
-export type Recognised<Known> =
+export type Continuation<Known> =
   | {
     readonly type: "continue";
     readonly known: Known;
@@ -104,7 +104,7 @@ interface Realm<Known> {
 }
 
 /** A conversation that a request continues. */
-type Continued<Known> = Extract<Recognised<Known>, { readonly type: "continue" }>;
+type Continued<Known> = Extract<Continuation<Known>, { readonly type: "continue" }>;
 
 /** A conversation whose history may be that of a request. */
 interface Candidate<Known> {
@@ -187,7 +187,7 @@ export class Recognition<Known extends KnownConversation> {
   }
 
   /** Returns which conversation a turn continues. `named` is the one of its name. */
-  recognise(request: RequestHistory, named?: Known): Recognised<Known> {
+  recognise(request: RequestHistory, named?: Known): Continuation<Known> {
     const { items, isKeyed } = request;
     const candidates = this.#candidates(request, isOf(request, named));
     const grown = bestOf(candidates);
@@ -356,7 +356,7 @@ export class Recognition<Known extends KnownConversation> {
   }
 
   /** Returns the conversation of another scope of the client that a request continues as a whole. */
-  #elsewhere(request: RequestHistory): Recognised<Known> | undefined {
+  #elsewhere(request: RequestHistory): Continuation<Known> | undefined {
     const { client, scope } = request;
     if (client === undefined) return undefined;
     const isOther = ({ facts }: Known) => facts.scope !== scope && facts.client === client;
