@@ -3,8 +3,7 @@
  *
  * @module
  */
-export { readBody, readBytes, readPath } from "./read_request.ts";
-export { type AskedServer, type ServerProfile, serverProfile } from "./server_profile.ts";
+export { readBody, readBytes, readPath, withClientSignal } from "./read_request.ts";
 export type {
   CompactionReport,
   GatewaySessionDetails,
@@ -12,4 +11,4 @@ export type {
   PromptFigures,
   RewriteReport,
 } from "./sessions/gateway_kind.ts";
-export { withClientSignal } from "./with_client_signal.ts";
+export { type AskedServer, type ServerProfile, serverProfile } from "./upstream.ts";
