@@ -4,6 +4,7 @@
  * @module
  */
 export { readBody, readBytes, readPath, withClientSignal } from "./read_request.ts";
+export { type AskedServer, type ServerProfile, serverProfile } from "./upstream.ts";
 export type {
   CompactionReport,
   GatewaySessionDetails,
@@ -11,4 +12,3 @@ export type {
   PromptFigures,
   RewriteReport,
 } from "./sessions/gateway_kind.ts";
-export { type AskedServer, type ServerProfile, serverProfile } from "./upstream.ts";
