@@ -11,8 +11,7 @@ import {
   type ToolMessage,
   type ToolOutput,
 } from "@tare/messages";
-import { describeCall, toolResultMessage } from "@tare/messages/internal";
-import { distance } from "fastest-levenshtein";
+import { describeCall, nearestName, toolResultMessage } from "@tare/messages/internal";
 import { isDeepStrictEqual } from "node:util";
 import {
   type AnsweredCall,
@@ -417,19 +416,11 @@ function refused(content: string): CallOutcome {
 const MAX_NAME = 200;
 
 function unknownTool(name: string, tools: RunCallOptions["tools"]): string {
-  const closest = name.length > MAX_NAME ? undefined : closestName(name, [...tools.keys()]);
+  const closest = name.length > MAX_NAME ? undefined : nearestName(name, tools.keys());
   const names = [...tools].flatMap(([name, { isListed }]) => isListed ? [name] : []);
   const shown = name.length > MAX_NAME ? `${name.slice(0, MAX_NAME)}…` : name;
   return `Cannot run "${shown}": there is no such tool. ` + (closest ? `Did you mean ${closest}? ` : "") +
     (names.length > 0 ? `The tools are: ${names.join(", ")}.` : "There are no tools: answer without.");
-}
-
-/** Returns the name with the smallest edit distance, if it differs in at most a third of its characters. */
-function closestName(given: string, names: readonly string[]): string | undefined {
-  const plain = (name: string) => name.toLowerCase().replaceAll(/[-_]/g, "");
-  return names.map((name) => ({ name, edits: distance(plain(given), plain(name)) }))
-    .filter(({ name, edits }) => edits <= name.length / 3)
-    .sort((a, b) => a.edits - b.edits)[0]?.name;
 }
 
 function messageOf(error: unknown, name: string): string {
