@@ -1,7 +1,7 @@
 import { resolve } from "@std/path";
 import { forgetServer, noteOwnerPort, noteServer } from "@tare/cli/parts";
 import { Warmth } from "@tare/session";
-import { pingUsdOfToday } from "@tare/session/internal";
+import { pingUsdOfToday } from "@tare/session/internal/report";
 import { type Figures, Telemetry } from "@tare/session/telemetry";
 import { gateway, type HttpGateway } from "@tare/gateway";
 import { type ServerProfile, serverProfile } from "@tare/gateway/internal";

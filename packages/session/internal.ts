@@ -15,7 +15,6 @@ export {
 } from "./stored_state.ts";
 export { isConflict } from "./store/store_error.ts";
 export { expiryClock } from "./expiry_clock.ts";
-export { pingUsdOfToday } from "./ping_cost.ts";
 export type {
   BookOptions,
   CacheKeyOptions,

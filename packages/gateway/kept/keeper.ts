@@ -8,7 +8,6 @@ import {
 } from "@tare/session/internal";
 import { Accounts, type AddedSessions, type CallReport, type Days } from "@tare/session/internal/report";
 import type { Protocol, RequestReaders } from "@tare/wire/internal";
-import { chainTo } from "../sessions/chain_index.ts";
 import type { GatewaySession, Recognised } from "../sessions/session.ts";
 import type { GatewaySessions, StoredSession } from "../sessions/sessions.ts";
 import {
@@ -490,10 +489,12 @@ export class Keeper {
 
   /** Returns what a session continues from, and its names. */
   #valueOf(session: GatewaySession) {
-    const keys = chainTo(session.tip).map(({ key }) => key);
-    const { names, ends } = namesOf(session, keys);
-    const instructions = this.#options.sessions.instructionsOf(keys.slice(0, session.facts.heads));
-    return { value: keptValue(session, { keys, instructions, ends }), names, ends };
+    const { sessions } = this.#options;
+    const history = sessions.historyOf(session);
+    const { names, ends } = namesOf(session, history);
+    const heads = history.items.slice(0, session.facts.heads);
+    const instructions = sessions.instructionsOf(heads.map(({ exact }) => exact));
+    return { value: keptValue(session, { history, instructions, ends }), names, ends };
   }
 
   #wait(session: GatewaySession): void {

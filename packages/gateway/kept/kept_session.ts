@@ -1,11 +1,14 @@
 import { Session, type SessionState } from "@tare/session";
 import type { SessionRecord, StoredState } from "@tare/session/internal";
 import { contentText, type Message } from "@tare/messages";
+import type { StoredHistory } from "@tare/planner/internal";
 import { hashPiece } from "@tare/messages/internal";
 import { placeholderRefs } from "@tare/prune/internal";
 import { readItems } from "@tare/wire/internal";
 import { createHash } from "node:crypto";
 import { instructionKey, type Known } from "../sessions/instruction_keys.ts";
+import type { StoredPrompt } from "../memory.ts";
+import { readHistoryItem, writeHistoryItem } from "../sessions/history.ts";
 import { LayeredArchive } from "../sessions/layered_archive.ts";
 import {
   countInstructions,
@@ -17,7 +20,7 @@ import {
 import type { StoredSession } from "../sessions/sessions.ts";
 
 /** Another number whenever what is kept has another form: what has another one isn't read. */
-const FORMAT = 4;
+const FORMAT = 5;
 
 /** What of a session never changes: the settings of its record. Without what was said nothing tells whose it is. */
 export interface KeptSettings
@@ -49,8 +52,9 @@ interface KeptValue {
   readonly format: number;
   readonly facts: OtherFacts;
   readonly conversation: OtherState;
-  /** Names of the items of its client's history. */
-  readonly keys: readonly string[];
+  /** The items of its client's history, and the stems of its last one. */
+  readonly items: readonly string[];
+  readonly stems: readonly number[];
   /** Instructions by their names: hashes and lengths of their lines. */
   readonly instructions: Readonly<Record<string, readonly number[]>>;
   readonly hidden: readonly (Omit<HiddenPlace, "items"> & { readonly items: readonly string[] })[];
@@ -60,6 +64,7 @@ interface KeptValue {
   readonly shown: readonly number[];
   /** Likewise of the last call from whose prompt nothing had left; absent if that is the same. */
   readonly unevicted?: readonly number[];
+  readonly held?: StoredPrompt;
   /** Those of them that stand for something. */
   readonly lines: readonly Message[];
   readonly ends: readonly string[];
@@ -87,12 +92,10 @@ export function totalsOf({ facts, conversation }: GatewaySession): Omit<KeptTota
   return { lastMs, isReverted, model, epoch, savedTokenUnits, days };
 }
 
-/** What is kept of a session, with the keys of its history, its instructions and the ends that the history had. */
+/** What is kept of a session, with its history, its instructions and the ends that the history had. */
 export function keptValue(
   session: GatewaySession,
-  { keys, instructions, ends }: Pick<KeptValue, "keys" | "ends"> & {
-    readonly instructions: readonly Known[];
-  },
+  { history, instructions, ends }: Pick<KeptValue, "ends"> & Pick<StoredSession, "history" | "instructions">,
 ): unknown {
   const { hidden, shown, facts, conversation } = session;
   const { scope: _s, client: _c, by: _b, name: _n, protocol: _p, control: _k, ...changing } = facts;
@@ -102,11 +105,13 @@ export function keptValue(
     format: FORMAT,
     facts: others,
     conversation: state,
-    keys,
+    items: history.items.map(writeHistoryItem),
+    stems: history.stems,
     instructions: Object.fromEntries(instructions.map(({ key, lines }) => [key, [...lines].flat()])),
     hidden: hidden.map(plainPlace),
     archived: [...session.archive.listed],
     shown: shown.map(hashOf),
+    ...(session.held && { held: session.held }),
     ...(session.unevicted !== shown && { unevicted: session.unevicted.map(hashOf) }),
     lines: shown.flatMap((one) => typeof one !== "number" && standsForSomething(one) ? [one] : []),
     ends,
@@ -149,7 +154,7 @@ export function restoreSession(
   const value = stored as KeptValue | undefined;
   if (value?.format !== FORMAT) return undefined;
   const { id, forkOf, sums, facts: own } = recordedOf({ record, totals });
-  const { keys, instructions, hidden, archived, shown, lines, ends, state, lookedAt } = value;
+  const { items, stems, instructions, hidden, archived, shown, lines, ends, state, lookedAt } = value;
   const facts: SessionFacts = { ...value.facts, ...own };
   const archive = new LayeredArchive({ elsewhere: text, listed: archived });
   const byHash = new Map(lines.map((line) => [hashPiece(line), line]));
@@ -168,9 +173,10 @@ export function restoreSession(
       })),
       shown: shown.map((hash) => byHash.get(hash) ?? hash),
       unevicted: value.unevicted,
+      held: value.held,
       kept: { fence, refs, ends, ...(forkOf !== undefined && { parent: forkOf }) },
     },
-    keys,
+    history: { items: items.map(readHistoryItem), stems },
     instructions: Object.entries(instructions)
       .map(([key, lines]): Known => ({ scope: own.scope, key, lines: pairsOf(lines) })),
   };
@@ -182,9 +188,10 @@ export function figuresOnly(
   { countTokens, prompts }: Making,
 ): GatewaySession {
   const { id, sums, facts: own } = recordedOf({ record, totals });
-  const nothing = { historyBytes: 0, heads: 0, hasTools: false, isAnswered: false, refusals: 0 };
+  const nothing = { historyBytes: 0, heads: 0, hasTools: false, refusals: 0 };
+  const isNew = { isAnswered: false, isAmidTurn: false };
   const basis = { model: sums.model };
-  const facts: SessionFacts = { ...nothing, basis, responses: [], compactions: [], ...own };
+  const facts: SessionFacts = { ...nothing, ...isNew, basis, responses: [], compactions: [], ...own };
   const archive = new LayeredArchive();
   return new GatewaySession({
     conversation: new Session({
@@ -193,7 +200,7 @@ export function figuresOnly(
       state: { ...sums, title },
     }),
     ...{ archive, facts, number: 0 },
-    tip: { key: "", depth: 0, children: new Map(), sessionId: undefined },
+    length: 0,
     kept: { fence, refs: new Set(), ends: [] },
   });
 }
@@ -274,16 +281,19 @@ export function soughtNames(
   };
 }
 
-/** The names of a session, whose history has these keys, and of the ends that it had, the newest first. */
+/** Returns the names of a session with this history, and of the ends that it had, the newest first. */
 export function namesOf(
   session: GatewaySession,
-  keys: readonly string[],
+  { items }: StoredHistory,
 ): { readonly names: readonly string[]; readonly ends: readonly string[] } {
   const { kept, facts: { client, scope, name, heads, summary, responses } } = session;
+  const keys = items.map(({ exact }) => exact);
   const first = keys[heads] ?? NOTHING;
+  // What follows the last reply may be transient.
+  const settled = keys.slice(0, items.findLastIndex(({ role }) => role === "reply") + 1 || keys.length);
   const newest = [
     ...wholes(keys, { heads, reach: 1 }).map((whole) => nameOf("whole", scope, whole)),
-    ...endsOf(keys, { heads, reach: 1 }).map((end) => nameOf("end", client ?? scope, end)),
+    ...endsOf(settled, { heads, reach: 1 }).map((end) => nameOf("end", client ?? scope, end)),
   ];
   const ends = [...newest, ...kept.ends.filter((one) => !newest.includes(one))].slice(0, 2 * ENDS);
   return {

@@ -38,10 +38,10 @@ import { modelSettings } from "../sessions/session_prompt.ts";
 import type { Budget, SessionSettings } from "../sessions/session_settings.ts";
 import type { ApprovalOptions, Workplace } from "../sessions/session_options.ts";
 import type {
+  HelperParent,
   OpenTurn,
   SessionEnvironment,
   SessionEvent,
-  SessionInfo,
   TurnPrompt,
   TurnRequest,
 } from "../sessions/session_types.ts";
@@ -75,7 +75,7 @@ interface Stage extends
   /** Its history is read when the turn is played. */
   readonly session: Required<Pick<RunTurnOptions, "prompt" | "history">> & {
     readonly id: string;
-    readonly parent: SessionInfo["parent"];
+    readonly parent: HelperParent | undefined;
     /** Name of the key that pays for it. */
     readonly by: string | undefined;
     readonly settings: SessionSettings;
