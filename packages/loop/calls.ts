@@ -11,7 +11,7 @@ import {
   type ToolMessage,
   type ToolOutput,
 } from "@tare/messages";
-import { describeCall, nearestName, toolResultMessage } from "@tare/messages/internal";
+import { describeCall, nearestName, toolResultMessage, untilAborted } from "@tare/messages/internal";
 import { isDeepStrictEqual } from "node:util";
 import {
   type AnsweredCall,
@@ -298,7 +298,7 @@ async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOut
   const { begins } = options;
   // Whoever is told may have stopped the turn.
   if (begins && !watchdog.signal.aborted) {
-    await untilAborted(watchdog.signal, watchdog, begins).catch(() => {});
+    await untilStopped(watchdog.signal, watchdog, begins).catch(() => {});
   }
   if (watchdog.signal.aborted) return refused(`Cannot run ${name}: the turn was stopped before it started.`);
   const ran = await within((context) =>
@@ -355,7 +355,7 @@ async function inTime<Value>(
   try {
     const { progress } = watchdog;
     const context = { signal, progress, callId, ...(allows && { allows }) };
-    return { value: await untilAborted(signal, watchdog, () => work(context)) };
+    return { value: await untilStopped(signal, watchdog, () => work(context)) };
   } catch (error) {
     const problem = limit.signal.aborted
       ? `Cannot finish ${name}: it ran into its limit of ${
@@ -428,22 +428,14 @@ function messageOf(error: unknown, name: string): string {
   return message || `Cannot finish ${name}: it failed without saying why.`;
 }
 
-async function untilAborted<T>(
-  signal: AbortSignal,
-  watchdog: Watchdog,
-  run: () => Promise<T> | T,
-): Promise<T> {
-  const aborted = Promise.withResolvers<never>();
-  const onAbort = () => aborted.reject(signal.reason);
-  signal.addEventListener("abort", onAbort);
-  try {
+/** Runs work whose end the watchdog sees, and waits for it until the signal is aborted. */
+function untilStopped<T>(signal: AbortSignal, watchdog: Watchdog, run: () => Promise<T> | T): Promise<T> {
+  return untilAborted(() => {
     // Not Promise.try(): Node has it from 24 on.
     const work = new Promise<T>((resolve) => resolve(run()));
     watchdog.track(work);
-    return await Promise.race([work, aborted.promise]);
-  } finally {
-    signal.removeEventListener("abort", onAbort);
-  }
+    return work;
+  }, signal);
 }
 
 /** From this repetition on, the model gets the note alone. */
