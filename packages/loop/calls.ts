@@ -68,11 +68,7 @@ interface Finished {
   readonly durationMs: number;
 }
 
-/**
- * Runs the calls of one reply, several at a time: yields each result as its call ends and returns the answers in the
- * order of the calls. Every call is answered, also when the turn is stopped in between; calls of `clientTools`, and those
- * that somebody has to be asked for, only then, because nobody else answers them any more.
- */
+/** Runs the calls of a reply in parallel; answers are in order, those of open calls only once stopped. */
 export async function* runTools(
   calls: readonly ToolCall[],
   options: RunToolsOptions,
