@@ -5,3 +5,10 @@
  */
 export { readBody, readBytes, readPath, withClientSignal } from "./read_request.ts";
 export { type AskedServer, type ServerProfile, serverProfile } from "./upstream.ts";
+export type {
+  CompactionReport,
+  GatewaySessionDetails,
+  GatewaySessionSummary,
+  PromptFigures,
+  RewriteReport,
+} from "./sessions/gateway_kind.ts";

@@ -31,3 +31,4 @@ export { nearestName } from "./nearest_name.ts";
 export { PLAN_TOOL_NAME, planAfter, type WorkPlan } from "./plan.ts";
 export { sliceText } from "./slice_text.ts";
 export { reasonOf, untilAborted } from "./reason_of.ts";
+export type { NestedCalls } from "./tool.ts";

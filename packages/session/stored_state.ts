@@ -27,7 +27,7 @@ export interface NextState extends Pick<StoredState, "title" | "totals" | "value
 }
 
 /** What a commit of a state consists of. */
-export interface StateChange {
+export interface StateUpdate {
   readonly records: readonly StoreRecord[];
   /** The stored state once they are committed. */
   readonly after: StoredState;
@@ -59,7 +59,7 @@ export class StateWriter {
    * Returns the records of what differs from the stored state. Totals and value count as changed if they are other objects;
    * long lists in the value are written as far as they are new.
    */
-  change(before: StoredState, { days, texts = [], isFork = false, ...next }: NextState): StateChange {
+  change(before: StoredState, { days, texts = [], isFork = false, ...next }: NextState): StateUpdate {
     const { id: sessionId, group, agent } = this.#session;
     const isValueNew = next.value !== before.value;
     const packed = isValueNew ? this.#packer.pack(next.value, before.refs) : { value: undefined, texts: [] };

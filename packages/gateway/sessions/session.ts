@@ -1,9 +1,9 @@
-import type { Session } from "@tare/session";
+import type { Session } from "@tare/session/internal";
 import type { Overview, Sums } from "@tare/session/internal/report";
 import { contentText, type CountTokens, type Message } from "@tare/messages";
 import { firstWords, hashBytes, hashPiece, personsWords } from "@tare/messages/internal";
 import type { PromptSession, SessionView } from "@tare/planner";
-import type { KnownConversation, Recognised as Recognition } from "@tare/planner/internal";
+import type { Continuation, KnownConversation } from "@tare/planner/internal";
 import type { Archive } from "@tare/prune";
 import {
   anchorOf,
@@ -431,7 +431,7 @@ export class GatewaySession implements KnownConversation {
   /** A request with these items goes on with it, from where its history is the same. */
   continueFrom(
     items: readonly WireItem[],
-    { at, how, length }: Pick<Extract<Recognition<unknown>, { type: "continue" }>, "at" | "how" | "length">,
+    { at, how, length }: Pick<Extract<Continuation<unknown>, { type: "continue" }>, "at" | "how" | "length">,
   ): void {
     if (how === "grown") return;
     const same = items.slice(0, at);

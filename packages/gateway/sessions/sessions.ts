@@ -1,7 +1,6 @@
 import { createHash } from "node:crypto";
-import { Session } from "@tare/session";
 import { type About, Recognition, type RequestHistory, type StoredHistory } from "@tare/planner/internal";
-import { HeldSessions, type UnsummedSessions } from "@tare/session/internal";
+import { HeldSessions, Session, type UnsummedSessions } from "@tare/session/internal";
 import { addDays, addToDay, type Days, type SessionGroup, type Sums } from "@tare/session/internal/report";
 import {
   type ClientSummary,
@@ -13,7 +12,7 @@ import {
 } from "./session.ts";
 import { InstructionKeys, type Known } from "./instruction_keys.ts";
 import { LayeredArchive } from "./layered_archive.ts";
-import { historyItem, textsOf } from "./history.ts";
+import { historyItem, itemTexts } from "./history.ts";
 
 /** A session that was stored: what it is made of beside its place among the others, and by what it is recognised. */
 export interface StoredSession {
@@ -176,7 +175,7 @@ export class GatewaySessions {
       items: items.map((item, at) =>
         at < heads ? { exact: keyOf(at), role: "instruction" } : historyItem(item)
       ),
-      textsOf: (at) => textsOf(items[at]!),
+      textsOf: (at) => itemTexts(items[at]!),
     };
   }
 

@@ -52,7 +52,7 @@ export interface StoredHistory {
 }
 
 /** Which conversation a turn continues. */
-export type Recognised<Known> =
+export type Continuation<Known> =
   | {
     readonly type: "continue";
     readonly known: Known;
@@ -186,7 +186,7 @@ export class Recognition<Known extends KnownConversation> {
   }
 
   /** Returns which conversation a turn continues. `named` is the one of its name. */
-  recognise(request: RequestHistory, named?: Known): Recognised<Known> {
+  recognise(request: RequestHistory, named?: Known): Continuation<Known> {
     const { items, scope, name } = request;
     const heads = countHeads(items);
     if (named) return this.#continueNamed(named, request);
@@ -252,7 +252,7 @@ export class Recognition<Known extends KnownConversation> {
     return known?.isBegun ? undefined : known;
   }
 
-  #continueNamed(named: Known, request: RequestHistory): Recognised<Known> {
+  #continueNamed(named: Known, request: RequestHistory): Continuation<Known> {
     const place = this.#places.get(named)!;
     const candidate = { known: named, place, shared: this.#shared(named, request.items) };
     const grown = grownBy(candidate, request);
@@ -377,7 +377,7 @@ export class Recognition<Known extends KnownConversation> {
   }
 
   /** Returns the conversation of another scope of the client that a request continues as a whole. */
-  #elsewhere(request: RequestHistory): Recognised<Known> | undefined {
+  #elsewhere(request: RequestHistory): Continuation<Known> | undefined {
     if (request.client === undefined) return undefined;
     const isOther = (known: Known) => known.scope !== request.scope && known.client === request.client;
     const { candidates } = this.#candidates(request, isOther, true);
@@ -478,7 +478,7 @@ function grownBy<Known extends KnownConversation>(
   return isCleared(candidate, request, end) ? { known, at, how: "cleared", length, missing } : undefined;
 }
 
-function continues<Known>({ known, at, length, how }: Grown<Known>): Recognised<Known> {
+function continues<Known>({ known, at, length, how }: Grown<Known>): Continuation<Known> {
   return { type: "continue", known, at, length, how };
 }
 
