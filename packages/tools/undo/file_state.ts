@@ -1,8 +1,4 @@
-/**
- * The state of a path, as a text that can be compared: missing, a folder with its permissions, a file with its permissions
- * and the hash of its content, a link with the hash of its target, or something whose content isn't stored, with its size
- * and time.
- */
+/** State of a path as comparable text: missing, a folder, file, link, or unstored content by size and time. */
 export type FileState =
   | "none"
   | `folder ${string}`
