@@ -1,6 +1,6 @@
 import type { Session } from "@tare/session";
 import type { Overview, Sums } from "@tare/session/internal/report";
-import { contentText, type CountTokens, type Message } from "@tare/messages";
+import { contentText, type CountTokens, type Message, type ToolDefinition } from "@tare/messages";
 import { firstWords, hashBytes, hashPiece, personsWords } from "@tare/messages/internal";
 import type { PromptSession, SessionView } from "@tare/planner";
 import type { Archive } from "@tare/prune";
@@ -213,7 +213,7 @@ const MAX_REFUSALS = 2;
 const SESSION_BYTES = 4_096;
 
 /** What an item of a history takes: its place in the tree of histories, what was sent of it, what left of it. */
-const ITEM_BYTES = 1_024;
+const ITEM_BYTES = 2_048;
 
 /** What a call that is remembered takes. */
 const CALL_BYTES = 1_024;
@@ -243,8 +243,8 @@ export class GatewaySession {
   #kept: Kept;
   /** Its tools as they first came. */
   #tools: readonly ReturnType<typeof steadyTools>["first"][number][] = [];
-  /** The newest tools that came as they first did. */
-  #sameTools: WireRequest["tools"];
+  /** The newest tools that came as they first did. Their bytes would hold the whole request. */
+  #sameTools: readonly ToolDefinition[] | undefined;
 
   constructor(
     { conversation, archive, number, tip, facts, hidden = [], shown = [], unevicted = shown, kept }:
@@ -311,7 +311,7 @@ export class GatewaySession {
     return this.#kept;
   }
 
-  /** Most bytes of memory that it can take; what it shares with others counts for each of them. */
+  /** Bytes of memory that it takes; what it shares with others counts for each of them. */
   get bytes(): number {
     const items = this.#hidden.flatMap(({ items }) => items);
     // As bytes, and as text of the message that was read of them.
@@ -320,7 +320,7 @@ export class GatewaySession {
     const { calls } = this.conversation;
     // As bytes, and as what was read of them.
     const toolBytes = this.#tools.reduce((sum, { bytes }) => sum + 3 * bytes.length, 0);
-    return SESSION_BYTES + toolBytes + CALL_BYTES * calls.length + itemBytes + 2 * this.#facts.historyBytes +
+    return SESSION_BYTES + toolBytes + CALL_BYTES * calls.length + itemBytes + this.#facts.historyBytes +
       hiddenBytes +
       this.archive.bytes;
   }
@@ -590,11 +590,11 @@ export class GatewaySession {
     const { tools = [] } = request;
     const same = this.#sameTools;
     const isKnown = same?.length === tools.length &&
-      tools.every(({ definition }, at) => definition === same[at]!.definition);
+      tools.every(({ definition }, at) => definition === same[at]);
     if (isKnown) return request;
     const { request: steady, first } = steadyTools(request, this.#tools);
     if (isTurn) this.#tools = first;
-    if (isTurn && steady === request) this.#sameTools = tools;
+    if (isTurn && steady === request) this.#sameTools = tools.map(({ definition }) => definition);
     return steady;
   }
 

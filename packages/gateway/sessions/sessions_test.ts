@@ -111,7 +111,7 @@ Deno.test("GatewaySessions leaves the same share of sessions as it is, always", 
 });
 
 Deno.test("GatewaySessions forgets the sessions that were used longest ago, as memory asks for it", () => {
-  const { sessions, find } = newSessions({ maxBytes: 12_000 });
+  const { sessions, find } = newSessions({ maxBytes: 14_000 });
   const a = find("a");
   const b = find("b", { name: "n" });
   find("a");
@@ -129,7 +129,7 @@ Deno.test("GatewaySessions weighs what sessions archive, hide and remember of hi
   const archiving = newSessions({ maxBytes: 20_000 });
   const large = archiving.find("a");
   archiving.find("b");
-  await large.archive.put("x".repeat(5_000));
+  await large.archive.put("x".repeat(10_000));
   archiving.sessions.weigh(large);
   assertEquals([archiving.sessions.held.size, archiving.sessions.held.get(large.id)], [1, large]);
   const hiding = newSessions({ maxBytes: 20_000 });
