@@ -16,7 +16,7 @@ function newSessions(options: Partial<SessionsOptions> = {}) {
     const items = Array.from(texts, (key): WireItem => {
       const role = { S: "system", b: "assistant" }[key] ?? "user";
       const message = { role, content: key } as Message;
-      return { key, parts: [{ message }], bytes: new Uint8Array(key === "L" ? 5_000 : 1) };
+      return { key, parts: [{ message }], bytes: new Uint8Array(key === "L" ? 10_000 : 1) };
     });
     const prompts: Recognised["prompts"] = ({ archive }) => {
       const state = { edits: [elide(1), elide(3)] };
