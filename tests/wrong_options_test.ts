@@ -10,7 +10,6 @@ import { estimateTokens, type Message } from "@tare/messages";
 import { plannerSession, profileNamed, type PromptSessionOptions, PromptTooLong } from "@tare/planner";
 import { policySession } from "@tare/planner/policies";
 import { memoryArchive, pruneResults, truncateResults } from "@tare/prune";
-import { relievePressure, selectElisions } from "@tare/prune/internal";
 import { shownTools } from "@tare/schemas";
 
 const MESSAGES: readonly Message[] = [
@@ -85,16 +84,6 @@ const FUNCTIONS: Readonly<
     right: eliding,
     more: ["limitTokens"],
     run: (options) => truncateResults(MESSAGES, options),
-  },
-  relievePressure: {
-    right: eliding,
-    more: ["windowTokens", "pruneAt", "summariseAt", "keepTokens", "countPrompt"],
-    run: (options) => relievePressure(MESSAGES, options),
-  },
-  selectElisions: {
-    right: () => counter,
-    more: ["windowTokens", "protectTokens", "minBytes"],
-    run: (options) => selectElisions(MESSAGES, options),
   },
   toolLoopContext: {
     right: () => counter,

@@ -10,31 +10,18 @@ import { readSettings } from "./settings/settings.ts";
 import { startServer } from "./compose.ts";
 import { REHEARSAL_NOTICE } from "./offline_demo.ts";
 
-const QUESTION =
-  "Which package of this repository has the most lines of code, and which files does it consist of?";
-
-async function largestPackage(folder: string): Promise<{ path: string; lines: number; files: number }> {
-  let largest = { path: "", lines: 0, files: 0 };
-  for await (const { name: path } of Deno.readDir(folder)) {
-    const { lines, files } = await countLines(join(folder, path));
-    if (lines > largest.lines) largest = { path, lines, files };
-  }
-  return largest;
-}
-
-async function countLines(folder: string): Promise<{ lines: number; files: number }> {
-  const sum = { lines: 0, files: 0 };
+/** Returns the longest source file of a folder, and its number of lines. */
+async function longestFile(folder: string): Promise<{ path: string; lines: number }> {
+  let longest = { path: "", lines: 0 };
   for await (const { name, isDirectory } of Deno.readDir(folder)) {
-    if (isDirectory) {
-      const inside = await countLines(join(folder, name));
-      sum.lines += inside.lines;
-      sum.files += inside.files;
-    } else if (name.endsWith(".ts")) {
-      sum.lines += (await Deno.readTextFile(join(folder, name))).split("\n").length - 1;
-      sum.files += 1;
-    }
+    const found = isDirectory
+      ? await longestFile(join(folder, name))
+      : name.endsWith(".ts")
+      ? { path: "", lines: (await Deno.readTextFile(join(folder, name))).split("\n").length - 1 }
+      : longest;
+    if (found.lines > longest.lines) longest = { ...found, path: join(name, found.path) };
   }
-  return sum;
+  return longest;
 }
 
 async function withData(use: (data: string) => Promise<void>): Promise<void> {
@@ -59,7 +46,9 @@ Deno.test("startServer() without a key says so and answers by a rehearsal of at 
       const client = agentClient(server.url);
       const session = await client.createSession();
       const events: SessionEvent[] = [];
-      for await (const { event } of await client.startTurn(session, QUESTION)) events.push(event);
+      for await (const { event } of await client.startTurn(session, "Review packages/loop file by file.")) {
+        events.push(event);
+      }
       const end = events.at(-1);
       assertEquals(end?.type === "turn_end" && end.reason, "completed");
       assertEquals(end?.type === "turn_end" && end.ledger.calls >= 5 && end.ledger.cachedTokens > 0, true);
@@ -67,10 +56,10 @@ Deno.test("startServer() without a key says so and answers by a rehearsal of at 
         events.filter((event) => event.type === "warning").map((event) => event.message),
         [REHEARSAL_NOTICE],
       );
-      const { path, lines, files } = await largestPackage(join(workspace, "packages"));
+      const { path, lines } = await longestFile(join(workspace, "packages/loop"));
       assertStringIncludes(
         end?.type === "turn_end" ? end.text : "",
-        `packages/${path} is the package with the most lines of code, ${lines} lines in ${files} files.`,
+        `\n- packages/loop/${path}: ${lines} lines; first declares: `,
       );
       assertEquals(
         (await fetch(`${server.url}/tare/v1/sessions/${session}`, { method: "DELETE" })).status,

@@ -3,11 +3,7 @@ import { resolve } from "@std/path";
 import { parseArgs, type ParseArgsConfig } from "node:util";
 import { shownText } from "./terminal/shown_text.ts";
 
-/**
- * Parses options and words of a command line.
- *
- * @throws {RangeError} that says what is wrong with them, and which options there are.
- */
+/** Parses a command line. @throws {RangeError} with the fault and the known options. */
 export function commandLine<const Config extends ParseArgsConfig>(
   config: Config,
 ): ReturnType<typeof parseArgs<Config>> {

@@ -6,10 +6,7 @@ const LOOK_MS = 1000;
 /** Programs that only start others and wait for them, as `npx deno task start` does; a shell's own command too. */
 const LAUNCHER = /^(\S*\/)?((deno|node|npm|npx)\b|sh -c )/;
 
-/**
- * The processes by which this one was started, as far as they only launch others: who ends them means this one. None
- * where `ps` can't tell.
- */
+/** Returns the ids of parent processes that only launch this one; none where `ps` isn't available. */
 export async function launchers(): Promise<readonly number[]> {
   const parents = new Map<number, { readonly parent: number; readonly command: string }>();
   try {

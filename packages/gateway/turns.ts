@@ -3,6 +3,7 @@ import { type CallReport, reportCall, type Sums, sumsOf, UNFINISHED } from "@tar
 import { contentText, type CountTokens } from "@tare/messages";
 import { listPrice, listWindow, readTooLong } from "@tare/planner";
 import {
+  type About,
   compactionOf,
   MESSAGES_PROVIDER,
   profileForTtl,
@@ -45,7 +46,7 @@ import {
   textOf,
 } from "./sessions/session.ts";
 import { GatewayKind } from "./sessions/gateway_kind.ts";
-import { type About, GatewaySessions } from "./sessions/sessions.ts";
+import { GatewaySessions } from "./sessions/sessions.ts";
 import { GatewayTurn, type SentCall } from "./turn.ts";
 import { upstreamOf } from "./upstream.ts";
 
@@ -220,13 +221,14 @@ export class Turns {
       ...(purpose && { purpose }),
       hasTools,
       isNamed: recognised.name !== undefined,
+      isKeyed: key !== undefined,
       about: () => sessions.about(recognised),
     });
     const { about, isFirst = false } = oneShot ?? {};
     if (oneShot && !about && (counts || !isFirst)) return undefined;
     const precedes = isFirst && !counts;
     const session = found ??
-      (precedes ? sessions.precede(recognised) : about?.session ?? sessions.find(recognised));
+      (precedes ? sessions.precede(recognised) : about?.known ?? sessions.find(recognised));
     if (this.#warmth && !counts && (!oneShot || precedes)) {
       if (!oneShot) this.#warmth.goesOn(session.id);
       // A subagent without tools begins with a request that may be none of its turns.
@@ -528,7 +530,7 @@ function hashOf(value: unknown): string {
 interface OneShot {
   readonly purpose: NonNullable<ItemPart["purpose"]>;
   /** The session that it is about, if one is known. */
-  readonly about: About | undefined;
+  readonly about: About<GatewaySession> | undefined;
   /** Whether no turn is known that it could belong to: it comes before the first, or is the first of a chat. Default: no. */
   readonly isFirst?: boolean;
 }
@@ -561,15 +563,16 @@ function oneShotOf(
     WireRequest,
     "items" | "replyTokens" | "protocol"
   >,
-  { purpose, hasTools, isNamed, about: look }: {
+  { purpose, hasTools, isNamed, isKeyed, about: look }: {
     /** What the client says that it is for. Default: it doesn't say. */
     readonly purpose?: NonNullable<ItemPart["purpose"]>;
     /** Whether its model may choose among tools. */
     readonly hasTools: boolean;
-    /** Whether the client names its session. */
+    /** Whether the client names its session, or keeps its conversations apart. */
     readonly isNamed: boolean;
+    readonly isKeyed: boolean;
     /** Looks for the session that it is about. */
-    readonly about: () => About | undefined;
+    readonly about: () => About<GatewaySession> | undefined;
   },
 ): OneShot | undefined {
   const said = items.at(-1)?.parts.at(-1)?.purpose ?? purpose ??
@@ -577,9 +580,11 @@ function oneShotOf(
   const asks = said === undefined && asksForSummary(items);
   if (said === "turn" || (said === undefined && hasTools && !asks)) return undefined;
   const about = look();
-  const isBegun = about?.session.isBegun ?? false;
-  if (said !== undefined) return { purpose: said, about, isFirst: !isBegun && said === "other" };
-  const lacksTools = !hasTools && (about && isBegun ? about.session.facts.hasTools : hasResults(items));
+  const isBegun = about?.known.isBegun ?? false;
+  // What is no turn and about nothing begins no session.
+  const isMeant = about !== undefined || isNamed || isKeyed;
+  if (said !== undefined) return { purpose: said, about, isFirst: !isBegun && said === "other" && isMeant };
+  const lacksTools = !hasTools && (about && isBegun ? about.known.facts.hasTools : hasResults(items));
   const isKnown = about && (about.shared > 0 || about.isCutOff);
   if (asks && (lacksTools || isKnown)) return { purpose: "compaction", about };
   if (lacksTools) return { purpose: "other", about };
@@ -597,7 +602,7 @@ function viewFor(
   { items }: Pick<WireRequest, "items">,
 ): Pick<Session, "view" | "sent" | "rejected"> | undefined {
   if (!about || about.shared === 0) return undefined;
-  const { session, shared } = about;
+  const { known: session, shared } = about;
   const restores = purpose === "compaction" || namesSummary(instructionsOf(items));
   return session.conversation.glimpse(session.lengthOf(items.slice(0, shared)), { restores });
 }

@@ -253,10 +253,7 @@ interface OpenCall {
   readonly asked: readonly AskedCall[];
 }
 
-/**
- * Runs one call, if it may. Whatever goes wrong is an outcome that helps the model to mend the call: it never rejects, and
- * once the turn is stopped or the call's time is up it doesn't wait for the tool.
- */
+/** Runs one call if it may run. Never rejects: a failure is an outcome for the model. Doesn't outlast the turn. */
 async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOutcome | OpenCall> {
   const { tools, watchdog, judge, cannotAsk, answer, output: show } = options;
   const { name, arguments: text } = describeCall(call);
@@ -427,10 +424,7 @@ function unknownTool(name: string, tools: RunCallOptions["tools"]): string {
     (names.length > 0 ? `The tools are: ${names.join(", ")}.` : "There are no tools: answer without.");
 }
 
-/**
- * The name that was probably meant: the one with the smallest edit distance (Levenshtein), case, `-` and `_` apart,
- * if it differs in no more than a third of its characters.
- */
+/** Returns the name with the smallest edit distance, if it differs in at most a third of its characters. */
 function closestName(given: string, names: readonly string[]): string | undefined {
   const plain = (name: string) => name.toLowerCase().replaceAll(/[-_]/g, "");
   return names.map((name) => ({ name, edits: distance(plain(given), plain(name)) }))

@@ -248,15 +248,6 @@ export const EMPTY_LEDGER: TurnLedger = {
 
 /**
  * The ledger of two stretches of a conversation: of a turn and its next call, of a session and its next turn.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { addLedgers, EMPTY_LEDGER } from "@tare/loop/internal";
- *
- * const turn = { ...EMPTY_LEDGER, calls: 2, saved: { prune: 500 } };
- * assertEquals(addLedgers(turn, turn), { ...EMPTY_LEDGER, calls: 4, saved: { prune: 1000 } });
- * ```
  */
 export function addLedgers(a: TurnLedger, b: TurnLedger): TurnLedger {
   const saved = { ...a.saved };

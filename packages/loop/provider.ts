@@ -456,10 +456,7 @@ const TOO_LONG =
 const NO_SUCH_MODEL =
   /model_not_found|model.{0,100}(not found|not exist)|not a valid model|(no such|unknown|invalid) model/i;
 
-/**
- * Tells what went wrong with a request, in one sentence that never holds the API key. What isn't the provider's or the
- * connection's fault comes back as it is.
- */
+/** Returns the model error for a failed request, without the API key; other errors unchanged. */
 export function toModelError(error: unknown, request: FailedRequest): unknown {
   const { host, timeoutMs, errors: { APIConnectionError, APIConnectionTimeoutError, APIError } } = request;
   if (error instanceof APIConnectionTimeoutError) {

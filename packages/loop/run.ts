@@ -315,11 +315,7 @@ function upToOpening(messages: readonly Message[]): readonly Message[] {
   return messages.slice(0, messages.findIndex(({ role }) => role !== "system") + 1);
 }
 
-/**
- * Calls the model once: yields its text and reasoning as they come and returns the whole reply.
- *
- * @throws {ModelError} if the model fails or its stream ends without a reply.
- */
+/** Calls the model once: yields its deltas, returns the reply. @throws {ModelError} if it fails or has no reply. */
 async function* callModel(
   view: ContextView,
   turn: Turn,

@@ -67,10 +67,7 @@ export class Watchdog {
     this.#lastSign = this.#clock.now();
   };
 
-  /**
-   * Starts work and waits for it; rejects with the signal's reason as soon as the turn is stopped. Work isn't started
-   * any more once it is.
-   */
+  /** Starts work unless the turn is stopped, and waits for it. Rejects with the signal's reason once it is stopped. */
   async wait<T>(start: () => Promise<T> | T): Promise<T> {
     this.signal.throwIfAborted();
     // Not Promise.try(): Node has it from 24 on.

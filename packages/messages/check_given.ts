@@ -63,23 +63,6 @@ const ROLES: readonly unknown[] = ["system", "developer", "user", "assistant", "
  * @param needed What it needs, by the same names.
  * @throws {TypeError} at the first wrong value, unknown option, or message that is no chat message.
  * @throws {RangeError} at a number that is out of its range.
- *
- * @example
- * ```ts
- * import { assertThrows } from "@std/assert";
- * import { checkGiven } from "@tare/messages/internal";
- *
- * function greet(options: { readonly name: string }): string {
- *   checkGiven("greet()", { options }, { options: { name: "string" } });
- *   return `Hello, ${options.name}.`;
- * }
- * const untyped = JSON.parse("{}");
- * assertThrows(
- *   () => greet(untyped),
- *   TypeError,
- *   "Cannot run greet(): options.name is missing; it must be a string",
- * );
- * ```
  */
 export function checkGiven(
   caller: string,

@@ -54,15 +54,6 @@ const TEXT_FILE = /^data:(?:text\/|application\/(?:json|xml|yaml))/;
  * Tokens of one message: its text, parts, name, reasoning (what of it is sealed as its provider counts), tool calls (without their ids, which providers
  * don't show to the model) and the tools that it finds, plus {@linkcode MESSAGE_OVERHEAD_TOKENS}. The count is remembered for each message object and counter, so that a
  * message is counted once, not once per call.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { countMessageTokens } from "@tare/messages/internal";
- *
- * const words = (text: string) => text.split(" ").length;
- * assertEquals(countMessageTokens({ role: "user", content: "two words" }, words), 6);
- * ```
  */
 export function countMessageTokens(message: Message, countTokens: CountTokens): number {
   return remembered(messageCounts, message, countTokens, countMessage);
@@ -84,18 +75,7 @@ function countMessage(message: Message, countTokens: CountTokens): number {
   return tokens;
 }
 
-/**
- * Returns the tokens of one tool definition, counted as its JSON text and remembered like a message's.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { estimateTokens } from "@tare/messages";
- * import { countToolTokens } from "@tare/messages/internal";
- *
- * assertEquals(countToolTokens({ type: "function", function: { name: "clock" } }, estimateTokens), 12);
- * ```
- */
+/** Returns the tokens of one tool definition, counted as its JSON text and remembered like a message's. */
 export function countToolTokens(tool: ToolDefinition, countTokens: CountTokens): number {
   return remembered(toolCounts, tool, countTokens, countTool);
 }

@@ -17,16 +17,6 @@ const LISTED = { first: /^(?:command|output): /i, code: /^exit code: (-?\d+)$/im
 /**
  * Returns the exit code of a program in the text of a tool result, where agents put it: in a line of its own before or
  * after the output, in a list of fields, or in JSON, also below `metadata`. `undefined` if there is none.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { exitCodeIn } from "@tare/messages/internal";
- *
- * assertEquals(exitCodeIn("Exit code: 2\nOutput:\nNo such file."), 2);
- * assertEquals(exitCodeIn('{"output":"Error: 0","metadata":{"exit_code":0}}'), 0);
- * assertEquals(exitCodeIn("Exit code 1 is documented below."), undefined);
- * ```
  */
 export function exitCodeIn(text: string): number | undefined {
   const [head, tail] = [text.slice(0, REACH_CHARS), text.slice(-REACH_CHARS)];

@@ -188,18 +188,6 @@ export function contentText(content: Content | null | undefined): string {
 /**
  * A message as text that reads well and can be searched line by line: who says it, its text, its calls with their
  * arguments. Line breaks stand as they are, not escaped as in JSON. Of pictures and the like only the kind is named.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { transcribe } from "@tare/messages/internal";
- *
- * const call = { name: "edit_file", arguments: '{"path":"a.ts","new_text":"one\\ntwo"}' };
- * assertEquals(
- *   transcribe({ role: "assistant", tool_calls: [{ id: "1", type: "function", function: call }] }),
- *   "assistant:\ncalls edit_file\npath: a.ts\nnew_text: one\ntwo",
- * );
- * ```
  */
 export function transcribe(message: Message): string {
   const { role, content } = message;
@@ -234,17 +222,7 @@ function argumentLines(input: string): string[] {
   }
 }
 
-/**
- * What a message begins with, in one line: at most 120 UTF-16 code units, no character cut in two.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { firstWords } from "@tare/messages/internal";
- *
- * assertEquals(firstWords("Find it,\n  please."), "Find it, please.");
- * ```
- */
+/** What a message begins with, in one line: at most 120 UTF-16 code units, no character cut in two. */
 export function firstWords(content: Content | null | undefined): string {
   const line = contentText(content).slice(0, 10 * MAX_CHARS).replaceAll(/\s+/g, " ").trim();
   return line.slice(0, MAX_CHARS).toWellFormed().replace(/\ufffd$/, "");
@@ -271,16 +249,6 @@ export function hashText(text: string): number {
 /**
  * Tells a message or a tool's definition from any other; the same for the same bytes, on any machine. Of a message of
  * which somebody knows what it says (see {@linkcode tellBy}) that tells it. It is remembered for each object.
- *
- * @example
- * ```ts
- * import { assertEquals, assertNotEquals } from "@std/assert";
- * import { hashPiece } from "@tare/messages/internal";
- *
- * const read = { type: "function", function: { name: "read", description: "Reads a file." } } as const;
- * assertEquals(hashPiece(structuredClone(read)), hashPiece(read));
- * assertNotEquals(hashPiece({ type: "function", function: { name: "read" } }), hashPiece(read));
- * ```
  */
 export function hashPiece(piece: Message | ToolDefinition): number {
   return (told.get(piece) ?? toldByBytes(piece)).hash;
@@ -318,20 +286,7 @@ function toldByBytes(piece: Message | ToolDefinition): Told {
 /** Name of the tool that stands for others: a call of it names the tool that is meant, and holds that one's arguments. */
 export const CALL_TOOL_NAME = "call_tool";
 
-/**
- * Name and arguments of the call that is meant: where it is one of `call_tool`, those of the tool that it names; of
- * any other, and of one that names none, its own.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { meantCall } from "@tare/messages/internal";
- *
- * const inner = '{"name":"read_file","arguments":{"path":"a.txt"}}';
- * const call = { id: "1", type: "function", function: { name: "call_tool", arguments: inner } } as const;
- * assertEquals(meantCall(call), { name: "read_file", arguments: '{"path":"a.txt"}' });
- * ```
- */
+/** Returns the name and arguments of the effective call: those inside `call_tool`, else its own. */
 export function meantCall(call: ToolCall): { readonly name: string; readonly arguments: string } {
   const made = describeCall(call);
   if (made.name !== CALL_TOOL_NAME) return made;
@@ -369,18 +324,6 @@ export function freeCallId(id: string, used: ReadonlySet<string>): string {
  * All calls of a conversation, in order, each with its answer. Ids may repeat, within a message and over messages, and
  * may be empty: an answer takes, of the newest message that has an unanswered call of its id, the first unanswered
  * call. An answer that finds none belongs to no call.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import type { Message } from "@tare/messages";
- * import { pairCalls } from "@tare/messages/internal";
- *
- * const call = { id: "1", type: "function", function: { name: "clock", arguments: "{}" } } as const;
- * const message = { role: "tool", tool_call_id: "1", content: "noon" } as const;
- * const messages: Message[] = [{ role: "assistant", tool_calls: [call] }, message];
- * assertEquals(pairCalls(messages), [{ call, at: 0, answer: { at: 1, message } }]);
- * ```
  */
 export function pairCalls(messages: readonly Message[]): readonly CallPair[] {
   const pairing = new CallPairing();
@@ -432,15 +375,6 @@ export class CallPairing {
 /**
  * Whether two values hold the same, in whatever order their fields stand: of JSON, and of what frameworks hold beside it,
  * bytes and URLs. Strings are compared first by identity, so that a value which was made anew of the same ones costs little.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { sameData } from "@tare/messages/internal";
- *
- * assertEquals(sameData({ a: 1, b: [2] }, { b: [2], a: 1 }), true);
- * assertEquals(sameData([1, 2], [2, 1]), false);
- * ```
  */
 export function sameData(one: unknown, other: unknown): boolean {
   if (one === other) return true;
@@ -501,15 +435,6 @@ const BLOCK = /^[ \t]*<([A-Za-z][\w-]*)(?: [^<>\n]*)?>/gm;
  * What a person wrote of a message: nothing of rules, surroundings and reminders, which agents send as blocks such as
  * `<environment_context>` or `<system-reminder>` beside it or as messages of their own, nor of a summary from which the
  * conversation goes on. Empty where nobody wrote anything, as in the messages of others than users.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { personsWords } from "@tare/messages/internal";
- *
- * const content = "<current_datetime>2026-11-20</current_datetime>\n\nFind it.";
- * assertEquals(personsWords({ role: "user", content }), "Find it.");
- * ```
  */
 export function personsWords(
   { role, content }: Pick<Message, "role"> & { readonly content?: Content | null },

@@ -71,17 +71,6 @@ const SHORTER = 768;
  * A counter that counts texts as `count` does, and pictures that are `data:` URLs by their width and height: 85 tokens, and
  * 170 for each tile of 512 pixels, once it fits 2,048 pixels and its shorter side 768 (OpenAI's formula). Others count by area,
  * Anthropic a token for 750 pixels once the longer side fits 1,568: what differs is half as much again of a screenshot.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { estimateTokens } from "@tare/messages";
- * import { countingPictures, countMessageTokens } from "@tare/messages/internal";
- *
- * const gif = `data:image/gif;base64,${btoa("GIF89a\x80\x02\xe0\x01")}`;
- * const message = { role: "user", content: [{ type: "image_url", image_url: { url: gif } }] } as const;
- * assertEquals(countMessageTokens(message, countingPictures(estimateTokens)), 4 + 85 + 2 * 170);
- * ```
  */
 export function countingPictures(count: CountTokens): CountTokens {
   const ofPicture: CountTokens["ofPicture"] = ({ url, detail }) => {

@@ -9,22 +9,7 @@ export interface WorkPlan {
   readonly done: number;
 }
 
-/**
- * The plan after a call, which may be of any tool: one that names steps begins a plan, one that only says how many are
- * done goes on with it. Nothing, or what isn't valid, leaves the plan as it is.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { planAfter } from "@tare/messages/internal";
- *
- * const plan = planAfter(undefined, { name: "update_plan", arguments: '{"steps":["Look","Mend","Check"]}' });
- * assertEquals(planAfter(plan, { name: "update_plan", arguments: '{"done":2}' }), {
- *   steps: ["Look", "Mend", "Check"],
- *   done: 2,
- * });
- * ```
- */
+/** Returns the plan after a call: steps begin a new plan, a number of done steps continues it; others change nothing. */
 export function planAfter(
   plan: WorkPlan | undefined,
   { name, arguments: text }: { readonly name: string; readonly arguments: string },

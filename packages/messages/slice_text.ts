@@ -1,16 +1,4 @@
-/**
- * Returns `text.slice(start, end)` without the halves of surrogate pairs that the cuts would leave at either end: half a
- * character is no text, and receivers refuse it.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { sliceText } from "@tare/messages/internal";
- *
- * assertEquals(sliceText("👍👍", 1, 3), "");
- * assertEquals(sliceText("a👍", 0, 2), "a");
- * ```
- */
+/** Returns `text.slice(start, end)` without halves of surrogate pairs at its ends, which receivers refuse. */
 export function sliceText(text: string, start: number, end: number): string {
   return text.slice(
     isLowSurrogate(text, start) ? start + 1 : start,

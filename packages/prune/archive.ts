@@ -66,23 +66,7 @@ export interface ArchivedMessages {
   readonly text: string;
 }
 
-/**
- * Archives messages as one text: the JSON of each on a line of its own.
- *
- * @throws {Error} if they can't be archived.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import type { Message } from "@tare/messages";
- * import { memoryArchive } from "@tare/prune";
- * import { archiveMessages } from "@tare/prune/internal";
- *
- * const messages: Message[] = [{ role: "user", content: "Why?" }, { role: "assistant", content: "So." }];
- * const { text } = await archiveMessages(messages, { archive: memoryArchive(), purpose: "drop" });
- * assertEquals(text.split("\n").map((line) => JSON.parse(line)), messages);
- * ```
- */
+/** Archives messages as JSON lines. @throws {Error} if they can't be archived. */
 export async function archiveMessages(
   messages: readonly Message[],
   { archive, purpose }: ArchiveMessagesOptions,
@@ -92,11 +76,7 @@ export async function archiveMessages(
   return { ref: await archiveText(text, archive, `${messages.length} messages to ${purpose}`), text };
 }
 
-/**
- * Archives a text and returns its reference.
- *
- * @throws {Error} with `what` in its message, if it can't be archived.
- */
+/** Archives a text and returns its reference. @throws {Error} with `what` in its message, if it can't be archived. */
 export async function archiveText(text: string, archive: Archive, what: string): Promise<string> {
   try {
     return await archive.put(text);
@@ -136,14 +116,6 @@ const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
  * A text as bytes that {@linkcode textFromBytes} turns back into every code unit of it: UTF-8, and lone surrogates,
  * which UTF-8 can't hold and `TextEncoder` silently replaces, in the three bytes that
  * [WTF-8](https://simonsapin.github.io/wtf-8/) gives them.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { bytesFromText, textFromBytes } from "@tare/prune/internal";
- *
- * assertEquals(textFromBytes(bytesFromText("half a pair: \ud83d")), "half a pair: \ud83d");
- * ```
  */
 export function bytesFromText(text: string): Uint8Array<ArrayBuffer> {
   if (text.isWellFormed()) return encoder.encode(text);

@@ -57,17 +57,6 @@ export interface PlaceholderOptions {
  *
  * @throws {RangeError} if the reference is not 16 hexadecimal digits in lower case, or a number is no safe integer of 0 or
  * more.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { formatPlaceholder } from "@tare/prune/internal";
- *
- * assertEquals(
- *   formatPlaceholder({ of: "result", tool: "grep", bytes: 48213, ref: "2cf24dba5fb0a30e" }, { recall: true }),
- *   "[elided: grep result, 48213 bytes; recall with ref 2cf24dba5fb0a30e]",
- * );
- * ```
  */
 export function formatPlaceholder(placeholder: Placeholder, options: PlaceholderOptions = {}): string {
   const { bytes, ref } = placeholder;
@@ -118,15 +107,6 @@ export async function archiveWithLine(
 /**
  * Parses a line that {@linkcode formatPlaceholder} wrote; `undefined` for any other text. Such a line in a tool's own
  * output looks the same: only the archive can tell.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { parsePlaceholder } from "@tare/prune/internal";
- *
- * const ref = "2cf24dba5fb0a30e";
- * assertEquals(parsePlaceholder(`[elided: 3 messages; ref ${ref}]`), { of: "messages", messages: 3, ref });
- * ```
  */
 export function parsePlaceholder(line: string): Placeholder | undefined {
   if (!line.startsWith(START)) return undefined;

@@ -67,16 +67,6 @@ const TRACEBACK = { begins: /^traceback \(most recent call last\):\s*$/im, ends:
  * Returns whether the text of a tool result reports an error: by the exit code in it, or if there is none by the form of
  * its first or last line, such as `Error: …`, `TypeError: …`, `Traceback (most recent call last):`, `fatal: …` or
  * `npm ERR! …`. Words alone are no error: a text that begins with "Error handling" is a text.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { looksLikeError } from "@tare/prune/internal";
- *
- * const result = (content: string) => ({ role: "tool", tool_call_id: "1", content }) as const;
- * assertEquals(looksLikeError(result("TypeError: x is undefined")), true);
- * assertEquals(looksLikeError(result("Error handling is described below.")), false);
- * ```
  */
 export function looksLikeError(message: ToolMessage): boolean {
   const text = contentText(message.content);

@@ -1,7 +1,7 @@
 import { countRequestTokens, type CountTokens, estimateTokens, type Message } from "@tare/messages";
-import { checkGiven, countMessageTokens, pairCalls, reasonOf, untilAborted } from "@tare/messages/internal";
+import { countMessageTokens, pairCalls, reasonOf, untilAborted } from "@tare/messages/internal";
 import type { Archive } from "./archive.ts";
-import { ELIDING, type PruneFailure } from "./prune_results.ts";
+import type { PruneFailure } from "./prune_results.ts";
 import { type ArchivedStretch, archiveWithLine } from "./placeholder.ts";
 
 /** Old turns that gave way to one message. Plain data: applied again to the same messages it gives the same bytes. */
@@ -27,19 +27,7 @@ export interface SummaryMessage {
   readonly content: string;
 }
 
-/**
- * Returns the messages after old turns gave way. All but the new one are the same objects.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { applySummary } from "@tare/prune/internal";
- *
- * const messages = [{ role: "user", content: "Why?" }, { role: "assistant", content: "So." }] as const;
- * const after = applySummary(messages, { end: 2, kind: "summary", text: "He asked." });
- * assertEquals(after, [messages[0], { role: "assistant", content: "He asked." }]);
- * ```
- */
+/** Returns the messages after old turns gave way. All but the new one are the same objects. */
 export function applySummary<M extends Message>(
   messages: readonly M[],
   summary: Pick<TurnsSummary, "end" | "kind" | "text">,
@@ -131,34 +119,11 @@ export type SummariseTurnsResult<M extends Message> = PruneFailure<M> | Summaris
  * the prompt, no model is called and nothing changes; a summary that doesn't free a tenth has failed.
  *
  * @throws the signal's reason, if it was aborted for any other than a timeout.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { estimateTokens, type Message } from "@tare/messages";
- * import { memoryArchive } from "@tare/prune";
- * import { summariseTurns } from "@tare/prune/internal";
- *
- * const messages: Message[] = [
- *   { role: "user", content: "Tell me a story." },
- *   { role: "assistant", content: "Once upon a time … ".repeat(500) },
- *   { role: "user", content: "And who was it about?" },
- * ];
- * const summarised = await summariseTurns(messages, {
- *   archive: memoryArchive(),
- *   countTokens: estimateTokens,
- *   summarise: () => Promise.resolve("I told a story about a miller."),
- *   keepTokens: 100,
- * });
- * if (summarised.failure) throw summarised.failure;
- * assertEquals(summarised.messages.map((message) => message.role), ["user", "assistant", "user"]);
- * ```
  */
 export async function summariseTurns<M extends Message>(
   messages: readonly M[],
   options: SummariseTurnsOptions,
 ): Promise<SummariseTurnsResult<M>> {
-  checkGiven("summariseTurns()", { messages, options }, { messages: "messages", options: ELIDING });
   const { archive, countTokens = estimateTokens, recall = false } = options;
   const tokensBefore = countRequestTokens({ messages }, countTokens);
   const unchanged = { messages, tokensBefore, tokensAfter: tokensBefore };

@@ -20,6 +20,10 @@ export class Coalescer {
     return this.#running ??= this.#runAll();
   }
 
+  get isRunning(): boolean {
+    return this.#running !== undefined;
+  }
+
   /** Settles once nothing runs. */
   async settled(): Promise<void> {
     await this.#running;

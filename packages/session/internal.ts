@@ -7,6 +7,13 @@ export { Coalescer } from "./coalescer.ts";
 export { DocumentReader, type DocumentReaderOptions } from "./documents.ts";
 export { applyPatch, diffJson, type JsonPatch } from "./store/json_patch.ts";
 export { type ArchivedText, JsonPacker, type PackedJson, type UnpackedJson } from "./store/packed_json.ts";
+export {
+  type NextState,
+  type StateChange,
+  stateRecords,
+  StateWriter,
+  type StoredState,
+} from "./stored_state.ts";
 export { isConflict } from "./store/store_error.ts";
 export { expiryClock } from "./expiry_clock.ts";
 export { pingUsdOfToday } from "./ping_cost.ts";

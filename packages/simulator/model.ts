@@ -20,10 +20,7 @@ export interface SimulatedRequest {
 /** A call in a simulated reply. Without an `id` the simulator makes one up; an empty `id` is sent as it is. */
 export type SimulatedToolCall = Omit<FunctionToolCall, "id"> & { readonly id?: string };
 
-/**
- * What a simulated model replies: the fields of an assistant message. Fields that the type doesn't name (signatures,
- * provider extensions) are sent as they are.
- */
+/** Reply of a simulated model: an assistant message; unknown fields are sent unchanged. */
 export interface SimulatedReply extends Omit<AssistantMessage, "role" | "content" | "tool_calls"> {
   /** The text; default none. */
   readonly content?: string | null;

@@ -101,10 +101,7 @@ const REASONS: Readonly<Record<string, string>> = {
   ETXTBSY: "it is a program that is running.",
 };
 
-/**
- * Returns the reason of a system error, or `undefined` for other errors. The system's own message is not used: it names
- * absolute paths.
- */
+/** Returns the reason of a system error without absolute paths; `undefined` for other errors. */
 export function ioReason(error: unknown): string | undefined {
   if (isDenied(error)) return "this server was started without permission for it.";
   const code = systemCode(error);

@@ -1,9 +1,6 @@
 import { isAbsolute, relative, SEPARATOR } from "@std/path";
 
-/**
- * Returns the path from a folder to another absolute path, with forward slashes: `.` for the folder itself, and
- * `undefined` for a path outside of it.
- */
+/** Returns the relative path with forward slashes, `.` for the folder itself; `undefined` outside of it. */
 export function pathWithin(folder: string, absolute: string): string | undefined {
   const path = relative(folder, absolute);
   // On Windows, the path to another drive is absolute.

@@ -50,10 +50,7 @@ interface DecodedText {
 const strict = new TextDecoder("utf-8", { fatal: true });
 const lenient = new TextDecoder();
 
-/**
- * Decodes UTF-8. What is not valid, and NUL characters, which providers refuse, become U+FFFD; a byte order mark at
- * the start is left out.
- */
+/** Decodes UTF-8. Invalid bytes and NUL, which providers refuse, become U+FFFD; a byte order mark is dropped. */
 export function decodeText(bytes: Uint8Array): DecodedText {
   let text: string;
   let replaced = false;

@@ -204,11 +204,7 @@ function said<Params, Answer>(
   };
 }
 
-/**
- * What to tell of an editor that works in another folder than the server: nothing if it is the same.
- *
- * @throws {RangeError} if the server of this machine works somewhere else altogether.
- */
+/** Returns a remark if the folder isn't the server's. @throws {RangeError} if it is unrelated to a local server's. */
 function placeRemark(
   folder: string,
   { workspace, url }: { readonly workspace: string; readonly url: string },
@@ -342,11 +338,7 @@ class EditorSession {
     } else await events.return?.();
   }
 
-  /**
-   * Plays a turn and shows it.
-   *
-   * @throws {Error} if the server refuses it or is gone, and if the turn fails.
-   */
+  /** Plays a turn and shows it. @throws {Error} if the server refuses it or can't be reached, or the turn fails. */
   async prompt(input: Content): Promise<StopReason> {
     const started = this.#client.startTurn(this.#id, input);
     const turn: Followed = { started, isOwn: true, isCancelled: false, over: new AbortController() };

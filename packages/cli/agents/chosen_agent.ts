@@ -12,11 +12,7 @@ export function knownAgent(name: string): AgentEntry | undefined {
 /** Endings of programs, where the system goes by them. */
 const ENDINGS = Deno.build.os === "windows" ? [".exe", ".cmd", ".bat"] : [""];
 
-/**
- * Returns the path of an agent's program.
- *
- * @throws {Error} if it isn't installed.
- */
+/** Returns the path of an agent's program. @throws {Error} if it isn't installed. */
 export function programOf(
   { title, program }: Pick<AgentEntry, "title" | "program">,
   { PATH = "" }: Environment,

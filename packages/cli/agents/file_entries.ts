@@ -11,11 +11,7 @@ export interface FileEntry {
 
 export type FileFormat = "json" | "json5" | "toml" | "yaml";
 
-/**
- * Returns the text of a file with these entries, and everything else unchanged, comments included.
- *
- * @throws {Error} if it isn't of this format.
- */
+/** Returns the text with these entries; all else is unchanged. @throws {Error} if it isn't of this format. */
 export function withEntries(text: string, format: FileFormat, entries: readonly FileEntry[]): string {
   const { mark, rest } = apart(text);
   return mark + entries.reduce((text, { path, value }) => FORMATS[format].set(text, path, value), rest);

@@ -29,11 +29,7 @@ export interface Change {
   readonly write: () => void;
 }
 
-/**
- * Puts an agent behind a server by its own configuration.
- *
- * @throws {Error} if it is already, or its file can't be read.
- */
+/** Puts an agent behind a server by its own configuration. @throws {Error} if it already is, or its file can't be read. */
 export function wrap(
   agent: string,
   { file, behind, environment }: {

@@ -203,10 +203,7 @@ const MECHANISMS: Readonly<Record<string, string>> = {
   schemas: "prose of tools",
 };
 
-/**
- * The table that the demonstration ends with: a column a way. What a session answered is compared with the first one that
- * came to its end.
- */
+/** Returns the table that compares the ways, a column each; answers are compared with the first complete session's. */
 export function demoTable(
   played: readonly (Played & Pick<Way, "name">)[],
   { model }: { readonly model?: string | undefined },

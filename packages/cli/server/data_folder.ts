@@ -5,11 +5,7 @@ import { dataDirectory } from "./data_directory.ts";
 
 export const STORE_FILE = "tare.db";
 
-/**
- * The folder where the sessions of a workspace are kept: `data`, if somebody says so.
- *
- * @throws {RangeError} if that is the workspace.
- */
+/** Returns the data folder of a workspace: `data` if it is set. @throws {RangeError} if that is the workspace. */
 export function dataFolder(
   { workspace, data }: { readonly workspace: string; readonly data?: string },
   environment: Readonly<Record<string, string | undefined>>,

@@ -5,11 +5,7 @@ import { OWNER_FILE, type OwnerFile, ownerIn } from "./find_owner_key.ts";
 /** So many ports are remembered on which servers with this data folder have listened. */
 const MAX_PORTS = 16;
 
-/**
- * The owner's key of a data folder, made at the first start.
- *
- * @throws {RangeError} if it can be neither read nor written.
- */
+/** Returns the owner's key of a data folder, created at the first start. @throws {RangeError} if it can't be accessed. */
 export async function ownerKey(data: string): Promise<string> {
   const path = join(data, OWNER_FILE);
   const known = await readOwner(path);

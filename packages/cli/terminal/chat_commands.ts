@@ -177,11 +177,7 @@ export const COMMANDS = `${
 @path names a file (Tab completes it), @picture.png sends a picture. A line that ends with \\ goes on in the next one;
 what you paste is one message.`;
 
-/**
- * Runs the command of a line that begins with `/`.
- *
- * @throws {Error} with a sentence for people if the server refuses.
- */
+/** Runs the command of a line that begins with `/`. @throws {Error} with a sentence for users if the server refuses. */
 export async function chatCommand(line: string, context: Context): Promise<CommandOutcome> {
   const [, name = "", rest = ""] = /^\/(\S*)\s*([^]*?)\s*$/.exec(line) ?? [];
   if (name === "help") return { says: await help(context) };

@@ -77,10 +77,7 @@ export interface Completions {
   readonly all: readonly string[];
 }
 
-/**
- * Completes the name of a file after `@` by any part of its path. The server finds what `list_files` would: nothing that is
- * hidden, ignored or denied.
- */
+/** Completes the name of a file after `@` by any part of its path, among those that `list_files` shows. */
 export async function completeFile(
   line: string,
   find: (search: string, limit: number) => Promise<readonly string[]>,

@@ -4,10 +4,7 @@ export const QUESTION_MARK = "▌";
 /** Control characters: C0 without line feed and tab, DEL, and C1. */
 const CONTROLS = /[^\P{Cc}\n\t]/u;
 
-/**
- * Characters that are invisible or reorder their neighbors: marks of direction, characters without a width, fillers, tags,
- * and unassigned variation selectors.
- */
+/** Invisible characters and those that reorder their neighbors. */
 const DECEIVING =
   /[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0\ufff0-\ufffb\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}]/u;
 

@@ -1,6 +1,11 @@
 import { type Store, StoreError } from "@tare/session";
-import { sameData } from "@tare/messages/internal";
-import { applyPatch, diffJson, JsonPacker, type JsonPatch, type StoreRecord } from "@tare/session/internal";
+import {
+  Coalescer,
+  type StateChange,
+  StateWriter,
+  type StoredState,
+  type StoreRecord,
+} from "@tare/session/internal";
 import {
   Accounts,
   type AddedSessions,
@@ -9,8 +14,8 @@ import {
   type Days,
   storedCall,
 } from "@tare/session/internal/report";
+import { sameData } from "@tare/messages/internal";
 import type { Protocol, RequestReaders } from "@tare/wire/internal";
-import { chainTo } from "../sessions/chain_index.ts";
 import type { GatewaySession, Recognised } from "../sessions/session.ts";
 import type { GatewaySessions, StoredSession } from "../sessions/sessions.ts";
 import {
@@ -43,12 +48,6 @@ const MAX_WAITING = 1_000;
 
 /** So many of the times that a session was written are known by their ids. */
 const MAX_WRITES = 8;
-
-/** Length of the pieces of what a session continues from, in UTF-16 code units. */
-const PIECE_CHARS = 4_000;
-
-/** Longest patch of a stored value, as JSON in UTF-16 code units. */
-const MAX_PATCH_CHARS = 8_500;
 
 /**
  * Items by which a session's history may be longer than it was when its names were stored: a request is looked up by its
@@ -88,42 +87,21 @@ export interface Looking {
   readonly readers: RequestReaders;
 }
 
-/** What of a session's figures is in the store. */
-interface Written {
+/** What of a session is in the store, but for the references of its texts. */
+interface Written extends Pick<StoredState, "title" | "summed" | "whole"> {
+  /** What it had come to by the store's totals. */
   readonly days: Days;
-  /** What of these stands in the sums, where what is gone stays. Absent: nothing does, nor that there is such a session. */
-  readonly summed?: Days;
-  /** As JSON. */
+  /** The totals as JSON. */
   readonly totals?: string;
-  readonly title: string;
   /** Number of its last event, each of which is a call. */
   readonly lastEvent: number;
   /** The newest of its calls that is there, of those that were made here. */
   readonly lastCall?: CallReport | undefined;
   readonly writes: readonly string[];
-  /** The value that was stored whole last: what changed since is stored as a patch of it. Absent: that isn't known. */
-  readonly whole?: WholeValue | undefined;
   /** What its stored names are of. Absent: that isn't known. */
   readonly named?: NamedHistory | undefined;
   /** What is there if a time that failed, or was never heard of again, was done nevertheless; the newest first. */
   readonly attempts?: readonly Written[];
-}
-
-/** What a session continues from, as it was stored whole. */
-interface WholeValue {
-  /** Distinguishes it from others of its session. */
-  readonly id: string;
-  readonly value: unknown;
-}
-
-/** The state `value` of a session: a {@linkcode WholeValue}, packed. */
-type StoredValue = WholeValue;
-
-/** The state `patch` of a session. */
-interface StoredPatch {
-  /** The {@linkcode WholeValue} that it is of: without that one it says nothing. */
-  readonly of: string;
-  readonly patch: JsonPatch;
 }
 
 /** A history, and the names by which it is found. */
@@ -148,15 +126,15 @@ const NOTHING: Written = { days: {}, title: "", lastEvent: 0, writes: [] };
  */
 export class Keeper {
   readonly #options: KeeperOptions;
-  /** Being written, and whether they have changed since. */
-  readonly #saving = new Map<GatewaySession, { again: boolean; done: Promise<void> }>();
-  /** What is stored with the next time that a session is written, and who waits for that. */
+  /** Commits of the sessions that are being written. */
+  readonly #saving = new Map<GatewaySession, Coalescer>();
+  /** Records that are stored with the next commit of a session. */
   readonly #riders = new Map<GatewaySession, readonly Rider[]>();
   /** Not in the store as they are, because it failed. */
   readonly #waiting = new Set<GatewaySession>();
   /** By their conversations, which they keep when they are taken in. */
   readonly #written = new WeakMap<GatewaySession["conversation"], Written>();
-  readonly #packers = new WeakMap<GatewaySession, JsonPacker>();
+  readonly #writers = new WeakMap<GatewaySession, StateWriter>();
   /** Removed, though turns of them may still be under way. */
   readonly #forgotten = new WeakSet<GatewaySession>();
   #isTold = false;
@@ -221,7 +199,7 @@ export class Keeper {
     const { id } = session;
     this.#forgotten.add(session);
     this.#waiting.delete(session);
-    await this.#saving.get(session)?.done;
+    await this.#saving.get(session)?.settled();
     if (!await store.getSession(id)) return;
     if (store.shared && !await store.shared.hold(id)) {
       throw new StoreError("fenced", `Cannot delete session ${id}: another server writes to it. Try again.`);
@@ -232,7 +210,7 @@ export class Keeper {
   /** Waits until all is kept, for a while. Never rejects. */
   async close(): Promise<void> {
     for (const session of this.#waiting) this.#save(session);
-    const saved = Array.from(this.#saving.values(), ({ done }) => done);
+    const saved = Array.from(this.#saving.values(), (commits) => commits.settled());
     await this.#within(CLOSE_MS, () => Promise.all([...saved, this.#expiring]));
   }
 
@@ -325,22 +303,13 @@ export class Keeper {
   async #read(id: string, fence: number): Promise<ReadSession | undefined> {
     const { store } = this.#options;
     return await this.#ifThere(id, async () => {
-      const [record, lastEvent, totals, title, stored, patch] = await Promise.all([
+      const [record, lastEvent, { totals, ...state }] = await Promise.all([
         store.getSession(id),
         store.lastEvent(id),
-        store.readState(id, "totals"),
-        store.readState(id, "title"),
-        store.readState(id, "value"),
-        store.readState(id, "patch"),
+        StateWriter.read(store, id),
       ]);
       if (!record || totals === undefined) return undefined;
-      const whole = stored as StoredValue | undefined;
-      const { value, refs } = await JsonPacker.unpack(whole?.value, (refs) => store.readTexts(id, refs));
-      return {
-        ...{ record, fence, lastEvent, totals: totals as KeptTotals, refs },
-        value: patched(value, whole, patch as StoredPatch | undefined),
-        title: (title ?? "") as string,
-      };
+      return { ...state, record, fence, lastEvent, totals: totals as KeptTotals };
     });
   }
 
@@ -363,55 +332,29 @@ export class Keeper {
     return !shared || kept.fence === undefined || (await shared.look(id)).fence === kept.fence;
   }
 
-  /** Writes a session, one time after the other. Resolves once it is written as it is now, or failed. */
-  #save(session: GatewaySession): Promise<void> {
-    const saving = this.#saving.get(session);
-    if (saving) {
-      saving.again = true;
-      return saving.done;
-    }
-    const state = { again: false, done: Promise.resolve() };
+  /** Commits a session, one commit after the other. Resolves once it is stored as it is now, or failed. */
+  async #save(session: GatewaySession): Promise<void> {
     const startedMs = performance.now();
-    const work = async () => {
-      try {
-        do {
-          state.again = false;
-          await this.#write(session);
-        } while (state.again);
-      } finally {
-        // At once: who asks from now on isn't heard any more.
-        this.#saving.delete(session);
-      }
-      this.#waiting.delete(session);
-    };
-    this.#saving.set(session, state);
-    state.done = work().then(() => {
-      this.#works(performance.now() - startedMs <= this.#options.waitMs);
-    }, (error) => {
-      for (const { reject } of this.#ridersOf(session)) reject(error);
-      this.#wait(session);
-      this.#fails(error);
-    });
-    return state.done;
+    const commits = this.#saving.get(session) ?? new Coalescer(() => this.#write(session), () => {});
+    this.#saving.set(session, commits);
+    await commits.run();
+    if (commits.isRunning || !this.#saving.delete(session) || this.#waiting.has(session)) return;
+    this.#works(performance.now() - startedMs <= this.#options.waitMs);
   }
 
-  /** Writes a session, and what is to be stored with it. */
+  /** Commits a session with what is to be stored with it. Never rejects. */
   async #write(session: GatewaySession): Promise<void> {
-    const riders = this.#ridersOf(session);
+    const riders = this.#riders.get(session) ?? [];
+    this.#riders.delete(session);
     try {
       await this.#commit(session, riders.flatMap(({ records }) => records));
       for (const { resolve } of riders) resolve();
+      this.#waiting.delete(session);
     } catch (error) {
       for (const { reject } of riders) reject(error);
-      throw error;
+      this.#wait(session);
+      this.#fails(error);
     }
-  }
-
-  /** Takes what is to be stored with a session. */
-  #ridersOf(session: GatewaySession): readonly Rider[] {
-    const riders = this.#riders.get(session) ?? [];
-    this.#riders.delete(session);
-    return riders;
   }
 
   /** Writes a session as it is: again on what others have written in between, as a whole where nothing is left of it. */
@@ -420,10 +363,10 @@ export class Keeper {
     const { id, conversation } = session;
     for (;;) {
       const { kept: { fence } } = session;
-      const { records: own, after, refs, ends } = await this.#recordsOf(session);
+      const { records: own, written: after, refs, ends } = await this.#recordsOf(session);
       const records = [...own, ...more];
-      // Until this one is known to be done, what is stored of these may be its.
-      const { whole: _, named: _n, ...before } = this.#written.get(conversation) ?? NOTHING;
+      // Until this one is known to be done, the stored names may be its.
+      const { named: _, ...before } = this.#written.get(conversation) ?? NOTHING;
       const attempts = [after, ...before.attempts ?? []].slice(0, MAX_WRITES);
       this.#written.set(conversation, { ...before, attempts });
       let held: number | undefined;
@@ -489,30 +432,34 @@ export class Keeper {
     return conversation.calls.slice(lastCall ? conversation.calls.lastIndexOf(lastCall) + 1 : 0);
   }
 
-  /** What is to be written of a session, and what is there then. */
-  async #recordsOf(session: GatewaySession): Promise<{
-    readonly records: readonly StoreRecord[];
-    readonly after: Written;
-    readonly refs: Set<string>;
-    readonly ends: readonly string[];
-  }> {
+  /** Returns what is to be written of a session, and what is stored then. */
+  async #recordsOf(session: GatewaySession): Promise<
+    Pick<StateChange, "records"> & Pick<StoredState, "refs"> & {
+      readonly written: Written;
+      readonly ends: readonly string[];
+    }
+  > {
     const { store, sessions, isWhole } = this.#options;
     const { id: sessionId, conversation, kept } = session;
-    const { title } = conversation.state;
     const before = this.#written.get(conversation) ?? NOTHING;
     const calls = this.#unwritten(conversation);
     const totals = totalsOf(session);
-    const writes = [shortId(), ...before.writes].slice(0, MAX_WRITES);
+    const writes = [crypto.randomUUID().slice(0, 8), ...before.writes].slice(0, MAX_WRITES);
     const isNew = kept.fence === undefined;
     const parent = isNew && isWhole && kept.parent !== undefined && await store.getSession(kept.parent)
       ? kept.parent
       : undefined;
-    const refs = isNew && parent === undefined ? new Set<string>() : new Set(kept.refs);
+    const refs = isNew && parent === undefined ? StateWriter.NOTHING.refs : kept.refs;
     const known = sessions.held.find(sessionId);
     // Where others went on with it meanwhile their prompt is the newer one.
-    const value = isWhole && (!known || known === session) ? this.#valueOf(session, refs, before) : undefined;
-    const state = (name: string, value: unknown): StoreRecord => ({ type: "state", sessionId, name, value });
-    const texts = new Map(value?.texts.map(({ ref, content }) => [ref, content]));
+    const own = isWhole && (!known || known === session) ? this.#valueOf(session, before) : undefined;
+    const { records: state, after } = this.#writerOf(session).change({ ...before, totals: undefined, refs }, {
+      title: own ? conversation.state.title : before.title,
+      totals: { ...totals, writes } satisfies KeptTotals,
+      days: totals.days,
+      ...(own && { value: own.value, texts: session.archive.texts() }),
+      isFork: kept.parent !== undefined,
+    });
     const records: StoreRecord[] = [
       ...isNew
         ? [
@@ -523,22 +470,8 @@ export class Keeper {
           } as const,
         ]
         : [],
-      // Sorted, so that two that write the same ones don't wait for each other.
-      ...Array.from(texts, ([ref, content]) => ({ type: "archive", sessionId, ref, content }) as const)
-        .sort((a, b) => a.ref < b.ref ? -1 : 1),
-      ...value
-        ? [
-          value.patch ? state("patch", value.patch) : state("value", value.stored),
-          ...value.names ? [{ type: "names", sessionId, names: value.names } as const] : [],
-        ]
-        : [],
-      ...value && title !== before.title ? [state("title", title)] : [],
-      state("totals", { ...totals, writes } satisfies KeptTotals),
-      ...Accounts.records(sessionId, {
-        ...{ group: session.group, agent: session.facts.agent ?? null, days: totals.days },
-        ...(before.summed && { before: before.summed }),
-        isBegun: before.summed === undefined && kept.parent === undefined,
-      }),
+      ...state,
+      ...own?.names ? [{ type: "names", sessionId, names: own.names } as const] : [],
       ...calls.length === 0 ? [] : [
         {
           type: "events",
@@ -558,48 +491,41 @@ export class Keeper {
         } as const,
       ],
     ];
-    for (const ref of texts.keys()) refs.add(ref);
-    const after: Written = {
+    const written: Written = {
       days: totals.days,
       summed: totals.days,
       totals: JSON.stringify(totals),
-      title: value ? title : before.title,
+      title: after.title,
+      whole: own && after.whole,
+      named: own?.named,
       lastEvent: before.lastEvent + calls.length,
       lastCall: calls.at(-1) ?? before.lastCall,
       writes,
-      whole: value?.whole,
-      named: value?.named,
     };
-    return { records, after, refs, ends: value?.ends ?? kept.ends };
+    return { records, written, refs: after.refs, ends: own?.ends ?? kept.ends };
   }
 
-  /**
-   * Returns what a session continues from, whole or as a patch of what is stored, its names unless those that are stored
-   * find it too, and the texts that aren't among these.
-   */
-  #valueOf(session: GatewaySession, refs: ReadonlySet<string>, { whole: before, named: known }: Written) {
-    const keys = chainTo(session.tip).map(({ key }) => key);
+  #writerOf(session: GatewaySession): StateWriter {
+    const { id, group, facts: { agent = null } } = session;
+    const writer = this.#writers.get(session) ?? new StateWriter({ id, group, agent });
+    this.#writers.set(session, writer);
+    return writer;
+  }
+
+  /** Returns what a session continues from, and its names unless those that are stored find it too. */
+  #valueOf(session: GatewaySession, { named: known }: Written) {
+    const history = this.#options.sessions.historyOf(session);
+    const keys = history.items.map(({ exact }) => exact);
     const { names, ends: newest, others } = namesOf(session, keys);
     const isNamed = known && known.keys.length >= keys.length - MAX_UNNAMED_ITEMS &&
       isStartOf(known.keys, keys) && sameData(known.others, others);
     const ends = isNamed ? session.kept.ends : newest;
     const instructions = this.#options.sessions.instructionsOf(keys.slice(0, session.facts.heads));
-    const value = keptValue(session, { keys, instructions, ends });
-    const patch = patchOf(before, value);
-    const whole = patch && before ? before : { id: shortId(), value };
-    const packer = this.#packers.get(session) ?? new JsonPacker({ pieceChars: PIECE_CHARS });
-    this.#packers.set(session, packer);
-    const packed = patch ? undefined : packer.pack(value, refs);
-    const all = [
-      ...packed?.texts ?? [],
-      ...Array.from(session.archive.texts(), ([ref, content]) => ({ ref, content })),
-    ];
     return {
-      ...{ patch, whole, ends },
-      stored: packed && { id: whole.id, value: packed.value } satisfies StoredValue,
+      value: keptValue(session, { history, instructions, ends }),
+      ends,
       named: isNamed ? known : { keys, others },
       names: isNamed ? undefined : names,
-      texts: all.filter(({ ref }) => !refs.has(ref)),
     };
   }
 
@@ -654,22 +580,6 @@ export class Keeper {
   }
 }
 
-/** Returns the patch that makes this value of the one that is stored whole; undefined if it is to be stored whole too. */
-function patchOf(whole: WholeValue | undefined, value: unknown): StoredPatch | undefined {
-  if (!whole) return undefined;
-  const patch = diffJson(whole.value, value) ?? {};
-  return JSON.stringify(patch).length > MAX_PATCH_CHARS ? undefined : { of: whole.id, patch };
-}
-
-/** Returns a stored value with its patch, if that is of this one. */
-function patched(value: unknown, whole: WholeValue | undefined, patch: StoredPatch | undefined): unknown {
-  return whole && patch?.of === whole.id ? applyPatch(value, patch.patch) : value;
-}
-
 function isStartOf(start: readonly string[], keys: readonly string[]): boolean {
   return start.length <= keys.length && start.every((key, at) => key === keys[at]);
-}
-
-function shortId(): string {
-  return crypto.randomUUID().slice(0, 8);
 }

@@ -1,11 +1,12 @@
 import { Session, type SessionState } from "@tare/session";
-import type { SessionRecord } from "@tare/session/internal";
+import type { SessionRecord, StoredState } from "@tare/session/internal";
 import { contentText, type Message } from "@tare/messages";
 import { hashPiece } from "@tare/messages/internal";
 import { placeholderRefs } from "@tare/prune/internal";
 import { readItems } from "@tare/wire/internal";
 import { createHash } from "node:crypto";
 import { instructionKey, type Known } from "../sessions/instruction_keys.ts";
+import { readHistoryItem, writeHistoryItem } from "../sessions/history.ts";
 import { LayeredArchive } from "../sessions/layered_archive.ts";
 import {
   countInstructions,
@@ -17,7 +18,7 @@ import {
 import type { StoredSession } from "../sessions/sessions.ts";
 
 /** Another number whenever what is kept has another form: what has another one isn't read. */
-const FORMAT = 4;
+const FORMAT = 5;
 
 /** What of a session never changes: the settings of its record. Without what was said nothing tells whose it is. */
 export interface KeptSettings
@@ -49,8 +50,9 @@ interface KeptValue {
   readonly format: number;
   readonly facts: OtherFacts;
   readonly conversation: OtherState;
-  /** Names of the items of its client's history. */
-  readonly keys: readonly string[];
+  /** The items of its client's history, and the stems of its last one. */
+  readonly items: readonly string[];
+  readonly stems: readonly number[];
   /** Instructions by their names: hashes and lengths of their lines. */
   readonly instructions: Readonly<Record<string, readonly number[]>>;
   readonly hidden: readonly (Omit<HiddenPlace, "items"> & { readonly items: readonly string[] })[];
@@ -87,12 +89,10 @@ export function totalsOf({ facts, conversation }: GatewaySession): Omit<KeptTota
   return { lastMs, isReverted, model, epoch, savedTokenUnits, days };
 }
 
-/** What is kept of a session, with the keys of its history, its instructions and the ends that the history had. */
+/** What is kept of a session, with its history, its instructions and the ends that the history had. */
 export function keptValue(
   session: GatewaySession,
-  { keys, instructions, ends }: Pick<KeptValue, "keys" | "ends"> & {
-    readonly instructions: readonly Known[];
-  },
+  { history, instructions, ends }: Pick<KeptValue, "ends"> & Pick<StoredSession, "history" | "instructions">,
 ): unknown {
   const { hidden, shown, facts, conversation } = session;
   const { scope: _s, client: _c, by: _b, name: _n, protocol: _p, control: _k, ...changing } = facts;
@@ -102,7 +102,8 @@ export function keptValue(
     format: FORMAT,
     facts: others,
     conversation: state,
-    keys,
+    items: history.items.map(writeHistoryItem),
+    stems: history.stems,
     instructions: Object.fromEntries(instructions.map(({ key, lines }) => [key, [...lines].flat()])),
     hidden: hidden.map(plainPlace),
     archived: [...session.archive.listed],
@@ -117,18 +118,13 @@ export function keptValue(
 }
 
 /** All that is kept of a session, as it was read. */
-export interface ReadSession {
+export interface ReadSession extends Omit<StoredState, "totals"> {
   readonly record: SessionRecord;
   /** Fencing number of the newest hold when that was read, or before. */
   readonly fence: number;
   /** Number of its last event, each of which is a call. */
   readonly lastEvent: number;
   readonly totals: KeptTotals;
-  readonly title: string;
-  /** What `keptValue` gave, perhaps of another format. Absent: only figures are kept. */
-  readonly value: unknown;
-  /** References of the texts of that. */
-  readonly refs: Iterable<string>;
 }
 
 /** What a session that was kept is made with. */
@@ -154,7 +150,7 @@ export function restoreSession(
   const value = stored as KeptValue | undefined;
   if (value?.format !== FORMAT) return undefined;
   const { id, forkOf, sums, facts: own } = recordedOf({ record, totals });
-  const { keys, instructions, hidden, archived, shown, lines, ends, state, lookedAt } = value;
+  const { items, stems, instructions, hidden, archived, shown, lines, ends, state, lookedAt } = value;
   const facts: SessionFacts = { ...value.facts, ...own };
   const archive = new LayeredArchive({ elsewhere: text, listed: archived });
   const byHash = new Map(lines.map((line) => [hashPiece(line), line]));
@@ -173,9 +169,9 @@ export function restoreSession(
       })),
       shown: shown.map((hash) => byHash.get(hash) ?? hash),
       unevicted: value.unevicted,
-      kept: { fence, refs: new Set(refs), ends, ...(forkOf !== undefined && { parent: forkOf }) },
+      kept: { fence, refs, ends, ...(forkOf !== undefined && { parent: forkOf }) },
     },
-    keys,
+    history: { items: items.map(readHistoryItem), stems },
     instructions: Object.entries(instructions)
       .map(([key, lines]): Known => ({ scope: own.scope, key, lines: pairsOf(lines) })),
   };
@@ -187,9 +183,10 @@ export function figuresOnly(
   { countTokens, prompts }: Making,
 ): GatewaySession {
   const { id, sums, facts: own } = recordedOf({ record, totals });
-  const nothing = { historyBytes: 0, heads: 0, hasTools: false, isAnswered: false, refusals: 0 };
+  const nothing = { historyBytes: 0, heads: 0, hasTools: false, refusals: 0 };
+  const isNew = { isAnswered: false, isAmidTurn: false };
   const basis = { model: sums.model };
-  const facts: SessionFacts = { ...nothing, basis, responses: [], compactions: [], ...own };
+  const facts: SessionFacts = { ...nothing, ...isNew, basis, responses: [], compactions: [], ...own };
   const archive = new LayeredArchive();
   return new GatewaySession({
     conversation: new Session({
@@ -198,7 +195,7 @@ export function figuresOnly(
       state: { ...sums, title },
     }),
     ...{ archive, facts, number: 0 },
-    tip: { key: "", depth: 0, children: new Map(), sessionId: undefined },
+    length: 0,
     kept: { fence, refs: new Set(), ends: [] },
   });
 }

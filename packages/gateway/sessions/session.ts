@@ -3,6 +3,7 @@ import type { Overview, Sums } from "@tare/session/internal/report";
 import { contentText, type CountTokens, type Message, type ToolDefinition } from "@tare/messages";
 import { firstWords, hashBytes, hashPiece, personsWords } from "@tare/messages/internal";
 import type { PromptSession, SessionView } from "@tare/planner";
+import type { KnownConversation, Recognised as Recognition } from "@tare/planner/internal";
 import type { Archive } from "@tare/prune";
 import {
   anchorOf,
@@ -15,7 +16,6 @@ import {
   type WireRequest,
   withoutThoughts,
 } from "@tare/wire/internal";
-import type { ChainNode } from "./chain_index.ts";
 import type { LayeredArchive } from "./layered_archive.ts";
 
 /** What a session is recognised by. */
@@ -144,6 +144,8 @@ export interface SessionFacts {
   readonly functionsInFront?: readonly string[] | "all" | undefined;
   /** Whether its history has answers of a model. */
   readonly isAnswered: boolean;
+  /** Whether its newest turn has no final reply yet. */
+  readonly isAmidTurn: boolean;
   /** True if a person has named it: no words of its client's name it any more. */
   readonly isNamed?: true | undefined;
   /** What a model said in answer to what was no turn: the client may go on from it with a new history. */
@@ -168,7 +170,7 @@ export interface Kept {
    */
   readonly fence?: number;
   /** References of the texts that are there. */
-  readonly refs: Set<string>;
+  readonly refs: ReadonlySet<string>;
   /** The session of which it is a fork: the last of its forebears that was saved. Absent: it is none. */
   readonly parent?: string;
   /** Names of the ends that its history had when it was saved, the newest first. */
@@ -184,8 +186,8 @@ export interface SessionParts {
   readonly archive: LayeredArchive;
   /** Counts the sessions of a gateway, forks included. */
   readonly number: number;
-  /** The newest item of the client's history. */
-  readonly tip: ChainNode;
+  /** How many items the client's history has. */
+  readonly length: number;
   readonly facts: SessionFacts;
   /** Default: nothing is hidden. */
   readonly hidden?: readonly HiddenPlace[];
@@ -225,11 +227,11 @@ const ANY_REF = /\b[0-9a-f]{16}\b/g;
 const REACH = 48;
 
 /** A conversation that passes through the gateway: whose it is, where it stands, and what only the upstream knows. */
-export class GatewaySession {
+export class GatewaySession implements KnownConversation {
   readonly conversation: Session;
   readonly archive: LayeredArchive;
   readonly number: number;
-  #tip: ChainNode;
+  #length: number;
   #facts: SessionFacts;
   #hidden: readonly HiddenPlace[];
   #shown: Shown;
@@ -238,8 +240,6 @@ export class GatewaySession {
   #isSentHere = false;
   /** What the upstream could see of its newest turn. */
   #history: readonly Message[] = [];
-  /** Whether its newest turn has no last reply yet. Of what came before a restart nobody knows. */
-  #isAmidTurn = false;
   #kept: Kept;
   /** Its tools as they first came. */
   #tools: readonly ReturnType<typeof steadyTools>["first"][number][] = [];
@@ -247,13 +247,13 @@ export class GatewaySession {
   #sameTools: readonly ToolDefinition[] | undefined;
 
   constructor(
-    { conversation, archive, number, tip, facts, hidden = [], shown = [], unevicted = shown, kept }:
+    { conversation, archive, number, length, facts, hidden = [], shown = [], unevicted = shown, kept }:
       SessionParts,
   ) {
     this.conversation = conversation;
     this.archive = archive;
     this.number = number;
-    this.#tip = tip;
+    this.#length = length;
     this.#facts = facts;
     this.#hidden = hidden;
     this.#shown = shown;
@@ -286,9 +286,45 @@ export class GatewaySession {
     return this.#facts.control ? "control" : "planned";
   }
 
-  /** The newest item of the client's history. */
-  get tip(): ChainNode {
-    return this.#tip;
+  /** What keeps it apart from histories that it must never meet. */
+  get scope(): string {
+    return this.#facts.scope;
+  }
+
+  /** Who asks, if its conversations may go on under another scope. */
+  get client(): string | undefined {
+    return this.#facts.client;
+  }
+
+  /** The client's name for it, in its scope. */
+  get name(): string | undefined {
+    return this.#facts.name;
+  }
+
+  /** Whether its newest turn has no final reply yet. */
+  get isAmidTurn(): boolean {
+    return this.#facts.isAmidTurn;
+  }
+
+  /** Pieces of the summary with which its client may begin a new history, or has and no model has answered yet. */
+  get quotable(): readonly string[] {
+    const { summary, begunWith } = this.#facts;
+    return summary?.pieces ?? (begunWith?.isAnswered === false ? begunWith.pieces : []);
+  }
+
+  /** Whether its client has asked for a summary to go on from. */
+  get isSummarized(): boolean {
+    return this.#facts.summary?.isSaid ?? false;
+  }
+
+  /** Pieces of the summary with which its history begins. */
+  get begunWith(): readonly string[] {
+    return this.#facts.begunWith?.pieces ?? [];
+  }
+
+  /** A line of what the user said first. */
+  get opening(): string | undefined {
+    return this.#facts.opening;
   }
 
   /** What only the upstream knows of. */
@@ -316,7 +352,7 @@ export class GatewaySession {
     const items = this.#hidden.flatMap(({ items }) => items);
     // As bytes, and as text of the message that was read of them.
     const hiddenBytes = items.reduce((sum, { bytes }) => sum + 3 * (bytes?.length ?? 0), 0);
-    const itemBytes = ITEM_BYTES * (this.#tip.depth + items.length);
+    const itemBytes = ITEM_BYTES * (this.#length + items.length);
     const { calls } = this.conversation;
     // As bytes, and as what was read of them.
     const toolBytes = this.#tools.reduce((sum, { bytes }) => sum + 3 * bytes.length, 0);
@@ -326,8 +362,8 @@ export class GatewaySession {
   }
 
   /** A request came before its first turn, or is the first of it, whose history ends there. */
-  precede({ items }: Pick<Recognised, "items">, tip: ChainNode): void {
-    this.#tip = tip;
+  precede({ items }: Pick<Recognised, "items">): void {
+    this.#length = items.length;
     this.#know({ heads: countInstructions(items) });
     if (!this.#facts.isNamed) this.conversation.named(firstWords(personSpoke(items)?.words ?? ""));
   }
@@ -346,14 +382,12 @@ export class GatewaySession {
    */
   goOn(
     { items, hasTools = false }: Pick<Recognised, "items" | "hasTools">,
-    tip: ChainNode,
     begunWith?: ClientSummary,
   ): void {
     const { summary } = this.#facts;
     // What its client had summed up beside its work it goes on from later.
-    const isSaid = summary && quotes(items.slice(this.#tip.depth), summary.pieces);
-    this.#tip = tip;
-    this.#isAmidTurn = true;
+    const isSaid = summary && quotes(items.slice(this.#length), summary.pieces);
+    this.#length = items.length;
     // Once a model has answered, a first message of another text is a summary of the client's.
     if (!this.#facts.isAnswered || this.conversation.state.title === "") {
       const words = personSpoke(items)?.words ?? "";
@@ -366,20 +400,10 @@ export class GatewaySession {
       turns: turnsAfter({ ...this.#facts, summary: begunWith }, items),
       hasTools: this.#facts.hasTools || hasTools,
       isAnswered: this.#facts.isAnswered || hasAnswers(items),
+      isAmidTurn: true,
       summary: begunWith || isSaid ? undefined : summary,
       begunWith: this.#begunWithIn(items, begunWith),
     });
-  }
-
-  /** Pieces of what a history may quote that goes on with it anew. */
-  get quotable(): readonly string[] {
-    const { summary, begunWith } = this.#facts;
-    return summary?.pieces ?? (begunWith?.isAnswered === false ? begunWith.pieces : []);
-  }
-
-  /** Whether these items hold the summary with which its history began anew: then they are of no other conversation. */
-  holdsSummary(items: readonly WireItem[]): boolean {
-    return quotes(items, this.#facts.begunWith?.pieces ?? []);
   }
 
   #begunWithIn(items: readonly WireItem[], newest: ClientSummary | undefined): SessionFacts["begunWith"] {
@@ -397,40 +421,23 @@ export class GatewaySession {
 
   /** A reply of a turn has come whole; it is the last one if it calls nothing. */
   replied({ callsClient }: Pick<WireReply, "callsClient">): void {
-    this.#isAmidTurn = callsClient;
+    this.#know({ isAmidTurn: callsClient });
   }
 
-  /** Whether its newest turn isn't over, and all that stands behind these items of its history is of that. */
-  isAmidTurnBehind(items: readonly WireItem[]): boolean {
-    const behind = this.#history.slice(this.lengthOf(items));
-    return this.#isAmidTurn && behind.length > 0 && behind.every(({ role }) => role !== "user");
-  }
-
-  /**
-   * Whether a history says all that this one does, but that old results have given way to one and the same shorter text: some
-   * clients clear theirs by themselves.
-   */
-  isClearedIn(items: readonly WireItem[]): boolean {
-    const now = expandHidden(items, this.#hidden).items.flatMap(({ parts }) => parts);
-    const texts: string[] = [];
-    for (const [at, before] of this.#history.entries()) {
-      const message = now[at]?.message;
-      if (!message) return false;
-      if (hashPiece(message) === hashPiece(before)) continue;
-      if (message.role !== "tool" || before.role !== "tool") return false;
-      const text = contentText(message.content);
-      const isCleared = message.tool_call_id === before.tool_call_id &&
-        text.length < contentText(before.content).length;
-      if (!isCleared) return false;
-      texts.push(text);
-    }
-    // One other result alone may be what somebody else was told.
-    return texts.length > 1 && new Set(texts).size === 1;
-  }
-
-  /** What stands behind these items isn't as it was; what only the upstream knows of stays in its places. */
-  clearedBehind(items: readonly WireItem[]): void {
-    this.#cutBack(this.lengthOf(items));
+  /** A request with these items goes on with it, from where its history is the same. */
+  continueFrom(
+    items: readonly WireItem[],
+    { at, how, length }: Pick<Extract<Recognition<unknown>, { type: "continue" }>, "at" | "how" | "length">,
+  ): void {
+    if (how === "grown") return;
+    const same = items.slice(0, at);
+    const isBack = how === "back" || how === "anew";
+    const { hidden, length: messages } = this.#upTo(same);
+    this.#cutBack(messages);
+    // What only the upstream knows of stays in its places, of which those behind what was transient are nearer now.
+    this.#hidden = isBack
+      ? hidden
+      : this.#hidden.map((place) => place.after > length ? { ...place, after: length } : place);
   }
 
   #cutBack(length: number): void {
@@ -441,11 +448,10 @@ export class GatewaySession {
   /** A new session with what this one has behind these items. What it archives from then on, this one doesn't see. */
   fork(
     items: readonly WireItem[],
-    { id, ...own }: Pick<SessionParts, "number" | "tip"> & Pick<SessionFacts, "scope"> & {
+    { id, number, scope }: Pick<SessionParts, "number"> & Pick<SessionFacts, "scope"> & {
       readonly id: string;
     },
   ): GatewaySession {
-    const { scope, ...place } = own;
     const { hidden, length } = this.#upTo(items);
     const archive = this.archive.fork(length);
     const conversation = this.conversation.fork(length, { id, archive });
@@ -454,9 +460,8 @@ export class GatewaySession {
     for (const ref of this.archive.refs()) if (state.includes(ref)) archive.list(ref);
     const { fence, refs, parent = this.id } = this.#kept;
     const fork = new GatewaySession({
-      ...place,
-      conversation,
-      archive,
+      ...{ conversation, archive, number },
+      length: items.length,
       facts: {
         ...{ ...this.#facts, scope, name: undefined, responses: [], compactions: [] },
         isAnswered: hasAnswers(items),
@@ -511,13 +516,6 @@ export class GatewaySession {
         return all.filter((_, at) => texts[at] !== undefined);
       },
     };
-  }
-
-  /** Its history went back to these items. */
-  rollBack(items: readonly WireItem[]): void {
-    const { hidden, length } = this.#upTo(items);
-    this.#cutBack(length);
-    this.#hidden = hidden;
   }
 
   /** How many messages the upstream sees of these first items of its history. */

@@ -41,11 +41,7 @@ interface Prepared {
   readonly patternSize: number;
 }
 
-/**
- * Returns a copy of a schema in which references are resolved and patterns run in linear time: a tree of limited size.
- *
- * @throws {Error} if the schema is invalid or exceeds a limit.
- */
+/** Returns a copy with references resolved and linear patterns. @throws {Error} if it is invalid or exceeds a limit. */
 export function prepareSchema(schema: JsonSchema): Prepared {
   if (sizeOf(schema).depth > MAX_DEPTH) throw refuse(`it is nested more than ${MAX_DEPTH} levels deep`);
   let [schemas, listed, patternSize] = [0, 0, 0];

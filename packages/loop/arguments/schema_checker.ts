@@ -6,10 +6,7 @@ import { MAX_DEPTH, prepareSchema, sizeOf } from "./prepare_schema.ts";
 /** Limit of one check, two seconds at worst: schemas times values, and instructions of patterns times 100 characters. */
 const MAX_WORK = 500_000;
 
-/**
- * Returns the faults of a value in one line, or `undefined` for a valid value. `place` is the value's place if it is part of
- * a larger one.
- */
+/** Returns the faults of a value in one line; `undefined` if valid. `place` is its place in a larger value. */
 export type SchemaCheck = (value: unknown, place?: string) => string | undefined;
 
 /** Options of {@linkcode schemaChecker}. */
@@ -27,16 +24,6 @@ export interface SchemaCheckerOptions {
  * @param what Name of the whole value in faults. Default: `the value`.
  * @throws {Error} if the schema is invalid, is nested more than 200 levels deep, holds more than 5,000 schemas once its
  * references are resolved, refers to what is missing, or has a pattern that RE2 refuses.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { schemaChecker } from "@tare/loop/internal";
- *
- * const faults = schemaChecker({ properties: { lines: { type: "integer", minimum: 1 } } });
- * assertEquals(faults({ lines: 3 }), undefined);
- * assertEquals(faults({ lines: 0 }, "calls.2"), "calls.2.lines must be >= 1");
- * ```
  */
 export function schemaChecker(
   schema: JsonSchema,

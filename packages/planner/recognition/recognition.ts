@@ -58,6 +58,8 @@ export type Recognised<Known> =
     readonly known: Known;
     /** How many items of its history stay. */
     readonly at: number;
+    /** How many items of its history the request contains, cleared ones and such that end in transient text included. */
+    readonly length: number;
     /**
      * `grown`: all of its history stays. `transient`: the end of the previous request was transient. `cleared`: its client
      * replaced old results. `back`: its client went back. `anew`: its client compacted it.
@@ -145,7 +147,7 @@ const STEMMED_CHARS = 2 ** 16;
  * recognition.follow(known, history(task!, reminder!), 0);
  *
  * const next = history(task!, { exact: "Done.", role: "reply" }, { exact: "And now?", role: "user" });
- * assertEquals(recognition.recognise(next), { type: "continue", known, at: 1, how: "transient" });
+ * assertEquals(recognition.recognise(next), { type: "continue", known, at: 1, length: 1, how: "transient" });
  * ```
  */
 export class Recognition<Known extends KnownConversation> {
@@ -160,13 +162,14 @@ export class Recognition<Known extends KnownConversation> {
 
   /** Sets the history of a conversation to that of a request, at a time in milliseconds since the epoch. */
   follow(known: Known, { items, textsOf }: RequestHistory, nowMs: number): void {
-    const stems = items.length > 0 && isPending(items.at(-1)!) ? stemsOf(textsOf(items.length - 1)) : [];
+    const stems = items.length > 0 && !isOfModel(items.at(-1)!) ? stemsOf(textsOf(items.length - 1)) : [];
     this.#place(known, { items, stems }, nowMs);
   }
 
   /** Sets the history of a conversation to what was stored, last continued at this time. */
   restore(known: Known, stored: StoredHistory, usedMs: number): void {
-    this.#place(known, stored, usedMs);
+    // What was continued here at that time is newer.
+    this.#place(known, stored, usedMs - 0.5);
   }
 
   /** Forgets a conversation. */
@@ -193,7 +196,7 @@ export class Recognition<Known extends KnownConversation> {
     );
     if (grown?.known.isBegun) return continues(grown);
     const anew = this.#quotedBy(request, candidates) ?? this.#endOf(request);
-    if (anew) return { type: "continue", known: anew, at: this.#shared(anew, items), how: "anew" };
+    if (anew) return { ...this.#back(anew, items), how: "anew" };
     const [longest] = candidates;
     const unbegun = candidates.find(({ known, shared }) => !known.isBegun && shared > heads)?.known ??
       (request.isKeyed && !candidates.some(({ shared }) => shared > heads)
@@ -254,12 +257,13 @@ export class Recognition<Known extends KnownConversation> {
     const candidate = { known: named, place, shared: this.#shared(named, request.items) };
     const grown = grownBy(candidate, request);
     if (grown) return continues(grown);
-    const isAnew = this.#quotedBy(request, [candidate], named) !== undefined;
+    const isAnew = this.#quotedBy(request, [candidate], named) === named || this.#endOf(request) === named;
     return { ...this.#back(named, request.items), ...(isAnew && { how: "anew" }) };
   }
 
   #back(known: Known, items: readonly HistoryItem[]) {
-    return { type: "continue", known, at: this.#shared(known, items), how: "back" } as const;
+    const at = this.#shared(known, items);
+    return { type: "continue", known, at, length: at, how: "back" } as const;
   }
 
   /**
@@ -306,8 +310,11 @@ export class Recognition<Known extends KnownConversation> {
     const candidates = [...seen.values()].sort((one, other) =>
       other.shared - one.shared || (isNewer(one.place, other.place) ? -1 : 1)
     );
-    // A reply that another history shares tells more than transient items.
-    const isWhole = grown && (grown.missing === 0 || grown.length >= candidates[0]!.shared);
+    // A reply that another history shares tells more than transient items, or than what an older request left open.
+    const [longest] = candidates;
+    const isLonger = grown && longest && longest.shared > grown.length;
+    const isWhole = !isLonger ||
+      grown?.missing === 0 && isNewer(this.#places.get(grown.known)!, longest.place);
     return { candidates, grown: isWhole ? grown : undefined };
   }
 
@@ -357,7 +364,7 @@ export class Recognition<Known extends KnownConversation> {
       while (own[settled - 1 - length]?.exact === items[at - length]?.exact && length < at) length++;
       const start = items.slice(heads, at - length + 1);
       const isStart = start.length > 0 && start.length <= START_ITEMS &&
-        start.every(({ role }) => role === "user");
+        start.every((item) => !isOfModel(item) && !isResult(item));
       const results = own.slice(settled).filter(isResult);
       // The last one may end in transient text.
       const isEnd = results.every(({ shape }, index) => items[at + 1 + index]?.shape === shape);
@@ -454,19 +461,25 @@ export class Recognition<Known extends KnownConversation> {
 }
 
 /** Returns how a request continues a conversation at its end; `undefined` if it doesn't. */
-function grownBy<Known>(candidate: Candidate<Known>, request: RequestHistory): Grown<Known> | undefined {
+function grownBy<Known extends KnownConversation>(
+  candidate: Candidate<Known>,
+  request: RequestHistory,
+): Grown<Known> | undefined {
   const { known, place, shared: at } = candidate;
   const { items: own } = place;
   if (own.length === 0) return undefined;
   const { end, isCut } = endOf(place, request);
+  // The summary with which a history begins isn't transient.
+  const isOpening = isCut && place.settled === place.heads && known.begunWith.length > 0;
+  if (isOpening && !quotesAny(textOf(request), known.begunWith)) return undefined;
   const length = isCut ? end + 1 : end;
   const missing = own.length - length;
   if (at >= end) return { known, at, how: at === own.length ? "grown" : "transient", length, missing };
   return isCleared(candidate, request, end) ? { known, at, how: "cleared", length, missing } : undefined;
 }
 
-function continues<Known>({ known, at, how }: Grown<Known>): Recognised<Known> {
-  return { type: "continue", known, at, how };
+function continues<Known>({ known, at, length, how }: Grown<Known>): Recognised<Known> {
+  return { type: "continue", known, at, length, how };
 }
 
 /**
@@ -487,7 +500,8 @@ function endOf(
     return next > heads && length - next <= TRANSIENT_ITEMS ? { end: next, isCut: false } : whole;
   }
   const [before, now] = [own[length - 1], items[length - 1]];
-  const isCut = next === length && before && now && before.role === now.role && before.shape === now.shape &&
+  const isCut = next === length && before && now && before.shape === now.shape &&
+    (isResult(before) || before.role === now.role) &&
     before.exact !== now.exact && stems.includes(stemsOf(textsOf(length - 1)).at(-1)!);
   return isCut ? { end: length - 1, isCut } : whole;
 }
@@ -594,11 +608,6 @@ function isOfModel({ role }: HistoryItem): boolean {
 
 function isResult({ shape }: HistoryItem): boolean {
   return shape !== undefined;
-}
-
-/** Whether the reply to an item may not be known yet. */
-function isPending({ role }: HistoryItem): boolean {
-  return role === "user" || role === "result";
 }
 
 function isNewer({ used: [ms, order] }: Place, { used: [otherMs, otherOrder] }: Place): boolean {

@@ -216,14 +216,13 @@ class Play {
       case "step":
         add(...steps(1 + size % 3));
         return this.ask(talk, ["continue"]);
-      case "answer":
+      case "answer": {
         known.isAmidTurn = false;
-        // Twins that get the same reply before transient items differ in nothing that lasts.
-        add(
-          this.item("reply", size < 3 && talk.tail !== "items" ? "Done." : this.#unique("Done")),
-          says("And now"),
-        );
+        // Twins that get the same reply differ in nothing: the newest is meant.
+        const reply = size < 3 && this.#talks.length === 1 ? "Done." : this.#unique("Done");
+        add(this.item("reply", reply), says("And now"));
         return this.ask(talk, ["continue"]);
+      }
       case "retry":
         return this.ask(talk, ["continue"], {
           ...this.#request(talk),

@@ -173,7 +173,7 @@ interface DelegatingSession extends ToldSession {
   readonly settings: SessionSettings;
   readonly events: Pick<EventLog, "append">;
   /** Gives the states of a session that goes on from the first `length` messages, by name. */
-  readonly prompt: { readonly fork: (length: number) => object };
+  readonly prompt: { readonly fork: (length: number) => unknown };
 }
 
 /** The helpers of a session: copies of it, each for one task, with sessions of their own. */
@@ -314,7 +314,8 @@ export class Helpers {
       const records = sessionRecords(
         { id, by: session.by, createdAtMs: store.now(), settings, parent: session.id },
         {
-          states: { title: firstWords(task), ...session.prompt.fork(messages.length) },
+          title: firstWords(task),
+          value: session.prompt.fork(messages.length),
           messages: said.slice(isSystem ? 1 : 0),
         },
       );
@@ -372,10 +373,7 @@ export class Helpers {
   }
 }
 
-/**
- * Tools as a helper has them: those that its session has for itself are its own, all others its parent's. What it may not
- * use stays in the list, so that the prompt is the same.
- */
+/** Returns a subagent's tools: its session's own, others its parent's; all stay, so that the prompt is equal. */
 function toolsOfHelper(
   { tools, clientTools }: Pick<DelegatingTurn, "tools" | "clientTools">,
   { own, mayUse }: { readonly own: readonly Tool[]; readonly mayUse: readonly string[] },

@@ -22,10 +22,7 @@ export interface Dispatcher {
   /** Answers a request. Never rejects. */
   readonly answer: (request: Request, client?: RequestClient) => Promise<Response>;
   readonly isPublic: (request: Request) => boolean;
-  /**
-   * Where a request got its answer: the path of a route or protocol, `gateway` of what that else passes on, `files`, or
-   * `none` of what nobody here has answered.
-   */
+  /** Where a request was answered: path of a route or protocol, `gateway`, `files` or `none`. */
   readonly placeOf: (response: Response) => string;
 }
 
@@ -40,10 +37,7 @@ export interface DispatchOptions {
   /** How errors are reported at a path while no route is found. */
   readonly respondAt: (pathname: string) => RouteErrors["respond"];
   readonly onError: (error: unknown) => void;
-  /**
-   * Answers what no route takes; where routes take its path by other methods, only what it has more for than a refusal.
-   * Default: all that is refused.
-   */
+  /** Answers requests without a route; for another method of a route's path, only if it `takes` it. Default: refused. */
   readonly gateway?: Pick<HttpGateway, "fetch" | "takes"> | undefined;
   /** Called before a route answers. Default: everybody may. @throws {HttpError} if whoever asks may not. */
   readonly admit?: (route: Route, call: Pick<RouteCall, "asker" | "path">) => Promise<void>;
@@ -372,10 +366,7 @@ function valueOf(text: string, { type }: TextSchema): unknown {
   return text;
 }
 
-/**
- * What is kept for a key: the response itself, the reference by which its route can give it again, or that nobody
- * knows what the first request did.
- */
+/** Record of a key: the response, a reference to replay it by, or that its outcome is unknown. */
 const KEPT = tagged("kind", {
   response: Type.Object({
     status: Type.Integer(),

@@ -91,10 +91,7 @@ export function refusedBy(
   });
 }
 
-/**
- * What a client may read of anything that was thrown: an {@linkcode HttpError} as it is; the sentence of a store that
- * failed, as 507 if it is full; of anything else nothing.
- */
+/** Returns the client's view of an error: an {@linkcode HttpError}, a store's sentence (507 if full), or no details. */
 export function toHttpError(error: unknown): HttpError {
   if (error instanceof HttpError) return error;
   if (error instanceof StoreError) {

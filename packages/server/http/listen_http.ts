@@ -14,10 +14,7 @@ import { Duplex } from "node:stream";
 export interface ConnectionLimits {
   /** Most connections at once. One more takes the place of the one that keeps the server waiting longest. */
   readonly maxConnections: number;
-  /**
-   * Milliseconds after which a connection is closed that hasn't sent the head of a request, or hasn't taken anything of
-   * an answer.
-   */
+  /** Idle time, in milliseconds, after which a connection without a request's head or a reader is closed. */
   readonly idleMs: number;
   /** Milliseconds within which the body of a request must have come. */
   readonly requestMs: number;

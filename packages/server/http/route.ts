@@ -23,10 +23,7 @@ export function json<S extends TSchema>(
   return { description, content: { "application/json": schema } };
 }
 
-/**
- * How a route answers, by status; `default` for any other. A sentence by itself is when it answers without a body, or with
- * an error.
- */
+/** Responses by status; `default` for any other. A string describes a response without a body, or an error. */
 export type RouteResponses = {
   readonly [status: number]: RouteResponse | string;
   readonly default?: RouteResponse;
@@ -116,10 +113,7 @@ interface Described<M extends Method, P extends string> {
   readonly who?: "owner" | "approve" | "metrics" | "key";
   /** Whether its answer is told once, `Idempotency-Key` or not, because it may be kept nowhere. Default: no. */
   readonly isToldOnce?: boolean;
-  /**
-   * Whether a request with an `Idempotency-Key` of which no answer is there may be acted on again: effect and answer come to
-   * the store in one commit. Default: no.
-   */
+  /** Whether effect and answer commit together, so that an unanswered `Idempotency-Key` may run again. Default: no. */
   readonly isAtomic?: boolean;
   /** Whether it begins work of the agent's, which a key may not be for, or have no more money for. Default: no. */
   readonly begins?: boolean;
@@ -129,10 +123,7 @@ interface Described<M extends Method, P extends string> {
   readonly errors?: RouteErrors;
 }
 
-/**
- * One route as data: it is dispatched, validated and documented by the same description, and the client's types come
- * from it.
- */
+/** A route as data, from which dispatch, validation, documentation and the client's types follow. */
 export interface Route<M extends Method = Method, P extends string = string, Asked = unknown, Told = unknown>
   extends Described<M, P> {
   /**

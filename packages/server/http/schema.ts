@@ -39,10 +39,7 @@ export const METADATA = Type.Unsafe<Readonly<Record<string, string>>>(
   Type.Object({}, { additionalProperties: Type.String(), maxProperties: 1_000 }),
 );
 
-/**
- * An object with these properties and no others. With a `title` it is a component of the OpenAPI document, which shows
- * the `example`.
- */
+/** Returns the schema of an object without other properties; with a `title` it is a component of the OpenAPI document. */
 export function closed<P extends TProperties>(properties: P, title?: string, example?: unknown): TObject<P> {
   return Type.Object(properties, {
     ...(title !== undefined && { title }),
@@ -62,10 +59,7 @@ export function nullable<S extends TSchema>(schema: S) {
   return Type.Optional(Type.Unsafe<Static<S> | null>({ ...schema, type: [type, "null"] }));
 }
 
-/**
- * An object that is one of several kinds, told apart by the text in `property`. Unlike a union, it lets a validator say
- * what is wrong with the kind at hand.
- */
+/** Returns the schema of one of several kinds told apart by `property`, so that faults name the kind at hand. */
 export function tagged<Tag extends string, Kinds extends Readonly<Record<string, TSchema>>>(
   property: Tag,
   kinds: Kinds,

@@ -1,7 +1,6 @@
 import { argumentsParser } from "@tare/loop/arguments";
 import type { Store } from "@tare/session";
-import type { StoreRecord } from "@tare/session/internal";
-import { Accounts } from "@tare/session/internal/report";
+import { stateRecords, StateWriter, type StoreRecord } from "@tare/session/internal";
 import type { AnsweredCall, Journal, LoopEvent, TurnEnd, TurnLedger } from "@tare/loop";
 import { addLedgers, EMPTY_LEDGER } from "@tare/loop/internal";
 import {
@@ -22,13 +21,13 @@ import {
   type SessionQuestions,
 } from "../approvals/approvals.ts";
 import { notFound } from "../http/http_error.ts";
-import { stateRecords } from "./session_prompt.ts";
 import {
   eventsOf,
   type HelperLink,
   type OpenTurn,
   OWN_AGENT,
   type SessionEvent,
+  type SessionTotals,
   type StoredTurn,
 } from "./session_types.ts";
 import type { ApprovalOptions } from "./session_options.ts";
@@ -608,17 +607,35 @@ export function costOf(helpers: readonly StoredHelper[]): TurnLedger {
   return helpers.reduce((sum, { ledger }) => addLedgers(sum, ledger), EMPTY_LEDGER);
 }
 
-/** The records that make a session with these states, in which this was said, the system message apart. */
+/** Returns what writes the state of an agent's session. */
+export function agentState(id: string): StateWriter {
+  return new StateWriter({ id, group: "planned", agent: OWN_AGENT });
+}
+
+/** What an agent's session begins with. */
+interface Beginning {
+  readonly title: string;
+  /** Its messages but for the system message. */
+  readonly messages: readonly Message[];
+  /** Where it works, as its system message describes it. Default: that is not described. */
+  readonly workplace?: unknown;
+  /** Default: it has had no turn. */
+  readonly totals?: SessionTotals | undefined;
+  /** Default: it has no prompt yet. */
+  readonly value?: unknown;
+}
+
+/** Returns the records that create a session. */
 export function sessionRecords(
   session: Omit<Extract<StoreRecord, { readonly type: "session" }>, "type" | "kind">,
-  { states, messages }: { readonly states: object; readonly messages: readonly Message[] },
+  { messages, workplace, title, totals, value }: Beginning,
 ): readonly StoreRecord[] {
   const { id: sessionId } = session;
   const events = messages.map((message) => ({ type: "message_added", message }));
   return [
     { type: "session", kind: "agent", ...session },
-    ...stateRecords(sessionId, states),
-    ...Accounts.records(sessionId, { group: "planned", agent: OWN_AGENT, days: {}, isBegun: true }),
+    ...agentState(sessionId).change(StateWriter.NOTHING, { title, totals, value, days: {} }).records,
+    ...(workplace ? stateRecords(sessionId, { workplace }) : []),
     ...events.length > 0 ? [{ type: "events", sessionId, after: 0, events } as const] : [],
   ];
 }

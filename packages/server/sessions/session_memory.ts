@@ -3,8 +3,13 @@ import type { LoopEvent, TurnEnd, TurnLedger } from "@tare/loop";
 import { addLedgers, EMPTY_LEDGER } from "@tare/loop/internal";
 import type { Content, Message } from "@tare/messages";
 import { firstWords, personsWords } from "@tare/messages/internal";
-import type { StoreRecord } from "@tare/session/internal";
-import { Accounts } from "@tare/session/internal/report";
+import {
+  type NextState,
+  stateRecords,
+  StateWriter,
+  type StoredState,
+  type StoreRecord,
+} from "@tare/session/internal";
 import {
   closeTurn,
   hear,
@@ -21,14 +26,13 @@ import { HttpError } from "../http/http_error.ts";
 import type { PlayedTurn } from "../turns/play_turn.ts";
 import { type QueuedTurn, queueStates } from "../turns/turn_queue.ts";
 import type { EventLog } from "./event_log.ts";
-import { INTERRUPTED, type KnownHistory, readHistory, type RecoveryOptions } from "./history.ts";
-import { readStored, SessionPrompt, stateRecords } from "./session_prompt.ts";
+import { agentState, INTERRUPTED, type KnownHistory, readHistory, type RecoveryOptions } from "./history.ts";
+import { type PromptState, SessionPrompt } from "./session_prompt.ts";
 import { choose, type Chosen } from "./session_settings.ts";
 import {
   type ApprovalAnswered,
   NO_TURNS,
   type OpenTurn,
-  OWN_AGENT,
   type PinChange,
   type Question,
   type SessionEvent,
@@ -43,12 +47,23 @@ interface SessionMemoryOptions extends SessionNeeds {
   readonly helpers: Pick<Helpers, "adopt" | "links">;
 }
 
+/** What a change stores besides events. Default of each: what is stored. */
+interface MemoryChange extends Partial<Pick<NextState, "title" | "value">> {
+  readonly totals?: SessionTotals;
+  /** Other states by name. */
+  readonly states?: object;
+  readonly records?: readonly StoreRecord[];
+  readonly committed?: () => void;
+}
+
 /**
  * What is stored of a session, as it is in memory. Each change is one commit, and memory changes once that is done:
  * `committed` is called then, before anybody reads of it. Only one change may be under way at a time.
  */
 export class SessionMemory {
   readonly #options: SessionMemoryOptions;
+  readonly #writer: StateWriter;
+  #stored: StoredState = StateWriter.NOTHING;
   #history: readonly Message[] = [];
   /** What is stored of that for good, so that only what others have written since is read. */
   #known: KnownHistory | undefined;
@@ -68,6 +83,7 @@ export class SessionMemory {
 
   constructor(options: SessionMemoryOptions) {
     this.#options = options;
+    this.#writer = agentState(options.id);
   }
 
   get history(): readonly Message[] {
@@ -110,34 +126,42 @@ export class SessionMemory {
     readonly open?: OpenTurn | undefined;
   }> {
     const { id, settings, tools, environment: { store, approvals }, events, helpers } = this.#options;
-    const { rebuilt, links, recovery, waiting, runningAfter, open, known } = await readHistory(id, {
+    const { rebuilt, links, recovery, waiting, runningAfter, open, known: history } = await readHistory(id, {
       ...{ store, tools: tools(), instructions: settings.instructions, known: this.#known },
       ...{ end, goesOn, unknownOutcome: approvals?.unknownOutcome },
     });
-    const stored = await readStored(id, store);
-    const { days, promptTokens, pinged, asks, chosen } = stored;
+    const [stored, queued = []] = await Promise.all([
+      StateWriter.read(store, id),
+      store.readState(id, "queued") as Promise<readonly QueuedTurn[] | undefined>,
+    ]);
+    // What was stored is what a session has made.
+    const value = stored.value as PromptState | undefined;
+    const known: SessionTotals = { ...NO_TURNS, ...stored.totals as SessionTotals | undefined };
+    const { days, pinged, chosen } = known;
     if (chosen) choose(settings, chosen);
     // No event tells of what wasn't a turn's.
     const ledger = pinged ? addLedgers(rebuilt.ledger, pinged) : rebuilt.ledger;
-    const totals = {
-      ...{ ledger, turns: rebuilt.turns, days, promptTokens, asks },
-      ...(pinged && { pinged }),
-      ...(chosen && { chosen }),
-    };
-    const records = this.#states({ ...told(totals), steering: [], turn: null });
+    const totals = { ...known, ledger, turns: rebuilt.turns };
+    const records = stateRecords(id, { totals, steering: [], turn: null });
     if (open) events.mend([], []);
     else if (isLate) events.mend(recovery, recovery.length === 0 ? [] : records);
     else if (recovery.length > 0 || end && end !== INTERRUPTED) await events.append(recovery, { records });
     this.#history = rebuilt.messages;
-    this.#known = known;
+    this.#known = history;
     this.#cost = rebuilt.ledger;
     this.#totals = totals;
     helpers.adopt(links);
     this.#questions = rebuilt.questions;
     this.#isOpen = open !== undefined;
-    this.#queued = stored.queued;
-    const before = this.#isPlayed ? undefined : this.#prompt;
-    this.#prompt = new SessionPrompt({ ...this.#options, stored, before });
+    this.#queued = queued;
+    const { title } = stored;
+    this.#prompt = new SessionPrompt({
+      ...this.#options,
+      stored: { pins: [], ...value, title, days },
+      before: this.#isPlayed ? undefined : this.#prompt,
+      isStored: (state) => state === this.#stored.value,
+    });
+    this.#stored = { ...stored, totals, summed: days, value: this.#prompt.state };
     this.#isPlayed = false;
     return { waiting, runningAfter, open };
   }
@@ -160,26 +184,19 @@ export class SessionMemory {
 
   async changePins(change: PinChange, records: readonly StoreRecord[]): Promise<void> {
     const pins = pinsAfter(this.#prompt.pins, change);
-    await this.#append([], { records: [...this.#states({ pins }), ...records] });
+    await this.#append([], { value: { ...this.#stored.value as PromptState, pins }, records });
     // A call may have ended some meanwhile.
     this.#prompt.conversation.pin(change);
   }
 
   rename(title: string, records: readonly StoreRecord[]): Promise<void> {
-    return this.#append([], {
-      records: [...this.#states({ title }), ...records],
-      committed: () => this.#prompt.conversation.named(title),
-    });
+    return this.#append([], { title, records });
   }
 
   choose(chosen: Chosen): Promise<void> {
-    const totals = { ...this.#totals, chosen };
     return this.#append([], {
-      records: this.#states(told(totals, this.#totals)),
-      committed: () => {
-        this.#totals = totals;
-        choose(this.#options.settings, chosen);
-      },
+      totals: { ...this.#totals, chosen },
+      committed: () => choose(this.#options.settings, chosen),
     });
   }
 
@@ -194,7 +211,8 @@ export class SessionMemory {
     const waiting = [...this.#waiting, input];
     assertMayWait(this.#options.id, waiting);
     await this.#append([], {
-      records: [...this.#states({ steering: waiting }), ...keep()],
+      states: { steering: waiting },
+      records: keep(),
       committed: () => this.#waiting = waiting,
     });
   }
@@ -255,7 +273,8 @@ export class SessionMemory {
 
   async queue(queued: readonly QueuedTurn[], records: readonly StoreRecord[] = []): Promise<void> {
     await this.#append([], {
-      records: [...this.#states(queueStates(queued)), ...records],
+      states: queueStates(queued),
+      records,
       committed: () => this.#queued = queued,
     });
   }
@@ -271,12 +290,11 @@ export class SessionMemory {
       ledger: EMPTY_LEDGER,
     } as const;
     const queued = this.#queued.filter((turn) => turn.id !== id);
-    const totals = { ...this.#totals, turns: this.#totals.turns + 1 };
     await this.#append([start, end], {
-      records: this.#states({ ...told(totals, this.#totals), ...queueStates(queued) }),
+      totals: { ...this.#totals, turns: this.#totals.turns + 1 },
+      states: queueStates(queued),
       committed: () => {
         this.#queued = queued;
-        this.#totals = totals;
         if (input !== undefined) this.#history = [...this.#history, { role: "user", content: input }];
       },
     });
@@ -298,21 +316,16 @@ export class SessionMemory {
     } as const;
     const queued = this.#queued.filter((one) => one.id !== id);
     const { asks, ...totals } = this.#totals;
-    const changed = {
-      ...(!this.title && { title }),
-      ...(asks && { asks: null }),
-      ...(turn && { turn }),
-      ...(id !== undefined && queueStates(queued)),
-    };
     this.#isPlayed = true;
     await this.#append([...opening.events, start], {
-      records: [...this.#states(changed), ...keep?.("starts") ?? []],
+      title,
+      ...(asks && { totals }),
+      states: { ...(turn && { turn }), ...(id !== undefined && queueStates(queued)) },
+      records: keep?.("starts") ?? [],
       committed: () => {
         this.#history = [...this.#history, ...opening.answers];
-        this.#totals = totals;
         this.#isOpen = turn !== undefined;
         this.#queued = queued;
-        this.#prompt.conversation.named(title);
         committed();
       },
     });
@@ -336,24 +349,17 @@ export class SessionMemory {
     const before = this.#totals;
     prompt.book(events);
     const { promptTokens } = events.findLast((event) => event.type === "step_end")?.usage ?? before;
-    const totals = { ...before, ...ended, days: prompt.conversation.state.days, promptTokens };
-    const { records, stored } = settled ? prompt.unstored() : { records: [], stored: () => {} };
-    const isChanged = ended !== undefined || totals.days !== before.days;
+    const { days } = prompt.conversation.state;
+    const isChanged = ended !== undefined || days !== before.days;
     const heard = events.filter(({ type }) => type === "user_message").length;
-    const steering = this.#waiting.slice(heard);
     await this.#append(events, {
-      records: [
-        ...records,
-        ...this.#states({
-          ...(isChanged && told(totals, before)),
-          ...(heard > 0 && { steering }),
-          ...(ended && this.#isOpen && { turn: null }),
-        }),
-        ...this.#sums(totals),
-      ],
+      ...(isChanged && { totals: { ...before, ...ended, days, promptTokens } }),
+      ...(settled && { value: prompt.state }),
+      states: {
+        ...(heard > 0 && { steering: this.#waiting.slice(heard) }),
+        ...(ended && this.#isOpen && { turn: null }),
+      },
       committed: () => {
-        stored();
-        this.#totals = totals;
         this.#waiting = this.#waiting.slice(heard);
         this.#taken -= heard;
         committed?.();
@@ -370,7 +376,6 @@ export class SessionMemory {
     return async () => {
       // What was read again since knows nothing of it.
       if (prompt !== this.#prompt) return;
-      const { records, stored } = prompt.unstored();
       const { ledger, pinged = EMPTY_LEDGER, asks } = this.#totals;
       const totals = {
         ...this.#totals,
@@ -381,13 +386,7 @@ export class SessionMemory {
           ...(asks && { asks: { ...asks, spent: addLedgers(asks.spent, cost) } }),
         }),
       };
-      await this.#append([], {
-        records: [...records, ...this.#states(told(totals, this.#totals)), ...this.#sums(totals)],
-        committed: () => {
-          stored();
-          this.#totals = totals;
-        },
-      });
+      await this.#append([], { totals, value: prompt.state });
     };
   }
 
@@ -435,34 +434,29 @@ export class SessionMemory {
 
   #append(
     events: readonly SessionEvent[],
-    { records = [], committed }: {
-      readonly records?: readonly StoreRecord[];
-      readonly committed?: () => void;
-    } = {},
+    { totals = this.#totals, states, records = [], committed, ...changed }: MemoryChange = {},
   ): Promise<void> {
-    return this.#options.events.append(events, {
-      records,
+    const { id, events: log } = this.#options;
+    const { title, value } = { ...this.#stored, ...changed };
+    const { records: own, after } = this.#writer.change(this.#stored, {
+      title,
+      totals,
+      value,
+      days: totals.days,
+    });
+    // By itself, so that sessions that ask are found.
+    const asks = totals.asks !== this.#totals.asks && { asks: totals.asks ?? null };
+    return log.append(events, {
+      records: [...own, ...stateRecords(id, { ...asks, ...states }), ...records],
       committed: () => {
+        this.#stored = after;
+        this.#totals = totals;
         this.#questions = events.reduce(questionsAfter, this.#questions);
+        this.#prompt.conversation.named(title);
         committed?.();
       },
     });
   }
-
-  /** What it has come to more, for the sums over all sessions. */
-  #sums({ days }: SessionTotals): readonly StoreRecord[] {
-    const { days: before } = this.#totals;
-    return Accounts.records(this.#options.id, { group: "planned", agent: OWN_AGENT, days, before });
-  }
-
-  #states(values: object): readonly StoreRecord[] {
-    return stateRecords(this.#options.id, values);
-  }
-}
-
-/** What turns come to, as it is stored: what is asked stands by itself, to be found. */
-function told({ asks, ...totals }: SessionTotals, before?: SessionTotals): object {
-  return { totals, ...(before?.asks !== asks && { asks: asks ?? null }) };
 }
 
 const MAX_WAITING = 100;

@@ -1,5 +1,4 @@
-import { Session, type Store } from "@tare/session";
-import { JsonPacker, type StoreRecord } from "@tare/session/internal";
+import { Session } from "@tare/session";
 import {
   type CallReport,
   reportCall,
@@ -46,69 +45,21 @@ import type { Rates } from "@tare/planner/internal/parts";
 import { policySession } from "@tare/planner/policies";
 import { type OfferState, offerTools, type ToolOffer } from "../turns/session_tools.ts";
 import { askedModel, tracedModel } from "../turns/traced_turn.ts";
-import type { QueuedTurn } from "../turns/turn_queue.ts";
 import type { SessionSettings } from "./session_settings.ts";
-import {
-  NO_TURNS,
-  type SessionEvent,
-  type SessionNeeds,
-  type SessionTotals,
-  type TurnPrompt,
-} from "./session_types.ts";
+import type { SessionEvent, SessionNeeds, SessionTotals, TurnPrompt } from "./session_types.ts";
 
-/** What is stored of a session beside its events. */
-interface StoredPrompt
-  extends Pick<SessionTotals, "days" | "promptTokens" | "pinged" | "asks" | "chosen">, PromptState {
-  readonly title: string;
-  readonly queued: readonly QueuedTurn[];
-  /** References of the texts that hold most of its `context`. */
-  readonly packed: ReadonlySet<string>;
-}
-
-/** What of it changes with the prompt. */
-interface PromptState {
-  /** What a restart needs to know of the prompt. */
-  readonly context: unknown;
+/** What a session's prompts continue from, as it is stored. */
+export interface PromptState {
+  /** State of the planner. */
+  readonly context?: unknown;
   readonly pins: readonly Pin[];
-  /** What the model was told of its tools; nothing if there was nothing to tell. */
-  readonly tools: OfferState | undefined;
-}
-
-/** Reads what is stored of a session beside its events. @throws {StoreError} */
-export async function readStored(id: string, store: Store): Promise<StoredPrompt> {
-  const [context, pins, tools, totals, asks, queued, title] = await Promise.all(
-    ["context", "pins", "tools", "totals", "asks", "queued", "title"].map((name) =>
-      store.readState(id, name)
-    ),
-  );
-  // What was stored is what a session has made.
-  const { days, promptTokens, pinged, chosen } = {
-    ...NO_TURNS,
-    ...totals as Partial<SessionTotals> | undefined,
-  };
-  const { value, refs } = await JsonPacker.unpack(context, (refs) => store.readTexts(id, refs));
-  return {
-    context: value,
-    packed: refs,
-    pins: (pins ?? []) as readonly Pin[],
-    tools: tools as OfferState | undefined,
-    days,
-    promptTokens,
-    pinged,
-    chosen,
-    asks: (asks ?? undefined) as SessionTotals["asks"],
-    queued: (queued ?? []) as readonly QueuedTurn[],
-    title: (title ?? "") as string,
-  };
-}
-
-/** The records that store these states of a session, by name. */
-export function stateRecords(sessionId: string, states: object): readonly StoreRecord[] {
-  return Object.entries(states).map(([name, value]) => ({ type: "state", sessionId, name, value }));
+  /** What the model was told of its tools. Absent: there was nothing to tell. */
+  readonly tools?: OfferState | undefined;
 }
 
 interface SessionPromptOptions extends SessionNeeds {
-  readonly stored: StoredPrompt;
+  readonly stored: PromptState & Pick<SessionTotals, "days"> & { readonly title: string };
+  readonly isStored: (state: PromptState) => boolean;
   /** The session's prompt as it was known until now, which isn't used any more. Default: nothing was known. */
   readonly before?: SessionPrompt | undefined;
 }
@@ -154,16 +105,13 @@ function placesOfPlan(messages: readonly Message[]): readonly number[] {
   return [...new Set([...places.slice(0, 1), ...places.slice(-1)])];
 }
 
-/** A session's conversation: which tools its model is offered, and what of all that is stored when. */
+/** A session's conversation, and which tools its model is offered. */
 export class SessionPrompt implements TurnPrompt {
   readonly #options: SessionPromptOptions;
   readonly #prompts: PromptSession;
   readonly conversation: Session;
-  #stored: PromptState;
   #told: OfferState | undefined;
-  readonly #packer: JsonPacker;
-  /** References of what is in the store of the prompt's state. */
-  readonly #packed: Set<string>;
+  #state: PromptState | undefined;
   /** Position of the newest result of the plan that was looked at. */
   #plannedAt = -1;
   /** How the last turn offered its tools. */
@@ -176,7 +124,6 @@ export class SessionPrompt implements TurnPrompt {
     const { context, title, pins, days } = stored;
     const { before, ...kept } = options;
     this.#options = kept;
-    this.#packer = before ? before.#packer : new JsonPacker();
     this.#known = before ? before.#known : {};
     const resumed = before && before.#resume(context);
     this.#prompts = resumed ?? policySession({
@@ -200,28 +147,28 @@ export class SessionPrompt implements TurnPrompt {
       state: { title, model: settings.model, pins, days },
     });
     this.#told = stored.tools;
-    this.#packed = new Set(stored.packed);
-    this.#stored = this.#state;
   }
 
   get pins(): readonly Pin[] {
     return this.conversation.state.pins;
   }
 
-  /** What of the prompt a restart needs to know. */
-  get state(): unknown {
-    return this.conversation.prompt.state;
+  /** What a restart continues from: the same object as long as nothing has changed. */
+  get state(): PromptState {
+    const { pins, conversation: { prompt: { state: context } } } = this;
+    const known = this.#state;
+    const isSame = known && context === known.context && pins === known.pins && this.#told === known.tools;
+    return isSame ? known : this.#state = { context, pins, tools: this.#told };
   }
 
-  /** The references of what left the prompt, the oldest first. */
+  /** References of what was evicted from the prompt, the oldest first. */
   get archived(): readonly string[] {
-    const refs = JSON.stringify(this.state).matchAll(/"ref":"([0-9a-f]{16})"/g);
+    const refs = JSON.stringify(this.state.context).matchAll(/"ref":"([0-9a-f]{16})"/g);
     return [...new Set(Array.from(refs, ([, ref]) => ref!))];
   }
 
-  /** Whether all that a restart needs to know of it is stored. */
   get isStored(): boolean {
-    return Object.keys(this.#changed).length === 0;
+    return this.#options.isStored(this.state);
   }
 
   /** Offers the model these tools from now on; what it is to be told of them, if it may be told now, stands with it. */
@@ -292,28 +239,11 @@ export class SessionPrompt implements TurnPrompt {
     telemetry?.booked(booked[0], model);
   }
 
-  /** What stores what isn't stored yet, and what to call once it is. */
-  unstored(): { readonly records: readonly StoreRecord[]; readonly stored: () => void } {
-    const { id: sessionId } = this.#options;
-    const [changed, now] = [this.#changed, this.#state];
-    const { value, texts } = this.#packer.pack(changed.context, this.#packed);
-    return {
-      records: [
-        ...texts.map((text): StoreRecord => ({ type: "archive", sessionId, ...text })),
-        ...stateRecords(sessionId, { ...changed, ...("context" in changed && { context: value }) }),
-      ],
-      stored: () => {
-        this.#stored = now;
-        for (const { ref } of texts) this.#packed.add(ref);
-      },
-    };
-  }
-
-  /** What a session knows that goes on from the first `length` messages, with an archive that holds what this one's does. */
-  fork(length: number): Partial<PromptState> {
+  /** Returns the state of a fork after the first `length` messages, whose archive holds what this one's does. */
+  fork(length: number): PromptState {
     const { id, archive } = this.#options;
     const { prompt, state } = this.conversation.fork(length, { id, archive });
-    return { context: prompt.state, pins: state.pins, ...(this.#told && { tools: this.#told }) };
+    return { context: prompt.state, pins: state.pins, tools: this.#told };
   }
 
   /** What the next request would cost. Nothing where the policy knows nothing of costs. */
@@ -343,19 +273,6 @@ export class SessionPrompt implements TurnPrompt {
     if (!resume || context === undefined) return undefined;
     resume(context);
     return this.#prompts;
-  }
-
-  get #state(): PromptState {
-    return { context: this.state, pins: this.pins, tools: this.#told };
-  }
-
-  get #changed(): Partial<PromptState> {
-    const { context, pins, tools } = this.#state;
-    return {
-      ...(context !== this.#stored.context && { context }),
-      ...(pins !== this.#stored.pins && { pins }),
-      ...(tools !== this.#stored.tools && { tools }),
-    };
   }
 
   #tools(): readonly ToolDefinition[] {

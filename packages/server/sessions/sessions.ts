@@ -181,10 +181,7 @@ export class Sessions {
       isRunning: false,
     }));
     const records = made.flatMap(({ messages, title, workplace, ...record }) =>
-      sessionRecords(record, {
-        states: { ...(title && { title }), ...(workplace && { workplace }) },
-        messages,
-      })
+      sessionRecords(record, { title, workplace, messages })
     );
     await this.#admit(made.length, () => store.commit([...records, ...keep(infos)]));
     return infos;
@@ -206,19 +203,20 @@ export class Sessions {
   ): Promise<SessionInfo> {
     const { store } = this.#options;
     // All of one moment: it may be used meanwhile.
-    const [said, known] = [history.slice(0, length), prompt.fork(length)];
+    const [said, value] = [history.slice(0, length), prompt.fork(length)];
     const workplace = await store.readState(from, "workplace");
     const stored: StoredSettings = { ...settings, forkedFrom: { session: from, messages: said.length } };
     const record = { id: crypto.randomUUID(), by, createdAtMs: store.now(), settings: stored };
     const messages = said.slice(systemMessage(settings.instructions, workplace).length);
     const info = this.describe({ ...record, kind: "agent", lastEvent: messages.length, title });
-    const states = {
-      ...(title && { title }),
-      ...(workplace !== undefined && { workplace }),
-      ...(chosen && { totals: { ...NO_TURNS, chosen } }),
-      ...known,
-    };
-    const records = sessionRecords({ ...record, archiveOf: from }, { states, messages });
+    const totals = chosen && { ...NO_TURNS, chosen };
+    const records = sessionRecords({ ...record, archiveOf: from }, {
+      title,
+      workplace,
+      totals,
+      value,
+      messages,
+    });
     await this.#admit(1, () => store.commit([...records, ...keep(info)]));
     return info;
   }

@@ -35,7 +35,7 @@ Deno.test("a turn commits the first delta at once, those behind it together ever
     '"234"',
     '"5"',
     '"6"',
-    '"7" assistant_message step_end turn_end (context) (totals) (turn) sums',
+    '"7" assistant_message step_end turn_end (value) (totals) sums (turn)',
   ]);
 });
 
@@ -55,9 +55,9 @@ Deno.test("a step with calls takes a commit before they run and one before the n
   await done;
   assertEquals(commits, [
     "turn_start (title) (turn)",
-    "step_start assistant_message tool_call tool_call (context)",
+    "step_start assistant_message tool_call tool_call (value)",
     "tool_result tool_result step_end step_start (totals) sums",
-    "assistant_message step_end turn_end (context) (totals) (turn) sums",
+    "assistant_message step_end turn_end (value) (totals) sums (turn)",
   ]);
   const called = ["assistant_message", "tool_call", "tool_call"];
   assertEquals(stored, [called, called, ["tool_result", "step_end", "step_start"]]);
@@ -72,7 +72,7 @@ Deno.test("calls that the client runs need no commit of their own", async () => 
   await done;
   assertEquals(commits, [
     "turn_start (title)",
-    "step_start assistant_message tool_call step_end turn_end (context) (totals) sums",
+    "step_start assistant_message tool_call step_end turn_end (value) (totals) sums",
   ]);
 });
 
@@ -137,8 +137,8 @@ Deno.test("while a view takes its time, what has happened is shown without the p
   await done;
   assertEquals(commits.slice(-3), [
     "tool_result step_end step_start (totals) sums",
-    "context_rewritten context_rewritten archive (context)",
-    "assistant_message step_end turn_end (context) (totals) (turn) sums",
+    "context_rewritten context_rewritten archive (value)",
+    "assistant_message step_end turn_end (value) (totals) sums (turn)",
   ]);
 });
 
@@ -165,7 +165,7 @@ Deno.test("while the store is slow, what happens is gathered, and one commit is 
   assertEquals(commits.slice(1), [
     'step_start "1"',
     '"2345"',
-    "assistant_message step_end turn_end (context) (totals) (turn) sums",
+    "assistant_message step_end turn_end (value) (totals) sums (turn)",
   ]);
 });
 
@@ -211,7 +211,7 @@ for (const way of ["cancelled", "closed"] as const) {
     await done;
     assertEquals(commits.slice(1), [
       'step_start "1"',
-      '"23" reply_unfinished turn_end (totals) (turn) sums',
+      '"23" reply_unfinished turn_end (totals) sums (turn)',
     ]);
     const events = await Array.fromAsync(session.events.read());
     assertEquals(events.map(({ event }) => "text" in event ? event.text : event.type), [
@@ -257,9 +257,9 @@ Deno.test("what the user says in the middle of a turn ceases to wait with the ev
   assertEquals(commits.slice(1), [
     'step_start "1"',
     "(steering)",
-    "assistant_message tool_call (context)",
-    "tool_result step_end step_start user_message (totals) (steering) sums",
-    "assistant_message step_end turn_end (context) (totals) (turn) sums",
+    "assistant_message tool_call (value)",
+    "tool_result step_end step_start user_message (totals) sums (steering)",
+    "assistant_message step_end turn_end (value) (totals) sums (turn)",
   ]);
 });
 

@@ -55,12 +55,12 @@ Deno.test("calls that only read run while their reply is being stored; nothing o
     "ran",
     "ran",
     'step_start "said so far"',
-    "assistant_message tool_call tool_call (context)",
+    "assistant_message tool_call tool_call (value)",
     "archive",
     "archive",
-    "tool_result tool_result step_end step_start context_rewritten archive archive (context) (totals) sums",
+    "tool_result tool_result step_end step_start context_rewritten archive archive (value) (totals) sums",
     "asked",
-    "assistant_message step_end turn_end (context) (totals) (turn) sums",
+    "assistant_message step_end turn_end (value) (totals) sums (turn)",
   ]);
 });
 
@@ -83,7 +83,7 @@ Deno.test("of calls that read and calls that do more none runs before their repl
   dictation.end({ tool_calls: [call("a"), call("b", name)] });
   await dictation.asked();
   assertEquals(log.slice(0, 3), [
-    "step_start assistant_message tool_call tool_call (context)",
+    "step_start assistant_message tool_call tool_call (value)",
     "read",
     "did",
   ]);

@@ -39,10 +39,7 @@ const MAX_ATTEMPTS = 20;
 /** After which time is tried again what the store failed at, or what somebody else has locked just now. */
 const AGAIN_MS = 5_000;
 
-/**
- * Sends what webhooks are owed. Each delivery is claimed in the store first, so that of several servers one attempts it,
- * and another one does if nothing is heard of that one.
- */
+/** Sends pending deliveries. Each is claimed in the store, so that one of several servers attempts it. */
 export class Deliverer {
   readonly #webhooks: Webhooks;
   readonly #store: Store;

@@ -296,10 +296,7 @@ export class Webhooks {
     return await this.#replace(id, change, records) ?? await this.get(id, asker);
   }
 
-  /**
-   * Writes what `change` makes of one, with other records, in place of what it was made of: it is called again if that was
-   * changed meanwhile. Returns nothing, and writes nothing, if there is none.
-   */
+  /** Replaces a webhook, with other records; repeats `change` after a concurrent change. `undefined` if it is gone. */
   async #replace(
     id: string,
     change: (webhook: Webhook) => Webhook,

@@ -28,10 +28,7 @@ export interface PlayOptions {
   readonly bare?: boolean;
   /** How a name must be shown so that nothing of it is missing. Default: `parts`. */
   readonly namesShown?: NamesShown;
-  /**
-   * For a policy that keeps sessions warm: whether the provider makes a warm prefix last an hour, and whether the policy is
-   * told that a session is over. Default: it does, and is not.
-   */
+  /** Whether the provider extends a prefix to an hour, and whether the policy knows a session's end. Default: yes; no. */
   readonly warmth?: Pick<WarmOptions, "grants" | "tellsEnd">;
 }
 

@@ -59,11 +59,7 @@ interface Noted {
   readonly error?: unknown;
 }
 
-/**
- * Reads one line of a recording file.
- *
- * @throws {Error} saying in one sentence why the line can't be replayed.
- */
+/** Reads one line of a recording file. @throws {Error} with the reason why it can't be replayed. */
 export function readRecording(line: string): Recording {
   const {
     id,

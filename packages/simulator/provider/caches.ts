@@ -26,10 +26,7 @@ interface Place {
   readonly blocks: number;
 }
 
-/**
- * A provider's cache that holds prompts up to the places that requests mark, and nowhere else. A prompt is served up to
- * the longest entry that lies on a mark or at most 20 blocks in front of one.
- */
+/** A cache with entries at requested breakpoints only; the longest at most 20 blocks before a breakpoint is served. */
 export class MarkedCache {
   readonly #minTokens: number;
   readonly #entries = new Map<string, { usedMs: number; readonly ttlMs: number }>();

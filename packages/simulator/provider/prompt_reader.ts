@@ -6,10 +6,7 @@ import { type Encoder, messageUnits, RunningHash, type RunUnit, toolUnits } from
 export interface ReadPrompt {
   readonly messages: readonly Message[];
   readonly tools: readonly ToolDefinition[];
-  /**
-   * Those of the tools, then those of the messages as they were sent: system messages usually come first, and one
-   * that comes later changes nothing of what stands before it.
-   */
+  /** Units of the tools, then of the messages in order. */
   readonly units: readonly RunUnit[];
   /** How many units stand up to the end of each tool, then of each message. */
   readonly ends: readonly number[];

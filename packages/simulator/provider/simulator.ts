@@ -56,9 +56,7 @@ export interface SimulatorOptions {
   readonly faults?: readonly (Fault | null)[] | ((request: FaultRequest) => Fault | null);
   /** The clock that cached prefixes live by, in milliseconds since 1970. Default: `Date.now`. */
   readonly now?: () => number;
-  /**
-   * Machines that answer chat completions, each with a cache of its own: see {@linkcode ShardRouter}. Default: 1.
-   */
+  /** Machines that answer chat completions, each with its own cache ({@linkcode ShardRouter}). Default: 1. */
   readonly shards?: number;
 }
 
@@ -449,11 +447,7 @@ interface ResponsesRequest extends Omit<CompletionRequest, "includeUsage"> {
 /** How a response may end. */
 const FINISHES = ["stop", "tool_calls", "length", "content_filter"] as const;
 
-/**
- * Reads and checks a request's body.
- *
- * @throws {ApiError} with status 400 if a provider would refuse it.
- */
+/** Reads and checks a request's body. @throws {ApiError} 400 if a provider would refuse it. */
 async function reading<Asked>(
   request: Request,
   read: (bytes: Uint8Array<ArrayBuffer>) => Asked,

@@ -1,100 +1,10 @@
 import { parsePlaceholder } from "@tare/prune/internal";
-import { cleanPath, LIST_WORKSPACE, pathOf, type RehearsalPlan, withNoun } from "./plan.ts";
-import { countedPaths, listedEntries, readRange } from "./results.ts";
+import { cleanPath, pathOf, type RehearsalPlan, withNoun } from "./plan.ts";
+import { countedPaths, readRange } from "./results.ts";
 import { type MadeCall, RECALL, type RehearsalTurn, type WantedCall } from "./turn.ts";
-
-/** Folders whose subfolders are packages by convention. */
-const CONTAINERS = ["packages", "crates", "apps", "libs", "modules", "plugins", "services"];
-
-/** Files that name the packages of a repository. */
-const MANIFESTS = [
-  "deno.json",
-  "deno.jsonc",
-  "package.json",
-  "pnpm-workspace.yaml",
-  "Cargo.toml",
-  "pyproject.toml",
-];
 
 const CODE_ENDINGS =
   "c,cc,cpp,cs,css,dart,ex,exs,go,h,hpp,hs,html,java,js,jsx,kt,lua,m,mjs,cjs,ml,php,pl,ps1,py,rb,rs,scala,sh,sql,svelte,swift,ts,tsx,mts,cts,vue,zig";
-
-const MAX_PACKAGES = 40;
-const MAX_CHECKED = 3;
-const MAX_LISTED = 200;
-
-/**
- * Which package has the most lines of code, and of which files it consists. Packages are those that the manifests
- * name; otherwise the subfolders of `packages/` and the like; otherwise the folders at the top.
- */
-export const LARGEST_PACKAGE: RehearsalPlan = {
-  suits: (question) =>
-    /\b(package|crate|module|folder|director(y|ies)|workspace)/i.test(question) &&
-    /\b(most|largest|biggest|how many)\b/i.test(question) &&
-    /\b(lines?|code|largest|biggest)\b/i.test(question),
-  rules: [
-    LIST_WORKSPACE,
-    {
-      says: "I look where the packages are.",
-      wants: (turn) => {
-        const { folders, files } = topEntries(turn);
-        return [
-          ...MANIFESTS.filter((name) => files.includes(name)).map((path) => ({
-            tool: "read_file",
-            args: { path },
-          })),
-          ...CONTAINERS.filter((name) => folders.includes(name)).map((path) => ({
-            tool: "list_files",
-            args: { path },
-          })),
-        ];
-      },
-      made: (call) =>
-        call.tool === "read_file" && MANIFESTS.includes(pathOf(call)) ||
-        call.tool === "list_files" && CONTAINERS.includes(pathOf(call)),
-    },
-    {
-      says: "I count the lines of each package.",
-      wants: (turn) => namedPackages(turn).slice(0, MAX_PACKAGES).map((path) => countCall(path, turn)),
-      made: isCount,
-    },
-    {
-      says: "I open the longest files of the largest package, to check the counts.",
-      wants: (turn) =>
-        countedPackages(turn)[0]?.files.slice(0, MAX_CHECKED).map(({ path }) => ({
-          tool: "read_file",
-          args: { path, ...(turn.offers("read_file", "end_line") && { end_line: 20 }) },
-        })) ?? [],
-      made: (call) => call.tool === "read_file" && !MANIFESTS.includes(pathOf(call)),
-    },
-  ],
-  needs: isCount,
-  answer: (turn) => {
-    const packages = countedPackages(turn);
-    const [largest] = packages;
-    if (!largest) return "I could not count the lines of any package with the tools and results that I have.";
-    const missed = missedSentences(turn);
-    return [
-      `${missed && "As far as I saw: "}${largest.folder} is the package with the most lines of code, ` +
-      `${withNoun(largest.lines, "line")} in ${withNoun(largest.files.length, "file")}.`,
-      fileList(largest),
-      `All that I counted: ${packages.map(({ folder, lines }) => `${folder} ${lines}`).join(", ")}.`,
-      checkedSentence(turn, largest),
-      "I counted every line of source files, told by the endings of their names, with tests, comments and empty lines.",
-      missed,
-    ].filter((paragraph) => paragraph !== "").join("\n\n");
-  },
-};
-
-interface CountedPackage {
-  readonly folder: string;
-  readonly lines: number;
-  readonly files: readonly { readonly path: string; readonly lines: number }[];
-}
-
-function topEntries(turn: RehearsalTurn) {
-  return listedEntries(turn.calls.find(LIST_WORKSPACE.made)?.text ?? "");
-}
 
 /** Asks how many lines each source file of a folder has. */
 export function countCall(path: string, turn: RehearsalTurn): WantedCall {
@@ -115,47 +25,6 @@ export function isCount(call: MadeCall): boolean {
   return call.tool === "search_files" && call.args.pattern === "^" && call.args.output === "count";
 }
 
-/** Folders of packages, as far as the results tell. */
-function namedPackages(turn: RehearsalTurn): readonly string[] {
-  const subfolders = (path: string): readonly string[] => {
-    const listing = turn.calls.find((call) => call.tool === "list_files" && pathOf(call) === path);
-    return listedEntries(listing?.text ?? "").folders.map((folder) => inside(path, folder));
-  };
-  const members = turn.calls
-    .filter((call) => call.tool === "read_file" && MANIFESTS.includes(pathOf(call)))
-    .flatMap((call) => manifestMembers(call.text))
-    .flatMap((member) =>
-      member.includes("*") ? subfolders(cleanPath(member.replace(/\*.*$/, ""))) : [member]
-    );
-  const found = [...new Set(members)].filter((member) => member !== ".");
-  if (found.length > 0) return found;
-  const conventional = CONTAINERS.flatMap(subfolders);
-  return conventional.length > 0 ? conventional : topEntries(turn).folders;
-}
-
-/** Folders that a manifest names as members of its workspace, with the `*` that they may end in. */
-function manifestMembers(text: string): string[] {
-  const list =
-    /["']?\b(?:workspaces?|members|packages)["']?\s*[:=]\s*(?:\{\s*["']?(?:members|packages)["']?\s*:\s*)?(?:\[([^\]]*)\]|((?:\n\s*-.*)+))/
-      .exec(text);
-  const items = (list?.[1] ?? list?.[2] ?? "").matchAll(/["']([^"'\n]+)["']|^\s*-\s*([^\s"'#]+)/gm);
-  return [...items]
-    .map(([, quoted, plain = ""]) => cleanPath(quoted ?? plain))
-    .filter((path) => path !== "" && !path.startsWith("!"));
-}
-
-/** The packages whose lines were counted, the largest first. */
-function countedPackages(turn: RehearsalTurn): CountedPackage[] {
-  return turn.calls.filter((call) => isCount(call) && call.seen !== "none").map((call) => {
-    const folder = pathOf(call);
-    const files = [...countedPaths(call.text)]
-      .filter(([path]) => isSource(path))
-      .map(([path, lines]) => ({ path: inside(folder, path), lines }))
-      .sort((a, b) => b.lines - a.lines);
-    return { folder, files, lines: files.reduce((sum, file) => sum + file.lines, 0) };
-  }).filter(({ files }) => files.length > 0).sort((a, b) => b.lines - a.lines);
-}
-
 /** Whether a file's name ends as those of source files do. */
 export function isSource(path: string): boolean {
   return CODE_ENDINGS.split(",").includes(path.split(".").at(-1) ?? "");
@@ -166,50 +35,12 @@ export function inside(folder: string, path: string): string {
   return folder === "." || path.startsWith(`${folder}/`) ? cleanPath(path) : `${folder}/${cleanPath(path)}`;
 }
 
-function fileList({ files }: CountedPackage): string {
-  const listed = files.slice(0, MAX_LISTED).map(({ path, lines }) => `- ${path}: ${withNoun(lines, "line")}`);
-  const others = files.length - listed.length;
-  return ["Its files:", ...listed, ...(others > 0 ? [`- and ${withNoun(others, "shorter file")}`] : [])].join(
-    "\n",
-  );
-}
-
-function checkedSentence(turn: RehearsalTurn, { files }: CountedPackage): string {
-  const opened = turn.calls.flatMap((call) => {
-    const total = call.tool === "read_file" ? readRange(call.text)?.total : undefined;
-    const file = files.find(({ path }) => path === pathOf(call));
-    return total === undefined || !file ? [] : [{ ...file, total }];
-  });
-  if (opened.length === 0) return "";
-  const different = opened.filter(({ lines, total }) => lines !== total);
-  return different.length === 0
-    ? `I opened ${opened.length} of them; their lengths agree with the count.`
-    : different.map(({ path, total }) => `${path} says that it has ${withNoun(total, "line")}.`).join(" ");
-}
-
-/** What the answer leaves out, because it wasn't counted or the count can't be seen. */
-function missedSentences(turn: RehearsalTurn): string {
-  const uncounted = namedPackages(turn).length - MAX_PACKAGES;
-  return [
-    ...(uncounted > 0
-      ? [`I counted only the first ${MAX_PACKAGES} packages; there are ${uncounted} more.`]
-      : []),
-    ...turn.calls.filter((call) => isCount(call) && call.seen !== "whole")
-      .map((call) =>
-        `Of the count of ${pathOf(call)} I saw ${call.seen === "none" ? "nothing" : "only a part"}.`
-      ),
-  ].join("\n");
-}
-
 /** Files that are read in one review. */
 const MAX_FILES = 6;
 /** Lines that are read of one file. */
 const MAX_LINES = 300;
 
-/**
- * `Review FOLDER`: read the longest files of a folder one after the other, note of each what it is as soon as it is
- * read, and answer with the notes.
- */
+/** `Review FOLDER`: reads the longest files one after the other, notes each, and answers with the notes. */
 export const REVIEW: RehearsalPlan = {
   suits: (question) => folderOf(question) !== undefined,
   rules: [

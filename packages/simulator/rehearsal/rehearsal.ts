@@ -1,7 +1,7 @@
 import { sliceText } from "@tare/messages/internal";
 import { type SimulatedModel, type SimulatedReply, toolCall } from "../model.ts";
 import { LIST_WORKSPACE, pathOf, type RehearsalPlan, withNoun } from "./plan.ts";
-import { LARGEST_PACKAGE, LOOK_BACK, REVIEW } from "./plans.ts";
+import { LOOK_BACK, REVIEW } from "./plans.ts";
 import { countedPaths, type FoundLine, foundLines, listedEntries, readRange } from "./results.ts";
 import {
   type CallArguments,
@@ -12,7 +12,7 @@ import {
 } from "./turn.ts";
 
 /** The first plan that suits a question is followed, or else {@linkcode KEYWORDS}. */
-const PLANS: readonly RehearsalPlan[] = [REVIEW, LOOK_BACK, LARGEST_PACKAGE];
+const PLANS: readonly RehearsalPlan[] = [REVIEW, LOOK_BACK];
 
 const KNOWN_TOOLS = ["list_files", "read_file", "search_files"];
 
@@ -101,10 +101,7 @@ const STOP_WORDS = new Set(
     "which while who whom why will with work works would you your").split(" "),
 );
 
-/**
- * Any other question: search for its words, read around the first matches of the files that hold most of them, and
- * report where they stand.
- */
+/** Any other question: searches for its words, reads around the first matches, and reports where they are. */
 export const KEYWORDS: Omit<RehearsalPlan, "suits"> = {
   rules: [
     LIST_WORKSPACE,

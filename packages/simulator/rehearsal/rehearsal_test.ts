@@ -3,8 +3,7 @@ import type { AssistantMessage, FunctionToolCall, Message, ToolDefinition } from
 import { rehearsal, type SimulatedReply, simulator } from "@tare/simulator";
 
 const INTRODUCTION = "I am a rehearsal model: I only follow fixed rules and understand nothing.";
-const FLAGSHIP =
-  "Which package of this repository has the most lines of code, and which files does it consist of?";
+const QUESTION = "Where is run_test.ts mentioned?";
 
 /** A small repository: paths and how many lines each file has. The lines name their file. */
 const REPOSITORY: Readonly<Record<string, number>> = {
@@ -132,55 +131,14 @@ function elideAllBut(newest: number, way: string) {
   };
 }
 
-const FLAGSHIP_STEPS = [
+const STEPS = [
   ["list_files"],
-  ["read_file deno.json", "list_files packages"],
-  [
-    "search_files count ^ packages/loop",
-    "search_files count ^ packages/messages",
-    "search_files count ^ packages/tools",
-  ],
-  ["read_file packages/loop/run.ts", "read_file packages/loop/run_test.ts"],
+  ["search_files count run_test", "search_files count mentioned"],
+  ["search_files run_test|mentioned packages/loop/run_test.ts"],
+  ["read_file packages/loop/run_test.ts"],
 ];
 
-const FLAGSHIP_ANSWER = `${INTRODUCTION} All that follows is computed from tool results of this turn.
-
-packages/loop is the package with the most lines of code, 200 lines in 2 files.
-
-Its files:
-- packages/loop/run.ts: 120 lines
-- packages/loop/run_test.ts: 80 lines
-
-All that I counted: packages/loop 200, packages/tools 199, packages/messages 60.
-
-I opened 2 of them; their lengths agree with the count.
-
-I counted every line of source files, told by the endings of their names, with tests, comments and empty lines.`;
-
-Deno.test("rehearsal() finds the package with the most lines in five model calls", async () => {
-  const { steps, answer } = await play(FLAGSHIP);
-  assertEquals(steps, FLAGSHIP_STEPS);
-  assertEquals(answer, FLAGSHIP_ANSWER);
-});
-
-Deno.test("rehearsal() starts over in each turn, from its own question", async () => {
-  const first = await play("Where is list.ts?");
-  const before: Message[] = [...first.messages, { role: "assistant", content: first.answer }];
-  const second = await play(FLAGSHIP, { before });
-  assertEquals([second.steps, second.answer], [FLAGSHIP_STEPS, FLAGSHIP_ANSWER]);
-});
-
-Deno.test("rehearsal() searches for the words of any other question and reads what it found", async () => {
-  const { steps, answer } = await play("Where is run_test.ts mentioned?");
-  assertEquals(steps, [
-    ["list_files"],
-    ["search_files count run_test", "search_files count mentioned"],
-    ["search_files run_test|mentioned packages/loop/run_test.ts"],
-    ["read_file packages/loop/run_test.ts"],
-  ]);
-  assertEquals(
-    answer,
-    `${INTRODUCTION} All that follows is computed from tool results of this turn.
+const ANSWER = `${INTRODUCTION} All that follows is computed from tool results of this turn.
 
 "run_test" stands in 80 lines of 1 file.
 "mentioned" stands nowhere in the files that I could search.
@@ -192,52 +150,60 @@ packages/loop/run_test.ts, the first 3 of 80 lines that I saw:
 
 I read lines 1 to 21 of 80 of packages/loop/run_test.ts, which begin: "// packages/loop/run_test.ts 1"
 
-The workspace has 1 folder and 2 files at its top.`,
-  );
+The workspace has 1 folder and 2 files at its top.`;
+
+Deno.test("rehearsal() searches for the words of a question and reads what it found", async () => {
+  const { steps, answer } = await play(QUESTION);
+  assertEquals(steps, STEPS);
+  assertEquals(answer, ANSWER);
 });
 
+Deno.test("rehearsal() starts over in each turn, from its own question", async () => {
+  const first = await play("Where is list.ts?");
+  const before: Message[] = [...first.messages, { role: "assistant", content: first.answer }];
+  const second = await play(QUESTION, { before });
+  assertEquals([second.steps, second.answer], [STEPS, ANSWER]);
+});
+
+const [, COUNTED, FOUND, READ] = ANSWER.split("\n\n");
+const NO_LISTING = "I saw no listing of the workspace.";
+
 Deno.test("rehearsal() claims nothing of results that have left the prompt", async () => {
-  const { steps, answer } = await play(FLAGSHIP, { view: elideAllBut(4, "ref") });
-  assertEquals(steps, FLAGSHIP_STEPS);
-  assertEquals(answer.split("\n\n").slice(1), [
-    "As far as I saw: packages/tools is the package with the most lines of code, 199 lines in 2 files.",
-    "Its files:\n- packages/tools/read.ts: 149 lines\n- packages/tools/list.ts: 50 lines",
-    "All that I counted: packages/tools 199, packages/messages 60.",
-    "I counted every line of source files, told by the endings of their names, with tests, comments and empty lines.",
-    "Of the count of packages/loop I saw nothing.",
-  ]);
+  const { steps, answer } = await play(QUESTION, { view: elideAllBut(2, "ref") });
+  assertEquals(steps, STEPS);
+  assertEquals(answer.split("\n\n").slice(1), [FOUND, READ, NO_LISTING]);
 });
 
 Deno.test("rehearsal() recalls what its answer needs and has left the prompt", async () => {
   const tools = [...TOOLS, RECALL_TOOL];
-  const { steps, answer } = await play(FLAGSHIP, { tools, view: elideAllBut(2, "recall with ref") });
+  const { steps, answer } = await play(QUESTION, { tools, view: elideAllBut(2, "recall with ref") });
   assertEquals(steps.map((step) => step.map((call) => call.split(" ")[0])), [
     ["list_files"],
-    ["read_file", "list_files"],
-    ["search_files", "search_files", "search_files"],
-    ...[["recall"], ["recall"], ["recall"]], // each pushes the oldest count out that is still there
-    ["read_file", "read_file"],
+    ["search_files", "search_files"],
+    ["search_files"],
+    ...[["recall"], ["recall"], ["recall"]], // each pushes the oldest search out that is still there
+    ["read_file"],
   ]);
-  assertEquals(answer, FLAGSHIP_ANSWER);
+  assertEquals(answer.split("\n\n").slice(1), [COUNTED, FOUND, READ, NO_LISTING]);
 });
 
 Deno.test("rehearsal() copes with fewer, other and no tools, and says so", async () => {
   const only = (...names: readonly string[]) => TOOLS.filter((tool) => names.includes(tool.function.name));
-  const listing = await play(FLAGSHIP, { tools: only("list_files", "read_file") });
-  assertEquals(listing.steps, FLAGSHIP_STEPS.slice(0, 2));
+  const listing = await play(QUESTION, { tools: only("list_files", "read_file") });
+  assertEquals(listing.steps, [["list_files"], ["read_file README.md", "read_file deno.json"]]);
   assertEquals(
-    listing.answer.split("\n\n")[1],
-    "I could not count the lines of any package with the tools and results that I have.",
+    listing.answer.split("\n\n").at(-1),
+    "The workspace has 1 folder and 2 files at its top.",
   );
   const searching = await play("Where is run_test.ts?", { tools: only("search_files") });
   assertEquals(searching.steps.flat().map((call) => call.split(" ")[0]), ["search_files", "search_files"]);
   assertEquals(searching.answer.split("\n\n").at(-1), "I saw no listing of the workspace.");
   const refusal =
     "I looked at nothing: of the tools that I know (list_files, read_file, search_files) none is offered.";
-  assertEquals((await play(FLAGSHIP, { tools: [] })).answer, `${INTRODUCTION} ${refusal} Offered: none.`);
+  assertEquals((await play(QUESTION, { tools: [] })).answer, `${INTRODUCTION} ${refusal} Offered: none.`);
   const others = [defined("shell", "command"), defined("ask")];
   assertEquals(
-    (await play(FLAGSHIP, { tools: others })).answer,
+    (await play(QUESTION, { tools: others })).answer,
     `${INTRODUCTION} ${refusal} Offered: shell, ask.`,
   );
   assertEquals((await play(" ")).answer, `${INTRODUCTION} I was asked nothing.`);
@@ -248,12 +214,12 @@ Deno.test("rehearsal() takes tools without descriptions of their arguments", asy
     type: "function",
     function: { name },
   }));
-  const { steps, answer } = await play(FLAGSHIP, { tools: bare });
-  assertEquals([steps, answer], [FLAGSHIP_STEPS, FLAGSHIP_ANSWER]);
+  const { steps, answer } = await play(QUESTION, { tools: bare });
+  assertEquals([steps, answer], [STEPS, ANSWER.replace("1 to 21 of", "1 to 80 of")]);
 });
 
 Deno.test("rehearsal() replies the same to the same request, behind a provider too", async () => {
-  const { messages } = await play(FLAGSHIP);
+  const { messages } = await play(QUESTION);
   const provider = simulator({
     model: { rehearsal: rehearsal() },
     tokenizer: { encode: (text) => [text.length] },
@@ -263,5 +229,5 @@ Deno.test("rehearsal() replies the same to the same request, behind a provider t
     const request = new Request("http://provider/v1/chat/completions", { method: "POST", body });
     return (await (await provider.fetch(request)).json()).choices[0].message.content;
   };
-  assertEquals([await ask(), await ask()], [FLAGSHIP_ANSWER, FLAGSHIP_ANSWER]);
+  assertEquals([await ask(), await ask()], [ANSWER, ANSWER]);
 });

@@ -134,10 +134,7 @@ async function both<One, Other>(one: Promise<One>, other: Promise<Other>): Promi
   return [await one, await other];
 }
 
-/**
- * Returns the name of a temporary file. The same key gives the same name, so that the next process finds it without a
- * search.
- */
+/** Returns the name of a temporary file; the same key gives the same name, also in the next process. */
 export function temporaryName(key: unknown): string {
   const hash = createHash("sha256").update(JSON.stringify(key)).digest("hex");
   return `.tare-${hash.slice(0, 32)}.tmp`;
@@ -317,10 +314,7 @@ export async function readAt(absolute: string): Promise<Uint8Array> {
   }
 }
 
-/**
- * Returns what the system says of a file at a real path whose folder it has just been asked about, and its bytes,
- * unless it is no file or has more than so many.
- */
+/** Returns the system's information on a file, and its content unless it is no file or too large. */
 export async function readKnown(
   absolute: string,
   maxBytes: number,
@@ -422,10 +416,7 @@ export interface Entry {
 /** Entries after which other work is done. */
 const SLICE = 500;
 
-/**
- * Returns the entries of a folder in no order, some at a time, as they are read: the caller stops at its limit, whatever
- * the folder holds, and other work is done in between.
- */
+/** Yields the entries of a folder, unordered, in slices, so that other work proceeds and the caller can stop. */
 export async function* entriesOf(folder: Folder): AsyncGenerator<readonly Entry[]> {
   let slice: Entry[] = [];
   try {

@@ -12,11 +12,7 @@ const MAX_CANDIDATES = 10_000;
 const MAX_SUGGESTIONS = 3;
 const MIN_SIMILARITY = 0.5;
 
-/**
- * What kind of thing lies at a place.
- *
- * @throws {ToolRefusal} if nothing does; it names paths that are alike.
- */
+/** Returns what exists at a place. @throws {ToolRefusal} if nothing does, with similar paths. */
 export async function statInWorkspace(place: WorkspacePath, context: ToolContext): Promise<Stats> {
   try {
     return await lstat(place.absolute);
@@ -28,11 +24,7 @@ export async function statInWorkspace(place: WorkspacePath, context: ToolContext
   }
 }
 
-/**
- * Like {@linkcode statInWorkspace}, for a regular file.
- *
- * @throws {ToolRefusal} if it is something else. Reading a pipe or a device could wait for ever.
- */
+/** Like {@linkcode statInWorkspace}. @throws {ToolRefusal} also if it isn't a regular file: a pipe may never end. */
 export async function statFile(place: WorkspacePath, context: ToolContext): Promise<Stats> {
   return regular(await statInWorkspace(place, context), "See what is in it with list_files.");
 }

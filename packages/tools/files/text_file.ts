@@ -53,10 +53,7 @@ export const MAX_LINE_BYTES: number = 256 * 1024;
 const CHUNK_BYTES = 64 * 1024;
 const NEWLINE = 10;
 
-/**
- * Reads a file in blocks of whole lines and in constant memory. Of a line far over
- * {@linkcode MAX_LINE_BYTES} the end is dropped.
- */
+/** Reads a file in blocks of whole lines; the end of a line far over {@linkcode MAX_LINE_BYTES} is dropped. */
 export async function* textBlocks(file: FileHandle, context: ToolContext): AsyncGenerator<TextBlock> {
   let buffer = new Uint8Array(CHUNK_BYTES);
   /** Bytes at the front of the buffer that were not handed out yet. */

@@ -221,10 +221,7 @@ export class IgnoreRules {
     return rules;
   }
 
-  /**
-   * Rules for a folder one level down. Whoever enters a folder that is ignored named it on purpose: the rules that
-   * ignore it don't hold inside.
-   */
+  /** Returns the rules of a subfolder. Rules that ignore an explicitly entered folder don't apply inside. */
   async enter(root: string, folder: string): Promise<IgnoreRules> {
     const files = this.#files.filter(({ base, rules }) => !rules.ignores(folder.slice(base.length)));
     const text = await readRules(join(root, folder, ".gitignore"));

@@ -4,12 +4,7 @@ import { readFound } from "./found_file.ts";
 import { realPath } from "./real_path.ts";
 import { namesIn } from "./workplace.ts";
 
-/**
- * `read_skill`: reads files of skills that lie outside of the workspace, where the file tools don't reach. Nothing if there
- * are none now.
- *
- * @param folders The folders of such skills.
- */
+/** Returns `read_skill`, which reads skills outside of the workspace; `undefined` if these folders have none. */
 export function skillTool(folders: readonly string[]): Tool | undefined {
   const there = folders.filter((folder) => namesIn(folder).length > 0);
   if (there.length === 0) return undefined;

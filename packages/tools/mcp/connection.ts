@@ -361,10 +361,7 @@ class StdioTransport {
 const LINE_FEED = 10;
 const OPENING_BRACE = 123;
 
-/**
- * JSON-RPC with a server at an address, by streamable HTTP. `onBroken` is told why an answer broke off, which one does
- * too that is too large.
- */
+/** JSON-RPC over streamable HTTP. `onBroken` receives the reason why a response was interrupted or too large. */
 function httpTransport(
   { url, headers }: Extract<McpServerEntry, { readonly by: "http" }>,
   { sdk, onBroken }: { readonly sdk: McpSdk; readonly onBroken: (why: string) => void },
@@ -391,10 +388,7 @@ function httpTransport(
 const PIECE_BYTES = 8_192;
 const LINES_PER_MS = 50;
 
-/**
- * Passes a server's bytes on as long as they can be read: messages neither too large nor of too many values, where a
- * stream has one in each event; and no more lines at a time than whoever reads them bears.
- */
+/** Forwards a server's bytes while they are parsable: no message is too large or has too many values. */
 function limited(
   body: ReadableStream<Uint8Array<ArrayBuffer>>,
   isStream: boolean,

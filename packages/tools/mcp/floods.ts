@@ -63,9 +63,7 @@ export function limitNotes(transport: object, onChanged: () => void): void {
 /** So large a message may be handed on unlooked at, in bytes. */
 const LARGE_BYTES = 65_536;
 
-/**
- * Why a message can't be read, as bytes of JSON: what it holds would keep whoever reads it. Nothing if it can.
- */
+/** Returns why a message as JSON bytes can't be parsed: its values would block the process. */
 export function excessOf(bytes: Uint8Array<ArrayBuffer>): string | undefined {
   return bytes.length > LARGE_BYTES ? jsonExcess(bytes) : undefined;
 }

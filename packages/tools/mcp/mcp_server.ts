@@ -41,10 +41,7 @@ const MAX_RESTART_MS = 60_000;
 /** Of one that has run so long earlier ends don't count any more, in milliseconds. */
 const STEADY_MS = 60_000;
 
-/**
- * Shortest time between two looks at a list that changes, in milliseconds; twice as long after each further one, up to
- * five seconds, as long as it goes on changing.
- */
+/** Shortest time between two listings, in milliseconds; it doubles up to five seconds while the list keeps changing. */
 const LIST_EVERY_MS = 200;
 const MAX_LIST_EVERY_MS = 5_000;
 

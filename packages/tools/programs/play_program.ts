@@ -171,10 +171,7 @@ const baselines = new WeakMap<EngineWorker, number>();
 /** Memory of a worker's engine, in bytes. */
 const ENGINE_BYTES = 64 * 2 ** 20;
 
-/**
- * Resources that a program uses. Ends one that uses too much processor time; time that passes while its calls run, or
- * while other processes have the processor, doesn't count.
- */
+/** Resources of a program. Ends it if it uses too much processor time; waiting for calls doesn't count. */
 class EngineUsage {
   readonly #over = new AbortController();
   readonly signal: AbortSignal;

@@ -118,10 +118,7 @@ function guardGit(workspace: string): () => void {
   return () => void placeholders.set(git, placeholders.get(git)! - 1);
 }
 
-/**
- * Removes what sandboxes have left in workspaces, an empty folder `.git` where there was none. Call it at the end, when no
- * command runs any more.
- */
+/** Removes the empty `.git` folders that sandboxes left. Call it once no command runs. */
 export function clearWorkspaces(): void {
   for (const [git, running] of placeholders) {
     if (running > 0) continue;

@@ -1,7 +1,4 @@
-/**
- * Folders of files that something runs or obeys later without being asked: hooks and settings of git, profiles of shells,
- * settings of editors and agents.
- */
+/** Folders of files that run later without a request: git hooks, shell profiles, settings of editors and agents. */
 const PROTECTED_FOLDERS = namesIn(
   ".git .hg .svn .husky .githooks .vscode .idea .zed .devcontainer .emacs.d .vim .nvim .config .direnv .tare " +
     ".claude .codex .cursor .gemini .opencode .continue .windsurf .roo .cline .kilocode .kiro .augment .junie .qwen " +
@@ -23,10 +20,7 @@ function namesIn(text: string): ReadonlySet<string> {
   return new Set(text.split(" "));
 }
 
-/**
- * Returns whether a path, or what may be one, names a file that is run or obeyed later without being asked for, in whatever
- * spelling a file system takes for it. Tools ask before they write one, and commands in a sandbox can't.
- */
+/** Returns whether a path, in any spelling, may name a file that is executed or followed later without a request. */
 export function isProtected(path: string): boolean {
   const names = path.split(/[/\\]/).filter(Boolean).map(plainName);
   return names.some((name) => PROTECTED_FOLDERS.has(name)) || PROTECTED_FILES.has(names.at(-1) ?? "");

@@ -388,10 +388,7 @@ function findProgram(name: string, folders: readonly string[]): string | undefin
   return folders.map((folder) => join(folder, name)).find((path) => existsSync(path));
 }
 
-/**
- * The folders of programs that the system's don't hold, with what belongs to them: of `…/node/v24/bin` that is `…/node/v24`.
- * Near a home folder, as in `~/.tool/bin`, keys may stand beside the programs.
- */
+/** Returns the folders of programs outside of the system's, with their parents: `…/node/v24` for `…/node/v24/bin`. */
 function programFolders(folders: readonly string[], home: string): Sandbox["shown"] {
   const shown = folders.flatMap((folder) => {
     if (!existsSync(folder)) return [];

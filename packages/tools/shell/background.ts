@@ -39,10 +39,9 @@ export class BackgroundCommands {
   readonly #all = new Map<string, BackgroundCommand>();
 
   /**
-   * Starts a command for a session.
+   * Starts a command for a session. @throws {ToolRefusal} if it has too many already.
    *
    * @internal
-   * @throws {ToolRefusal} if it has too many already.
    */
   async start(
     session: string,
@@ -74,10 +73,9 @@ export class BackgroundCommands {
   }
 
   /**
-   * A session's command of this name.
+   * Returns a session's command of this name. @throws {ToolRefusal} if there is none.
    *
    * @internal
-   * @throws {ToolRefusal} if there is none.
    */
   find(session: string, name: string): BackgroundCommand {
     const found = this.#all.get(name);
@@ -90,7 +88,7 @@ export class BackgroundCommands {
   }
 
   /**
-   * What a look at a command gives; one that has ended is gone behind it.
+   * Returns what a command wrote since the last look; one that has ended is removed.
    *
    * @internal
    */

@@ -9,10 +9,7 @@ export const GRACE_MS: number = 1000;
 const POLL_MS = 20;
 const LOOK_MS = 50;
 
-/**
- * Whether any process of the group is left. One that has ended counts until its parent has taken note, which for
- * orphans is the system's first process and may take it a second.
- */
+/** Returns whether a process of the group is left. An ended orphan may count for a second. */
 export function groupIsAlive(group: number): boolean {
   return signalGroup(group, 0);
 }

@@ -144,9 +144,7 @@ export class FileStates {
     for (const { state } of this.#known.values()) yield* contentsOf(state);
   }
 
-  /**
-   * Inspects these paths and the folders above them. Returns the changes of those that were known; others become known.
-   */
+  /** Inspects these paths and the folders above them. Returns the changes of known ones; others become known. */
   async lookAt(paths: readonly string[]): Promise<Seen> {
     const seen: Comparison[] = [];
     for (const path of withFolders(paths)) {
@@ -157,10 +155,7 @@ export class FileStates {
     return changesOf(seen);
   }
 
-  /**
-   * Inspects the whole workspace likewise, or returns why it is too large. The paths `written` stay known even if they are
-   * missing, because a call is writing them.
-   */
+  /** Inspects the whole workspace, or returns why it is too large. Missing paths in `written` stay known. */
   async lookAtAll(written: readonly string[] = []): Promise<Seen> {
     const found = await this.#walk();
     if (typeof found === "string") {

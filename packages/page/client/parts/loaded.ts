@@ -13,10 +13,7 @@ export interface Loaded<T> {
 /** How often what belongs to no session is read again while somebody looks, in milliseconds. */
 const EVERY = 15_000;
 
-/**
- * Reads what a view shows: when it is opened, and again when something has happened in its session; without a session
- * now and then.
- */
+/** Loads the data of a view when it opens and when its session changes; without a session, periodically. */
 export function useLoaded<T>(read: () => Promise<T>, sessionId?: string): Loaded<T> {
   const [state, setState] = useState<Pick<Loaded<T>, "value" | "trouble">>({
     value: undefined,

@@ -279,9 +279,7 @@ function kindOf({ kind, role }: Pick<Block, "kind" | "role">): Kind {
   return role === "assistant" ? "assistant" : "user";
 }
 
-/**
- * Lays blocks out to scale, row by row, as SVG paths: of each what the model sees, by kind, then what left of it.
- */
+/** Lays blocks out to scale in rows, as SVG paths: the visible part by kind, then the evicted part. */
 function layOutStrip(blocks: readonly Block[], width: number) {
   const rows = Math.max(1, Math.min(MOST_ROWS, Math.ceil(blocks.length / A_ROW)));
   const sizes = blocks.map(({ tokens, originalTokens }) => Math.max(tokens, originalTokens));

@@ -21,10 +21,7 @@ export interface Said {
   readonly reason?: string;
 }
 
-/**
- * One session on this page: its messages, then its events, also after a restart of the server. `changed` is called at most
- * once per frame.
- */
+/** One session on this page: its messages, then its events. `changed` is called at most once per frame. */
 export class SessionTalk {
   entries: TranscriptEntry[] = [];
   session: SessionWithMessages | undefined;

@@ -260,10 +260,7 @@ function partsOf(
   return { cached: cachedTokens, written: writtenTokens, fresh: newTokens, output: outputTokens };
 }
 
-/**
- * Lays out a bar for each call in so much room; if they don't fit they take more, to be scrolled. Gives SVG paths, one of
- * each part over all calls and one of what it would have taken without Tare, from `most` tokens at the top.
- */
+/** Lays out a bar for each call as SVG paths, scrollable if they don't fit; `most` is the number of tokens at the top. */
 function layOutBars(calls: readonly CallReport[], room: number) {
   const pitch = Math.max(PITCH.least, Math.min(PITCH.most, room / Math.max(1, calls.length)));
   const most = calls.reduce(

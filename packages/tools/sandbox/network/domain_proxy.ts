@@ -137,10 +137,7 @@ function isNamedBy(domain: string, host: string): boolean {
   return name.startsWith("*.") ? given.endsWith(name.slice(1)) : given === name;
 }
 
-/**
- * Addresses of this machine and of the networks that it stands in: loopback, private, link-local, of many at once, for
- * tests and protocols alone, and what maps to these.
- */
+/** Addresses of this machine and its networks: loopback, private, link-local, multicast and reserved. */
 const OWN =
   /^(0\.|10\.|127\.|169\.254\.|192\.168\.|192\.0\.0\.|198\.1[89]\.|2(2[4-9]|[345]\d)\.|172\.(1[6-9]|2\d|3[01])\.|100\.(6[4-9]|[7-9]\d|1[01]\d|12[0-7])\.|::|f[cdf]|fe[89a-f]|64:ff9b:|2002:)/i;
 
