@@ -72,10 +72,9 @@ export class StateWriter {
 
   /** Reads the state of the session of this id, with nothing of the sums. @throws {StoreError} */
   static async read(store: Store, id: string): Promise<StoredState> {
-    // First: what it is of is stored by now, or something newer.
-    const patch = await store.readState(id, "patch");
-    const [title = "", totals, stored] = await Promise.all(
-      ["title", "totals", "value"].map((name) => store.readState(id, name)),
+    // The patch first: what it is of is stored by then, or something newer.
+    const [patch, title = "", totals, stored] = await Promise.all(
+      ["patch", "title", "totals", "value"].map((name) => store.readState(id, name)),
     );
     // What was stored is what `change` has made.
     const whole = stored as WholeValue | undefined;
