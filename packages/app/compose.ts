@@ -1,7 +1,7 @@
 import { resolve } from "@std/path";
 import { forgetServer, noteOwnerPort, noteServer } from "@tare/cli/parts";
 import { Warmth } from "@tare/session";
-import { pingUsdOfToday } from "@tare/session/internal";
+import { pingUsdOfToday } from "@tare/session/internal/report";
 import { type Figures, Telemetry } from "@tare/session/telemetry";
 import { gateway, type HttpGateway } from "@tare/gateway";
 import { type ServerProfile, serverProfile } from "@tare/gateway/internal";
@@ -11,7 +11,8 @@ import { type CountTokens, sampledCount } from "@tare/messages";
 import { countingPictures } from "@tare/messages/internal";
 import { page } from "@tare/page";
 import { DEFAULT_PROVIDER } from "@tare/planner/internal";
-import { agentHandler, allowedHosts, type HttpAgent, isLoopback } from "@tare/server";
+import { agentHandler, type HttpAgent } from "@tare/server";
+import { allowedHosts, isLoopback } from "@tare/server/internal";
 import type { PolicyOptions } from "@tare/planner/policies";
 import { loadTokenizer } from "@tare/tiktoken";
 import { type AgentModels, configuredModels, hasChatProvider, isRehearsed, priceOf } from "./agent_models.ts";

@@ -3,6 +3,12 @@
  *
  * @module
  */
-export { readBody, readBytes, readPath } from "./read_request.ts";
-export { type AskedServer, type ServerProfile, serverProfile } from "./server_profile.ts";
-export { withClientSignal } from "./with_client_signal.ts";
+export { readBody, readBytes, readPath, withClientSignal } from "./read_request.ts";
+export { type AskedServer, type ServerProfile, serverProfile } from "./upstream.ts";
+export type {
+  CompactionReport,
+  GatewaySessionDetails,
+  GatewaySessionSummary,
+  PromptFigures,
+  RewriteReport,
+} from "./sessions/gateway_kind.ts";

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { serverProfile } from "./server_profile.ts";
+import { serverProfile } from "./upstream.ts";
 
 const HERE = "http://127.0.0.1:8080/v1/";
 const list = (...owners: unknown[]) =>

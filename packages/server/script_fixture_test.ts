@@ -199,7 +199,7 @@ export async function makeSession(sessions: Sessions, settings: CreateSession = 
 }
 
 /** What a session is and would send, as text that can be compared. */
-export function snapshot({ history, ledger, turns, lastEvent, prompt }: AgentSession): string {
+export function snapshot({ history, totals: { ledger, turns }, lastEvent, prompt }: AgentSession): string {
   return JSON.stringify({ history, ledger, turns, lastEvent, state: prompt.state, pins: prompt.pins });
 }
 

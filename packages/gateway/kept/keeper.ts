@@ -106,7 +106,8 @@ interface Written extends Pick<StoredState, "title" | "summed" | "whole"> {
 
 /** A history, and the names by which it is found. */
 interface NamedHistory {
-  readonly keys: readonly string[];
+  /** The items up to its last reply: what follows may be transient. */
+  readonly settled: readonly string[];
   /** The names that do not change with each turn. */
   readonly others: readonly string[];
 }
@@ -514,17 +515,18 @@ export class Keeper {
 
   /** Returns what a session continues from, and its names unless those that are stored find it too. */
   #valueOf(session: GatewaySession, { named: known }: Written) {
-    const history = this.#options.sessions.historyOf(session);
-    const keys = history.items.map(({ exact }) => exact);
-    const { names, ends: newest, others } = namesOf(session, keys);
-    const isNamed = known && known.keys.length >= keys.length - MAX_UNNAMED_ITEMS &&
-      isStartOf(known.keys, keys) && sameData(known.others, others);
+    const { sessions } = this.#options;
+    const history = sessions.historyOf(session);
+    const { names, ends: newest, others, settled } = namesOf(session, history);
+    const isNamed = known && known.settled.length >= settled.length - MAX_UNNAMED_ITEMS &&
+      isStartOf(known.settled, settled) && sameData(known.others, others);
     const ends = isNamed ? session.kept.ends : newest;
-    const instructions = this.#options.sessions.instructionsOf(keys.slice(0, session.facts.heads));
+    const heads = history.items.slice(0, session.facts.heads);
+    const instructions = sessions.instructionsOf(heads.map(({ exact }) => exact));
     return {
       value: keptValue(session, { history, instructions, ends }),
       ends,
-      named: isNamed ? known : { keys, others },
+      named: isNamed ? known : { settled, others },
       names: isNamed ? undefined : names,
     };
   }

@@ -1,11 +1,12 @@
-import { Session, type SessionState } from "@tare/session";
-import type { SessionRecord, StoredState } from "@tare/session/internal";
+import { Session, type SessionRecord, type SessionState, type StoredState } from "@tare/session/internal";
 import { contentText, type Message } from "@tare/messages";
+import type { StoredHistory } from "@tare/planner/internal";
 import { hashPiece } from "@tare/messages/internal";
 import { placeholderRefs } from "@tare/prune/internal";
 import { readItems } from "@tare/wire/internal";
 import { createHash } from "node:crypto";
 import { instructionKey, type Known } from "../sessions/instruction_keys.ts";
+import type { StoredPrompt } from "../memory.ts";
 import { readHistoryItem, writeHistoryItem } from "../sessions/history.ts";
 import { LayeredArchive } from "../sessions/layered_archive.ts";
 import {
@@ -62,6 +63,7 @@ interface KeptValue {
   readonly shown: readonly number[];
   /** Likewise of the last call from whose prompt nothing had left; absent if that is the same. */
   readonly unevicted?: readonly number[];
+  readonly held?: StoredPrompt;
   /** Those of them that stand for something. */
   readonly lines: readonly Message[];
   readonly ends: readonly string[];
@@ -108,6 +110,7 @@ export function keptValue(
     hidden: hidden.map(plainPlace),
     archived: [...session.archive.listed],
     shown: shown.map(hashOf),
+    ...(session.held && { held: session.held }),
     ...(session.unevicted !== shown && { unevicted: session.unevicted.map(hashOf) }),
     lines: shown.flatMap((one) => typeof one !== "number" && standsForSomething(one) ? [one] : []),
     ends,
@@ -169,6 +172,7 @@ export function restoreSession(
       })),
       shown: shown.map((hash) => byHash.get(hash) ?? hash),
       unevicted: value.unevicted,
+      held: value.held,
       kept: { fence, refs, ends, ...(forkOf !== undefined && { parent: forkOf }) },
     },
     history: { items: items.map(readHistoryItem), stems },
@@ -277,18 +281,21 @@ export function soughtNames(
 }
 
 /**
- * The names of a session, whose history has these keys, those of the ends that it had, the newest first, and those that do
- * not change with each turn.
+ * Returns the names of a session with this history, those of the ends that it had, the newest first, and those that do not
+ * change with each turn; and what of the history is settled.
  */
 export function namesOf(
   session: GatewaySession,
-  keys: readonly string[],
-): Readonly<Record<"names" | "ends" | "others", readonly string[]>> {
+  { items }: StoredHistory,
+): Readonly<Record<"names" | "ends" | "others" | "settled", readonly string[]>> {
   const { kept, facts: { client, scope, name, heads, summary, responses } } = session;
+  const keys = items.map(({ exact }) => exact);
   const first = keys[heads] ?? NOTHING;
+  // What follows the last reply may be transient.
+  const settled = keys.slice(0, items.findLastIndex(({ role }) => role === "reply") + 1 || keys.length);
   const newest = [
     ...wholes(keys, { heads, reach: 1 }).map((whole) => nameOf("whole", scope, whole)),
-    ...endsOf(keys, { heads, reach: 1 }).map((end) => nameOf("end", client ?? scope, end)),
+    ...endsOf(settled, { heads, reach: 1 }).map((end) => nameOf("end", client ?? scope, end)),
   ];
   const ends = [...newest, ...kept.ends.filter((one) => !newest.includes(one))].slice(0, 2 * ENDS);
   const others = [
@@ -298,7 +305,7 @@ export function namesOf(
     ...(summary ? [nameOf("summary", scope)] : []),
     nameOf("scope", scope),
   ];
-  return { ends, others, names: [...ends, ...others] };
+  return { ends, others, settled, names: [...ends, ...others] };
 }
 
 /** How a history is told from others: as it is, and as it was when it was shorter. */

@@ -1,7 +1,6 @@
 import { createHash } from "node:crypto";
-import { Session } from "@tare/session";
 import { type About, Recognition, type RequestHistory, type StoredHistory } from "@tare/planner/internal";
-import { HeldSessions, type UnsummedSessions } from "@tare/session/internal";
+import { HeldSessions, Session, type UnsummedSessions } from "@tare/session/internal";
 import { addDays, addToDay, type Days, type SessionGroup, type Sums } from "@tare/session/internal/report";
 import {
   type ClientSummary,
@@ -43,8 +42,6 @@ export class GatewaySessions {
   readonly #instructions = new InstructionKeys();
   /** Ids by the names that clients gave. */
   readonly #names = new Map<string, string>();
-  /** Those that an earlier process began, or another one, and that weren't used here yet. */
-  readonly #adopted = new WeakSet<GatewaySession>();
   /** Totals of evicted sessions. */
   readonly #evicted = new Map<SessionGroup, { readonly sessions: number; readonly days: Days }>();
   #begun = 0;
@@ -115,7 +112,6 @@ export class GatewaySessions {
     this.#recognition.restore(session, history, facts.lastMs);
     const name = nameOf(facts);
     if (name !== undefined) this.#names.set(name, id);
-    if (!before || this.#adopted.has(before)) this.#adopted.add(session);
     this.held.use(session);
   }
 
@@ -164,7 +160,6 @@ export class GatewaySessions {
 
   #follow(session: GatewaySession, history: RequestHistory): GatewaySession {
     this.#recognition.follow(session, history, (this.#options.now ?? Date.now)());
-    this.#adopted.delete(session);
     this.held.use(session);
     return session;
   }

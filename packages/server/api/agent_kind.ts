@@ -14,7 +14,9 @@ import type { Static } from "typebox";
 import { HttpError } from "../http/http_error.ts";
 import type { Reads } from "../http/route.ts";
 import type { AgentSession } from "../sessions/agent_session.ts";
-import { OWN_AGENT, sessionNotFound } from "../sessions/session_types.ts";
+import { readTranscript } from "../sessions/history.ts";
+import { storedSettings } from "../sessions/session_settings.ts";
+import { NO_TURNS, OWN_AGENT, sessionNotFound, type SessionTotals } from "../sessions/session_types.ts";
 import type { Sessions } from "../sessions/sessions.ts";
 import { approvalBodies } from "./approval_routes.ts";
 import { type ANY_SESSION, type ANY_SESSION_DETAILS, sessionBody } from "./session_body.ts";
@@ -77,18 +79,22 @@ export class AgentKind implements SessionKind<AgentSession, Summary, Details> {
     return session.row;
   }
 
+  known(row: ListedSession): ListedSession {
+    return this.find(row.id)?.isPlayed ? { ...row, isHeld: true } : row;
+  }
+
   summary(row: ListedSession): Summary {
-    return sessionBody(this.#sessions.describe(row));
+    return sessionBody(row);
   }
 
   async details(session: AgentSession): Promise<Details> {
-    const { promptTokens: tokens = 0, settings: { model } } = session;
+    const { row, totals: { promptTokens: tokens = 0 }, settings: { model } } = session;
     const helpers = await this.#sessions.helpers(session);
-    const transcript = await this.#sessions.transcript(session);
+    const transcript = await readTranscript(session, this.store);
     const plan = planIn(transcript.messages);
     const seesPictures = this.#sessions.seesPictures(model);
     return {
-      ...sessionBody(session),
+      ...sessionBody(row),
       ...{ helpers, approvals: approvalBodies(session.questions) },
       prompt: { tokens, windowTokens: this.#sessions.windowOf(model) },
       ...(plan && { plan }),
@@ -97,9 +103,9 @@ export class AgentKind implements SessionKind<AgentSession, Summary, Details> {
     };
   }
 
-  spending(row: ListedSession): Pick<SpendingSession, "model" | "agent" | "days"> {
-    const { settings: { model }, days } = this.#sessions.describe(row);
-    return { model, agent: OWN_AGENT, days };
+  spending({ settings, totals }: ListedSession): Pick<SpendingSession, "model" | "agent" | "days"> {
+    const { days, chosen } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
+    return { model: storedSettings(settings, chosen).model, agent: OWN_AGENT, days };
   }
 
   seen(session: AgentSession): Promise<SeenSession> {

@@ -72,7 +72,7 @@ export function approvalRoutes(sessions: Sessions) {
         });
         keep({ sessionId: id });
         const approvals = approvalBodies(session.questions);
-        return { json: { session: sessionBody(session), approvals, after } };
+        return { json: { session: sessionBody(session.row), approvals, after } };
       },
     }),
   ];

@@ -7,6 +7,7 @@ import { HttpError, notFound, notSupported } from "../http/http_error.ts";
 import { json, route } from "../http/route.ts";
 import { closed, count, limitOf, text } from "../http/schema.ts";
 import type { AgentSession } from "../sessions/agent_session.ts";
+import { lengthBefore } from "../sessions/history.ts";
 import type { Sessions } from "../sessions/sessions.ts";
 import { SESSION, sessionBody } from "./session_body.ts";
 
@@ -200,7 +201,9 @@ export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "c
       async answer({ path: { id }, body: { turn, conversation = false, force }, asker, keep }) {
         const files = kept();
         const session = await sessions.get(id);
-        const known = turn === undefined ? undefined : await sessions.lengthBefore(session, turn);
+        const { settings: { instructions } } = session;
+        const lengthOf = (turn: number) => lengthBefore(id, { turn, instructions, store: sessions.store });
+        const known = turn === undefined ? undefined : await lengthOf(turn);
         const done = await putBack(session, "undo", () =>
           files.undo(id, { turn, force }).catch((error) => {
             // What was said may be gone back on though no file was changed since.
@@ -211,7 +214,7 @@ export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "c
             throw error;
           }));
         const goOn = async () => {
-          const length = known ?? await sessions.lengthBefore(session, done.turns[0]!);
+          const length = known ?? await lengthOf(done.turns[0]!);
           return await sessions.fork(session, { length, by: Keys.nameOf(asker) });
         };
         const made = conversation ? await goOn() : undefined;

@@ -1,10 +1,10 @@
 import type { SessionCalls } from "@tare/session/internal";
-import type { CallReport } from "@tare/session/internal/report";
+import { type CallReport, dearest } from "@tare/session/internal/report";
 import { type Static, Type } from "typebox";
 import type { Reads } from "../http/route.ts";
 import { closed, COUNT } from "../http/schema.ts";
 import { numbers, PREFIX_CHANGE } from "./report_schemas.ts";
-import { dearest, pricesOf } from "./session_spend.ts";
+import { pricesOf } from "./session_spend.ts";
 
 /** The kinds of tokens that weren't read from the cache: what each is called, and what can be done about it. */
 export const MISSES: Readonly<

@@ -1,9 +1,10 @@
+import type { ListedSession } from "@tare/session/internal";
 import { sumsOf } from "@tare/session/internal/report";
 import { EMPTY_LEDGER } from "@tare/loop/internal";
 import { type Static, Type } from "typebox";
 import { closed, COUNT, count, optionalText, text } from "../http/schema.ts";
-import { SESSION_SETTINGS } from "../sessions/session_settings.ts";
-import type { SessionInfo } from "../sessions/session_types.ts";
+import { SESSION_SETTINGS, storedForkedFrom, storedSettings } from "../sessions/session_settings.ts";
+import { NO_TURNS, parentOf, type SessionTotals } from "../sessions/session_types.ts";
 import { BEGUN, EFFECTS, FILE_CHANGE, LEDGER, PARENT, WHY } from "./event_schema.ts";
 import { MESSAGE } from "./message_schemas.ts";
 import { PASSING_SESSION, PASSING_SESSION_DETAILS, SUMS } from "./report_schemas.ts";
@@ -117,18 +118,21 @@ export const ANY_SESSION = Type.Union([SESSION, PASSING_SESSION]);
 /** A session of either kind, with all that is told of one. */
 export const ANY_SESSION_DETAILS = Type.Union([SESSION_WITH_MESSAGES, PASSING_SESSION_DETAILS]);
 
-/** The JSON that clients get of a session of the agent. */
-export function sessionBody(session: SessionInfo): Static<typeof SESSION> {
-  const { id, by, createdAtMs, isRunning, title, settings, parent, forkedFrom, turns, lastEvent } = session;
-  const { ledger, days } = session;
+/** Returns the JSON that clients get of a session of the agent. */
+export function sessionBody(
+  { id, by, createdAtMs, title = "", lastEvent, isHeld = false, settings, totals, parent: of }: ListedSession,
+): Static<typeof SESSION> {
+  const { turns, ledger, days, chosen } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
+  const parent = parentOf({ settings, ...(of !== undefined && { parent: of }) });
+  const forkedFrom = storedForkedFrom(settings);
   return {
     kind: "agent",
     id,
     ...(by !== undefined && { key: by }),
     createdAt: new Date(createdAtMs).toISOString(),
-    status: isRunning ? "running" : "idle",
-    title,
-    ...settings,
+    status: isHeld ? "running" : "idle",
+    title: title as string,
+    ...storedSettings(settings, chosen),
     ...(parent && { parent }),
     ...(forkedFrom && { forkedFrom }),
     turns,

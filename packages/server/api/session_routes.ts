@@ -7,9 +7,10 @@ import { assertFor } from "../http/guard.ts";
 import { HttpError, invalidRequest, notFound, notSupported } from "../http/http_error.ts";
 import { json, route } from "../http/route.ts";
 import { closed, COUNT, count, limitOf, optionalText } from "../http/schema.ts";
-import type { Transcript } from "../sessions/history.ts";
+import { readTranscript, type Transcript } from "../sessions/history.ts";
 import type { AgentSession } from "../sessions/agent_session.ts";
-import { type SessionInfo, sessionNotFound } from "../sessions/session_types.ts";
+import type { ListedSession } from "@tare/session/internal";
+import { sessionNotFound } from "../sessions/session_types.ts";
 import { CREATE_SESSION } from "../sessions/session_settings.ts";
 import type { Sessions } from "../sessions/sessions.ts";
 import { openSession, type ServerSessions } from "./agent_kind.ts";
@@ -61,7 +62,7 @@ export function sessionRoutes(registry: ServerSessions, sessions: Sessions) {
       async answer({ body, keep, asker }) {
         // A rule may say yes in advance.
         if (body.approvalRules?.length) assertFor("approve", asker);
-        const answerOf = (session: SessionInfo) => ({
+        const answerOf = (session: ListedSession) => ({
           status: 201,
           headers: { location: `${API_PATH}/sessions/${session.id}` },
           json: sessionBody(session),
@@ -219,8 +220,12 @@ export function agentSessionRoutes(sessions: Sessions) {
         const session = await sessions.get(id);
         const { length, input } = before === undefined
           ? wholeOf(session)
-          : partBefore(await sessions.transcript(session), { id, before, ended: session.history.length });
-        const answerOf = (made: SessionInfo) => ({
+          : partBefore(await readTranscript(session, sessions.store), {
+            id,
+            before,
+            ended: session.history.length,
+          });
+        const answerOf = (made: ListedSession) => ({
           status: 201,
           headers: { location: `${API_PATH}/sessions/${made.id}` },
           json: { session: sessionBody(made), ...(input !== undefined && { input }) },

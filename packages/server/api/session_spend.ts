@@ -1,5 +1,6 @@
 import {
   type CallReport,
+  dearest,
   reportPrompt,
   type SeenSession,
   type Sums,
@@ -234,12 +235,4 @@ export function pricesOf(
       tokens;
   };
   return { tokenUnits: of(spent.tokenUnits), usd: of(spent.usd) };
-}
-
-/** Sorts the dearest first, by dollars and then by token units. */
-export function dearest(
-  a: Pick<Sums, "usd" | "tokenUnits">,
-  b: Pick<Sums, "usd" | "tokenUnits">,
-): number {
-  return b.usd - a.usd || b.tokenUnits - a.tokenUnits;
 }

@@ -5,7 +5,7 @@ import { HttpError, invalidRequest, notFound } from "../http/http_error.ts";
 import { LINES } from "../http/dispatcher.ts";
 import { json, route } from "../http/route.ts";
 import { checker, closed } from "../http/schema.ts";
-import type { SessionInfo } from "../sessions/session_types.ts";
+import type { ListedSession } from "@tare/session/internal";
 import type { NewSession, Sessions } from "../sessions/sessions.ts";
 import { MESSAGE, MESSAGE_BY_ROLE } from "./message_schemas.ts";
 import { sessionBody, SESSIONS } from "./session_body.ts";
@@ -100,7 +100,7 @@ export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">) {
           "The server keeps as many sessions as it may, or its store has no room left. Nothing was imported.",
       },
       async answer({ body, keep, asker }) {
-        const answerOf = (made: readonly SessionInfo[]) => ({
+        const answerOf = (made: readonly ListedSession[]) => ({
           status: 201,
           json: { sessions: made.map(sessionBody) },
         });
@@ -115,7 +115,7 @@ export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">) {
 }
 
 /** A name for a file that every system takes. */
-function fileNameOf({ title }: Pick<SessionInfo, "title">): string {
+function fileNameOf({ title }: { readonly title: string }): string {
   const words = title.normalize("NFKD").replaceAll(/[^A-Za-z0-9]+/g, "-").slice(0, 60);
   return `${words.replaceAll(/^-+|-+$/g, "") || "session"}.html`;
 }

@@ -126,7 +126,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
           const asked = { input, budget, settings, ...(unattended && { unattended: unattendedOf(asker) }) };
           const answer = (turn: QueuedTurn) => ({
             status: 202,
-            json: { queued: queuedBody(turn), session: sessionBody(session) },
+            json: { queued: queuedBody(turn), session: sessionBody(session.row) },
           } as const);
           const queued = await session.enqueue(
             asked,
@@ -136,7 +136,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
         }
         const steered = () => ({
           status: 202,
-          json: { steered: true as const, session: sessionBody(session) },
+          json: { steered: true as const, session: sessionBody(session.row) },
         });
         const request = {
           input,
@@ -244,7 +244,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
         if (body.model !== undefined || body.effort !== undefined) await session.choose(body);
         const efforts = sessions.effortsOf(session.settings.model);
         keep({ sessionId: id });
-        return { json: { session: sessionBody(session), ...(efforts && { efforts: [...efforts] }) } };
+        return { json: { session: sessionBody(session.row), ...(efforts && { efforts: [...efforts] }) } };
       },
     }),
     route({
@@ -263,7 +263,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
         const session = await sessions.get(id);
         const cancelled = await session.cancel() || await session.withdraw();
         keep({ sessionId: id });
-        return { json: { cancelled, session: sessionBody(session) } };
+        return { json: { cancelled, session: sessionBody(session.row) } };
       },
     }),
   ];

@@ -172,7 +172,7 @@ Deno.test("chatCompletionsRoute() cancels the turn of a client that leaves its s
   await reader.cancel();
   await stopped.promise;
   await session.cancel();
-  assertEquals(session.turns, 1);
+  assertEquals(session.totals.turns, 1);
   const again = await post(handler, PATH, body);
   assertEquals(again.headers.get("tare-session"), session.id);
   assertEquals((await again.json()).choices[0].message.content, "Whole.");

@@ -50,7 +50,7 @@ Deno.test("continueConversation() goes on in the session of a conversation that 
   assertEquals([second.id, third.id], [first.id, first.id]);
   assertEquals(third.prompt, ["Be brief.", "1", "", "tool x", "a", "2", "b", "3\n\n4"]);
   const session = await options.sessions.get(first.id);
-  assertEquals([session.turns, session.ledger.calls], [3, 4]);
+  assertEquals([session.totals.turns, session.ledger.calls], [3, 4]);
 });
 
 Deno.test("continueConversation() gives what it doesn't know a new session with the history it was given", async () => {
@@ -149,7 +149,7 @@ Deno.test("continueConversation() deletes a new session in which the model never
   const fail = async (dialogue: readonly SaidMessage[]) => {
     const turn = await ask(dialogue);
     await assertRejects(() => readAnswer(turn), ApiError);
-    return await options.sessions.get(turn.sessionId).then(({ turns }) => turns, () => "deleted");
+    return await options.sessions.get(turn.sessionId).then(({ totals }) => totals.turns, () => "deleted");
   };
   assertEquals(await fail([user("1")]), "deleted");
   await play([user("1")]);
@@ -243,7 +243,7 @@ Deno.test("continueConversation() goes on with a turn that ended without an answ
   await assertRejects(async () => readAnswer(await ask(next, ann)), ApiError);
   const second = await play(next, ann);
   assertEquals([second.id, second.prompt], [first.sessionId, ["Be brief.", "1", "", "tool x", "a", "2"]]);
-  const { ledger, turns } = await options.sessions.get(first.sessionId);
+  const { totals: { ledger, turns } } = await options.sessions.get(first.sessionId);
   assertEquals([ledger.calls, turns], [3, 4]);
 });
 

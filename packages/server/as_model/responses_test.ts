@@ -244,7 +244,7 @@ Deno.test("storedResponseRoutes() forget a response, and nothing else", async ()
     "previous_response_id",
     "previous_response_not_found",
   ]);
-  assertEquals((await options.sessions.get(response.headers.get("tare-session")!)).turns, 1);
+  assertEquals((await options.sessions.get(response.headers.get("tare-session")!)).totals.turns, 1);
 });
 
 Deno.test("storedResponseRoutes() list what a request brought, page by page", async () => {

@@ -16,23 +16,17 @@ import { type QueueChange, serverEnding, SessionHold, turnRunning, type WantedCh
 import { SessionMemory } from "./session_memory.ts";
 import { SessionWarmth } from "./session_warmth.ts";
 import type { SessionPrompt } from "./session_prompt.ts";
-import {
-  checkEffort,
-  type Chosen,
-  type SessionSettings,
-  storedForkedFrom,
-  storedHelper,
-  storedSettings,
-} from "./session_settings.ts";
+import { checkEffort, type SessionSettings, storedHelper, storedSettings } from "./session_settings.ts";
 import {
   type ApprovalAnswered,
+  type HelperParent,
   type OpenTurn,
   parentOf,
   type PinChange,
   type Question,
   type RunningTurn,
   type SessionEnvironment,
-  type SessionInfo,
+  type SessionTotals,
   type StoredTurn,
   type TurnRequest,
 } from "./session_types.ts";
@@ -41,12 +35,10 @@ import {
  * A conversation with the agent, in memory while it is used. All that changes it waits in one queue, so that nothing
  * comes between what is looked at and what is done about it.
  */
-export class AgentSession implements SessionInfo {
+export class AgentSession {
   readonly id: string;
-  readonly createdAtMs: number;
   readonly settings: SessionSettings;
-  readonly parent: SessionInfo["parent"];
-  readonly forkedFrom: SessionInfo["forkedFrom"];
+  readonly parent: HelperParent | undefined;
   /** Name of the key with which it was made. Absent: the owner's. */
   readonly by: string | undefined;
   readonly helpers: Helpers;
@@ -72,10 +64,8 @@ export class AgentSession implements SessionInfo {
     const { tools, advanced: { toolSource: source } = {}, store, teller } = environment;
     const id = this.id = record.id;
     this.#record = record;
-    this.createdAtMs = record.createdAtMs;
     this.settings = storedSettings(record.settings);
     this.parent = parentOf(record);
-    this.forkedFrom = storedForkedFrom(record.settings);
     this.by = record.by;
     this.archive = store.archive(id);
     this.events = new EventLog(store, {
@@ -144,21 +134,9 @@ export class AgentSession implements SessionInfo {
     return this.#memory.totals.ledger;
   }
 
-  get turns(): number {
-    return this.#memory.totals.turns;
-  }
-
-  get days(): SessionInfo["days"] {
-    return this.#memory.totals.days;
-  }
-
-  /** What somebody chose since it was made; absent if nobody has. */
-  get chosen(): Chosen | undefined {
-    return this.#memory.totals.chosen;
-  }
-
-  get promptTokens(): number | undefined {
-    return this.#memory.totals.promptTokens;
+  /** What all its turns come to. */
+  get totals(): SessionTotals {
+    return this.#memory.totals;
   }
 
   get lastEvent(): number {
@@ -189,7 +167,7 @@ export class AgentSession implements SessionInfo {
   /** Its row in a list. */
   get row(): ListedSession {
     const { title, lastEvent, isRunning: isHeld } = this;
-    return { ...this.#record, title, lastEvent, totals: this.#memory.totals, isHeld };
+    return { ...this.#record, title, lastEvent, totals: this.totals, isHeld };
   }
 
   /** What its model sees, and what its calls came to. */
@@ -268,7 +246,7 @@ export class AgentSession implements SessionInfo {
       const known = this.#environment.models.efforts?.(now);
       if (typeof effort === "string") checkEffort(effort, { model: now, known });
       const wished = effort === undefined
-        ? settings.effort ?? this.chosen?.effortOfOthers
+        ? settings.effort ?? this.totals.chosen?.effortOfOthers
         : effort ?? undefined;
       // Of a model of which nobody knows what it has, an effort is asked that was chosen for it.
       const isFor = effort !== undefined || settings.effort !== undefined && now === before;

@@ -49,7 +49,7 @@ Deno.test("AgentSession.start() throws if the start can't be committed, and noth
   await assertRejects(() => session.start({ input: "q" }), StoreError, FULL);
   assertEquals([snapshot(session), session.isRunning, await store.lastEvent(session.id)], [before, false, 0]);
   await new Player().play(session, "q");
-  assertEquals(session.turns, 1);
+  assertEquals(session.totals.turns, 1);
 });
 
 Deno.test("AgentSession.start() ends a turn whose writes fail at any call with what is stored, and goes on afterwards", async () => {

@@ -19,15 +19,17 @@ import type { Archive } from "@tare/prune";
 import { type HttpError, notFound } from "../http/http_error.ts";
 import type { ToolOffer } from "../turns/session_tools.ts";
 import type { SessionOptions } from "./session_options.ts";
-import {
-  type Budget,
-  type Chosen,
-  type ForkedFrom,
-  type SessionSettings,
-  storedHelper,
-} from "./session_settings.ts";
+import { type Budget, type Chosen, type SessionSettings, storedHelper } from "./session_settings.ts";
 
-export type { PinChange } from "@tare/session";
+export type { PinChange } from "@tare/session/internal";
+
+/** A session of which programs outside are notified. */
+export interface NotifiedSession {
+  readonly id: string;
+  readonly by: string | undefined;
+  readonly parent: HelperParent | undefined;
+  readonly settings: SessionSettings;
+}
 
 /** Tells programs outside of what happens in sessions. */
 export interface Teller {
@@ -39,7 +41,7 @@ export interface Teller {
   /** Whether anybody is notified, as of the last refresh. */
   readonly isHeard: () => boolean;
   readonly recordsOf: (
-    session: Pick<SessionInfo, "id" | "by" | "parent" | "settings">,
+    session: NotifiedSession,
     committed: {
       readonly events: readonly SessionEvent[];
       readonly after: number;
@@ -140,32 +142,16 @@ export const OWN_AGENT = "tare";
 export const NO_TURNS: SessionTotals = { turns: 0, ledger: EMPTY_LEDGER, days: {} };
 
 /** Whose helper a session is. */
-interface HelperParent {
+export interface HelperParent {
   readonly session: string;
   readonly call: string;
 }
 
 /** Whose helper a stored session is. */
-export function parentOf({ parent, settings }: SessionRecord): HelperParent | undefined {
+export function parentOf(
+  { parent, settings }: Pick<SessionRecord, "parent" | "settings">,
+): HelperParent | undefined {
   return parent === undefined ? undefined : { session: parent, call: storedHelper(settings)?.call ?? "" };
-}
-
-/** What clients are told of a session. */
-export interface SessionInfo extends Omit<SessionTotals, "asks" | "chosen" | "pinged"> {
-  readonly id: string;
-  /** Name of the key with which it was made. Absent: the owner's. */
-  readonly by?: string | undefined;
-  /** When it was made, in milliseconds since the epoch. */
-  readonly createdAtMs: number;
-  readonly settings: SessionSettings;
-  /** The session whose helper it is, and the call that it was made for. Absent: it is nobody's helper. */
-  readonly parent?: HelperParent | undefined;
-  /** Where it goes on from what was said in another session. Absent: it doesn't. */
-  readonly forkedFrom?: ForkedFrom | undefined;
-  /** What it is called, in one line: by a person, by who made it, or by what the user said first; empty before. */
-  readonly title: string;
-  readonly lastEvent: number;
-  readonly isRunning: boolean;
 }
 
 /** The turn that a helper works for. */

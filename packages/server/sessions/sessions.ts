@@ -21,7 +21,7 @@ import { type TranscriptEntry, TranscriptReducer, updateEntries } from "../trans
 import { checkBudgets } from "../turns/play_turn.ts";
 import { allToolsOf, includesTool, STAND_IN_NAMES } from "../turns/session_tools.ts";
 import { TurnQueue } from "../turns/turn_queue.ts";
-import { lengthBefore, readTranscript, sessionRecords, systemMessage, type Transcript } from "./history.ts";
+import { sessionRecords, systemMessage } from "./history.ts";
 import { Queue } from "./hold.ts";
 import { AgentSession } from "./agent_session.ts";
 import { CALL_EVENTS, callsOf } from "./session_prompt.ts";
@@ -29,20 +29,15 @@ import {
   checkEffort,
   type CreateSession,
   type SessionSettings,
-  storedForkedFrom,
   type StoredSettings,
-  storedSettings,
 } from "./session_settings.ts";
 import {
   eventsOf,
   type HelperLink,
   NO_TURNS,
   numbered,
-  parentOf,
   type SessionEvent,
-  type SessionInfo,
   sessionNotFound,
-  type SessionTotals,
   type Teller,
   type WaitingTurn,
   type WatchedSession,
@@ -60,7 +55,7 @@ interface CreateOptions {
   /** Name of the key with which they are made. Default: the owner's. */
   readonly by?: string | undefined;
   /** Records that are committed with them. Default: none. */
-  readonly keep?: (made: readonly SessionInfo[]) => readonly StoreRecord[];
+  readonly keep?: (made: readonly ListedSession[]) => readonly StoreRecord[];
 }
 
 /** Events that people elsewhere are shown of a session. */
@@ -159,7 +154,7 @@ export class Sessions {
   async create(
     wanted: readonly NewSession[],
     { keep = () => [], by }: CreateOptions = {},
-  ): Promise<readonly SessionInfo[]> {
+  ): Promise<readonly ListedSession[]> {
     const { store, workspace } = this.#options;
     const isAtWorkplace = ({ instructions, isAtWorkplace = instructions === undefined }: NewSession) =>
       isAtWorkplace;
@@ -174,17 +169,14 @@ export class Sessions {
       messages,
       workplace: isAtWorkplace(wanted[index]!) ? place : "",
     }));
-    const infos = made.map(({ messages, workplace: _, ...record }) => ({
-      ...record,
-      ...NO_TURNS,
-      lastEvent: messages.length,
-      isRunning: false,
+    const rows = made.map(({ messages, workplace: _, ...row }): ListedSession => ({
+      ...{ kind: "agent", ...row, lastEvent: messages.length },
     }));
     const records = made.flatMap(({ messages, title, workplace, ...record }) =>
       sessionRecords(record, { title, workplace, messages })
     );
-    await this.#admit(made.length, () => store.commit([...records, ...keep(infos)]));
-    return infos;
+    await this.#admit(made.length, () => store.commit([...records, ...keep(rows)]));
+    return rows;
   }
 
   /**
@@ -195,12 +187,12 @@ export class Sessions {
    * @throws {HttpError} 507 if no more sessions may be kept.
    */
   async fork(
-    { id: from, settings, history, prompt, title, chosen }: AgentSession,
+    { id: from, settings, history, prompt, title, totals: { chosen } }: AgentSession,
     { length, keep = () => [], by }: Omit<CreateOptions, "keep"> & {
       readonly length: number;
-      readonly keep?: (made: SessionInfo) => readonly StoreRecord[];
+      readonly keep?: (made: ListedSession) => readonly StoreRecord[];
     },
-  ): Promise<SessionInfo> {
+  ): Promise<ListedSession> {
     const { store } = this.#options;
     // All of one moment: it may be used meanwhile.
     const [said, value] = [history.slice(0, length), prompt.fork(length)];
@@ -208,7 +200,7 @@ export class Sessions {
     const stored: StoredSettings = { ...settings, forkedFrom: { session: from, messages: said.length } };
     const record = { id: crypto.randomUUID(), by, createdAtMs: store.now(), settings: stored };
     const messages = said.slice(systemMessage(settings.instructions, workplace).length);
-    const info = this.describe({ ...record, kind: "agent", lastEvent: messages.length, title });
+    const row = { ...record, kind: "agent", lastEvent: messages.length, title } as const;
     const totals = chosen && { ...NO_TURNS, chosen };
     const records = sessionRecords({ ...record, archiveOf: from }, {
       title,
@@ -217,8 +209,8 @@ export class Sessions {
       value,
       messages,
     });
-    await this.#admit(1, () => store.commit([...records, ...keep(info)]));
-    return info;
+    await this.#admit(1, () => store.commit([...records, ...keep(row)]));
+    return row;
   }
 
   /** The session of this id, as it is now. @throws {HttpError} 404 if there is none. */
@@ -274,13 +266,10 @@ export class Sessions {
     return mayStandFor ? [...this.#toolNames, ...STAND_IN_NAMES] : this.#toolNames;
   }
 
-  /** All that was said in a session, as far as it is committed. @throws {StoreError} */
-  transcript(session: AgentSession): Promise<Transcript> {
-    return readTranscript(session, this.#options.store);
-  }
-
   /** What of a session is for people elsewhere: what was said in the turns that have ended. @throws {StoreError} */
-  async shared({ id, title, createdAtMs, settings, runningAfter = Infinity }: AgentSession): Promise<Shared> {
+  async shared(
+    { id, title, row: { createdAtMs }, settings, runningAfter = Infinity }: AgentSession,
+  ): Promise<Shared> {
     const stored = await this.#options.store.readEvents(id, { types: SHARED_EVENTS });
     const reducer = new TranscriptReducer();
     const entries: TranscriptEntry[] = [];
@@ -288,16 +277,6 @@ export class Sessions {
       if (number <= runningAfter) updateEntries(entries, reducer.apply(event));
     }
     return { title, model: settings.model, createdAtMs, entries };
-  }
-
-  /**
-   * How many messages of a session were said before a turn began.
-   *
-   * @param turn Number of the last event before it.
-   * @throws {HttpError} 404 if no turn begins there. @throws {StoreError}
-   */
-  lengthBefore({ id, settings: { instructions } }: AgentSession, turn: number): Promise<number> {
-    return lengthBefore(id, { turn, instructions, store: this.#options.store });
   }
 
   /** Returns the model calls of a session, the oldest first. @throws {StoreError} */
@@ -583,30 +562,6 @@ export class Sessions {
     const session = this.held.find(id);
     if (isGone) this.held.delete(id);
     else if (session) this.held.use(session);
-  }
-
-  /** A session of the agent in a list of the store, as its clients see it. */
-  describe({ lastEvent, totals, title = "", isHeld = false, ...record }: ListedSession): SessionInfo {
-    const { id, by, createdAtMs } = record;
-    const { turns, ledger, days, promptTokens, chosen } = {
-      ...NO_TURNS,
-      ...totals as SessionTotals | undefined,
-    };
-    return {
-      id,
-      by,
-      createdAtMs,
-      settings: storedSettings(record.settings, chosen),
-      parent: parentOf(record),
-      forkedFrom: storedForkedFrom(record.settings),
-      title: title as string,
-      lastEvent,
-      turns,
-      ledger,
-      days,
-      promptTokens,
-      isRunning: isHeld || (this.held.find(id)?.isPlayed ?? false),
-    };
   }
 }
 

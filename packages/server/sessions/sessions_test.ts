@@ -246,7 +246,7 @@ Deno.test("SessionRegistry.list() reports of sessions that aren't loaded what it
     listed.map((session) => "metadata" in session && session.metadata["index"]),
     ["2", "1", "0"],
   );
-  const loaded = await Promise.all(listed.map(async ({ id }) => sessionBody(await sessions.get(id))));
+  const loaded = await Promise.all(listed.map(async ({ id }) => sessionBody((await sessions.get(id)).row)));
   assertEquals(listed, loaded);
 });
 

@@ -12,7 +12,7 @@ import {
   type TurnResult,
 } from "@tare/loop";
 import { addLedgers, BudgetSpent, EMPTY_LEDGER, systemClock, type TurnTime } from "@tare/loop/internal";
-import { PROGRAM_TOOL } from "@tare/tools/programs";
+import { programTool } from "@tare/tools/programs";
 import {
   type AssistantMessage,
   contentText,
@@ -38,10 +38,10 @@ import { modelSettings } from "../sessions/session_prompt.ts";
 import type { Budget, SessionSettings } from "../sessions/session_settings.ts";
 import type { ApprovalOptions, Workplace } from "../sessions/session_options.ts";
 import type {
+  HelperParent,
   OpenTurn,
   SessionEnvironment,
   SessionEvent,
-  SessionInfo,
   TurnPrompt,
   TurnRequest,
 } from "../sessions/session_types.ts";
@@ -75,7 +75,7 @@ interface Stage extends
   /** Its history is read when the turn is played. */
   readonly session: Required<Pick<RunTurnOptions, "prompt" | "history">> & {
     readonly id: string;
-    readonly parent: SessionInfo["parent"];
+    readonly parent: HelperParent | undefined;
     /** Name of the key that pays for it. */
     readonly by: string | undefined;
     readonly settings: SessionSettings;
@@ -214,7 +214,7 @@ export function turnPlayer(
 }
 
 /** What helpers and programs do is judged call by call. */
-const HARMLESS = [DELEGATE_TOOL.function.name, PROGRAM_TOOL.function.name];
+const HARMLESS = [DELEGATE_TOOL.function.name, programTool().definition.function.name];
 
 function isHarmless({ definition }: Tool): boolean {
   return HARMLESS.includes(definition.function.name);

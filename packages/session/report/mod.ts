@@ -49,7 +49,9 @@ export {
   type WarningReport,
 } from "./calls.ts";
 export {
+  dearest,
   keptSpending,
+  pingUsdOfToday,
   reportSpend,
   SPEND_BY,
   type SpendingQuery,

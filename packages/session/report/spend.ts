@@ -1,4 +1,4 @@
-import { aboutOf, dayAndModel, type Days, FIRST_DAY, LAST_DAY, type Sums, sumsOf } from "./calls.ts";
+import { aboutOf, dayAndModel, dayOf, type Days, FIRST_DAY, LAST_DAY, type Sums, sumsOf } from "./calls.ts";
 import type { Store, StoredSums } from "../store/port.ts";
 
 /** A session whose calls have cost something. */
@@ -79,6 +79,26 @@ export async function keptSpending(
 }
 
 /**
+ * Returns what today's cache keep-alive requests have cost in US dollars, as far as a store has kept it.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { pingUsdOfToday } from "@tare/session/internal/report";
+ * import { memoryStore } from "@tare/session/sqlite";
+ *
+ * assertEquals(await pingUsdOfToday(memoryStore()), 0);
+ * ```
+ *
+ * @throws {StoreError}
+ */
+export async function pingUsdOfToday(store: Pick<Store, "readSums" | "now">): Promise<number> {
+  const day = dayOf(store.now());
+  const found = await store.readSums({ from: day, to: day });
+  return sumOf(found.map(({ sums }) => sums), "pingUsd");
+}
+
+/**
  * Reports what sessions have cost, by day, model, session or agent.
  *
  * @example
@@ -129,7 +149,8 @@ function sumOf(all: readonly Partial<Sums>[], name: keyof Sums): number {
   return all.reduce((sum, sums) => sum + (sums[name] ?? 0), 0);
 }
 
-function dearest(
+/** Sorts the dearest first, by dollars and then by token units. */
+export function dearest(
   a: Pick<Sums, "usd" | "tokenUnits">,
   b: Pick<Sums, "usd" | "tokenUnits">,
 ): number {
