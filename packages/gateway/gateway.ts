@@ -39,13 +39,7 @@ import type { GatewaySessionDetails, GatewaySessionSummary } from "./sessions/ga
 import { Turns } from "./turns.ts";
 
 export type { GatewayLimits, GatewayOptions, GatewayRetention, GatewayUpstream } from "./options.ts";
-export type {
-  CompactionReport,
-  GatewaySessionDetails,
-  GatewaySessionSummary,
-  PromptFigures,
-  RewriteReport,
-} from "./sessions/gateway_kind.ts";
+export type { GatewaySessionDetails, GatewaySessionSummary } from "./sessions/gateway_kind.ts";
 
 /** What is known of a request besides what it contains. */
 export interface GatewayCall {

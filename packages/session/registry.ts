@@ -227,8 +227,9 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
 
   /** Returns the session of this id without loading it. It may be gone when it is used. @throws {StoreError} */
   async find(id: string): Promise<Pick<SessionRecord, "kind" | "by"> | undefined> {
-    for (const { kind, ...one } of this.kinds.map((one) => ({ kind: one.kind, session: one.find(id) }))) {
-      if (one.session) return { kind, by: one.session.by };
+    for (const kind of this.kinds) {
+      const session = kind.find(id);
+      if (session) return { kind: kind.kind, by: session.by };
     }
     const record = await this.#store?.getSession(id);
     return record && this.kinds.some(({ kind }) => kind === record.kind) ? record : undefined;
@@ -266,14 +267,14 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
   async overview(scope: TotalsScope = {}): Promise<Overview> {
     const kinds = this.#kindsOf(scope.kind);
     const accounts = await this.#accounts(scope);
-    const told = kinds.flatMap(({ warnings }) => warnings.list)
-      .sort((one, other) => one.at < other.at ? 1 : -1).slice(0, MAX_WARNINGS);
+    const all = kinds.flatMap(({ warnings }) => warnings.list);
     const { by } = scope;
     const theirs = new Set<string>();
-    for (const { session } of by === undefined ? [] : told) {
-      if ((await this.find(session))?.by === by) theirs.add(session);
+    for (const id of new Set(all.map(({ session }) => session))) {
+      if (by === undefined || (await this.find(id))?.by === by) theirs.add(id);
     }
-    const warnings = by === undefined ? told : told.filter(({ session }) => theirs.has(session));
+    const warnings = all.filter(({ session }) => theirs.has(session))
+      .sort((one, other) => one.at < other.at ? 1 : -1).slice(0, MAX_WARNINGS);
     return accounts.overview(kinds[0]?.now() ?? 0, warnings);
   }
 
