@@ -19,6 +19,7 @@ import { HttpError, invalidRequest } from "../http/http_error.ts";
 import { checkBudgets } from "../turns/play_turn.ts";
 import { allToolsOf, includesTool, STAND_IN_NAMES } from "../turns/session_tools.ts";
 import { TurnQueue } from "../turns/turn_queue.ts";
+import { eventsOf } from "./event_log.ts";
 import { sessionRecords, systemMessage } from "./history.ts";
 import { Queue } from "./hold.ts";
 import { AgentSession } from "./agent_session.ts";
@@ -30,7 +31,6 @@ import {
   type StoredSettings,
 } from "./session_settings.ts";
 import {
-  eventsOf,
   type HelperLink,
   NO_TURNS,
   sessionNotFound,

@@ -3,7 +3,8 @@ import { sliceText } from "@tare/messages/internal";
 import { changedLines, counted, formatCount, partName } from "../format.ts";
 import type { Store } from "@tare/session";
 import type { AgentSession } from "../sessions/agent_session.ts";
-import { numbered, type SessionEvent } from "../sessions/session_types.ts";
+import { numbered } from "../sessions/event_log.ts";
+import type { SessionEvent } from "../sessions/session_types.ts";
 import {
   type EntryOf,
   shortArguments,
