@@ -78,10 +78,7 @@ export const REPORT_OPTIONS = {
   ...SERVER_OPTIONS,
 };
 
-/**
- * Runs a command and exits: prints its help, or runs `main`, whose result is the exit code, 0 by default, or `"usage"` if
- * its words are wrong. Errors are printed as sentences.
- */
+/** Runs a command and exits with the result of `main` (default 0; `"usage"` prints the help). Errors are printed. */
 export async function runCommandLine<const Options extends OptionTable>(
   command: Command<Options>,
   main: (

@@ -192,14 +192,46 @@ Deno.test("gateway sends the same messages wherever a client marks its system pr
   assertEquals(moving, still);
 });
 
-Deno.test("gateway expects no more than marks let it hold after a restart, from the second prompt on", async () => {
+Deno.test("gateway expects of a cache that goes by marks the same after a restart", async () => {
   const store = memoryStore();
-  const [before] = await marking({ store })(3, 2);
-  const ask = marking({ store });
-  const [, first] = await ask(5, 4);
-  const [, second] = await ask(5, 1);
-  const other = marking();
-  await other(5, 4);
-  const [, inFront] = await other(5, 1);
-  assertEquals([first, second], [before, inFront]);
+  const whole = marking();
+  const expected = [await whole(3, 2), await whole(5, 4), await whole(5, 1)];
+  const found = [
+    await marking({ store })(3, 2),
+    await marking({ store })(5, 4),
+    await marking({ store })(5, 1),
+  ];
+  assertEquals(found, expected);
+});
+
+Deno.test("gateway books what a resumed conversation, whose instructions have changed, costs the same after a restart", async () => {
+  const profile = { ...profileNamed("openai"), minTokens: 0, blockTokens: 1 };
+  const half = "You help people. ".repeat(2_000);
+  const played = async (isAnew: boolean) => {
+    const store = memoryStore();
+    const open = () =>
+      gatewayed(() => completion({ content: "Done." }, 9_000), {
+        ...{ store, upstreams: { chat: { ...UPSTREAM, profile } } },
+      });
+    let opened = open();
+    const expected: number[] = [];
+    const history: object[] = [{ role: "user", content: "Find the constants of the folder." }];
+    for (const day of ["Monday", "Monday", "Friday", "Friday"]) {
+      if (isAnew) {
+        await opened.close();
+        opened = open();
+      }
+      const messages = [{ role: "system", content: `${half}Today is ${day}.` }, ...history];
+      const response = await opened.fetch(post({ model: "m", messages, tools: [READ] }));
+      await response.text();
+      expected.push(Number(response.headers.get("x-tare-cached-predicted")));
+      history.push(...chatStep(`${history.length}.ts`, `It is short. ${history.length}`));
+    }
+    const { tokenUnits, withoutTokenUnits } = (await opened.ledger()).planned;
+    await opened.close();
+    return { expected, tokenUnits, withoutTokenUnits };
+  };
+  const whole = await played(false);
+  assertLess(0, whole.expected[2]!);
+  assertEquals(await played(true), whole);
 });

@@ -310,6 +310,15 @@ export interface HeldPrompt {
   readonly countTokens: CountTokens;
 }
 
+/** What a provider holds of a prompt, as it is stored. */
+export interface StoredPrompt {
+  readonly model: string;
+  /** Hashes of its units. */
+  readonly units: readonly PromptUnit["hash"][];
+  /** Behind how many units the provider was asked to cache it. Absent: it caches all of it. */
+  readonly ends?: readonly number[];
+}
+
 /**
  * The prompts that providers have read, whatever session they were of, as their caches know them: up to the marks where
  * a request has some. Takes at most `maxBytes` bytes; what was used longest ago is forgotten first.
@@ -332,6 +341,19 @@ export class HeldPrompts {
   /** A provider has read it, at this time in milliseconds since the epoch. */
   read(prompt: HeldPrompt, nowMs: number): void {
     this.#cache.store(this.#unitsOf(prompt), nowMs, endsOf(prompt));
+  }
+
+  /** Returns what is stored of a prompt that was read. */
+  stored(prompt: HeldPrompt): StoredPrompt {
+    const units = this.#unitsOf(prompt);
+    const hashes = units.slice(1).map(({ hash }) => hash);
+    return { model: prompt.model, units: hashes, ...(prompt.ends && { ends: this.#cache.endsIn(units) }) };
+  }
+
+  /** Takes in what was stored of a client's prompt that was read at this time. */
+  restore(client: string, { model, units, ends }: StoredPrompt, atMs: number): void {
+    const all = [`${client} ${model}`, ...units].map((hash) => ({ hash, tokens: 0 }));
+    this.#cache.store(all, atMs, ends);
   }
 
   #unitsOf({ client, model, tools, messages, ends, countTokens }: HeldPrompt): readonly PromptUnit[] {
@@ -362,7 +384,7 @@ export class HeldPrompts {
     for (let end = PIECE_CHARS; end < text.length; end += PIECE_CHARS) {
       const piece = text.slice(end - PIECE_CHARS, end);
       const tokens = Math.min(left, mean ?? countTokens(piece));
-      pieces.push({ hash: `${role} ${hashText(piece)}`, tokens });
+      pieces.push({ hash: hashText(`${role} ${piece}`), tokens });
       left -= tokens;
     }
     pieces.push({ hash: hashBytes(message), tokens: left });

@@ -269,8 +269,7 @@ export class GatewayTurn {
   #send(sending: HeldPrompt): void {
     const { session, held } = this.#options;
     this.#sending = sending;
-    // Of what was sent before a restart only the conversation itself knows.
-    this.#heldTokens = session.isHeldHere ? held.held(sending) : undefined;
+    this.#heldTokens = session.isHeldKnown ? held.held(sending) : undefined;
   }
 
   #predictedTokens({ promptTokens, predictedCachedTokens }: SessionView): number {
@@ -321,7 +320,8 @@ export class GatewayTurn {
     if (!this.#view || !prompts) return { usage, savedTokens: 0 };
     const entry = prompts.sent(usage, this.#view, this.#heldTokens);
     if (!this.#options.oneShot || !this.session.isBegun) {
-      this.session.showed(this.#view);
+      const sent = this.#sending!;
+      this.session.showed(this.#view, () => held.stored(sent));
       if (this.#edited) this.session.accepted();
     }
     const savedTokens = Object.values(this.#view.saved).reduce((sum, tokens) => sum + tokens, 0);

@@ -33,7 +33,7 @@ import { functionsInFront } from "./deferral.ts";
 import { type EndedTurn, keyOf, pingableOf, SubAgents } from "./keep_warm.ts";
 import { Keeper } from "./kept/keeper.ts";
 import type { Making } from "./kept/kept_session.ts";
-import { Memory } from "./memory.ts";
+import { Memory, type StoredPrompt } from "./memory.ts";
 import type { SetOptions } from "./options.ts";
 import {
   type Compaction,
@@ -112,7 +112,7 @@ export class Turns {
       keepBytes: retention.maxBytes ?? 2 ** 30,
       waitMs: retention.waitMs ?? 250,
       makingOf: (name, client) => this.#makingOf(name, client),
-      restored: ({ conversation: { id }, facts }) => this.#remember(id, facts),
+      restored: ({ conversation: { id }, facts, held }) => this.#remember(id, facts, held),
       failed: () => options.telemetry.failedOpen("store"),
       onError: options.onError ?? (() => {}),
       now,
@@ -400,8 +400,9 @@ export class Turns {
   }
 
   /** What belongs to a session beside it. */
-  #remember(sessionId: string, { client, responses }: SessionFacts): void {
+  #remember(sessionId: string, { client, responses, lastMs }: SessionFacts, held?: StoredPrompt): void {
     if (client === undefined) return;
+    if (held) this.#memory.prompts.restore(client, held, lastMs);
     for (const { id, ...followed } of responses) this.#memory.follow(client, id, { sessionId, ...followed });
   }
 

@@ -40,11 +40,7 @@ interface Outcome extends NestedResult {
   readonly change?: FileChange | undefined;
 }
 
-/**
- * The calls that a call makes while it runs. When it runs again, those that have a result in the journal get that, in the
- * order in which they ended: whoever makes the same calls for the same results then does all that it did before. Only then
- * is run what has no result.
- */
+/** Nested calls. When their call runs again, recorded results are replayed in order; only the others run. */
 export class MadeCalls implements NestedCalls {
   readonly beganAtMs: number;
   readonly #parent: ToolCall;

@@ -110,10 +110,7 @@ export function accessTo(options: ProviderOptions, usualURL: string): ProviderAc
   };
 }
 
-/**
- * Returns the author of replies: what is encrypted or signed in them, and fields that only some servers have, is not sent
- * to other authors, such as another model of the same provider.
- */
+/** Returns a reply's author: sealed, signed and provider-specific parts are sent to no other. */
 export function authorOf(
   protocol: string,
   { baseURL, model }: Pick<ProviderAccess, "baseURL" | "model">,
@@ -284,10 +281,7 @@ function blame(failure: unknown, settings: ModelSettings = {}): unknown {
     : new ModelError(failure.code, failure.message, { param, cause: failure });
 }
 
-/**
- * A `fetch` for an SDK: redirects aren't followed, who is told to wait for long isn't told to ask again, and of the body
- * of an error only the beginning is read. Calls `progress` when an answer begins.
- */
+/** Returns a `fetch` for an SDK, without redirects, retries after long waits and long error bodies. */
 function watchedFetch(
   { fetch, host }: { readonly fetch: typeof globalThis.fetch; readonly host: string },
   { progress = () => {}, refused, confirm }: Pick<ModelRequest, "progress" | "refused" | "confirm">,

@@ -300,10 +300,7 @@ async function* makeView(
   return view;
 }
 
-/**
- * Several user messages in a row open one turn: an unanswered one at the end of the history belongs to a turn that
- * starts now. A turn that goes on started with the last user message.
- */
+/** Returns where the active turn starts: at the first of the user messages in a row that opened it. */
 function activeTurnStart(history: readonly Message[], startsNow: boolean): number {
   let start = startsNow ? history.length : history.findLastIndex(({ role }) => role === "user") + 1;
   while (history[start - 1]?.role === "user") start--;

@@ -15,10 +15,7 @@ interface OpenRequest {
   readonly pieces: string[];
 }
 
-/**
- * The requests that one call of a model sends. A provider is paid for each whose answer has begun, whatever becomes of
- * it: one that is cancelled, breaks off and is sent again, or fails in its middle is counted here.
- */
+/** Requests of one model call. Each whose answer began is paid, so incomplete ones are counted here. */
 export class SentRequests {
   readonly #view: Pick<ContextView, "messages" | "tools" | "cachedTokens">;
   readonly #countTokens: CountTokens;

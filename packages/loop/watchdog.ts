@@ -26,10 +26,7 @@ interface WatchdogOptions {
   readonly clock: Clock;
 }
 
-/**
- * Watches over all that a turn waits for: the wait ends when the caller aborts, or when nothing moved for
- * `idleTimeoutMs`. Only waiting counts: a consumer of the turn's events may take as long as it likes.
- */
+/** Ends a turn's waits when the caller aborts or nothing moves for `idleTimeoutMs`; a slow consumer doesn't count. */
 export class Watchdog {
   /** Aborted when the turn shall stop, whatever the cause. */
   readonly signal: AbortSignal;

@@ -14,10 +14,7 @@ const LAST_LINE =
 /** Fields below one another, as some agents list what a command came to. */
 const LISTED = { first: /^(?:command|output): /i, code: /^exit code: (-?\d+)$/im };
 
-/**
- * Returns the exit code of a program in the text of a tool result, where agents put it: in a line of its own before or
- * after the output, in a list of fields, or in JSON, also below `metadata`. `undefined` if there is none.
- */
+/** Returns the exit code in a tool result's own line, fields or JSON; `undefined` if there is none. */
 export function exitCodeIn(text: string): number | undefined {
   const [head, tail] = [text.slice(0, REACH_CHARS), text.slice(-REACH_CHARS)];
   const first = FIRST_LINE.exec(head);

@@ -3,11 +3,7 @@ import type { Content, ContentPart } from "./message.ts";
 /** Kinds of media, as far as their tokens are counted differently. */
 type MediaKind = "image" | "audio" | "video" | "document";
 
-/**
- * The block table: which types of content parts and blocks are media, in every protocol and framework whose messages are
- * read. The kind is what a block without a media type is taken for. A type that isn't listed is text if it has one, media
- * if one of its fields holds binary data, and structured data otherwise.
- */
+/** Types of media blocks in every supported protocol and framework, with the kind of one without a media type. */
 const MEDIA_TYPES: readonly (readonly [MediaKind, string])[] = [
   // Chat completions and servers that extend them; Responses; Messages; models of the AI SDK 5 to 7 and Mastra.
   ["image", "image_url input_image computer_screenshot image_generation_call image"],

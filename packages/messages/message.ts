@@ -230,10 +230,7 @@ export function firstWords(content: Content | null | undefined): string {
 
 const MAX_CHARS = 120;
 
-/**
- * A number of 53 bits that tells texts apart: two 32-bit FNV-1a hashes (Fowler, Noll, Vo) that start from
- * different offsets and step by different primes, joined. For caches and comparisons, not for security.
- */
+/** Returns a 53-bit hash of a text for caches and comparisons: two joined FNV-1a hashes. Not secure. */
 export function hashText(text: string): number {
   let low = 0x811c9dc5;
   let high = 0x9e3779b9;
@@ -260,10 +257,7 @@ export function hashBytes(piece: Message | ToolDefinition): number {
   return known.bytesHash ??= hashText(JSON.stringify(piece));
 }
 
-/**
- * From now on {@linkcode hashPiece} tells a message by this, which is the same for all that say the same in other bytes.
- * `bytesHash` is what {@linkcode hashBytes} tells it by. Default: the hash of its JSON.
- */
+/** Sets the hash of a message by meaning, equal for other spellings. `bytesHash` default: the hash of its JSON. */
 export function tellBy(message: Message, hash: number, bytesHash?: number): void {
   told.set(message, { hash, bytesHash });
 }
@@ -309,10 +303,7 @@ export function callIds(messages: readonly Message[]): ReadonlySet<string> {
   return ids;
 }
 
-/**
- * Returns this id for a call of a reply, or another one if it is empty, among those that are `used`, or contains a slash, as
- * only ids of calls that other calls make do.
- */
+/** Returns an unused id for a call: the given one, unless it is empty, used, or contains a slash. */
 export function freeCallId(id: string, used: ReadonlySet<string>): string {
   if (id !== "" && !used.has(id) && !id.includes("/")) return id;
   let number = used.size + 1;
@@ -372,10 +363,7 @@ export class CallPairing {
   }
 }
 
-/**
- * Whether two values hold the same, in whatever order their fields stand: of JSON, and of what frameworks hold beside it,
- * bytes and URLs. Strings are compared first by identity, so that a value which was made anew of the same ones costs little.
- */
+/** Returns whether two values are deeply equal, regardless of the order of fields; supports JSON, bytes and URLs. */
 export function sameData(one: unknown, other: unknown): boolean {
   if (one === other) return true;
   if (typeof one !== "object" || typeof other !== "object" || one === null || other === null) return false;

@@ -9,10 +9,7 @@
 import { ifNoneMatch } from "@std/http/etag";
 import { ASSETS } from "./assets.ts";
 
-/**
- * Nothing but the page's own files and its own server: no script or style inside the document, no other origin, no
- * frame around it, no text that is taken for HTML.
- */
+/** Only the page's own files and server: no inline script or style, other origin, frame or HTML from text. */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",

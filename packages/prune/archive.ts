@@ -112,11 +112,7 @@ export function isArchiveRef(text: string): boolean {
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 
-/**
- * A text as bytes that {@linkcode textFromBytes} turns back into every code unit of it: UTF-8, and lone surrogates,
- * which UTF-8 can't hold and `TextEncoder` silently replaces, in the three bytes that
- * [WTF-8](https://simonsapin.github.io/wtf-8/) gives them.
- */
+/** Returns a text as WTF-8 bytes, which preserve lone surrogates, for {@linkcode textFromBytes}. */
 export function bytesFromText(text: string): Uint8Array<ArrayBuffer> {
   if (text.isWellFormed()) return encoder.encode(text);
   const bytes = new Uint8Array(text.length * 3);
@@ -134,10 +130,7 @@ export function bytesFromText(text: string): Uint8Array<ArrayBuffer> {
   return bytes.slice(0, length);
 }
 
-/**
- * The text that {@linkcode bytesFromText} made these bytes from. In bytes that it can't have made, what is wrong
- * comes out as U+FFFD.
- */
+/** Returns the text of {@linkcode bytesFromText}; invalid bytes become U+FFFD. */
 export function textFromBytes(bytes: Uint8Array<ArrayBuffer>): string {
   let text = "";
   let from = 0;

@@ -104,10 +104,7 @@ export async function archiveWithLine(
   };
 }
 
-/**
- * Parses a line that {@linkcode formatPlaceholder} wrote; `undefined` for any other text. Such a line in a tool's own
- * output looks the same: only the archive can tell.
- */
+/** Parses a placeholder; `undefined` for other text. Only the archive tells it from a tool's own output. */
 export function parsePlaceholder(line: string): Placeholder | undefined {
   if (!line.startsWith(START)) return undefined;
   const [, middle, tool, toolBytes, messages, bytes, textBytes, ref] = LINE.exec(line) ?? [];

@@ -170,10 +170,7 @@ export async function summariseTurns<M extends Message>(
   return { ...attempt("drop", line) ?? unchanged, summaryFailure };
 }
 
-/**
- * Index of the first message of the turns that stay. What the user says between a call and its answer begins none, nor does
- * what follows a user message with only instructions between.
- */
+/** Returns the start of the kept turns, which is no user message inside a call or right after another one. */
 function summaryEnd(messages: readonly Message[], options: SummariseTurnsOptions): number {
   const { countTokens = estimateTokens, windowTokens, activeTurnStart = messages.length } = options;
   const { keepTokens = keptTokens(windowTokens) } = options;

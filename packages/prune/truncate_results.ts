@@ -151,10 +151,7 @@ interface FitOptions {
 /** Texts are cut with few tries from above: hardly any has more characters than this for each token. */
 const CHARS_PER_TOKEN = 8;
 
-/**
- * As much of a text's start as has at most `maxTokens`, roughly: it prefers to end behind a line break, and never
- * splits a surrogate pair. Counts only pieces of the size of the answer, however long the text is.
- */
+/** Returns roughly `maxTokens` of a text's start, preferably whole lines, without splitting a surrogate pair. */
 export function fitHead(text: string, options: FitOptions): string {
   const chars = fitChars((chars) => text.slice(0, chars), text.length, options);
   if (chars === text.length) return text;

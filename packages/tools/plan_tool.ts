@@ -4,10 +4,7 @@ import { defineTool, ToolRefusal } from "./define_tool.ts";
 
 type PlanArguments = { readonly steps?: readonly string[]; readonly done?: number };
 
-/**
- * `update_plan`: what the model means to do, and how far it is. Nothing is kept beside the calls themselves: `planAfter()`
- * of `@tare/messages` tells by them what the plan is, for whoever shows it.
- */
+/** Returns `update_plan`. The plan is derived from the calls, by `planAfter()`. */
 export function planTool(): Tool {
   return defineTool<PlanArguments>({
     name: PLAN_TOOL_NAME,

@@ -3,11 +3,7 @@ import { fromFileUrl, isAbsolute, relative } from "@std/path";
 import type { Content, ContentPart } from "@tare/messages";
 import { fenced } from "@tare/server/internal/format";
 
-/**
- * What a person said in the editor, as the server takes it: text alone, or parts where there are pictures or files.
- * A file of the workspace is named by its path there, which is how the agent's tools know it; the text of what the
- * editor embeds follows behind what was said.
- */
+/** Returns an editor's prompt as content: workspace files by their relative path, embedded text after the rest. */
 export function promptContent(blocks: readonly ContentBlock[], workspace?: string): Content {
   const parts: ContentPart[] = [];
   let said = "";

@@ -88,10 +88,7 @@ interface Address {
   readonly now: unknown;
 }
 
-/**
- * Returns entries for those that can be redirected: they name no address, the server's, or the one that it forwards to.
- * Both protocols are below `/v1`.
- */
+/** Returns entries for addresses below `/v1` that are missing, the server's, or the one that it forwards to. */
 function redirected(behind: Behind, addresses: readonly Address[]): FileEntry[] {
   return addresses.flatMap(({ path, protocol, now }) => {
     const to = behind[protocol];

@@ -10,10 +10,7 @@ export interface OwnServer extends ServerAddress {
   readonly end: () => Promise<string>;
 }
 
-/**
- * Variables that such a server doesn't get: it forwards the agent's own key or login, is only a gateway, and requires no
- * key on this machine.
- */
+/** Variables that such a server doesn't get: it is a gateway that forwards the agent's own key or login. */
 const LEFT_OUT = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "TARE_MODEL", "TARE_TOKEN"];
 
 /** Characters of its output that are kept. */

@@ -81,10 +81,7 @@ async function isThere(url: string): Promise<boolean> {
   }
 }
 
-/**
- * Starts a server at this address when the one of another command ends, as long as the agent runs: it continues the same
- * conversations. Resolves to the server if one was started.
- */
+/** Starts a server at this address if the one in use ends, so that the agent continues. Resolves to it, if any. */
 async function takeOver(url: string, start: (port: string) => Promise<OwnServer>, signal: AbortSignal) {
   for (let tries = 0; !signal.aborted && tries < MOST_TRIES;) {
     await setTimeout(CHECK_MS, undefined, { signal }).catch(() => {});

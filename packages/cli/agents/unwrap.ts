@@ -12,10 +12,7 @@ import type { Environment } from "./agents.ts";
 import { removeEmpty, unwrap, wrappedAgents } from "./wrapping.ts";
 import { confirmed, writeChange } from "./write_change.ts";
 
-/**
- * Prints what servers have stored, and removes it if requested. By default it stays: it states what was paid, and a
- * conversation that continues behind Tare later needs what was evicted from its prompt.
- */
+/** Prints what servers store, and removes it if requested: it holds costs and evicted originals. */
 async function treatData(environment: Environment, { remove, yes }: Record<"remove" | "yes", boolean>) {
   const folders = dataFolders(environment);
   if (folders.length === 0) return;

@@ -243,10 +243,7 @@ export function demoTable(
   return table(rows[0]!, rows.slice(1));
 }
 
-/**
- * What the table comes to, a sentence a line: what the ways cost beside the first of them, which resends everything, and why
- * where that is more. Sessions that didn't come to the same end aren't compared.
- */
+/** Returns what each way saved or cost compared with the first, a line each; incomplete sessions aren't compared. */
 export function demoVerdict(
   played: readonly (Played & Pick<Way, "name" | "policy">)[],
   { profile: { read, write } }: { readonly profile: Pick<Profile, "read" | "write"> },

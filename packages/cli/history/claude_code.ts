@@ -2,10 +2,7 @@ import { type JsonRecord, readUsage } from "@tare/wire";
 import { asRecord, MESSAGES_PROTOCOL } from "@tare/wire/internal";
 import { filesIn, lineReader, type LogFormat, loggedText, type SessionLog, timeOf } from "./log.ts";
 
-/**
- * Claude Code: a file per session in `projects/`, and next to it one for each subagent. Each line names its parent; one
- * reply may have several lines, each with the usage of the whole reply.
- */
+/** Claude Code: a file per session or subagent; a line names its parent, and lines of one reply repeat its usage. */
 export const CLAUDE_CODE: LogFormat = {
   agent: "claude-code",
   *find({ home, env }) {

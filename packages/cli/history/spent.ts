@@ -3,10 +3,7 @@ import { chooseProfile, listPrice, type Price, type Profile } from "@tare/planne
 import { callCostParts } from "@tare/planner/internal/parts";
 import type { LoggedCall } from "./log.ts";
 
-/**
- * Parts of a cost: cache reads; text that no prompt held before, cache writes included; text that was sent again because
- * the cache had expired, and although it hadn't; replies.
- */
+/** Parts of a cost; `broken` was resent although the cache had not expired. */
 export const PAID_FOR = ["cacheRead", "new", "expired", "broken", "output"] as const;
 
 /** A part of a cost. */

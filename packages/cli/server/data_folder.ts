@@ -20,10 +20,7 @@ export function dataFolder(
   );
 }
 
-/**
- * Where they are kept unless somebody says otherwise: in the data directory of the platform, named after the workspace and its real path, so that projects don't mix and each can have its server.
- * Without a home folder it is `.tare` in the workspace.
- */
+/** Default data folder, named after the workspace and its real path; `.tare` without a home folder. */
 function defaultDataFolder(
   workspace: string,
   environment: Readonly<Record<string, string | undefined>>,

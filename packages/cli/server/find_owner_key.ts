@@ -11,10 +11,7 @@ export interface OwnerFile {
   readonly ports: readonly number[];
 }
 
-/**
- * The owner's key for a server on this machine: that of `TARE_DATA`, else of the newest data folder of this person whose
- * server has listened on this port. Nothing if there is none, or it may not be read.
- */
+/** Returns the owner's key from `TARE_DATA`, or from the newest data folder whose server has listened on this port. */
 export function findOwnerKey(
   port: number,
   environment: Readonly<Record<string, string | undefined>>,

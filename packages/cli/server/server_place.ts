@@ -12,10 +12,7 @@ interface ServerPlace {
   readonly close: () => void;
 }
 
-/**
- * The place of the one server that can have the data folder, because its store lets no other in: whatever commands left
- * running there was left by a server that was killed.
- */
+/** Returns the place of a store's only server, after ending commands that a killed server left. */
 export async function onlyPlace(data: string): Promise<ServerPlace> {
   const owner = ownerOf(resolve(data));
   return { owner, ended: await endLeftCommands(owner), close() {} };

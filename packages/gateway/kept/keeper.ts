@@ -489,10 +489,11 @@ export class Keeper {
 
   /** Returns what a session continues from, and its names. */
   #valueOf(session: GatewaySession) {
-    const history = this.#options.sessions.historyOf(session);
-    const keys = history.items.map(({ exact }) => exact);
-    const { names, ends } = namesOf(session, keys);
-    const instructions = this.#options.sessions.instructionsOf(keys.slice(0, session.facts.heads));
+    const { sessions } = this.#options;
+    const history = sessions.historyOf(session);
+    const { names, ends } = namesOf(session, history);
+    const heads = history.items.slice(0, session.facts.heads);
+    const instructions = sessions.instructionsOf(heads.map(({ exact }) => exact));
     return { value: keptValue(session, { history, instructions, ends }), names, ends };
   }
 

@@ -1,10 +1,12 @@
 import { Session, type SessionState } from "@tare/session";
 import type { SessionRecord, StoredState } from "@tare/session/internal";
 import { contentText, type Message } from "@tare/messages";
+import type { StoredHistory } from "@tare/planner/internal";
 import { hashPiece } from "@tare/messages/internal";
 import { placeholderRefs } from "@tare/prune/internal";
 import { readItems } from "@tare/wire/internal";
 import { createHash } from "node:crypto";
+import type { StoredPrompt } from "../memory.ts";
 import { instructionKey, type Known, readHistoryItem, writeHistoryItem } from "../sessions/history.ts";
 import { LayeredArchive } from "../sessions/layered_archive.ts";
 import {
@@ -61,6 +63,7 @@ interface KeptValue {
   readonly shown: readonly number[];
   /** Likewise of the last call from whose prompt nothing had left; absent if that is the same. */
   readonly unevicted?: readonly number[];
+  readonly held?: StoredPrompt;
   /** Those of them that stand for something. */
   readonly lines: readonly Message[];
   readonly ends: readonly string[];
@@ -107,6 +110,7 @@ export function keptValue(
     hidden: hidden.map(plainPlace),
     archived: [...session.archive.listed],
     shown: shown.map(hashOf),
+    ...(session.held && { held: session.held }),
     ...(session.unevicted !== shown && { unevicted: session.unevicted.map(hashOf) }),
     lines: shown.flatMap((one) => typeof one !== "number" && standsForSomething(one) ? [one] : []),
     ends,
@@ -168,6 +172,7 @@ export function restoreSession(
       })),
       shown: shown.map((hash) => byHash.get(hash) ?? hash),
       unevicted: value.unevicted,
+      held: value.held,
       kept: { fence, refs, ends, ...(forkOf !== undefined && { parent: forkOf }) },
     },
     history: { items: items.map(readHistoryItem), stems },
@@ -275,16 +280,19 @@ export function soughtNames(
   };
 }
 
-/** The names of a session, whose history has these keys, and of the ends that it had, the newest first. */
+/** Returns the names of a session with this history, and of the ends that it had, the newest first. */
 export function namesOf(
   session: GatewaySession,
-  keys: readonly string[],
+  { items }: StoredHistory,
 ): { readonly names: readonly string[]; readonly ends: readonly string[] } {
   const { kept, facts: { client, scope, name, heads, summary, responses } } = session;
+  const keys = items.map(({ exact }) => exact);
   const first = keys[heads] ?? NOTHING;
+  // What follows the last reply may be transient.
+  const settled = keys.slice(0, items.findLastIndex(({ role }) => role === "reply") + 1 || keys.length);
   const newest = [
     ...wholes(keys, { heads, reach: 1 }).map((whole) => nameOf("whole", scope, whole)),
-    ...endsOf(keys, { heads, reach: 1 }).map((end) => nameOf("end", client ?? scope, end)),
+    ...endsOf(settled, { heads, reach: 1 }).map((end) => nameOf("end", client ?? scope, end)),
   ];
   const ends = [...newest, ...kept.ends.filter((one) => !newest.includes(one))].slice(0, 2 * ENDS);
   return {

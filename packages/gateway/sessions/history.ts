@@ -4,8 +4,9 @@ import { hashText } from "@tare/messages/internal";
 import type { WireItem } from "@tare/wire/internal";
 import { LRUCache } from "lru-cache";
 
-/** How roles are written in front of the names of stored items; `results` has texts of the user behind them. */
+/** Roles by the letters before the keys of stored items. `m`: results, then text of the user. */
 const ROLES = { i: "instruction", u: "user", m: "user", r: "result", a: "reply", t: "thought" } as const;
+const LETTERS = { instruction: "i", user: "u", result: "r", reply: "a", thought: "t" } as const;
 
 const items = new WeakMap<WireItem["parts"], HistoryItem>();
 
@@ -25,10 +26,7 @@ export function textsOf({ parts }: WireItem): readonly string[] {
 
 /** Returns an item as it is stored. */
 export function writeHistoryItem({ exact, shape, role }: HistoryItem): string {
-  const letter = Object.entries(ROLES).find(([letter, one]) =>
-    one === role && (shape !== undefined) === "mr".includes(letter)
-  );
-  return `${letter?.[0]}${exact}`;
+  return `${shape !== undefined && role === "user" ? "m" : LETTERS[role]}${exact}`;
 }
 
 /** Returns an item that was stored. */

@@ -16,6 +16,7 @@ import {
   type WireRequest,
   withoutThoughts,
 } from "@tare/wire/internal";
+import type { StoredPrompt } from "../memory.ts";
 import type { LayeredArchive } from "./layered_archive.ts";
 
 /** What a session is recognised by. */
@@ -195,6 +196,8 @@ export interface SessionParts {
   readonly shown?: Shown;
   /** What the last call showed from whose prompt nothing had left. Default: what was shown. */
   readonly unevicted?: Shown | undefined;
+  /** What its provider holds of its newest prompt. Default: that isn't known. */
+  readonly held?: StoredPrompt | undefined;
   /** Default: nothing is kept of it. */
   readonly kept?: Kept;
 }
@@ -237,7 +240,7 @@ export class GatewaySession implements KnownConversation {
   #shown: Shown;
   /** What the last call showed from whose prompt nothing had left. */
   #unevicted: Shown;
-  #isSentHere = false;
+  #held: (() => StoredPrompt) | undefined;
   /** What the upstream could see of its newest turn. */
   #history: readonly Message[] = [];
   #kept: Kept;
@@ -247,7 +250,7 @@ export class GatewaySession implements KnownConversation {
   #sameTools: WireRequest["tools"];
 
   constructor(
-    { conversation, archive, number, length, facts, hidden = [], shown = [], unevicted = shown, kept }:
+    { conversation, archive, number, length, facts, hidden = [], shown = [], unevicted = shown, held, kept }:
       SessionParts,
   ) {
     this.conversation = conversation;
@@ -258,6 +261,7 @@ export class GatewaySession implements KnownConversation {
     this.#hidden = hidden;
     this.#shown = shown;
     this.#unevicted = unevicted;
+    this.#held = held && (() => held);
     this.#kept = kept ?? { refs: new Set(), ends: [] };
   }
 
@@ -372,7 +376,7 @@ export class GatewaySession implements KnownConversation {
   begin({ prompts, agent, basis }: Pick<Recognised, "prompts" | "agent" | "basis">): void {
     const { archive, facts: { control } } = this;
     this.#know({ agent, basis });
-    [this.#shown, this.#isSentHere] = [[], false];
+    [this.#shown, this.#held] = [[], undefined];
     this.conversation.begin(prompts({ archive, control, agent, basis }));
   }
 
@@ -472,7 +476,7 @@ export class GatewaySession implements KnownConversation {
       // The texts are with the last of its forebears that was saved.
       kept: { refs: new Set(refs), parent: fence === undefined ? parent : this.id, ends: [] },
     });
-    fork.#isSentHere = this.#isSentHere;
+    fork.#held = this.#held;
     fork.#tools = this.#tools;
     fork.#history = this.#history;
     return fork;
@@ -608,17 +612,24 @@ export class GatewaySession implements KnownConversation {
     if (places.length > 0) this.#hidden = [...this.#hidden, ...places];
   }
 
-  /**
-   * Whether what its provider holds is known here: the newest prompt was sent in this process. Only marks in front of its
-   * end that were set before a restart aren't.
-   */
-  get isHeldHere(): boolean {
-    return this.#isSentHere || this.#shown.length === 0;
+  /** What its provider holds of its newest prompt; `undefined` if that isn't known. */
+  get held(): StoredPrompt | undefined {
+    const held = this.#held?.();
+    if (held) this.#held = () => held;
+    return held;
   }
 
-  /** A call of a turn has succeeded that showed this. */
-  showed({ messages, saved: { context, prune, truncate } }: Pick<SessionView, "messages" | "saved">): void {
-    this.#isSentHere = true;
+  /** Whether what its provider holds is known. */
+  get isHeldKnown(): boolean {
+    return this.#held !== undefined || this.#shown.length === 0;
+  }
+
+  /** A call of a turn has succeeded that showed this, of which its provider holds what `held` returns. */
+  showed(
+    { messages, saved: { context, prune, truncate } }: Pick<SessionView, "messages" | "saved">,
+    held: () => StoredPrompt,
+  ): void {
+    this.#held = held;
     this.#shown = messages;
     if (context + prune + truncate <= 0) this.#unevicted = messages;
   }

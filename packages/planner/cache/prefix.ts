@@ -31,8 +31,6 @@ type CacheRules = Pick<Profile, "minTokens" | "blockTokens" | "ttlMs">;
 
 interface Node {
   readonly children: Map<string | number, Node>;
-  /** Tokens from the start of the prompt to the end of this unit. */
-  readonly endTokens: number;
   usedMs: number;
   /** Whether a prompt is held up to its end. */
   isEnd: boolean;
@@ -75,7 +73,7 @@ export interface UnitsRequest {
 export class PrefixCache {
   readonly #profile: CacheRules;
   readonly #maxUnits: number;
-  readonly #root: Node = { children: new Map(), endTokens: 0, usedMs: -Infinity, isEnd: false };
+  readonly #root: Node = { children: new Map(), usedMs: -Infinity, isEnd: false };
   #units = 0;
 
   /** An empty cache. */
@@ -108,12 +106,13 @@ export class PrefixCache {
   held(units: readonly PromptUnit[], nowMs: number, ends: readonly number[] = [units.length]): number {
     const { ttlMs } = this.#profile;
     let node = this.#root;
-    let heldTokens = 0;
+    let [heldTokens, endTokens] = [0, 0];
     for (const unit of units.slice(0, Math.max(0, ...ends))) {
       const next = node.children.get(unit.hash);
       if (!next || nowMs - next.usedMs > ttlMs) break;
       node = next;
-      if (node.isEnd) heldTokens = node.endTokens;
+      endTokens += unit.tokens;
+      if (node.isEnd) heldTokens = endTokens;
     }
     return heldTokens;
   }
@@ -126,8 +125,7 @@ export class PrefixCache {
     for (const [at, unit] of units.slice(0, Math.max(0, ...ends ?? [units.length])).entries()) {
       let next = node.children.get(unit.hash);
       if (!next) {
-        const endTokens = node.endTokens + unit.tokens;
-        next = { children: new Map(), endTokens, usedMs: nowMs, isEnd: false };
+        next = { children: new Map(), usedMs: nowMs, isEnd: false };
         node.children.set(unit.hash, next);
         this.#units++;
       }
@@ -136,6 +134,18 @@ export class PrefixCache {
       node = next;
     }
     if (this.#units > this.#maxUnits) this.#forget();
+  }
+
+  /** Returns up to which of a prompt's units prompts are held that it begins with. */
+  endsIn(units: readonly Pick<PromptUnit, "hash">[]): readonly number[] {
+    const ends: number[] = [];
+    let node: Node | undefined = this.#root;
+    for (const [at, { hash }] of units.entries()) {
+      node = node.children.get(hash);
+      if (!node) break;
+      if (node.isEnd) ends.push(at + 1);
+    }
+    return ends;
   }
 
   /** Drops the older half. A unit is never used later than the one before it, so what stays hangs together. */

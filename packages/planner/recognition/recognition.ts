@@ -361,7 +361,7 @@ export class Recognition<Known extends KnownConversation> {
       const { items: own, settled } = this.#places.get(known)!;
       if (known.scope !== scope || at <= heads || own[settled - 1]?.exact !== items[at]!.exact) continue;
       let length = 0;
-      while (own[settled - 1 - length]?.exact === items[at - length]?.exact && length < at) length++;
+      while (own[settled - 1 - length]?.exact === items[at - length]?.exact && length <= at) length++;
       const start = items.slice(heads, at - length + 1);
       const isStart = start.length > 0 && start.length <= START_ITEMS &&
         start.every((item) => !isOfModel(item) && !isResult(item));

@@ -47,7 +47,7 @@ type Outcome = "continue" | "fork" | "new";
  *
  * - `edited`: a client went back and asks something else. Whether the old way continues isn't known: a fork.
  * - `opening`: what went back before the first reply shares an opening, which is a new conversation.
- * - `retold`: a summary that quotes nothing, without a key: it may be anybody's.
+ * - `retold`: a summary that quotes nothing, without a key and instructions: it may be anybody's.
  */
 const AMBIGUOUS: Readonly<Record<string, readonly Outcome[]>> = {
   edited: ["fork", "new"],
@@ -80,6 +80,7 @@ const act = fc.record({ op: fc.constantFrom(...OPS), who: fc.nat(9), size: fc.na
 const client = fc.record({
   isKeyed: fc.boolean(),
   isNamed: fc.boolean(),
+  hasRules: fc.boolean(),
   tail: fc.constantFrom("none" as const, "items" as const, "text" as const),
   acts: fc.array(act, { minLength: 4, maxLength: 40 }),
 });
@@ -93,7 +94,7 @@ class Play {
   /** Histories that their clients left for another way. */
   readonly #left: (readonly Item[])[] = [];
 
-  readonly manner: Pick<Talk, "isKeyed" | "tail"> & { readonly isNamed: boolean };
+  readonly manner: Pick<Talk, "isKeyed" | "tail"> & { readonly isNamed: boolean; readonly hasRules: boolean };
 
   constructor(manner: Play["manner"]) {
     this.manner = manner;
@@ -112,7 +113,7 @@ class Play {
     const talk: Talk = {
       ...{ scope: "scope", isKeyed, tail, task, sent: [] },
       ...(isNamed && { name: this.#unique("name") }),
-      items: [this.item("instruction", rules), this.item("user", task)],
+      items: [...this.manner.hasRules ? [this.item("instruction", rules)] : [], this.item("user", task)],
     };
     // What equals a conversation that waits for its first reply is a retry of that, transient text aside.
     if (this.#hasTwin(talk.items) && !isNamed) return;
@@ -202,7 +203,7 @@ class Play {
   ): void {
     const talk = this.#talks[who % this.#talks.length]!;
     const known = talk.known!;
-    const heads = talk.items.slice(0, 1);
+    const heads = talk.items.filter(({ role }) => role === "instruction");
     const says = (text: string) => this.item("user", this.#unique(text));
     const steps = (count: number): Item[] => {
       const call = this.#unique("calls");
@@ -286,7 +287,10 @@ class Play {
         known.isSummarized = true;
         talk.items = [...heads, says("An opaque summary")];
         // Under one key the newest conversation is meant.
-        return this.ask(talk, talk.isKeyed && this.#talks.length === 1 ? ["continue"] : AMBIGUOUS.retold!);
+        return this.ask(
+          talk,
+          talk.isKeyed && heads.length > 0 && this.#talks.length === 1 ? ["continue"] : AMBIGUOUS.retold!,
+        );
       case "compact, cut off": {
         const from = talk.items.length - 2 - size % 3;
         const end = talk.items.slice(from);

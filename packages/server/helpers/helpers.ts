@@ -287,10 +287,7 @@ export class Helpers {
     next();
   }
 
-  /**
-   * Makes the helper's session, and tells of it in this one, in one commit. It begins with the same messages, edits and
-   * archive, so that its requests begin with the bytes of its parent's newest one.
-   */
+  /** Creates a subagent's session with its parent's messages, edits and archive, so that prompts share a prefix. */
   async #fork(
     { task, mayUse }: { readonly task: string; readonly mayUse: readonly string[] },
     { signal, callId = "" }: ToolContext,

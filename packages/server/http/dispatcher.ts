@@ -58,10 +58,7 @@ interface Part {
   readonly name?: string;
 }
 
-/**
- * Makes what finds the route of a request, reads and validates what it brings, and lets it answer. The path is decoded
- * here, once: parts that its client has encoded are the same as others. What goes wrong is an answer too.
- */
+/** Returns what routes, reads, validates and answers requests. Paths are decoded once; errors are responses. */
 export function dispatcher(
   routes: readonly Route[],
   { maxBodyBytes: maxBytes, store, files, onError, gateway, admit, respondAt }: DispatchOptions,
@@ -326,12 +323,7 @@ function parseJson(bytes: Uint8Array<ArrayBuffer>, check: (value: unknown) => st
   return value;
 }
 
-/**
- * Makes a function that reads what stands in a query, or in headers: each text as what its schema says it is, a whole
- * number, yes or no, or a text, and the schema's default for one that isn't there.
- *
- * @param what What these are, in words that follow "Cannot use": "the query".
- */
+/** Returns a reader of a query or of headers by schema, with defaults; `what` names them in errors. */
 function textReader(
   properties: TProperties,
   what: string,

@@ -166,11 +166,7 @@ export function allowedHosts(host: string, extra: readonly string[] = []): reado
   ];
 }
 
-/**
- * Makes a function that tells whether a request was meant for this server. A web page can point a name of its own at
- * this machine (DNS rebinding), but then its requests carry that name. An IP address can't be pointed elsewhere, so
- * with `*` among the hosts each one is right.
- */
+/** Returns whether a request names this server, against DNS rebinding; `*` allows every IP address. */
 export function hostRule(hosts: readonly string[]): (request: Request) => boolean {
   const isAllowed = (name: string) =>
     hosts.includes(name) || (hosts.includes("*") && /^(\d+\.\d+\.\d+\.\d+|\[[\da-f:.]+\])$/.test(name));
@@ -206,11 +202,7 @@ interface CrossOrigin {
 /** How long browsers may remember a preflight's answer, in seconds. */
 const MAX_AGE_S = 600;
 
-/**
- * Rules for pages of other origins: those of `origins`, such as `https://chat.example`, may use the server, others may
- * not. A request without `Origin` doesn't come from a script of another page, one whose origin names our own host and
- * port comes from our own.
- */
+/** Returns the CORS rules: pages of `origins` and of our own host and port may use the server. */
 export function crossOrigin(origins: readonly string[]): CrossOrigin {
   const configured = (origin: string | null): origin is string => origin !== null && origins.includes(origin);
   return {
@@ -259,10 +251,7 @@ export function crossOrigin(origins: readonly string[]): CrossOrigin {
   };
 }
 
-/**
- * Makes a function that throws unless whoever asks may use a route: as the route says who may, as the key says what it is
- * for, and of a session only whoever it belongs to, and the owner. To all others it isn't there.
- */
+/** Returns a check that an asker may use a route and, of a session, is its owner or the server's. */
 export function admission(
   { assertSees, keys }: {
     /** @throws {HttpError} 404 unless the asker may see a session. */

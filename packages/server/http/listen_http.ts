@@ -49,10 +49,7 @@ export interface ListenOptions {
 
 /** A server that listens. */
 export interface HttpListener {
-  /**
-   * Accepts nothing more, lets answers end that are under way, for `graceMs` at most, and closes what is left. Called
-   * again it may hurry.
-   */
+  /** Stops accepting, waits up to `graceMs` for answers, then closes all. May be called again with less. */
   readonly close: (options: { readonly graceMs: number }) => Promise<void>;
 }
 
@@ -211,10 +208,7 @@ const UNREADABLE = lastWords(
 /** Answers a request. */
 export type AnswerRequest = (request: Request) => Promise<Response>;
 
-/**
- * Answers a request of `node:http` by a function over web requests. The request's signal is aborted when its client leaves
- * before it has the whole answer. Never rejects; an answer that breaks off breaks the connection.
- */
+/** Answers a `node:http` request by `fetch`. Never rejects; a client that leaves aborts the request's signal. */
 async function answerRequest(
   { incoming, outgoing }: { readonly incoming: IncomingMessage; readonly outgoing: ServerResponse },
   { fetch, take, onError }: {

@@ -9,10 +9,7 @@ export type Method = "GET" | "POST" | "DELETE";
 export interface RouteResponse {
   /** When it answers so, in one sentence. */
   readonly description: string;
-  /**
-   * Schema by media type. That of `text/event-stream` is the schema of each event's `data`, read as JSON, that of
-   * `application/x-ndjson` of each line. Absent means that there is no body.
-   */
+  /** Schema by media type: of each event's `data` or of each line, for streams. Absent: no body. */
   readonly content?: Readonly<Record<string, TSchema>>;
 }
 
@@ -106,10 +103,7 @@ interface Described<M extends Method, P extends string> {
   readonly summary: string;
   /** True if it answers without a key. Default: false. */
   readonly isPublic?: boolean;
-  /**
-   * Who may ask: `owner`; who may `approve`, or read `metrics`; `key`, whoever has one. Of sessions each sees only his own.
-   * Default: guests too, where there are any.
-   */
+  /** Who may use it: `owner`, `approve`, `metrics`, or any `key`; sessions only their own. Default: guests too. */
   readonly who?: "owner" | "approve" | "metrics" | "key";
   /** Whether its answer is told once, `Idempotency-Key` or not, because it may be kept nowhere. Default: no. */
   readonly isToldOnce?: boolean;
@@ -126,10 +120,7 @@ interface Described<M extends Method, P extends string> {
 /** A route as data, from which dispatch, validation, documentation and the client's types follow. */
 export interface Route<M extends Method = Method, P extends string = string, Asked = unknown, Told = unknown>
   extends Described<M, P> {
-  /**
-   * Schemas of what stands in the query. What isn't optional has a default.
-   * Default: nothing is read.
-   */
+  /** Schemas of query parameters, optional or with a default. Default: none. */
   readonly query?: TProperties;
   /** Likewise of headers. */
   readonly headers?: TProperties;
@@ -184,10 +175,7 @@ export interface Tells<Json, Event> {
   readonly event: Event;
 }
 
-/**
- * A route whose parts have the types of their schemas. What isn't valid against them never reaches `answer()`, and the
- * compiler holds what that gives against the answers' schemas.
- */
+/** Returns a route whose types are those of its schemas; invalid requests never reach `answer()`. */
 export function route<
   const M extends Method,
   const P extends string,

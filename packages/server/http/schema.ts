@@ -117,12 +117,7 @@ function compiled(schema: TSchema, what?: string): Check {
   };
 }
 
-/**
- * Makes a function that takes a value of a store for what it was stored as.
- *
- * @param what What is stored, in words that follow "Cannot read".
- * @throws {Error} (the function) if it isn't valid: the store is damaged, or somebody else's.
- */
+/** Returns a reader of stored values. @throws {Error} (the reader) that names `what`, if a value is invalid. */
 export function storedReader<S extends TSchema>(schema: S, what: string): (value: unknown) => Static<S> {
   const check = checker(schema, "it");
   return (value) => {

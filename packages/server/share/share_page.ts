@@ -52,10 +52,7 @@ export async function sharedOf(
 /** Longest result, reasoning or other folded text in characters: of a longer one the beginning is there. */
 const LONGEST = 20_000;
 
-/**
- * A conversation as one file for people: nothing in it runs or is fetched, whatever was said, and every browser shows it,
- * on a phone too. `policy` is the Content-Security-Policy that stands in it, for who serves it.
- */
+/** Returns a session as one inert HTML file, and the Content-Security-Policy in it. */
 export async function sharePage(
   shared: Shared,
 ): Promise<{ readonly html: string; readonly policy: string }> {

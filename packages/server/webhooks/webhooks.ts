@@ -234,10 +234,7 @@ export class Webhooks {
     return this.#all().filter(({ disabled }) => !disabled);
   }
 
-  /**
-   * Commits records with what a delivery's result makes of one's health. What was disabled meanwhile stays so, and what was
-   * removed stays removed. Returns its health if it was disabled by this.
-   */
+  /** Commits records with a delivery's effect on a webhook's health. Returns the health if it was disabled by this. */
   async note(
     id: string,
     healthAfter: (before: WebhookHealth) => WebhookHealth,

@@ -17,10 +17,7 @@ export function outputPrice({ name }: Pick<Profile, "name">): number {
   return OUTPUT_PRICES[name] ?? DEFAULT_PRICE;
 }
 
-/**
- * The models' windows, in tokens, that the benchmark assumes: what a prompt and its answer may take. A local server's
- * is a matter of its memory; it is taken to be large enough for every recorded session.
- */
+/** Assumed windows of models, in tokens; a local server's is large enough for every recorded session. */
 const WINDOWS: Readonly<Record<string, number>> = {
   openai: 272_000,
   "openai-24h": 272_000,

@@ -86,10 +86,7 @@ function isReference(line: string): boolean {
   return label.startsWith("[") && label.includes(" unchanged, as in ") && label.endsWith("]");
 }
 
-/**
- * What the calls of an answer rely on: the lines of every text that an edit replaces, and the names in all
- * arguments. It is a need only where it stood earlier in the session: a model may invent.
- */
+/** Returns what calls rely on: lines that an edit replaces, and names in arguments; only if they occurred before. */
 export function wantedBy(answer: Message | undefined): Wanted {
   const names = new Set<string>();
   const edits: ReadonlySet<string>[] = [];

@@ -21,11 +21,7 @@ export function toolUnits(tool: ToolDefinition, tokenizer: Encoder): RunUnit[] {
   return texts.units();
 }
 
-/**
- * The units of one message. The first one stands for the message's role and for everything that is no text
- * (pictures, recordings, files); the others are runs of at most 16 token ids. Their tokens add up to what
- * `countMessageTokens` counts.
- */
+/** Returns a message's units: its role and media, then runs of at most 16 token ids, as `countMessageTokens` counts. */
 export function messageUnits(message: Message, tokenizer: Encoder): RunUnit[] {
   const texts = new EncodedTexts(tokenizer);
   // The counter is asked for each text in turn: encoding there keeps both counts equal whatever is counted.

@@ -9,10 +9,7 @@ const MAX_REPLIES = 100_000;
 /** Whose thoughts they are: the key and the model. Nobody else's can be read. */
 type Author = readonly string[];
 
-/**
- * What a provider seals or signs of its models' reasoning, and how it sees that this comes back as it was and with what it
- * was thought for. As strict as the real ones, or stricter.
- */
+/** Seals and signatures of reasoning, and the checks of what comes back, as strict as real providers' or stricter. */
 export class ReasoningSeals {
   /** What was thought for an item of a response, or for the first call of a message, by its id. */
   readonly #thought = new LRUCache<string, string>({ max: MAX_REPLIES });

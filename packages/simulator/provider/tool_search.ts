@@ -21,11 +21,7 @@ export interface SearchableTools {
   readonly tools: NonNullable<WireRequest["tools"]>;
 }
 
-/**
- * What a model may search for; nothing if no tool of the request searches.
- *
- * @throws {ApiError} with status 400 if the provider would refuse the tools, or what was found of them.
- */
+/** Returns the searchable tools, if a tool searches. @throws {ApiError} 400 if a provider would refuse them. */
 export function searchableTools({ tools = [], items }: WireRequest): SearchableTools | undefined {
   const all = tools.map(({ bytes }) => jsonOf(bytes));
   const later = all.filter((tool) => tool.defer_loading === true);

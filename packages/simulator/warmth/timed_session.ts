@@ -37,10 +37,7 @@ const LAST_CALLS = 3;
 
 const COMMIT = /\bgit\b[^|;&]*\b(?:commit|push)\b/;
 
-/**
- * Reads the times and prompts of a session off what its provider reported. A prompt goes on from the one before and its
- * reply as far as both are long; behind a compaction only what the recording says of the fixed front is the same.
- */
+/** Derives times and prompts of a session from its reported usage; after a compaction only the fixed front is shared. */
 export function timedSession(recording: Recording, countTokens: CountTokens): TimedSession {
   const { id, group, messages, compacted } = recording;
   const reported = reportedCalls(recording);
@@ -108,10 +105,7 @@ function commits(message: Message): boolean {
   );
 }
 
-/**
- * What a session waited for behind the answer at a position: that of calls for tools, until all have answered and the next
- * request doesn't come; any other for a person.
- */
+/** Returns whether a session waited for tools, until all had answered, or for a person. */
 export function awaitedBehind({ messages, times }: Recording, at: number): Awaited {
   const said = messages.slice(0, at + 1).filter(({ role }) => role === "assistant");
   const hasCommitted = said.slice(-LAST_CALLS).some(commits);

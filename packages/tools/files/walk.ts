@@ -1,7 +1,8 @@
-import { join, resolve } from "@std/path";
+import { globToRegExp, join, resolve } from "@std/path";
 import type { ToolContext } from "@tare/messages";
 import { RE2JS } from "re2js";
 import ignore, { type Ignore } from "ignore";
+import { ToolRefusal } from "../define_tool.ts";
 import {
   entriesOf,
   inFolder,
@@ -119,74 +120,19 @@ function startsWithDot(entry: WalkEntry, base: string): boolean {
 }
 
 /**
- * Makes a test of relative paths (forward slashes, no slash at the end) against a glob of `*`, `?`, `[…]`, `{…,…}`
- * and `**`. A glob without a slash is held against the last name only. Matching takes linear time.
+ * Returns whether relative paths match a glob; one without a slash is matched against the last name only. RE2 takes
+ * linear time. @throws {ToolRefusal} if the glob is invalid.
  */
 export function globMatcher(glob: string): (path: string) => boolean {
   const pattern = glob.startsWith("./") ? glob.slice(2) : glob;
-  const regExp = RE2JS.compile(globPattern(pattern));
+  let regExp: RE2JS;
+  try {
+    regExp = RE2JS.compile(globToRegExp(pattern, { extended: false }).source);
+  } catch {
+    throw new ToolRefusal(`the glob ${JSON.stringify(glob)} is not valid.`);
+  }
   if (pattern.includes("/")) return (path) => regExp.matches(path);
   return (path) => regExp.matches(path.slice(path.lastIndexOf("/") + 1));
-}
-
-/**
- * The regular expression (as RE2 and others write it) of a whole relative path that a glob of `*`, `?`, `[…]`, `{…,…}`
- * and `**` stands for. A part between slashes that leaves a bracket, a brace or a backslash open is taken as it stands.
- */
-export function globPattern(glob: string): string {
-  const parts = glob.replace(/\/+$/, "").split(/\/+/);
-  const last = parts.length - 1;
-  const patterns = parts.map((part, at) => {
-    if (part === "**") return at < last ? "(?:[^/]*/)*" : "(?:[^/]*/)*[^/]*";
-    return (partPattern(part) ?? literal(part)) + (at < last ? "/" : "");
-  });
-  return `^${patterns.join("")}$`;
-}
-
-/** A set of characters, and what stands in it. A bracket that stands first belongs to it. */
-const SET = /\[([!^]?)((?:\]|\[:\w+:\]|\\[^]|[^\\\]])(?:\[:\w+:\]|\\[^]|[^\\\]])*)\]/y;
-
-/** `undefined` if something is left open. */
-function partPattern(part: string): string | undefined {
-  let pattern = "";
-  let braces = 0;
-  for (let at = 0; at < part.length; at++) {
-    const char = part[at]!;
-    if (char === "\\") {
-      if (++at === part.length) return undefined;
-      pattern += literal(part[at]!);
-    } else if (char === "[") {
-      SET.lastIndex = at;
-      const [whole, first, characters = ""] = SET.exec(part) ?? [];
-      if (whole === undefined) return undefined;
-      const sign = first === "!" ? "^" : first === "^" ? "\\^" : "";
-      pattern += `[${sign}${characters.replaceAll(/\[:\w+:\]|\\([^])|[\][^]/g, inSet)}]`;
-      at += whole.length - 1;
-    } else if (char === "*") {
-      while (part[at + 1] === "*") at++;
-      pattern += "[^/]*";
-    } else if (char === "?") {
-      pattern += ".";
-    } else if (char === "{") {
-      braces++;
-      pattern += "(?:";
-    } else if (char === "}" && braces > 0) {
-      braces--;
-      pattern += ")";
-    } else {
-      pattern += char === "," && braces > 0 ? "|" : literal(char);
-    }
-  }
-  return braces === 0 ? pattern : undefined;
-}
-
-/** A class such as `[:digit:]` as it is, else the character itself. */
-function inSet(found: string, escaped: string = found): string {
-  return found.startsWith("[:") || /\w/.test(escaped) ? escaped : `\\${escaped}`;
-}
-
-function literal(text: string): string {
-  return text.replaceAll(/[\\^$.|?*+()[\]{}\/-]/g, "\\$&");
 }
 
 /** A larger `.gitignore` is no list that somebody keeps, and is not read. */
@@ -198,10 +144,7 @@ interface RuleFile {
   readonly rules: Ignore;
 }
 
-/**
- * The `.gitignore` rules that hold in one folder: its own and those of the folders above, up to the workspace. Paths
- * are relative to the workspace; those of folders end in a slash.
- */
+/** The `.gitignore` rules of a folder and those above it, up to the workspace, over relative paths. */
 export class IgnoreRules {
   readonly #files: readonly RuleFile[];
 

@@ -1,4 +1,5 @@
-import { assertEquals, assertRejects } from "@std/assert";
+import { assertEquals, assertRejects, assertThrows } from "@std/assert";
+import { ToolRefusal } from "../define_tool.ts";
 import { context, makeWorkspace } from "../fixture_test.ts";
 import { resolveInWorkspace } from "./resolve_in_workspace.ts";
 import { globMatcher, walk, type WalkOptions } from "./walk.ts";
@@ -104,6 +105,18 @@ Deno.test("globMatcher() holds a glob with a slash against the whole path", () =
   assertEquals(matching("src/**/*.ts"), ["src/a.ts", "src/deep/a.ts"]);
   assertEquals(matching("**/a.ts"), ["a.ts", "src/a.ts", "src/deep/a.ts", "other/a.ts"]);
   assertEquals(matching("{src,other}/a.ts"), ["src/a.ts", "other/a.ts"]);
+  assertEquals(matching("{src/deep,other}/a.ts"), ["src/deep/a.ts", "other/a.ts"]);
+});
+
+Deno.test("globMatcher() takes open brackets and braces literally, and refuses invalid sets", () => {
+  for (const glob of ["{a/b", "[a/b]", "a\\\\b"]) {
+    const path = glob.replaceAll("\\\\", "\\");
+    assertEquals([glob, globMatcher(glob)(path), globMatcher(glob)("a/b")], [glob, true, false]);
+  }
+  assertEquals(["]", "a", "b"].map(globMatcher("[]a]")), [true, true, false]);
+  for (const glob of ["[b-a]", "a[]"]) {
+    assertThrows(() => globMatcher(glob), ToolRefusal, `the glob "${glob}" is not valid.`);
+  }
 });
 
 Deno.test("globMatcher() takes time linear in the path", () => {

@@ -9,10 +9,7 @@ const MOST_OF_A_FILE = 32 * 1024;
 /** A file in full, its beginning, or why it isn't. */
 export type FoundFile = { readonly bytes: Uint8Array; readonly size: number } | { readonly why: string };
 
-/**
- * Reads the beginning of a file. Links of the person lead where he likes; others to a Markdown file in the folder
- * `within`, and not in the one that is hidden. What was opened must be what lies there then.
- */
+/** Reads the beginning of a file. The user's links are followed; a project's only to its own Markdown files. */
 export async function readFound(
   path: string,
   { within, hidden }: { readonly within?: string | undefined; readonly hidden?: string | undefined },

@@ -47,10 +47,7 @@ export interface InstructionPlaces {
   readonly head?: string;
 }
 
-/**
- * Finds the folders from a workspace upwards to its repository's top; without a repository to the home folder, if it lies in
- * that, else none above it. One that belongs to somebody else than the workspace ends the way.
- */
+/** Finds the folders up to the repository's top or the home folder, as long as the owner is the same. */
 export function findPlaces(workspace: string, home?: string): InstructionPlaces {
   const top = realPath(workspace);
   const { uid } = statSync(top);
@@ -138,10 +135,7 @@ export interface WorkplaceOptions {
   readonly places: InstructionPlaces;
   /** A folder whose files are never told, without links. */
   readonly hidden: string;
-  /**
-   * The tool that asks git what has changed, if its commands are kept in a sandbox: what stands in a repository may say
-   * what git runs. Default: only the branch is told, which is read from a file.
-   */
+  /** Sandboxed `shell` for `git status`: a repository may configure what git runs. Default: only the branch. */
   readonly shell?: Tool | undefined;
   /** The time in milliseconds since the epoch. Default: `Date.now`. */
   readonly now?: () => number;

@@ -36,11 +36,7 @@ const LIST_CHANGED = "notifications/tools/list_changed";
 /** What a transport calls with each message of its server. */
 type Receive = (message: unknown, ...more: readonly unknown[]) => void;
 
-/**
- * Lets a transport of the protocol's client hand on only so many notes and requests of its server in a second; answers
- * always. What is more is dropped: it says how far something is, and the next one says it better. That the tools have
- * changed is told to `onChanged` alone, however often.
- */
+/** Limits a server's notifications and requests per second; further ones are dropped, tool changes go to `onChanged`. */
 export function limitNotes(transport: object, onChanged: () => void): void {
   let receive: Receive | undefined;
   let [since, taken] = [-Infinity, 0];

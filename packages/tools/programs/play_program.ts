@@ -49,10 +49,7 @@ const runner = createRunner({
   },
 });
 
-/**
- * What stands in front of a program. The names that it shall not see are parameters without an argument; its own block lets
- * it use each name once more.
- */
+/** Prefix of a program: parameters without arguments hide names, and its own block may redeclare them. */
 const BEFORE = `"use strict";
 const playIn = ${playIn};
 return await playIn(host, GIVEN, async (tools, print, console, Date, Math, globalThis, host, playIn) => {{

@@ -1,10 +1,7 @@
 import { endianness } from "node:os";
 import process from "node:process";
 
-/**
- * Returns the seccomp filter of a sandbox, as Bubblewrap takes it: no user namespace is created, and no file gets a
- * setuid or setgid bit. `undefined` for an architecture whose system calls aren't listed here.
- */
+/** Returns the seccomp filter against user namespaces and setuid bits; `undefined` for unlisted architectures. */
 export function systemCallFilter(arch: string = process.arch): Uint8Array | undefined {
   const calls = ARCHITECTURES[arch];
   return calls === undefined || endianness() !== "LE" ? undefined : assembled(calls);

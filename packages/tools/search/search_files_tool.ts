@@ -245,10 +245,7 @@ const MAX_ROW_CHARS = 300;
 /** What is shown of a long line in front of the match. */
 const LEAD_CHARS = 100;
 
-/**
- * Collects what a search shows, in the manner of grep: `path:line: text` for a match, `path-line- text` for the lines
- * around it, `--` between groups that are apart.
- */
+/** Collects rows like grep: `path:line: text` for a match, `path-line- text` around it, `--` between groups. */
 export class GrepRows {
   readonly rows: string[] = [];
   matches = 0;
@@ -315,12 +312,7 @@ interface SearchPattern {
   matchStart(line: string): number;
 }
 
-/**
- * Compiles an RE2 regular expression. Matching takes time linear in the line, whatever the pattern, so that no
- * pattern of a model can stall the server.
- *
- * @throws {ToolRefusal} if it is no RE2 pattern.
- */
+/** Compiles an RE2 expression, which matches in linear time. @throws {ToolRefusal} if it is invalid. */
 export function searchPattern(
   source: string,
   { ignoreCase = false }: { readonly ignoreCase?: boolean | undefined } = {},

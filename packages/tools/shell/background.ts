@@ -105,10 +105,7 @@ export class BackgroundCommands {
     return ended.flatMap((background) => background.tellEnd() ?? []);
   }
 
-  /**
-   * Returns what to report to a session's model before a turn, if it assumes that these commands run: which have ended, and
-   * which were lost with their server. `undefined` if all run.
-   */
+  /** Returns a report on assumed-running commands that have ended or were lost; `undefined` if all run. */
   news(session: string, running: readonly string[]): string | undefined {
     const lost = running.filter((name) => !this.#all.has(name)).map((name) =>
       `${name} ended, or is out of reach: the server that ran it is gone, and so is what it wrote since the last look.`

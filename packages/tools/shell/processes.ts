@@ -14,10 +14,7 @@ export function groupIsAlive(group: number): boolean {
   return signalGroup(group, 0);
 }
 
-/**
- * Ends all processes of a group: asks them (SIGTERM), and makes them (SIGKILL) after `graceMs`, or once `enough`
- * settles. Processes that left the group (`setsid`) are found by their mark.
- */
+/** Ends a process group by SIGTERM, then SIGKILL after `graceMs` or once `enough` settles. */
 export async function endGroup(
   group: number,
   { graceMs, enough }: { readonly graceMs: number; readonly enough: Promise<unknown> },
@@ -75,10 +72,7 @@ export function markOf({ owner, id = "" }: Marked): string {
   return `${owner}.${id}`;
 }
 
-/**
- * Ends all processes that still carry a mark: asks them (SIGTERM), and makes them (SIGKILL) a second later. Gives how
- * many there were. One that took another environment is out of reach, and all are on systems without `/proc`.
- */
+/** Ends processes that carry a mark, by SIGTERM and a second later SIGKILL. Returns their number; 0 without `/proc`. */
 export async function endMarked(marked: Marked): Promise<number> {
   const found = await findMarked(marked);
   for (const id of found) signal(id, "SIGTERM");

@@ -204,10 +204,7 @@ async function readAll(
   for await (const piece of pieces) await onPiece(piece);
 }
 
-/**
- * Takes output of any length and keeps its beginning and its end, each in a buffer of half of `maxBytes`. Pieces are
- * copied: one that holds a single byte may come in a buffer of many.
- */
+/** Keeps the beginning and the end of an output, each in half of `maxBytes`, copied out of large buffers. */
 export class BoundedOutput {
   readonly #head: Uint8Array;
   #headBytes = 0;

@@ -7,10 +7,7 @@ import { Clip } from "./clip.tsx";
 /** A text that is longer is shown as it is: laying it out would stop the page. */
 const LONGEST = 200_000;
 
-/**
- * Markdown as elements, never as HTML: tags in it are text, pictures are links, and links lead to the web or to
- * nothing. Blocks that haven't changed aren't drawn again while the text grows.
- */
+/** Draws Markdown as elements, never HTML; unchanged blocks aren't redrawn while the text grows. */
 export function Markdown({ text }: { readonly text: string }): JSX.Element {
   const known = useRef<Lexed>({ text: "", tokens: [] });
   const { tokens } = useMemo(() => known.current = lexOn(known.current, text), [text]);
