@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { resolve } from "@std/path";
 import { USUAL_PORT } from "@tare/cli/parts";
-import { s3Address } from "@tare/session/s3";
+import { s3Address } from "@tare/session/internal";
 import type { Sandbox } from "@tare/tools/sandbox";
 import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import { hasChatProvider } from "./agent_models.ts";

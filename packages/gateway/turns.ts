@@ -1,4 +1,5 @@
-import { Session, type Warmth } from "@tare/session";
+import type { Warmth } from "@tare/session";
+import { Session } from "@tare/session/internal";
 import { type CallReport, reportCall, type Sums, sumsOf, UNFINISHED } from "@tare/session/internal/report";
 import { contentText, type CountTokens } from "@tare/messages";
 import { listPrice, listWindow, readTooLong } from "@tare/planner";

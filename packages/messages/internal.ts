@@ -30,3 +30,4 @@ export { countingPictures, pictureHead } from "./picture.ts";
 export { PLAN_TOOL_NAME, planAfter, type WorkPlan } from "./plan.ts";
 export { sliceText } from "./slice_text.ts";
 export { reasonOf, untilAborted } from "./reason_of.ts";
+export type { NestedCalls } from "./tool.ts";

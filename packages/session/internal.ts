@@ -5,6 +5,7 @@
  */
 export { Coalescer } from "./coalescer.ts";
 export { DocumentReader, type DocumentReaderOptions } from "./documents.ts";
+export { type ContentsItem, sumContents } from "./store/contents.ts";
 export { type ArchivedText, JsonPacker, type PackedJson, type UnpackedJson } from "./store/packed_json.ts";
 export {
   type NextState,
@@ -15,13 +16,19 @@ export {
 } from "./stored_state.ts";
 export { isConflict } from "./store/store_error.ts";
 export { expiryClock } from "./expiry_clock.ts";
-export type {
-  BookOptions,
-  CacheKeyOptions,
-  DatedRewrite,
-  ForkPlace,
-  GlimpseOptions,
-  HistoryNow,
+export {
+  type BookOptions,
+  type CacheKeyOptions,
+  type CallPlanner,
+  type DatedRewrite,
+  type ForkPlace,
+  type GlimpseOptions,
+  type HistoryNow,
+  type PinChange,
+  Session,
+  type SessionCall,
+  type SessionInit,
+  type SessionState,
 } from "./session.ts";
 export {
   type HeldOptions,
@@ -71,3 +78,4 @@ export type {
   WaitingSession,
 } from "./store/port.ts";
 export type { KeptWarm, Pingable } from "./warmth.ts";
+export { s3Address } from "./store/s3_address.ts";

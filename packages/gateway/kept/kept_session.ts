@@ -1,5 +1,4 @@
-import { Session, type SessionState } from "@tare/session";
-import type { SessionRecord, StoredState } from "@tare/session/internal";
+import { Session, type SessionRecord, type SessionState, type StoredState } from "@tare/session/internal";
 import { contentText, type Message } from "@tare/messages";
 import type { StoredHistory } from "@tare/planner/internal";
 import { hashPiece } from "@tare/messages/internal";

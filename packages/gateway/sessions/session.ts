@@ -1,4 +1,4 @@
-import type { Session } from "@tare/session";
+import type { Session } from "@tare/session/internal";
 import type { Overview, Sums } from "@tare/session/internal/report";
 import { contentText, type CountTokens, type Message } from "@tare/messages";
 import { firstWords, hashBytes, hashPiece, personsWords } from "@tare/messages/internal";

@@ -1,7 +1,6 @@
 import { createHash } from "node:crypto";
-import { Session } from "@tare/session";
 import { type About, Recognition, type RequestHistory, type StoredHistory } from "@tare/planner/internal";
-import { HeldSessions, type UnsummedSessions } from "@tare/session/internal";
+import { HeldSessions, Session, type UnsummedSessions } from "@tare/session/internal";
 import { addDays, addToDay, type Days, type SessionGroup, type Sums } from "@tare/session/internal/report";
 import {
   type ClientSummary,

@@ -40,14 +40,6 @@ export interface TurnOfSession {
   readonly turn: number;
 }
 
-/** Options of {@linkcode Checkpoints.undo} and {@linkcode Checkpoints.redo}. */
-export interface UndoOptions {
-  /** Of undo alone: the first turn to undo. Default: the newest one that changed files. */
-  readonly turn?: number | undefined;
-  /** Whether files that were changed since are overwritten. Default: false. */
-  readonly force?: boolean | undefined;
-}
-
 /** The result of an undo or a redo. */
 export interface UndoResult {
   /** The turns whose changes were undone, or made again, the oldest first. */
@@ -64,9 +56,17 @@ export interface Checkpoints {
   /** Returns the changes of a session's turns, the oldest first. */
   changes(session: string): Promise<readonly TurnChanges[]>;
   /** Restores files to their state before this turn of a session and all after it. @throws {UndoRefused} */
-  undo(session: string, options?: UndoOptions): Promise<UndoResult>;
+  undo(session: string, options?: {
+    /** The first turn to undo. Default: the newest one that changed files. */
+    readonly turn?: number | undefined;
+    /** Whether files that were changed since are overwritten. Default: false. */
+    readonly force?: boolean | undefined;
+  }): Promise<UndoResult>;
   /** Reverts the last undo, unless a turn has changed something since. @throws {UndoRefused} */
-  redo(session: string, options?: Pick<UndoOptions, "force">): Promise<UndoResult>;
+  redo(session: string, options?: {
+    /** Whether files that were changed since are overwritten. Default: false. */
+    readonly force?: boolean | undefined;
+  }): Promise<UndoResult>;
   /** Deletes what is stored of a session. */
   forget(session: string): Promise<void>;
   /** Settles once nothing is under way. */
@@ -225,7 +225,10 @@ class KeptChanges implements Checkpoints {
     );
   }
 
-  undo(session: string, { turn, force = false }: UndoOptions = {}): Promise<UndoResult> {
+  undo(
+    session: string,
+    { turn, force = false }: Parameters<Checkpoints["undo"]>[1] = {},
+  ): Promise<UndoResult> {
     return this.#alone(async (states) => {
       this.#assertIdle();
       await this.#finish(states);
@@ -260,7 +263,7 @@ class KeptChanges implements Checkpoints {
     });
   }
 
-  redo(session: string, { force = false }: Pick<UndoOptions, "force"> = {}): Promise<UndoResult> {
+  redo(session: string, { force = false }: Parameters<Checkpoints["redo"]>[1] = {}): Promise<UndoResult> {
     return this.#alone(async (states) => {
       this.#assertIdle();
       await this.#finish(states);
