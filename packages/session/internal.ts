@@ -36,12 +36,11 @@ export {
   HeldSessions,
   OpenSession,
   type RegisteredSession,
+  type ReportScope,
   type SessionCalls,
   type SessionChange,
   type SessionKind,
   SessionRegistry,
-  type SpendScope,
-  type TotalsScope,
   type UnsummedSessions,
 } from "./registry.ts";
 export type {
