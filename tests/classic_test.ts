@@ -8,7 +8,7 @@ import { programTool } from "@tare/tools/programs";
 import { workspaceTools } from "@tare/tools";
 import { contentText, type Message, type Tool } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import { selectElisions } from "@tare/prune/internal";
+import { selectElisions } from "@tare/prune";
 import { agentHandler, type AgentOptions, ALLOW_EVERYTHING, type HttpAgent } from "@tare/server";
 import { type SimulatedModel, simulator, toolCall } from "@tare/simulator";
 import { loadTokenizer } from "@tare/tiktoken";

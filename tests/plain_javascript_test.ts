@@ -5,12 +5,15 @@ import { profileNamed } from "@tare/planner";
 /** Public functions that a caller's own data enters, by entry point. Everything else trusts its types. */
 const EDGES: Readonly<Record<string, readonly string[]>> = {
   messages: ["countRequestTokens", "sampledCount"],
-  "messages/internal": ["countMessageTokens"],
   context: ["groupTurns", "toolLoopContext"],
   prune: [
+    "isColdResume",
     "pressure",
     "pruneResults",
     "recallOriginal",
+    "relievePressure",
+    "selectElisions",
+    "summariseTurns",
     "truncateResults",
   ],
   schemas: ["compactTool", "shownTools", "standIns"],
@@ -73,8 +76,12 @@ const TABLE: readonly (readonly [string, readonly unknown[], string])[] = [
     'messages[1].role is "human"; it must be one of system, developer, user, assistant, tool, function',
   ],
   ["prune truncateResults", [["Hi."], {}], 'messages[0] is "Hi."; it must be a chat message'],
-  ["prune truncateResults", [[hi], null], "options is null; it must be an object with archive"],
-  ["prune pruneResults", [[hi], []], "options is an array; it must be an object with archive"],
+  ["prune summariseTurns", [[hi], null], "options is null; it must be an object with archive"],
+  [
+    "prune relievePressure",
+    [[hi], []],
+    "options is an array; it must be an object with archive",
+  ],
   ["prune pressure", [{}], "options.promptTokens is missing; it must be a number of 0 or more"],
   ["prune recallOriginal", [{}, { ref: "x" }], "archive.get is missing; it must be a function"],
   ["prune recallOriginal", [archive], "request is missing; it must be an object"],
@@ -86,12 +93,6 @@ const TABLE: readonly (readonly [string, readonly unknown[], string])[] = [
   ],
   ["schemas compactTool", [{}], "tool.function is missing; it must be an object with name"],
   ["schemas shownTools", [[], { countTokens }], "options.exposed is missing; it must be an object with has"],
-  ["messages/internal countMessageTokens", [hi], "countTokens is missing; it must be a function"],
-  [
-    "messages/internal countMessageTokens",
-    [{ role: 7 }, countTokens],
-    "message.role is 7; it must be one of system, developer, user, assistant, tool, function",
-  ],
   ["messages countRequestTokens", [{}, countTokens], "request.messages is missing; it must be an array"],
   ["planner plannerSession", [{}], "options.profile is missing; it must be an object, or a function"],
   [

@@ -9,7 +9,7 @@ import { openaiModel } from "@tare/loop/openai";
 import { estimateTokens, type Message } from "@tare/messages";
 import { plannerSession, profileNamed, type PromptSessionOptions, PromptTooLong } from "@tare/planner";
 import { policySession } from "@tare/planner/policies";
-import { memoryArchive, pruneResults, truncateResults } from "@tare/prune";
+import { memoryArchive, pruneResults, relievePressure, selectElisions, truncateResults } from "@tare/prune";
 import { shownTools } from "@tare/schemas";
 
 const MESSAGES: readonly Message[] = [
@@ -84,6 +84,16 @@ const FUNCTIONS: Readonly<
     right: eliding,
     more: ["limitTokens"],
     run: (options) => truncateResults(MESSAGES, options),
+  },
+  relievePressure: {
+    right: eliding,
+    more: ["windowTokens", "pruneAt", "summariseAt", "keepTokens", "countPrompt"],
+    run: (options) => relievePressure(MESSAGES, options),
+  },
+  selectElisions: {
+    right: () => counter,
+    more: ["windowTokens", "protectTokens", "minBytes"],
+    run: (options) => selectElisions(MESSAGES, options),
   },
   toolLoopContext: {
     right: () => counter,

@@ -58,11 +58,6 @@ export interface LangChainCall {
   };
 }
 
-/** A call of a tool that an agent is about to make, as far as it is read here. */
-export interface LangChainToolRequest {
-  readonly toolCall: { readonly name: string; readonly id?: string; readonly args: unknown };
-}
-
 /** Options of the adapter. */
 export interface LangChainOptions extends TareOptions<LangChainCall> {
   /** The model that is called, or its name. */
@@ -79,7 +74,12 @@ export interface LangChainAdapter extends Books {
     handler: (call: Call) => Reply | PromiseLike<Reply>,
   ) => Promise<Reply>;
   /** Answers calls of the recall tool; passes all others on. */
-  readonly wrapToolCall: <Call extends LangChainToolRequest, Reply>(
+  readonly wrapToolCall: <
+    Call extends {
+      readonly toolCall: { readonly name: string; readonly id?: string; readonly args: unknown };
+    },
+    Reply,
+  >(
     call: Call,
     handler: (call: Call) => Reply | PromiseLike<Reply>,
   ) => Promise<Reply>;

@@ -42,15 +42,6 @@ export interface MastraCall<PromptItem extends PromptMessage = PromptMessage> {
   readonly requestContext?: { get(key: string): unknown } | undefined;
 }
 
-/** A reply, as far as it is read here. */
-export interface MastraResponse {
-  /** Parts of the streamed reply. */
-  readonly chunks: readonly { readonly type: string; readonly payload: unknown }[];
-  readonly state: Record<string, unknown>;
-  /** Whether the model wasn't called. */
-  readonly fromCache: boolean;
-}
-
 /** A processor of Mastra's agents. */
 export interface MastraProcessor {
   /** Always `tare`. */
@@ -65,7 +56,13 @@ export interface MastraProcessor {
     request: MastraCall<PromptItem>,
   ): Promise<{ prompt: PromptItem[] }>;
   /** Records what a call took. */
-  processLLMResponse(response: MastraResponse): Promise<undefined>;
+  processLLMResponse(response: {
+    /** Parts of the streamed reply. */
+    readonly chunks: readonly { readonly type: string; readonly payload: unknown }[];
+    readonly state: Record<string, unknown>;
+    /** Whether the model wasn't called. */
+    readonly fromCache: boolean;
+  }): Promise<undefined>;
   /** Has a step made once more whose prompt was refused for its length. */
   processAPIError(failure: {
     readonly error: unknown;
@@ -87,6 +84,8 @@ export interface MastraAdapter extends Books {
   /** To be put among the tools. Without it, what was evicted from a prompt can't be read back. */
   readonly tools: { readonly recall: FrameworkRecallTool & { readonly id: "recall" } };
 }
+
+type Chunks = Parameters<MastraProcessor["processLLMResponse"]>[0]["chunks"];
 
 const TOOLS = "tools";
 const MADE = "made";
@@ -188,7 +187,7 @@ function threadOf({ requestContext }: MastraCall): string | undefined {
   return typeof thread?.id === "string" ? thread.id : undefined;
 }
 
-function callsOf(chunks: MastraResponse["chunks"]): string[] {
+function callsOf(chunks: Chunks): string[] {
   return chunks.flatMap(({ type, payload }) =>
     type === "tool-call" ? (payload as { readonly toolCallId: string }).toolCallId : []
   );
@@ -220,7 +219,7 @@ interface StepFinish {
 }
 
 function readUsage(
-  chunks: MastraResponse["chunks"],
+  chunks: Chunks,
 ): Usage | undefined {
   const finish = chunks.findLast(({ type }) => type === "finish" || type === "step-finish");
   const { inputTokens, cachedInputTokens = 0, outputTokens = 0 } = (finish?.payload as StepFinish | undefined)

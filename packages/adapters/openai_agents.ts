@@ -54,29 +54,6 @@ export interface AgentsModel {
   getStreamedResponse(request: never): AsyncIterable<unknown>;
 }
 
-/** The recall tool as the SDK takes it. */
-export interface AgentsRecallTool {
-  readonly type: "function";
-  /** Always `recall`. */
-  readonly name: string;
-  readonly description: string;
-  readonly parameters: {
-    type: "object";
-    properties: typeof RECALL_TOOL.function.parameters.properties;
-    required: string[];
-    additionalProperties: true;
-  };
-  readonly strict: false;
-  /** Answers a call, from the conversation that the call's id belongs to. */
-  readonly invoke: (
-    context: unknown,
-    input: string,
-    details?: { readonly toolCall?: { readonly callId: string } },
-  ) => Promise<string>;
-  readonly needsApproval: () => Promise<boolean>;
-  readonly isEnabled: () => Promise<boolean>;
-}
-
 /** Options of the adapter. */
 export interface AgentsOptions<Model> extends TareOptions<AgentsCall> {
   /** The model that is called. */
@@ -91,7 +68,27 @@ export interface AgentsAdapter<Model> extends Books {
    */
   readonly model: Model;
   /** To be put among the tools. Without it, what was evicted from a prompt can't be read back. */
-  readonly tools: readonly [AgentsRecallTool];
+  readonly tools: readonly [{
+    readonly type: "function";
+    /** Always `recall`. */
+    readonly name: string;
+    readonly description: string;
+    readonly parameters: {
+      type: "object";
+      properties: typeof RECALL_TOOL.function.parameters.properties;
+      required: string[];
+      additionalProperties: true;
+    };
+    readonly strict: false;
+    /** Answers a call, from the conversation that the call's id belongs to. */
+    readonly invoke: (
+      context: unknown,
+      input: string,
+      details?: { readonly toolCall?: { readonly callId: string } },
+    ) => Promise<string>;
+    readonly needsApproval: () => Promise<boolean>;
+    readonly isEnabled: () => Promise<boolean>;
+  }];
 }
 
 /**

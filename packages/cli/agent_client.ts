@@ -1,6 +1,6 @@
 import { type Content, contentText } from "@tare/messages";
 import type { Pin } from "@tare/planner";
-import type { NumberedEvent } from "@tare/server";
+import type { NumberedEvent } from "@tare/server/internal";
 import {
   type Asking,
   type Body,

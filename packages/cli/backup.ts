@@ -4,7 +4,7 @@
  * @module
  */
 // deno-lint-ignore-file no-console
-import { sumContents } from "@tare/session";
+import { sumContents } from "@tare/session/internal";
 import { openFileContents } from "@tare/session/sqlite";
 import { connect } from "./agent_client.ts";
 import { callersPath, KEY_NOTE, runCommandLine, SERVER_OPTIONS } from "./command_line.ts";

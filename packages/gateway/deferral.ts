@@ -1,7 +1,6 @@
 import type { CountTokens, Message } from "@tare/messages";
 import { countMessageTokens, countToolTokens } from "@tare/messages/internal";
-import type { Profile, PromptCall } from "@tare/planner";
-import { worthDeferring } from "@tare/planner/internal";
+import { type Profile, type PromptCall, worthDeferring } from "@tare/planner";
 import {
   type deferTools,
   isFunction,
@@ -46,7 +45,10 @@ export function functionsInFront(
   const { windowTokens, profile } = options;
   const fullTokens = deferred.reduce((sum, tool) => sum + countToolTokens(tool, countTokens), 0);
   const shortTokens = countToolTokens(toolSearch.tool.definition, countTokens);
-  const isWorth = worthDeferring({ fullTokens, shortTokens, count: deferred.length }, {
+  const isWorth = worthDeferring({
+    fullTokens,
+    shortTokens,
+    count: deferred.length,
     profile,
     ...(windowTokens !== undefined && { windowTokens }),
   });

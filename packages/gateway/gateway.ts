@@ -32,20 +32,13 @@ import { checkGiven, type NeededOptions } from "@tare/messages/internal";
 import { listPrice } from "@tare/planner";
 import { ApiError, peekField, type Protocol, PROTOCOLS } from "@tare/wire/internal";
 import type { PolicyOptions } from "@tare/planner/policies";
-import type { GatewayLimits, GatewayOptions, GatewayRetention, GatewayUpstream } from "./options.ts";
+import type { GatewayOptions, GatewayUpstream } from "./options.ts";
 import { PlannedCalls } from "./planned_calls.ts";
 import { readBody, readPath } from "./read_request.ts";
 import type { GatewaySessionDetails, GatewaySessionSummary } from "./sessions/gateway_kind.ts";
 import { Turns } from "./turns.ts";
 
-export type { GatewayLimits, GatewayOptions, GatewayRetention, GatewayUpstream } from "./options.ts";
-export type {
-  CompactionReport,
-  GatewaySessionDetails,
-  GatewaySessionSummary,
-  PromptFigures,
-  RewriteReport,
-} from "./sessions/gateway_kind.ts";
+export type { GatewayOptions, GatewayUpstream } from "./options.ts";
 
 /** What is known of a request besides what it contains. */
 export interface GatewayCall {
@@ -84,9 +77,12 @@ const PLANNING: NeededOptions<PolicyOptions> = {
   "triggers?": "object",
 };
 
-const LIMITS: NeededOptions<GatewayLimits> = { "bodyBytes?": "number", "memoryBytes?": "number" };
+const LIMITS: NeededOptions<NonNullable<GatewayOptions["limits"]>> = {
+  "bodyBytes?": "number",
+  "memoryBytes?": "number",
+};
 
-const RETENTION: NeededOptions<GatewayRetention> = {
+const RETENTION: NeededOptions<NonNullable<GatewayOptions["retention"]>> = {
   "content?": "boolean",
   "maxAgeMs?": "function",
   "maxBytes?": "number",

@@ -32,32 +32,6 @@ export interface GatewayUpstream {
   readonly searchesTools?: (model: string) => boolean;
 }
 
-/** Most bytes that a gateway reads and remembers. */
-export interface GatewayLimits {
-  /** Largest request body in bytes: prompts may hold images and recordings. Default: 32 MiB, the most that Anthropic takes. */
-  readonly bodyBytes?: number;
-  /** Memory for sessions and requests, in bytes. Default: 512 MiB. */
-  readonly memoryBytes?: number;
-}
-
-/** What a gateway stores of its sessions, and for how long. */
-export interface GatewayRetention {
-  /**
-   * Whether content is stored: titles, hashes by which a conversation is found again, what was evicted from its prompt.
-   * Otherwise only the totals of sessions and their calls are. Default: true.
-   */
-  readonly content?: boolean;
-  /** How long a session is stored after its last turn, in milliseconds. Default: 30 days. */
-  readonly maxAgeMs?: () => number;
-  /** Most bytes that sessions take in the store; those used longest ago are removed. Default: 1 GiB. */
-  readonly maxBytes?: number;
-  /**
-   * How long a request waits for the stored state of its session, and the end of an answer until the state is stored, in
-   * milliseconds. Default: 250.
-   */
-  readonly waitMs?: number;
-}
-
 /** Where a gateway sends requests, and what it plans with. */
 export interface GatewayOptions {
   /** The provider of each protocol that requests are sent to, by the protocol's name. A protocol without one isn't answered. */
@@ -83,14 +57,34 @@ export interface GatewayOptions {
   /** Share of sessions, from 0 to 1, that are forwarded unchanged, as a holdout. Default: 0. */
   readonly control?: number;
   /** Most bytes that are read and remembered. */
-  readonly limits?: GatewayLimits;
+  readonly limits?: {
+    /** Largest request body in bytes: prompts may hold images and recordings. Default: 32 MiB, the most that Anthropic takes. */
+    readonly bodyBytes?: number;
+    /** Memory for sessions and requests, in bytes. Default: 256 MiB. */
+    readonly memoryBytes?: number;
+  };
   /**
    * Where sessions are stored, so that they survive the process, and other gateways on the same store continue them.
    * Default: nowhere.
    */
   readonly store?: Store | undefined;
   /** What is stored there, and for how long. */
-  readonly retention?: GatewayRetention;
+  readonly retention?: {
+    /**
+     * Whether content is stored: titles, hashes by which a conversation is found again, what was evicted from its prompt.
+     * Otherwise only the totals of sessions and their calls are. Default: true.
+     */
+    readonly content?: boolean;
+    /** How long a session is stored after its last turn, in milliseconds. Default: 30 days. */
+    readonly maxAgeMs?: () => number;
+    /** Most bytes that sessions take in the store; those used longest ago are removed. Default: 1 GiB. */
+    readonly maxBytes?: number;
+    /**
+     * How long a request waits for the stored state of its session, and the end of an answer until the state is stored, in
+     * milliseconds. Default: 250.
+     */
+    readonly waitMs?: number;
+  };
   /**
    * Sends cache keep-alive requests for idle conversations, within its budget or as requested, for providers whose cache
    * lives from use to use and models whose price is known. It is closed with the gateway. Default: none are sent.

@@ -1,4 +1,4 @@
-import { Session } from "@tare/session";
+import { Session } from "@tare/session/internal";
 import {
   contentText,
   countRequestTokens,

@@ -1,4 +1,5 @@
-import { Session, type Warmth } from "@tare/session";
+import type { Warmth } from "@tare/session";
+import { Session } from "@tare/session/internal";
 import { type CallReport, reportCall, type Sums, sumsOf, UNFINISHED } from "@tare/session/internal/report";
 import { contentText, type CountTokens } from "@tare/messages";
 import { listPrice, listWindow, readTooLong } from "@tare/planner";
@@ -94,7 +95,7 @@ export class Turns {
   readonly #millions = new LRUCache<string, true>({ max: MAX_WINDOWS });
 
   constructor(options: SetOptions) {
-    const { control, now, store, limits: { memoryBytes = 512 * 2 ** 20 } = {}, retention = {} } = options;
+    const { control, now, store, limits: { memoryBytes = 256 * 2 ** 20 } = {}, retention = {} } = options;
     this.#options = options;
     this.#warmth = options.warmth;
     this.#memory = new Memory({ maxBytes: memoryBytes });

@@ -2,12 +2,12 @@ import type {
   CountTokens,
   FileChange,
   FunctionToolCall,
-  NestedCalls,
   NestedResult,
   Tool,
   ToolCall,
   ToolDefinition,
 } from "@tare/messages";
+import type { NestedCalls } from "@tare/messages/internal";
 import type { AskedCall, Journal, LoopEvent } from "./event.ts";
 import type { Clock } from "./watchdog.ts";
 

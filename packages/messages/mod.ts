@@ -54,7 +54,6 @@ export {
   type Effects,
   type FileChange,
   type JsonSchema,
-  type NestedCalls,
   type NestedResult,
   type ResolvedCall,
   type Tool,

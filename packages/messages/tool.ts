@@ -40,20 +40,20 @@ export interface ToolContext {
    */
   readonly allows?: (path: string, effect: "reads" | "writes" | "names") => boolean;
   /** Makes other calls of the same turn. Only a tool that {@linkcode Tool.replays} has it, and only inside a turn. */
-  readonly calls?: NestedCalls;
+  readonly calls?: {
+    /** When the tool first ran for this call, in milliseconds since the epoch: the same each time that it runs again. */
+    readonly beganAtMs: number;
+    /**
+     * Makes a call, as if the model had: by the same rules and limits. Never rejects. Nothing comes back where somebody has
+     * to be asked first: once nothing else of the tool goes on, it is to stop and say that it `waits`, and is run again with
+     * the answer.
+     */
+    call(name: string, args: unknown): Promise<NestedResult | undefined>;
+  };
 }
 
 /** Calls that a running tool makes: what they return enters no prompt, unless the tool returns it. */
-export interface NestedCalls {
-  /** When the tool first ran for this call, in milliseconds since the epoch: the same each time that it runs again. */
-  readonly beganAtMs: number;
-  /**
-   * Makes a call, as if the model had: by the same rules and limits. Never rejects. Nothing comes back where somebody has
-   * to be asked first: once nothing else of the tool goes on, it is to stop and say that it `waits`, and is run again with
-   * the answer.
-   */
-  call(name: string, args: unknown): Promise<NestedResult | undefined>;
-}
+export type NestedCalls = NonNullable<ToolContext["calls"]>;
 
 /** What a call that a tool made came to. */
 export interface NestedResult {

@@ -1,24 +1,7 @@
+import type { AdvancedSessionOptions } from "./prompt_session.ts";
+
 /** How a client compacts a conversation that its window can't hold: one call for a summary, from which it continues. */
-export interface CompactionHabit {
-  /**
-   * Returns the prompt tokens from which it compacts, where a reply may have `replyTokens`. Default: where the rest of the
-   * window would not hold a reply.
-   */
-  readonly fullFrom?: (windowTokens: number, replyTokens: number | undefined) => number;
-  /** Whether it goes by the prompt that it sent last, not by the next one. Default: false. */
-  readonly isLate?: boolean;
-  /**
-   * Characters of each result in the call for the summary, which then holds nothing but what leaves. Default: it holds the
-   * whole prompt, which a warm cache serves.
-   */
-  readonly resultChars?: number;
-  /** Returns the characters of the newest messages that stay, as JSON, by `fullFrom`. Default: none. */
-  readonly keptChars?: (fullFrom: number) => number;
-  /** Tokens of other content with which it continues after the session's first prompt. Default: none. */
-  readonly keptTokens?: number;
-  /** Whether that first prompt is unchanged, so that a warm cache serves it. */
-  readonly keepsFront: boolean;
-}
+export type CompactionHabit = NonNullable<AdvancedSessionOptions["compaction"]>;
 
 /** What is taken for a client's habit of which nothing is known: the cheapest of those that were seen. */
 export const USUAL_COMPACTION: CompactionHabit = { keepsFront: true };

@@ -3,7 +3,7 @@
  *
  * @module
  */
-export { compactionOf } from "./agents.ts";
+export { type CompactionHabit, compactionOf } from "./agents.ts";
 export { servedTokens } from "./cache/prefix.ts";
 export { fittingPins, makePin, type NewPin, pinsAfter } from "./edits/pin.ts";
 export { isSummary } from "./edits/view.ts";
@@ -28,11 +28,11 @@ export {
 export { isPrice, readProfileFile } from "./profile_file.ts";
 export {
   type About,
+  type Continuation,
   type HistoryItem,
   type KnownConversation,
-  type Recognised,
   Recognition,
   type RequestHistory,
   type StoredHistory,
 } from "./recognition/recognition.ts";
-export { type DeferOptions, type DeferrableTools, WINDOW_SHARE, worthDeferring } from "./rule/decide.ts";
+export { WINDOW_SHARE } from "./rule/decide.ts";

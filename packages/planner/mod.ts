@@ -49,8 +49,7 @@ export {
   readTooLong,
   type TooLong,
 } from "./providers.ts";
-export type { CompactionHabit } from "./agents.ts";
-export type { Summarise, Summary, SummaryRequest } from "./edits/make_summary.ts";
+export type { Summarise, SummaryRequest } from "./edits/make_summary.ts";
 export { type Pin } from "./edits/pin.ts";
 export type { Idle, Ping } from "./clock/clock.ts";
 export { observeUpgrade, UNTRIED, type UpgradeOutcome, type UpgradeTrial } from "./clock/upgrade.ts";
@@ -61,7 +60,6 @@ export {
   type ForkOptions,
   type Mechanisms,
   type PromptCall,
-  type PromptRefusal,
   type PromptSession,
   type PromptSessionOptions,
   PromptTooLong,
@@ -70,4 +68,5 @@ export {
   type SessionView,
   type Standing,
 } from "./prompt_session.ts";
+export { type DeferOptions, worthDeferring } from "./rule/decide.ts";
 export { plannerSession, type PlanningSession } from "./session.ts";

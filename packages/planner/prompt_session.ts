@@ -1,6 +1,5 @@
 import type { CountTokens, Rewrite, StableMessages, ToolMessage, Usage } from "@tare/messages";
 import type { Archive, ToolTraits } from "@tare/prune";
-import type { CompactionHabit } from "./agents.ts";
 import type { Profile } from "./providers.ts";
 import type { Summarise } from "./edits/make_summary.ts";
 import type { Pin } from "./edits/pin.ts";
@@ -72,7 +71,26 @@ export interface AdvancedSessionOptions {
    */
   readonly assumesWindow?: boolean | (() => boolean);
   /** How the client would compact a conversation that doesn't fit, for the baseline. Default: the cheapest known way. */
-  readonly compaction?: CompactionHabit;
+  readonly compaction?: {
+    /**
+     * Returns the prompt tokens from which it compacts, where a reply may have `replyTokens`. Default: where the rest of the
+     * window would not hold a reply.
+     */
+    readonly fullFrom?: (windowTokens: number, replyTokens: number | undefined) => number;
+    /** Whether it goes by the prompt that it sent last, not by the next one. Default: false. */
+    readonly isLate?: boolean;
+    /**
+     * Characters of each result in the call for the summary, which then holds nothing but what leaves. Default: it holds the
+     * whole prompt, which a warm cache serves.
+     */
+    readonly resultChars?: number;
+    /** Returns the characters of the newest messages that stay, as JSON, by `fullFrom`. Default: none. */
+    readonly keptChars?: (fullFrom: number) => number;
+    /** Tokens of other content with which it continues after the session's first prompt. Default: none. */
+    readonly keptTokens?: number;
+    /** Whether that first prompt is unchanged, so that a warm cache serves it. */
+    readonly keepsFront: boolean;
+  };
   /**
    * Returns whether a result reports an error if nothing states whether its call failed; such results stay. Default: that
    * of `selectElisions`.
@@ -264,14 +282,6 @@ export interface Quote {
   readonly alive: number;
 }
 
-/** A refusal of a prompt that is too long. */
-export interface PromptRefusal {
-  /** Tokens of the prompt, if the provider reported how many it counted. */
-  readonly promptTokens?: number | undefined;
-  /** What was sent. Default: the newest view. */
-  readonly view?: SessionView;
-}
-
 /** Options of {@linkcode PromptSession.fork}. */
 export interface ForkOptions {
   /**
@@ -311,7 +321,12 @@ export interface PromptSession {
    * @param limit The most that the model reads, in tokens, if the provider reported it: see `readTooLong()`.
    * @throws {Error} if nothing was viewed since the session was made.
    */
-  rejected(limit?: number, refusal?: PromptRefusal): void;
+  rejected(limit?: number, refusal?: {
+    /** Tokens of the prompt, if the provider reported how many it counted. */
+    readonly promptTokens?: number | undefined;
+    /** What was sent. Default: the newest view. */
+    readonly view?: SessionView;
+  }): void;
   /**
    * All that a restart needs: plain JSON data, the same object as long as nothing has changed. Must be stored after each
    * view, before its request is sent, and after {@linkcode PromptSession.sent}.

@@ -2,7 +2,14 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { groupTurns, toolLoopContext } from "@tare/context";
 import { estimateTokens as countTokens, type Message } from "@tare/messages";
 import { plannerSession, profileNamed } from "@tare/planner";
-import { memoryArchive, pruneResults, truncateResults } from "@tare/prune";
+import {
+  memoryArchive,
+  pruneResults,
+  relievePressure,
+  selectElisions,
+  summariseTurns,
+  truncateResults,
+} from "@tare/prune";
 
 const archive = memoryArchive();
 const options = { archive, countTokens };
@@ -15,10 +22,14 @@ const TAKES: Readonly<Record<string, (messages: readonly Message[]) => unknown>>
   "toolLoopContext()": (messages) => toolLoopContext(messages, { countTokens }),
   "groupTurns()": (messages) => groupTurns(messages),
   "pruneResults()": (messages) => pruneResults(messages, options),
+  "selectElisions()": (messages) => selectElisions(messages, options),
   "truncateResults()": (messages) => truncateResults(messages, options),
+  "relievePressure()": (messages) => relievePressure(messages, { ...options, windowTokens: 10_000 }),
+  "summariseTurns()": (messages) =>
+    summariseTurns(messages, { ...options, summarise: () => Promise.reject(new Error("not asked")) }),
 };
 
-Deno.test("every public function that takes a conversation names a tool message whose content is none", async () => {
+Deno.test("every function that takes a conversation names a tool message whose content is none", async () => {
   const content = "a string, or an array of content parts";
   const part = 'a content part, such as { type: "text", text: "…" }';
   const cases = [

@@ -1,7 +1,13 @@
 import { assertEquals, assertRejects, assertStrictEquals, assertThrows } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
-import { applyElisions, type Archive, type Elision, truncateResults } from "@tare/prune";
-import { elide, selectElisions } from "@tare/prune/internal";
+import {
+  applyElisions,
+  type Archive,
+  elide,
+  type Elision,
+  selectElisions,
+  truncateResults,
+} from "@tare/prune";
 import { archived, failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
 
 async function elideAll(

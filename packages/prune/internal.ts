@@ -22,32 +22,13 @@ export {
   placeholderRefs,
 } from "./placeholder.ts";
 export {
-  elide,
   type ElideOptions,
   type ElisionCandidate,
   resultOriginal,
   resultText,
-  selectElisions,
   type SelectOptions,
   traitsOf,
 } from "./prune_results.ts";
 export { looksLikeError, reportsError } from "./reports_error.ts";
-export {
-  applySummary,
-  type SummarisedTurns,
-  type SummariseRequest,
-  summariseTurns,
-  type SummariseTurnsOptions,
-  type SummariseTurnsResult,
-  type SummaryMessage,
-  type TurnsSummary,
-} from "./summarise_turns.ts";
-export {
-  type ColdResumeOptions,
-  isColdResume,
-  type Relief,
-  type ReliefFailure,
-  relievePressure,
-  type RelievePressureOptions,
-} from "./triggers.ts";
+export type { TurnsSummary } from "./summarise_turns.ts";
 export { truncateText, type TruncateTextOptions } from "./truncate_results.ts";

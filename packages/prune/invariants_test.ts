@@ -9,14 +9,15 @@ import {
 } from "@tare/messages";
 import {
   applyElisions,
+  applySummary,
   type Archive,
   type Elision,
   memoryArchive,
   type PruneOptions,
   pruneResults,
+  summariseTurns,
   truncateResults,
 } from "@tare/prune";
-import { applySummary, summariseTurns } from "@tare/prune/internal";
 import { callPairs } from "../../tests/call_pairs.ts";
 import { archived } from "./fixture_test.ts";
 import { conversations, messyConversations } from "../../tests/conversations.ts";

@@ -3,7 +3,7 @@
  * in their place, and the model can read them back with the recall tool.
  *
  * Everything works on a plain array of chat messages. What is taken out comes back as data too (an {@linkcode Elision}
- * for a result, a {@linkcode TurnsSummary} for old turns), for those who keep the history as it was and apply the changes to it.
+ * for a result, the `summary` of {@linkcode SummarisedTurns} for old turns), for those who keep the history as it was and apply the changes to it.
  *
  * @example
  * ```ts ignore
@@ -26,14 +26,31 @@
 export { type Archive, archiveRef, memoryArchive } from "./archive.ts";
 export {
   applyElisions,
+  elide,
   type Elision,
   type PruneFailure,
   type PruneOptions,
   type PruneResult,
   pruneResults,
+  selectElisions,
   type ToolTraits,
 } from "./prune_results.ts";
 export { recallOriginal } from "./recall.ts";
 export { RECALL_TOOL, type RecallOptions, type RecallRequest, type RecallResult } from "./recall_tool.ts";
-export { pressure, type PressureOptions } from "./triggers.ts";
+export {
+  applySummary,
+  type SummarisedTurns,
+  summariseTurns,
+  type SummariseTurnsOptions,
+  type SummaryMessage,
+} from "./summarise_turns.ts";
+export {
+  type ColdResumeOptions,
+  isColdResume,
+  pressure,
+  type PressureOptions,
+  type Relief,
+  relievePressure,
+  type RelievePressureOptions,
+} from "./triggers.ts";
 export { type TruncateOptions, truncateResults } from "./truncate_results.ts";

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { estimateTokens, type Message, type ToolCall } from "@tare/messages";
-import { selectElisions } from "@tare/prune/internal";
+import { selectElisions } from "@tare/prune";
 import { say, step, text } from "./fixture_test.ts";
 
 const tools = (messages: readonly Message[]) =>

@@ -129,8 +129,29 @@ export type SelectOptions = Omit<PruneOptions, "archive">;
  *
  * Takes time proportional to the number of messages, once their tokens are counted. `tokensAfter` is an estimate, within
  * a few tokens.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import type { Message } from "@tare/messages";
+ * import { selectElisions } from "@tare/prune";
+ *
+ * const messages: Message[] = [
+ *   { role: "assistant", tool_calls: [{ id: "1", type: "function", function: { name: "log", arguments: "{}" } }] },
+ *   { role: "tool", tool_call_id: "1", content: "x".repeat(5000) },
+ *   { role: "assistant", content: "Yes." },
+ * ];
+ * assertEquals(selectElisions(messages, { protectTokens: 100 }).map(({ index }) => index), [1]);
+ * ```
  */
-export function selectElisions(messages: readonly Message[], options: SelectOptions): ElisionCandidate[] {
+export function selectElisions(
+  messages: readonly Message[],
+  options: Omit<PruneOptions, "archive">,
+): Omit<Elision, "ref" | "text">[] {
+  checkGiven("selectElisions()", { messages, options }, {
+    messages: "messages",
+    options: { ...SELECTING, "archive?": "object" },
+  });
   const { countTokens = estimateTokens, minBytes = 1024 } = options;
   const results = pairResults(messages);
   const superseded = findSuperseded(results, options);
@@ -319,8 +340,7 @@ function withText<M extends Message>(message: M, text: string): M {
 }
 
 /** Options that pruning, truncating and summarising share, so that one object serves all of them. */
-export const ELIDING: Readonly<Record<string, Needed>> = {
-  archive: { put: "function", get: "function" },
+const SELECTING: Readonly<Record<string, Needed>> = {
   "countTokens?": "counter",
   "tools?": "object",
   "recall?": "boolean",
@@ -338,6 +358,12 @@ export const ELIDING: Readonly<Record<string, Needed>> = {
   "activeTurnStart?": "number",
 };
 
+/** The same of what puts originals into an archive. */
+export const ELIDING: Readonly<Record<string, Needed>> = {
+  ...SELECTING,
+  archive: { put: "function", get: "function" },
+};
+
 /** Originals that are archived at the same time: each may be an open file. */
 const PARALLEL_PUTS = 16;
 
@@ -349,11 +375,23 @@ export type ElideOptions = Pick<PruneOptions, "archive" | "countTokens" | "tools
  * truncated keeps the reference of its whole original.
  *
  * @throws {Error} if a single one can't be archived. Then none is elided, and what was archived does no harm.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { memoryArchive } from "@tare/prune";
+ * import { elide } from "@tare/prune";
+ *
+ * const result = { role: "tool", tool_call_id: "1", content: "a long log" } as const;
+ * const chosen = { index: 0, toolCallId: "1", tool: "log", tokensBefore: 7, tokensAfter: 7, reason: "old" } as const;
+ * const [elision] = await elide([result], [chosen], { archive: memoryArchive() });
+ * assertEquals(elision?.text, "[elided: log result, 10 bytes; ref db7ef94451345d54]");
+ * ```
  */
 export async function elide(
   messages: readonly Message[],
-  candidates: readonly ElisionCandidate[],
-  options: ElideOptions,
+  candidates: readonly Omit<Elision, "ref" | "text">[],
+  options: Pick<PruneOptions, "archive" | "countTokens" | "tools" | "recall">,
 ): Promise<Elision[]> {
   const elisions: Elision[] = [];
   for (let from = 0; from < candidates.length; from += PARALLEL_PUTS) {

@@ -1,7 +1,6 @@
 import { assert, assertEquals, assertGreater, assertLess, assertStrictEquals } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
-import { applyElisions, type Archive, type PruneOptions, pruneResults } from "@tare/prune";
-import { isColdResume } from "@tare/prune/internal";
+import { applyElisions, type Archive, isColdResume, type PruneOptions, pruneResults } from "@tare/prune";
 import { callPairs } from "../../tests/call_pairs.ts";
 import { archived, failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
 

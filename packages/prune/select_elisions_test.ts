@@ -1,8 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { estimateTokens, type Message, type ToolMessage } from "@tare/messages";
 import { countMessageTokens } from "@tare/messages/internal";
-import type { Elision, PruneOptions } from "@tare/prune";
-import { selectElisions } from "@tare/prune/internal";
+import { type Elision, type PruneOptions, selectElisions } from "@tare/prune";
 import { say, step, text, user } from "./fixture_test.ts";
 
 const select = (messages: readonly Message[], options: Partial<PruneOptions> = {}) =>

@@ -1,24 +1,11 @@
 import { countRequestTokens, type CountTokens, estimateTokens, type Message } from "@tare/messages";
-import { countMessageTokens, pairCalls, reasonOf, untilAborted } from "@tare/messages/internal";
+import { checkGiven, countMessageTokens, pairCalls, reasonOf, untilAborted } from "@tare/messages/internal";
 import type { Archive } from "./archive.ts";
-import type { PruneFailure } from "./prune_results.ts";
+import { ELIDING, type PruneFailure } from "./prune_results.ts";
 import { type ArchivedStretch, archiveWithLine } from "./placeholder.ts";
 
 /** Old turns that gave way to one message. Plain data: applied again to the same messages it gives the same bytes. */
-export interface TurnsSummary {
-  /** The messages before this index give way, but for system and developer messages. */
-  readonly end: number;
-  /** `summary`: the user messages stay, and an assistant message follows them. `drop`: a user message stands for all. */
-  readonly kind: "summary" | "drop";
-  /** Text of that message. */
-  readonly text: string;
-  /** Archive reference of these messages, user messages included: the JSON of each on a line of its own. */
-  readonly ref: string;
-  /** Tokens of all the messages before. */
-  readonly tokensBefore: number;
-  /** Tokens of all the messages after. */
-  readonly tokensAfter: number;
-}
+export type TurnsSummary = NonNullable<SummarisedTurns<Message>["summary"]>;
 
 /** The message that replaces old turns. */
 export interface SummaryMessage {
@@ -27,10 +14,22 @@ export interface SummaryMessage {
   readonly content: string;
 }
 
-/** Returns the messages after old turns gave way. All but the new one are the same objects. */
+/**
+ * Returns the messages after old turns gave way. All but the new one are the same objects.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { applySummary } from "@tare/prune";
+ *
+ * const messages = [{ role: "user", content: "Why?" }, { role: "assistant", content: "So." }] as const;
+ * const after = applySummary(messages, { end: 2, kind: "summary", text: "He asked." });
+ * assertEquals(after, [messages[0], { role: "assistant", content: "He asked." }]);
+ * ```
+ */
 export function applySummary<M extends Message>(
   messages: readonly M[],
-  summary: Pick<TurnsSummary, "end" | "kind" | "text">,
+  summary: Pick<NonNullable<SummarisedTurns<M>["summary"]>, "end" | "kind" | "text">,
 ): (M | SummaryMessage)[] {
   const { end, kind, text } = summary;
   const kept = messages.slice(0, end).filter(({ role }) =>
@@ -55,12 +54,6 @@ const MIN_SHARE = 0.1;
 /** What the line takes that says where the messages are archived, in tokens. */
 const LINE_TOKENS = 60;
 
-/** A request for a summary: the messages in front of index `end` are to give way. */
-export interface SummariseRequest {
-  readonly end: number;
-  readonly signal: AbortSignal | undefined;
-}
-
 /** Options of {@linkcode summariseTurns}. */
 export interface SummariseTurnsOptions {
   /** Stores the messages. */
@@ -72,7 +65,11 @@ export interface SummariseTurnsOptions {
    * that is too long, and a timeout count as failure. Default: old turns are dropped.
    */
   readonly summarise?:
-    | ((messages: readonly Message[], request: SummariseRequest) => Promise<string>)
+    | ((messages: readonly Message[], request: {
+      /** The messages before this index are to give way. */
+      readonly end: number;
+      readonly signal: AbortSignal | undefined;
+    }) => Promise<string>)
     | undefined;
   /**
    * Ends the wait for the summary. Aborted by a timeout (`AbortSignal.timeout`), the summary has failed; aborted
@@ -98,7 +95,20 @@ export interface SummarisedTurns<M extends Message> {
   /** The messages; the very array that was passed if nothing changed. */
   readonly messages: readonly (M | SummaryMessage)[];
   /** What changed. Absent: too little would have been gained. */
-  readonly summary?: TurnsSummary;
+  readonly summary?: {
+    /** The messages before this index give way, but for system and developer messages. */
+    readonly end: number;
+    /** `summary`: the user messages stay, and an assistant message follows them. `drop`: a user message stands for all. */
+    readonly kind: "summary" | "drop";
+    /** Text of that message. */
+    readonly text: string;
+    /** Archive reference of these messages, user messages included: the JSON of each on a line of its own. */
+    readonly ref: string;
+    /** Tokens of all the messages before. */
+    readonly tokensBefore: number;
+    /** Tokens of all the messages after. */
+    readonly tokensAfter: number;
+  };
   /** Tokens of all the messages before. */
   readonly tokensBefore: number;
   /** Tokens of all the messages after. */
@@ -107,23 +117,43 @@ export interface SummarisedTurns<M extends Message> {
   readonly summaryFailure?: Error;
 }
 
-/** Messages after old turns gave way, or why nothing could be archived: `failure` must be checked first. */
-export type SummariseTurnsResult<M extends Message> = PruneFailure<M> | SummarisedTurns<M>;
-
 /**
  * Summarises the oldest turns, after archiving them: the last resort when a window is full of what
- * isn't tool results. User, system and developer messages stay verbatim. If the summary fails, or nobody can be asked
+ * isn't tool results. User, system and developer messages stay verbatim. `failure` of the result must be checked first. If the summary fails, or nobody can be asked
  * for one, whole turns, their user messages included, are dropped instead, with a line that says where they are archived.
  *
  * It guards against getting stuck: if the assistant messages and results of the old turns are no more than a tenth of
  * the prompt, no model is called and nothing changes; a summary that doesn't free a tenth has failed.
  *
  * @throws the signal's reason, if it was aborted for any other than a timeout.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { estimateTokens, type Message } from "@tare/messages";
+ * import { memoryArchive } from "@tare/prune";
+ * import { summariseTurns } from "@tare/prune";
+ *
+ * const messages: Message[] = [
+ *   { role: "user", content: "Tell me a story." },
+ *   { role: "assistant", content: "Once upon a time … ".repeat(500) },
+ *   { role: "user", content: "And who was it about?" },
+ * ];
+ * const summarised = await summariseTurns(messages, {
+ *   archive: memoryArchive(),
+ *   countTokens: estimateTokens,
+ *   summarise: () => Promise.resolve("I told a story about a miller."),
+ *   keepTokens: 100,
+ * });
+ * if (summarised.failure) throw summarised.failure;
+ * assertEquals(summarised.messages.map((message) => message.role), ["user", "assistant", "user"]);
+ * ```
  */
 export async function summariseTurns<M extends Message>(
   messages: readonly M[],
   options: SummariseTurnsOptions,
-): Promise<SummariseTurnsResult<M>> {
+): Promise<PruneFailure<M> | SummarisedTurns<M>> {
+  checkGiven("summariseTurns()", { messages, options }, { messages: "messages", options: ELIDING });
   const { archive, countTokens = estimateTokens, recall = false } = options;
   const tokensBefore = countRequestTokens({ messages }, countTokens);
   const unchanged = { messages, tokensBefore, tokensAfter: tokensBefore };

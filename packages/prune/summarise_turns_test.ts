@@ -1,7 +1,6 @@
 import { assert, assertEquals, assertLess, assertRejects, assertStrictEquals } from "@std/assert";
 import { countRequestTokens, estimateTokens, type Message } from "@tare/messages";
-import { recallOriginal } from "@tare/prune";
-import { applySummary, summariseTurns } from "@tare/prune/internal";
+import { applySummary, recallOriginal, summariseTurns } from "@tare/prune";
 import { archived, failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
 
 const turn = (name: string, tokens = 500) => [user(`question ${name}`), say(text(tokens, name))];

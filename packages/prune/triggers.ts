@@ -1,6 +1,12 @@
 import { countRequestTokens, estimateTokens, type Message } from "@tare/messages";
 import { checkGiven, type NeededOptions } from "@tare/messages/internal";
-import { type Elision, type PruneFailure, type PruneOptions, pruneResults } from "./prune_results.ts";
+import {
+  ELIDING,
+  type Elision,
+  type PruneFailure,
+  type PruneOptions,
+  pruneResults,
+} from "./prune_results.ts";
 import {
   keptTokens,
   type SummarisedTurns,
@@ -57,21 +63,13 @@ export interface RelievePressureOptions
   readonly countPrompt?: (messages: readonly (Message | SummaryMessage)[]) => number;
 }
 
-/** Messages of a relieved window. */
-export interface Relief<M extends Message> extends SummarisedTurns<M> {
-  /** Results that were pruned, by their place in the messages that were passed. */
+/** Messages of a relieved window, or why originals could not be archived: `failure` must be checked first. */
+export type Relief<M extends Message> = (PruneFailure<M> | SummarisedTurns<M>) & {
+  /** Results that were pruned, or archived before a failure, by their place in the messages that were passed. */
   readonly elisions: readonly Elision[];
-  /** True if the window is still so full that only a summary would do: stop calling the model. */
+  /** True if the window stays so full, even with `elisions`, that only a summary would do: stop calling the model. */
   readonly paused: boolean;
-}
-
-/** Originals of a full window could not be archived. */
-export interface ReliefFailure<M extends Message> extends PruneFailure<M> {
-  /** Results that were archived before that; {@linkcode applyElisions} makes room by them. */
-  readonly elisions: readonly Elision[];
-  /** True if the window stays so full, even with `elisions`, that only a summary would do. */
-  readonly paused: boolean;
-}
+};
 
 /**
  * Acts on a full window: prunes from 0.8 of it on, and summarises if pruning didn't bring the prompt below that, or if it
@@ -80,17 +78,40 @@ export interface ReliefFailure<M extends Message> extends PruneFailure<M> {
  *
  * Where user messages and tools fill much of the window, fewer of the newest turns stay than `keepTokens` says by itself,
  * so that no second summary follows at once.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import type { Message } from "@tare/messages";
+ * import { memoryArchive } from "@tare/prune";
+ * import { relievePressure } from "@tare/prune";
+ *
+ * const messages: Message[] = [
+ *   { role: "assistant", tool_calls: [{ id: "1", type: "function", function: { name: "log", arguments: "{}" } }] },
+ *   { role: "tool", tool_call_id: "1", content: "x".repeat(5000) },
+ *   { role: "assistant", content: "Green." },
+ * ];
+ * const options = { archive: memoryArchive(), windowTokens: 1500, protectTokens: 100 };
+ * const relief = await relievePressure(messages, options);
+ * assertEquals(relief.elisions.map(({ tool }) => tool), ["log"]);
+ * ```
  */
 export async function relievePressure<M extends Message>(
   messages: readonly M[],
   options: RelievePressureOptions,
-): Promise<Relief<M> | ReliefFailure<M>> {
+): Promise<Relief<M>> {
+  checkGiven("relievePressure()", { messages, options }, { messages: "messages", options: ELIDING });
   const { countTokens = estimateTokens, windowTokens = Infinity, pruneAt, summariseAt } = options;
   const tokensOf = (messages: readonly (Message | SummaryMessage)[]) =>
     countRequestTokens({ messages }, countTokens);
   const { countPrompt = tokensOf } = options;
-  const pressureOf = (messages: readonly (Message | SummaryMessage)[]) =>
-    pressure({ promptTokens: countPrompt(messages), windowTokens, pruneAt, summariseAt });
+  const pressureOf = (messages: readonly (Message | SummaryMessage)[]) => {
+    const promptTokens = countPrompt(messages);
+    checkGiven("relievePressure()", { "what countPrompt gives": promptTokens }, {
+      "what countPrompt gives": "count",
+    });
+    return pressure({ promptTokens, windowTokens, pruneAt, summariseAt });
+  };
   const tokensBefore = tokensOf(messages);
   const before = pressureOf(messages);
   if (before === "none") {
@@ -123,9 +144,23 @@ export interface ColdResumeOptions {
   readonly cacheColdAfterMs?: number;
 }
 
-/** Returns whether the cached prefix has expired since the last request, so that pruning first is free. */
-export function isColdResume(
-  { lastUsedAtMs, nowMs, cacheColdAfterMs = 24 * 60 * 60 * 1000 }: ColdResumeOptions,
-): boolean {
+/**
+ * Returns whether a conversation resumes so late that its cached prefix is gone: then its next request is read anew
+ * anyway, and pruning it first costs nothing.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { isColdResume } from "@tare/prune";
+ *
+ * const cacheColdAfterMs = 3_600_000;
+ * assertEquals(isColdResume({ lastUsedAtMs: 0, nowMs: 3_600_000, cacheColdAfterMs }), true);
+ * ```
+ */
+export function isColdResume(options: ColdResumeOptions): boolean {
+  checkGiven("isColdResume()", { options }, {
+    options: { nowMs: "number", "lastUsedAtMs?": "number", "cacheColdAfterMs?": "count" },
+  });
+  const { lastUsedAtMs, nowMs, cacheColdAfterMs = 24 * 60 * 60 * 1000 } = options;
   return lastUsedAtMs !== undefined && nowMs - lastUsedAtMs >= cacheColdAfterMs;
 }

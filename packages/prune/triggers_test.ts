@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertLess, assertStrictEquals, assertThrows } from "@std/assert";
 import { countRequestTokens, estimateTokens, type Message } from "@tare/messages";
-import { pressure } from "@tare/prune";
-import { isColdResume, relievePressure, type TurnsSummary } from "@tare/prune/internal";
+import { isColdResume, pressure, relievePressure } from "@tare/prune";
+import type { TurnsSummary } from "@tare/prune/internal";
 import { callPairs } from "../../tests/call_pairs.ts";
 import { archived, failingArchive, say, spyArchive, step, text, user } from "./fixture_test.ts";
 

@@ -31,11 +31,4 @@
  */
 export { Catalogue } from "./catalogue.ts";
 export { compactTool, shownTools, type ShownToolsOptions, type ToolsView } from "./shown_tools.ts";
-export {
-  CALL_TOOL,
-  FIND_TOOLS,
-  type ParsedCall,
-  standIns,
-  type StandInsOptions,
-  type ToolPair,
-} from "./stand_ins.ts";
+export { standIns, type StandInsOptions, type ToolPair } from "./stand_ins.ts";

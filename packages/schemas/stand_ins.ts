@@ -9,7 +9,7 @@ import { CALL_TOOL_NAME, checkGiven, sliceText } from "@tare/messages/internal";
 import { toolLine } from "./catalogue.ts";
 
 /** The tool by which a model calls those whose definitions its requests don't hold. */
-export const CALL_TOOL: ToolDefinition = {
+const CALL_TOOL: ToolDefinition = {
   type: "function",
   function: {
     name: CALL_TOOL_NAME,
@@ -28,17 +28,14 @@ export const CALL_TOOL: ToolDefinition = {
   },
 };
 
-/** Valid arguments of a call, or what is wrong with them. */
-export type ParsedCall =
-  | { readonly ok: true; readonly value: Readonly<Record<string, unknown>> }
-  | { readonly ok: false; readonly problem: string };
-
 /** Options of {@linkcode standIns}. */
 export interface StandInsOptions {
   /** Counts the tokens of a text. Default: `estimateTokens`. */
   readonly countTokens?: CountTokens | undefined;
   /** Makes the function that validates a tool's arguments: `argumentsParser` of `@tare/loop/arguments`. */
-  readonly parser: (tool: ToolDefinition) => (argumentsText: string) => ParsedCall;
+  readonly parser: (tool: ToolDefinition) => (argumentsText: string) =>
+    | { readonly ok: true; readonly value: Readonly<Record<string, unknown>> }
+    | { readonly ok: false; readonly problem: string };
   /** Tools that the model is given in full, and may call this way too. Default: none. */
   readonly listed?: readonly Tool[];
 }
@@ -126,7 +123,7 @@ function unknownTool(name: string, tools: readonly ToolDefinition[]): string {
 }
 
 /** The tool by which a model sees definitions that its requests don't hold. */
-export const FIND_TOOLS: ToolDefinition = {
+const FIND_TOOLS: ToolDefinition = {
   type: "function",
   function: {
     name: "find_tools",

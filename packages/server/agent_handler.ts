@@ -48,28 +48,16 @@ import { Sessions } from "./sessions/sessions.ts";
 import { Deliverer } from "./webhooks/deliverer.ts";
 import { Webhooks } from "./webhooks/webhooks.ts";
 
-export type {
-  AgentOptions,
-  HttpOptions,
-  MetricsOptions,
-  ProviderAddresses,
-  TlsAddress,
-  TlsConnection,
-  WebhookOptions,
-} from "./agent_options.ts";
-export { AGENT_MODEL } from "./as_model/errors.ts";
-export { allowedHosts, isLoopback } from "./http/guard.ts";
-export { ALLOW_EVERYTHING, type ApprovalRule, faultOfRules } from "./approvals/rules.ts";
-export type { NumberedEvent, SessionEvent } from "./sessions/session_types.ts";
+export type { AgentOptions, HttpOptions, WebhookOptions } from "./agent_options.ts";
+export { ALLOW_EVERYTHING, type ApprovalRule } from "./approvals/rules.ts";
+export type { SessionEvent } from "./sessions/session_types.ts";
 export type {
   AdvancedOptions,
   ApprovalOptions,
   CloseOptions,
   ModelOptions,
-  SandboxInfo,
   ServerLimits,
   SessionOptions,
-  Workplace,
   WorkspaceOptions,
 } from "./sessions/session_options.ts";
 export type { ToolSource } from "./turns/session_tools.ts";

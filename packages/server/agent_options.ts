@@ -45,27 +45,21 @@ export interface HttpOptions {
   readonly heartbeat?: Heartbeat;
   /** What is served next to the routes, such as a page, by path, for `GET` and `HEAD`, without a key. Default: nothing. */
   readonly files?: ReadonlyMap<string, (request: Request) => Response>;
-  /** Metrics that `GET /metrics` returns. Default: none. */
-  readonly metrics?: MetricsOptions;
+  /** Metrics that `GET /metrics` returns, and who may read them. Default: none. */
+  readonly metrics?: {
+    readonly figures: Figures;
+    /** Whether everybody may read them; else the owner and keys for that. */
+    readonly isOpen: boolean;
+  };
   /** Identifies this start of the server for clients. Default: nothing does. */
   readonly instance?: string;
-  /** Addresses of the gateway's providers, as clients see them. Default: they don't. */
-  readonly passesOn?: ProviderAddresses;
-}
-
-/** Metrics, and who may read them. */
-export interface MetricsOptions {
-  readonly figures: Figures;
-  /** Whether everybody may read them; else the owner and keys for that. */
-  readonly isOpen: boolean;
-}
-
-/** Addresses of providers, by protocol. */
-export interface ProviderAddresses {
-  /** Provider of chat completions and responses. */
-  readonly chat?: string;
-  /** Provider of Messages. */
-  readonly messages?: string;
+  /** Addresses of the gateway's providers by protocol, as clients see them. Default: they don't. */
+  readonly passesOn?: {
+    /** Provider of chat completions and responses. */
+    readonly chat?: string;
+    /** Provider of Messages. */
+    readonly messages?: string;
+  };
 }
 
 /** Where webhooks may go, and how they get there. */
@@ -81,25 +75,19 @@ export interface WebhookOptions {
    * Connects by TLS with such a host at this address, and no other: else its name could lead elsewhere by then. Default:
    * none of these hosts can be reached.
    */
-  readonly connect?: (to: TlsAddress) => Promise<TlsConnection>;
+  readonly connect?: (to: {
+    readonly host: string;
+    readonly address: string;
+    readonly port: number;
+  }) => Promise<{
+    readonly readable: ReadableStream<Uint8Array<ArrayBuffer>>;
+    readonly writable: WritableStream<Uint8Array<ArrayBuffer>>;
+    readonly close: () => void;
+  }>;
   /** Calls back after so many milliseconds, until the function that it returns is called. Default: the real time. */
   readonly after?: (ms: number, work: () => void) => () => void;
   /** Returns a number from 0 to 1, for the time until a next attempt. Default: `Math.random`. */
   readonly random?: () => number;
-}
-
-/** A host to connect with, at one of its addresses. */
-export interface TlsAddress {
-  readonly host: string;
-  readonly address: string;
-  readonly port: number;
-}
-
-/** A connection by TLS. */
-export interface TlsConnection {
-  readonly readable: ReadableStream<Uint8Array<ArrayBuffer>>;
-  readonly writable: WritableStream<Uint8Array<ArrayBuffer>>;
-  readonly close: () => void;
 }
 
 const NEEDED: NeededOptions<AgentOptions> = {

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { Session } from "@tare/session";
+import { Session } from "@tare/session/internal";
 
 const seen: string[] = [];
 

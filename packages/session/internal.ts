@@ -5,6 +5,7 @@
  */
 export { Coalescer } from "./coalescer.ts";
 export { DocumentReader, type DocumentReaderOptions } from "./documents.ts";
+export { type ContentsItem, sumContents } from "./store/contents.ts";
 export { applyPatch, diffJson, type JsonPatch } from "./store/json_patch.ts";
 export {
   type ArchivedText,
@@ -12,33 +13,38 @@ export {
   type NextState,
   type PackedJson,
   SessionRecords,
-  type StateChange,
   stateRecords,
+  type StateUpdate,
   type StoredState,
   type UnpackedJson,
   type WholeValue,
 } from "./store/session_records.ts";
 export { isConflict } from "./store/store_error.ts";
 export { expiryClock } from "./expiry_clock.ts";
-export type {
-  BookOptions,
-  CacheKeyOptions,
-  DatedRewrite,
-  ForkPlace,
-  GlimpseOptions,
-  HistoryNow,
+export {
+  type BookOptions,
+  type CacheKeyOptions,
+  type CallPlanner,
+  type DatedRewrite,
+  type ForkPlace,
+  type GlimpseOptions,
+  type HistoryNow,
+  type PinChange,
+  Session,
+  type SessionCall,
+  type SessionInit,
+  type SessionState,
 } from "./session.ts";
 export {
   type HeldOptions,
   HeldSessions,
   OpenSession,
   type RegisteredSession,
+  type ReportScope,
   type SessionCalls,
   type SessionChange,
   type SessionKind,
   SessionRegistry,
-  type SpendScope,
-  type TotalsScope,
   type UnsummedSessions,
 } from "./registry.ts";
 export type {
@@ -77,3 +83,4 @@ export type {
   WaitingSession,
 } from "./store/port.ts";
 export type { KeptWarm, Pingable } from "./warmth.ts";
+export { s3Address } from "./store/s3_address.ts";

@@ -78,9 +78,6 @@ export interface Reservation {
   readonly release: () => void;
 }
 
-/** What a key is made with. */
-export type KeySettings = Omit<KeyReport, "createdAtMs" | "spentUsd">;
-
 /** Why a request isn't answered. */
 export interface KeyRefusal {
   /** HTTP status: 402, 403 or 429. */
@@ -91,23 +88,12 @@ export interface KeyRefusal {
   readonly retryAfterS?: number;
 }
 
-/** How a reservation waits. */
-export interface ReserveOptions {
-  /** Ends the wait. */
-  readonly signal?: AbortSignal | undefined;
-  /** Called now and then while it waits. */
-  readonly progress?: (() => void) | undefined;
-}
-
-/** Where keys are kept. */
-export type KeyStore = Pick<
-  Store,
-  "shared" | "now" | "commit" | "getDocument" | "listDocuments" | "claimKey" | "releaseKey"
->;
-
 /** Where keys are stored. */
 export interface KeysOptions {
-  readonly store: KeyStore;
+  readonly store: Pick<
+    Store,
+    "shared" | "now" | "commit" | "getDocument" | "listDocuments" | "claimKey" | "releaseKey"
+  >;
   /** Secrets of the owner's keys, of which only hashes are held. */
   readonly owners: readonly string[];
   /**
@@ -133,7 +119,7 @@ export class Keys {
   static readonly GUEST: Asker = { name: "guest", routes: ["gateway", "agent"] };
   /** Most tokens that a model writes in one reply where its request doesn't say. */
   static readonly MOST_OUTPUT_TOKENS: number = MOST_OUTPUT_TOKENS;
-  readonly #store: KeyStore;
+  readonly #store: KeysOptions["store"];
   readonly #owners: ReadonlySet<string>;
   readonly #onError: (error: unknown) => void;
   /** This server's own part of what was spent stands under it. */
@@ -204,7 +190,7 @@ export class Keys {
    * @throws {RangeError} if there is one of this name, or none can have it.
    * @throws {StoreError}
    */
-  async add(settings: KeySettings): Promise<string> {
+  async add(settings: Omit<KeyReport, "createdAtMs" | "spentUsd">): Promise<string> {
     const { name } = settings;
     if (!Keys.NAME.test(name) || [Keys.OWNER, Keys.GUEST].some((known) => known.name === name)) {
       const wanted = "1 to 40 of a to z, 0 to 9, - and _ are wanted, other than owner and guest";
@@ -315,7 +301,12 @@ export class Keys {
   async reserve(
     name: string | undefined,
     usd: number,
-    { signal, progress }: ReserveOptions = {},
+    { signal, progress }: {
+      /** Ends the wait. */
+      readonly signal?: AbortSignal | undefined;
+      /** Called now and then while it waits. */
+      readonly progress?: (() => void) | undefined;
+    } = {},
   ): Promise<Reservation | KeyRefusal> {
     for (;;) {
       signal?.throwIfAborted();

@@ -1,8 +1,6 @@
 /**
- * What agent server and gateway share around a conversation.
+ * What agent server and gateway store, and what they are handed for it.
  *
- * - {@linkcode Session} is one, whoever's loop leads it: what its model sees, what was asked for of single
- *   messages, and what its calls came to.
  * - {@linkcode Store} is where conversations are kept: events, state, archived texts, documents and idempotency keys.
  *   One {@linkcode Store.commit} writes several records, all or none.
  * - `openStore()` of `@tare/session/sqlite` keeps everything in one file, `memoryStore()` in memory, for tests and
@@ -17,54 +15,25 @@
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { Session } from "@tare/session";
- * import { estimateTokens } from "@tare/messages";
- * import { plannerSession, profileNamed } from "@tare/planner";
- * import { memoryArchive } from "@tare/prune";
+ * import { Keys } from "@tare/session";
+ * import { memoryStore } from "@tare/session/sqlite";
  *
- * const archive = memoryArchive();
- * const countTokens = estimateTokens;
- * const prompts = plannerSession({ profile: profileNamed("openai"), archive, countTokens });
- * const session = new Session({ id: "c1", archive, prompts, countTokens });
- *
- * const messages = [{ role: "user", content: "Hello." }] as const;
- * session.named("Hello.");
- * const view = await session.view({ messages, tools: [] }, { nowMs: Date.now() });
- * // Here view.messages and view.tools are sent.
- * session.sent({ promptTokens: 9, cachedTokens: 0, outputTokens: 2 }, view);
- * session.book({ calls: 1, promptTokens: 9, outputTokens: 2 }, Date.now());
- * assertEquals([view.messages, session.state.title], [messages, "Hello."]);
+ * const keys = new Keys({ store: memoryStore(), owners: [] });
+ * const secret = await keys.add({ name: "alice", routes: ["agent"], budgetUsdPerDay: 5 });
+ * assertEquals((await keys.find(secret))?.name, "alice");
  * ```
  *
  * @module
  */
 export {
-  type CallPlanner,
-  type PinChange,
-  Session,
-  type SessionCall,
-  type SessionInit,
-  type SessionState,
-} from "./session.ts";
-
-export {
   type Asker,
   type KeyRefusal,
   type KeyReport,
   Keys,
-  type KeySettings,
   type KeysOptions,
-  type KeyStore,
   type Reservation,
-  type ReserveOptions,
 } from "./keys.ts";
-export {
-  type ContentsItem,
-  type ContentsSum,
-  copyContents,
-  type StoreContents,
-  sumContents,
-} from "./store/contents.ts";
+export { type ContentsSum, copyContents, type StoreContents } from "./store/contents.ts";
 export { openFileArchive } from "./store/file_archive.ts";
 export type { Store } from "./store/port.ts";
 export { StoreError } from "./store/store_error.ts";

@@ -27,10 +27,11 @@ Deno.test("prometheus() writes figures by the names that OpenTelemetry's exporte
   });
   for (const seconds of [0.1, 0.5, 0.7, 3]) duration(seconds);
   let held = 2;
-  observe({ kind: "level", name: "tare.held", ...about, labels: ["state"] }, () => [
-    [held, { state: "idle" }],
-    [1, { state: "used" }],
-  ]);
+  observe({ kind: "level", name: "tare.held", ...about, labels: ["state"] }, () =>
+    Promise.resolve([
+      [held, { state: "idle" }],
+      [1, { state: "used" }],
+    ]));
   observe({ kind: "sum", name: "tare.losses", ...about }, () => Promise.resolve([[held]]));
   const written = (held: number) =>
     `# HELP tare_calls_total Calls.
@@ -87,7 +88,7 @@ Deno.test("prometheus() leaves a figure out that can't be found out, and gives t
   let isAway = false;
   const depth = () => isAway ? Promise.reject("away") : Promise.resolve([[7] as const]);
   observe({ kind: "level", name: "depth", ...about }, depth);
-  observe({ kind: "level", name: "running", ...about }, () => [[1]]);
+  observe({ kind: "level", name: "running", ...about }, () => Promise.resolve([[1]]));
   const samples = async () => (await text()).split("\n").filter((line) => /^[a-z]/.test(line));
   assertEquals(await samples(), ["depth 7", "running 1"]);
   isAway = true;

@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { Session } from "@tare/session";
+import { Session } from "@tare/session/internal";
 import { reportCall } from "@tare/session/internal/report";
 import { estimateTokens, type Message } from "@tare/messages";
 import { memoryArchive } from "@tare/prune";

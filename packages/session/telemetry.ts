@@ -146,57 +146,45 @@ export interface Chat extends Operation {
   /** Something of the reply has come. */
   begun(): void;
   /** The reply is there. */
-  replied(reply: ChatReply): void;
+  replied(reply: {
+    /** Returns the messages; called only if content is captured. */
+    readonly messages: () => readonly Message[];
+    /** Why it ended. Default: unknown. */
+    readonly finishReason?: string | undefined;
+    /** Default: it has none. */
+    readonly id?: string | undefined;
+  }): void;
   /** What it took, as the provider reported. */
   took(usage: Usage): void;
   /** What was planned for it, and what came of that. */
-  planned(call: PlannedChat): void;
-}
-
-/** A model's reply. */
-export interface ChatReply {
-  /** Returns the messages; called only if content is captured. */
-  readonly messages: () => readonly Message[];
-  /** Why it ended. Default: unknown. */
-  readonly finishReason?: string | undefined;
-  /** Default: it has none. */
-  readonly id?: string | undefined;
-}
-
-/** What was planned for a call, and what came of that. */
-export interface PlannedChat {
-  /** What was rewritten for it. */
-  readonly rewrites: readonly Pick<Rewrite, "mechanism" | "tokensBefore" | "tokensAfter">[];
-  /** Tokens that each mechanism kept out of it. */
-  readonly saved: Readonly<Record<string, number>>;
-  /** Its entry in the ledger. Absent: no ledger is kept. */
-  readonly entry?: PlannedEntry | undefined;
-}
-
-/** What a ledger records of a call, as far as it is reported. */
-export interface PlannedEntry {
-  readonly usage: Usage;
-  readonly predictedCachedTokens: number;
-  readonly tokenUnits: number;
-  readonly withoutTokenUnits: number;
-  readonly decision?: RewriteCause;
-}
-
-/** Why a prompt was rewritten. */
-export interface RewriteCause {
-  readonly cause: string;
+  planned(call: {
+    /** What was rewritten for it. */
+    readonly rewrites: readonly Pick<Rewrite, "mechanism" | "tokensBefore" | "tokensAfter">[];
+    /** Tokens that each mechanism kept out of it. */
+    readonly saved: Readonly<Record<string, number>>;
+    /** Its entry in the ledger, as far as it is reported. Absent: no ledger is kept. */
+    readonly entry?: {
+      readonly usage: Usage;
+      readonly predictedCachedTokens: number;
+      readonly tokenUnits: number;
+      readonly withoutTokenUnits: number;
+      /** Why the prompt was rewritten. */
+      readonly decision?: { readonly cause: string };
+    } | undefined;
+  }): void;
 }
 
 /** Keeps figures for who reads them here, beside those to whom an exporter brings them. */
 export interface Figures {
   /**
-   * Returns the figure of this name: the same one for the same name.
+   * Returns what adds a value with its attributes to the figure of this name, or counts it in its histogram: the same one
+   * for the same name.
    */
-  figure(options: FigureOptions): Figure;
-  /** Adds one whose values are read when a client reads it. */
+  figure(options: FigureOptions): (value: number, facts?: Facts) => void;
+  /** Adds one whose values, each with its attributes, are read when a client reads it. */
   observe(
-    options: ObservedFigure,
-    read: () => readonly Measurement[] | Promise<readonly Measurement[]>,
+    options: FigureOptions & { readonly kind: "sum" | "level" },
+    read: () => Promise<readonly (readonly [value: number, facts?: Facts])[]>,
   ): void;
   /** All of them, as a text of this media type. */
   text(): Promise<string>;
@@ -217,16 +205,7 @@ export interface FigureOptions {
   readonly bounds?: readonly number[];
 }
 
-/** A metric whose values are read on demand. */
-export interface ObservedFigure extends FigureOptions {
-  readonly kind: "sum" | "level";
-}
-
-/** Takes a value and its attributes: adds it to a sum or a level, counts it in a histogram. */
-export type Figure = (value: number, facts?: Facts) => void;
-
-/** A value that was read, and its attributes. */
-export type Measurement = readonly [value: number, facts?: Facts];
+type Figure = ReturnType<Figures["figure"]>;
 
 /** Bounds of histograms, as the conventions prescribe them. */
 const DURATIONS_S = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
@@ -353,23 +332,6 @@ export interface TelemetryOptions {
   readonly figures?: Figures | undefined;
 }
 
-/** A turn that begins. */
-export interface AgentTurn {
-  /** Name of the agent. */
-  readonly agent: string;
-  /** Id of its session. */
-  readonly conversation: string;
-  /** Provider of its model, as the conventions name it. */
-  readonly provider: string;
-  readonly model: string;
-}
-
-/** What a model sees. */
-export interface ChatPrompt {
-  readonly messages: readonly Message[];
-  readonly tools: readonly ToolDefinition[];
-}
-
 /** A call of a model that begins. */
 export interface ChatOptions {
   /** Provider of the model, as the conventions name it. */
@@ -384,49 +346,13 @@ export interface ChatOptions {
   readonly stream?: boolean;
   readonly settings?: ModelSettings | undefined;
   /** What the model sees. Default: unknown. */
-  readonly prompt?: ChatPrompt | undefined;
+  readonly prompt?: {
+    readonly messages: readonly Message[];
+    readonly tools: readonly ToolDefinition[];
+  } | undefined;
   /** What it is part of. Default: what runs now. */
   readonly parent?: Operation | undefined;
 }
-
-/** A call of a tool that begins. */
-export interface ToolRun {
-  readonly name: string;
-  /** Id of the call. */
-  readonly callId?: string | undefined;
-  /** Name of the agent that calls it. */
-  readonly agent: string;
-  readonly args: unknown;
-  /** What it is part of. Default: what runs now. */
-  readonly parent?: Operation;
-}
-
-/** What calls cost, or keep-alive requests. */
-export interface RecordedCost {
-  readonly usd?: number;
-  /** What its client would have paid without Tare. */
-  readonly withoutUsd?: number;
-  readonly promptTokens?: number;
-  readonly cachedTokens?: number;
-}
-
-/**
- * What could not be done for a request, which continued without it: `request`, it was forwarded unchanged; `session`, all of
- * its session are from now on; `reply`, its answer was forwarded unread, `long_reply`, because it is too long; `stream`, the
- * rest of a streamed one was; `usage`, its cost isn't recorded; `recall`, a recall wasn't answered; `memory`, one will not be
- * remembered; `warmth`, its prompt isn't kept warm; `store`, the state of its conversation couldn't be stored, or found.
- */
-export type FailOpenCause =
-  | "request"
-  | "session"
-  | "reply"
-  | "long_reply"
-  | "stream"
-  | "usage"
-  | "recall"
-  | "memory"
-  | "warmth"
-  | "store";
 
 /** Tells of turns, model calls and tools: makes the spans and metrics of one part of the program. */
 export class Telemetry {
@@ -482,7 +408,15 @@ export class Telemetry {
   }
 
   /** A turn begins. */
-  agent({ agent, conversation, provider, model }: AgentTurn): Operation {
+  agent({ agent, conversation, provider, model }: {
+    /** Name of the agent. */
+    readonly agent: string;
+    /** Id of its session. */
+    readonly conversation: string;
+    /** Provider of its model, as the conventions name it. */
+    readonly provider: string;
+    readonly model: string;
+  }): Operation {
     const labels = { "gen_ai.agent.name": agent };
     return new SpanOperation({
       tracer: this.#tracer,
@@ -507,7 +441,16 @@ export class Telemetry {
   }
 
   /** A tool is called. */
-  tool({ name, callId, agent, args, parent }: ToolRun): Operation {
+  tool({ name, callId, agent, args, parent }: {
+    readonly name: string;
+    /** Id of the call. */
+    readonly callId?: string | undefined;
+    /** Name of the agent that calls it. */
+    readonly agent: string;
+    readonly args: unknown;
+    /** What it is part of. Default: what runs now. */
+    readonly parent?: Operation;
+  }): Operation {
     const labels = {
       "gen_ai.tool.name": name,
       "gen_ai.tool.type": "function",
@@ -531,7 +474,13 @@ export class Telemetry {
 
   /** Calls were booked, or what keeping their prompts warm has cost. */
   booked(
-    { usd = 0, withoutUsd = 0, promptTokens = 0, cachedTokens = 0 }: RecordedCost,
+    { usd = 0, withoutUsd = 0, promptTokens = 0, cachedTokens = 0 }: {
+      readonly usd?: number;
+      /** What its client would have paid without Tare. */
+      readonly withoutUsd?: number;
+      readonly promptTokens?: number;
+      readonly cachedTokens?: number;
+    },
     model: string,
   ): void {
     const { cost, costWithout, promptTokens: prompts, cachedTokens: cached } = this.#instruments;
@@ -550,8 +499,26 @@ export class Telemetry {
     this.#instruments.recalls(count);
   }
 
-  /** Something could not be done for a request, which continued without it. */
-  failedOpen(cause: FailOpenCause): void {
+  /**
+   * Something could not be done for a request, which continued without it: `request`, it was forwarded unchanged; `session`,
+   * all of its session are from now on; `reply`, its answer was forwarded unread, `long_reply`, because it is too long;
+   * `stream`, the rest of a streamed one was; `usage`, its cost isn't recorded; `recall`, a recall wasn't answered;
+   * `memory`, one will not be remembered; `warmth`, its prompt isn't kept warm; `store`, the state of its conversation
+   * couldn't be stored, or found.
+   */
+  failedOpen(
+    cause:
+      | "request"
+      | "session"
+      | "reply"
+      | "long_reply"
+      | "stream"
+      | "usage"
+      | "recall"
+      | "memory"
+      | "warmth"
+      | "store",
+  ): void {
     this.#instruments.failOpens(1, { "tare.fail_open.cause": cause });
   }
 }
@@ -610,7 +577,7 @@ class SpanChat extends SpanOperation implements Chat {
     this.set({ "gen_ai.response.time_to_first_chunk": (performance.now() - this.#sentMs) / 1000 });
   }
 
-  replied({ messages, finishReason, id }: ChatReply): void {
+  replied({ messages, finishReason, id }: Parameters<Chat["replied"]>[0]): void {
     this.set({
       ...(finishReason && { "gen_ai.response.finish_reasons": [finishReason] }),
       ...(id !== undefined && { "gen_ai.response.id": id }),
@@ -668,8 +635,10 @@ class SpanChat extends SpanOperation implements Chat {
   }
 }
 
+type PlannedChat = Parameters<Chat["planned"]>[0];
+
 /** Why a rewrite was made, in a word. */
-function causeOf(mechanism: string, entry: PlannedEntry | undefined): string {
+function causeOf(mechanism: string, entry: PlannedChat["entry"]): string {
   if (mechanism === "planner") return entry?.decision?.cause === "price" ? "price" : "window";
   if (mechanism === "truncate") return "arrival";
   return mechanism === "pins" ? "asked" : "trigger";

@@ -2,7 +2,8 @@ import { dirname, resolve } from "@std/path";
 import type { OptionReader } from "@tare/cli/parts";
 import { type Price, type Profile, profileNamed } from "@tare/planner";
 import { isPrice, PROFILES, readProfileFile } from "@tare/planner/internal";
-import { AGENT_MODEL, ALLOW_EVERYTHING, type ApprovalRule, faultOfRules } from "@tare/server";
+import { ALLOW_EVERYTHING, type ApprovalRule } from "@tare/server";
+import { AGENT_MODEL, faultOfRules } from "@tare/server/internal";
 import { type McpServerEntry, readMcpServers } from "@tare/tools/mcp";
 
 /** A setting: its names, its meaning and its reader. */

@@ -16,7 +16,7 @@ import {
 import { isAbsolute, relative } from "@std/path";
 import type { TurnEnd } from "@tare/loop";
 import type { Content } from "@tare/messages";
-import type { NumberedEvent } from "@tare/server";
+import type { NumberedEvent } from "@tare/server/internal";
 import {
   type AgentClient,
   type AgentInfo,

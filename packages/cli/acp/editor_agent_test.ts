@@ -2,7 +2,7 @@ import { RequestError, type StopReason } from "@agentclientprotocol/sdk";
 import { assertEquals, assertRejects } from "@std/assert";
 import type { TurnEnd } from "@tare/loop";
 import { EMPTY_LEDGER } from "@tare/loop/internal";
-import type { NumberedEvent } from "@tare/server";
+import type { NumberedEvent } from "@tare/server/internal";
 import { RefusedError } from "../agent_client.ts";
 import { edit, end, newSession, numbered, say, STEP, TEXT, told, URL } from "./editor_fixture_test.ts";
 

@@ -14,7 +14,7 @@ import {
 } from "@agentclientprotocol/sdk";
 import type { TurnEnd } from "@tare/loop";
 import { EMPTY_LEDGER } from "@tare/loop/internal";
-import type { NumberedEvent } from "@tare/server";
+import type { NumberedEvent } from "@tare/server/internal";
 import type { AgentClient } from "../agent_client.ts";
 import { editorAgent } from "./editor_agent.ts";
 

@@ -1,6 +1,6 @@
 import type { RequestPermissionRequest, SessionUpdate } from "@agentclientprotocol/sdk";
 import { assertEquals } from "@std/assert";
-import type { NumberedEvent } from "@tare/server";
+import type { NumberedEvent } from "@tare/server/internal";
 import { type AgentClient, RefusedError } from "../agent_client.ts";
 import { edit, end, type Event, newSession, say, TEXT, told } from "./editor_fixture_test.ts";
 

@@ -1,7 +1,7 @@
 import type { SessionUpdate, ToolCallStatus } from "@agentclientprotocol/sdk";
 import type { Usage } from "@tare/messages";
 import { PLAN_TOOL_NAME } from "@tare/messages/internal";
-import type { NumberedEvent } from "@tare/server";
+import type { NumberedEvent } from "@tare/server/internal";
 import { type EntryOf, TranscriptReducer } from "@tare/server/internal/transcript";
 import type { AgentInfo } from "../agent_client.ts";
 import { contentBlocks } from "./prompt_content.ts";

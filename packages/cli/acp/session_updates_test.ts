@@ -1,7 +1,7 @@
 import type { SessionUpdate, ToolCallContent } from "@agentclientprotocol/sdk";
 import { assertEquals } from "@std/assert";
 import { EMPTY_LEDGER } from "@tare/loop/internal";
-import type { NumberedEvent } from "@tare/server";
+import type { NumberedEvent } from "@tare/server/internal";
 import { joinDeltas, SessionUpdates } from "./session_updates.ts";
 
 type Event = NumberedEvent["event"];

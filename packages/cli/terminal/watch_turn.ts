@@ -1,7 +1,8 @@
 import type { TurnEnd } from "@tare/loop";
 import { EMPTY_LEDGER } from "@tare/loop/internal";
 import type { Content } from "@tare/messages";
-import type { NumberedEvent, SessionEvent } from "@tare/server";
+import type { SessionEvent } from "@tare/server";
+import type { NumberedEvent } from "@tare/server/internal";
 import { type AgentClient, type Approval, type ApprovalAnswer, AWAY, Reconnection } from "../agent_client.ts";
 
 /** Signals that stop a command that watches a turn; closing the terminal sends SIGHUP. */

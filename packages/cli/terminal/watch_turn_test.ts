@@ -1,6 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { EMPTY_LEDGER } from "@tare/loop/internal";
-import type { NumberedEvent, SessionEvent } from "@tare/server";
+import type { SessionEvent } from "@tare/server";
+import type { NumberedEvent } from "@tare/server/internal";
 import { type Approval, type ApprovalAnswer, RefusedError } from "../agent_client.ts";
 import { watchTurn } from "./watch_turn.ts";
 

@@ -1,7 +1,8 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import type { Store } from "@tare/session";
 import { memoryStore, openStore } from "@tare/session/sqlite";
-import { gateway, type GatewayOptions, type GatewaySessionSummary, type HttpGateway } from "@tare/gateway";
+import { gateway, type GatewayOptions, type HttpGateway } from "@tare/gateway";
+import type { GatewaySessionSummary } from "@tare/gateway/internal";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
 import { conversation, MANNERS, play, type Played } from "./conversations_fixture_test.ts";
 import { CHAT, DIALECTS } from "./dialects_fixture_test.ts";

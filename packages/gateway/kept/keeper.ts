@@ -3,7 +3,7 @@ import { sameData } from "@tare/messages/internal";
 import {
   Coalescer,
   SessionRecords,
-  type StateChange,
+  type StateUpdate,
   type StoredState,
   type StoreRecord,
 } from "@tare/session/internal";
@@ -106,7 +106,8 @@ interface Written extends Pick<StoredState, "title" | "summed" | "whole"> {
 
 /** A history, and the names by which it is found. */
 interface NamedHistory {
-  readonly keys: readonly string[];
+  /** The items up to its last reply: what follows may be transient. */
+  readonly settled: readonly string[];
   /** The names that do not change with each turn. */
   readonly others: readonly string[];
 }
@@ -350,8 +351,8 @@ export class Keeper {
       const { kept: { fence } } = session;
       const { records: own, written: after, refs, ends } = await this.#recordsOf(session);
       const records = [...own, ...more];
-      // Until this one is known to be done, what is stored of these may be its.
-      const { whole: _, named: _n, ...before } = this.#written.get(conversation) ?? NOTHING;
+      // Until this one is known to be done, the stored names may be its.
+      const { named: _, ...before } = this.#written.get(conversation) ?? NOTHING;
       const attempts = [after, ...before.attempts ?? []].slice(0, MAX_WRITES);
       this.#written.set(conversation, { ...before, attempts });
       let held: number | undefined;
@@ -413,7 +414,7 @@ export class Keeper {
 
   /** Returns what is to be written of a session, and what is stored then. */
   async #recordsOf(session: GatewaySession): Promise<
-    Pick<StateChange, "records"> & Pick<StoredState, "refs"> & {
+    Pick<StateUpdate, "records"> & Pick<StoredState, "refs"> & {
       readonly written: Written;
       readonly ends: readonly string[];
     }
@@ -423,7 +424,7 @@ export class Keeper {
     const before = this.#written.get(conversation) ?? NOTHING;
     const calls = this.#unwritten(conversation);
     const totals = totalsOf(session);
-    const writes = [shortId(), ...before.writes].slice(0, MAX_WRITES);
+    const writes = [crypto.randomUUID().slice(0, 8), ...before.writes].slice(0, MAX_WRITES);
     const isNew = kept.fence === undefined;
     const parent = isNew && isWhole && kept.parent !== undefined && await store.getSession(kept.parent)
       ? kept.parent
@@ -476,11 +477,11 @@ export class Keeper {
       summed: totals.days,
       totals: JSON.stringify(totals),
       title: after.title,
+      whole: own && after.whole,
+      named: own?.named,
       lastEvent: before.lastEvent + calls.length,
       lastCall: calls.at(-1) ?? before.lastCall,
       writes,
-      whole: own && after.whole,
-      named: own?.named,
     };
     return { records, written, refs: after.refs, ends: own?.ends ?? kept.ends };
   }
@@ -495,16 +496,16 @@ export class Keeper {
   #valueOf(session: GatewaySession, { named: known }: Written) {
     const { sessions } = this.#options;
     const history = sessions.historyOf(session);
-    const keys = history.items.map(({ exact }) => exact);
-    const { names, ends: newest, others } = namesOf(session, history);
-    const isNamed = known && known.keys.length >= keys.length - MAX_UNNAMED_ITEMS &&
-      isStartOf(known.keys, keys) && sameData(known.others, others);
+    const { names, ends: newest, others, settled } = namesOf(session, history);
+    const isNamed = known && known.settled.length >= settled.length - MAX_UNNAMED_ITEMS &&
+      isStartOf(known.settled, settled) && sameData(known.others, others);
     const ends = isNamed ? session.kept.ends : newest;
-    const instructions = sessions.instructionsOf(keys.slice(0, session.facts.heads));
+    const heads = history.items.slice(0, session.facts.heads);
+    const instructions = sessions.instructionsOf(heads.map(({ exact }) => exact));
     return {
       value: keptValue(session, { history, instructions, ends }),
       ends,
-      named: isNamed ? known : { keys, others },
+      named: isNamed ? known : { settled, others },
       names: isNamed ? undefined : names,
     };
   }
@@ -562,8 +563,4 @@ export class Keeper {
 
 function isStartOf(start: readonly string[], keys: readonly string[]): boolean {
   return start.length <= keys.length && start.every((key, at) => key === keys[at]);
-}
-
-function shortId(): string {
-  return crypto.randomUUID().slice(0, 8);
 }

@@ -1,14 +1,12 @@
-import { Session, type SessionState } from "@tare/session";
-import type { SessionRecord, StoredState } from "@tare/session/internal";
+import { Session, type SessionRecord, type SessionState, type StoredState } from "@tare/session/internal";
 import { contentText, type Message } from "@tare/messages";
 import type { StoredHistory } from "@tare/planner/internal";
 import { hashPiece } from "@tare/messages/internal";
 import { placeholderRefs } from "@tare/prune/internal";
 import { readItems } from "@tare/wire/internal";
 import { createHash } from "node:crypto";
-import { instructionKey, type Known } from "../sessions/instruction_keys.ts";
 import type { StoredPrompt } from "../memory.ts";
-import { readHistoryItem, writeHistoryItem } from "../sessions/history.ts";
+import { instructionKey, type Known, readHistoryItem, writeHistoryItem } from "../sessions/history.ts";
 import { LayeredArchive } from "../sessions/layered_archive.ts";
 import {
   countInstructions,
@@ -283,12 +281,12 @@ export function soughtNames(
 
 /**
  * Returns the names of a session with this history, those of the ends that it had, the newest first, and those that do not
- * change with each turn.
+ * change with each turn; and what of the history is settled.
  */
 export function namesOf(
   session: GatewaySession,
   { items }: StoredHistory,
-): Readonly<Record<"names" | "ends" | "others", readonly string[]>> {
+): Readonly<Record<"names" | "ends" | "others" | "settled", readonly string[]>> {
   const { kept, facts: { client, scope, name, heads, summary, responses } } = session;
   const keys = items.map(({ exact }) => exact);
   const first = keys[heads] ?? NOTHING;
@@ -306,7 +304,7 @@ export function namesOf(
     ...(summary ? [nameOf("summary", scope)] : []),
     nameOf("scope", scope),
   ];
-  return { ends, others, names: [...ends, ...others] };
+  return { ends, others, settled, names: [...ends, ...others] };
 }
 
 /** How a history is told from others: as it is, and as it was when it was shorter. */

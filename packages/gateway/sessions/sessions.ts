@@ -1,7 +1,6 @@
 import { createHash } from "node:crypto";
-import { Session } from "@tare/session";
 import { type About, Recognition, type RequestHistory, type StoredHistory } from "@tare/planner/internal";
-import { HeldSessions, type UnsummedSessions } from "@tare/session/internal";
+import { HeldSessions, Session, type UnsummedSessions } from "@tare/session/internal";
 import { addDays, addToDay, type Days, type SessionGroup, type Sums } from "@tare/session/internal/report";
 import {
   type ClientSummary,
@@ -11,9 +10,8 @@ import {
   type Recognised,
   type SessionParts,
 } from "./session.ts";
-import { InstructionKeys, type Known } from "./instruction_keys.ts";
 import { LayeredArchive } from "./layered_archive.ts";
-import { historyItem, textsOf } from "./history.ts";
+import { historyItem, InstructionKeys, itemTexts, type Known } from "./history.ts";
 
 /** A session that was stored: what it is made of beside its place among the others, and by what it is recognised. */
 export interface StoredSession {
@@ -176,7 +174,7 @@ export class GatewaySessions {
       items: items.map((item, at) =>
         at < heads ? { exact: keyOf(at), role: "instruction" } : historyItem(item)
       ),
-      textsOf: (at) => textsOf(items[at]!),
+      textsOf: (at) => itemTexts(items[at]!),
     };
   }
 

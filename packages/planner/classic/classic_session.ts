@@ -8,14 +8,15 @@ import {
   type Usage,
 } from "@tare/messages";
 import { countMessageTokens, describeCall, hashPiece } from "@tare/messages/internal";
-import { type Elision, pruneResults, truncateResults } from "@tare/prune";
 import {
-  archiveWithLine,
+  type Elision,
   isColdResume,
+  pruneResults,
   relievePressure,
   type SummariseTurnsOptions,
-  type TurnsSummary,
-} from "@tare/prune/internal";
+  truncateResults,
+} from "@tare/prune";
+import { archiveWithLine, type TurnsSummary } from "@tare/prune/internal";
 import { shownTools } from "@tare/schemas";
 import { currentProfile, currentWindow } from "../providers.ts";
 import { howMany } from "../rule/decide.ts";

@@ -22,16 +22,13 @@ export interface SummaryRequest {
   readonly progress?: (() => void) | undefined;
 }
 
-/** A summary of old messages, and the usage of the call for it. */
-export interface Summary {
+/** Summarizes old messages by a model. A rejection is a failure, and so is an empty text, which is paid. */
+export type Summarise = (request: SummaryRequest) => Promise<{
   /** Empty if the model returned none. */
   readonly text: string;
   /** What the provider reported. */
   readonly usage: Usage;
-}
-
-/** Summarizes old messages by a model. A rejection is a failure, and so is an empty text, which is paid. */
-export type Summarise = (request: SummaryRequest) => Promise<Summary>;
+}>;
 
 /** The start of a conversation that gives way to one message. */
 export interface Stretch {
@@ -130,7 +127,7 @@ function summaryText({ content }: Message): string {
 async function ask(
   { messages, said }: Stretch,
   { summarise, sent, next, windowTokens, signal, progress }: MakeSummaryOptions,
-): Promise<Partial<Summary> & Pick<MadeSummary, "failure">> {
+): Promise<Partial<Awaited<ReturnType<Summarise>>> & Pick<MadeSummary, "failure">> {
   if (!summarise) return {};
   const request: SummaryRequest = {
     ...{ sent, messages, users: said },

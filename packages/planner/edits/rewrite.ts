@@ -1,10 +1,9 @@
 import type { Message, Rewrite, Usage } from "@tare/messages";
 import { addUsage, countMessageTokens } from "@tare/messages/internal";
 import type { Decision } from "../ledger/entry.ts";
-import type { Archive } from "@tare/prune";
+import { type Archive, elide } from "@tare/prune";
 import {
   archiveMessages,
-  elide,
   type ElideOptions,
   type ElisionCandidate,
   formatPlaceholder,

@@ -2,13 +2,13 @@ import { assert, assertEquals } from "@std/assert";
 import { estimateTokens, type Message } from "@tare/messages";
 import { countMessageTokens } from "@tare/messages/internal";
 import {
-  type CompactionHabit,
   type LedgerEntry,
   plannerSession,
   type Profile,
   profileNamed,
   type PromptSessionOptions,
 } from "@tare/planner";
+import type { CompactionHabit } from "@tare/planner/internal";
 import { PrefixCache, promptCost } from "@tare/planner/internal/parts";
 import { memoryArchive, RECALL_TOOL } from "@tare/prune";
 

@@ -282,16 +282,13 @@ const FOUND = 3;
 /** Share of the window that definitions may take at most, whatever they cost. */
 const TOOLS_SHARE = 0.1;
 
-/** Definitions of tools that may be deferred. */
-export interface DeferrableTools {
+/** Definitions of tools that may be deferred, and where. */
+export interface DeferOptions {
+  /** Tokens of the definitions. */
   readonly fullTokens: number;
   /** Tokens of what would replace them: a list of names, and the tools by which a model sees and calls the rest. */
   readonly shortTokens: number;
   readonly count: number;
-}
-
-/** Where tools may be deferred. */
-export interface DeferOptions {
   readonly profile: Pick<Profile, "write" | "read">;
   /** Default: unknown, and no limit. */
   readonly windowTokens?: number;
@@ -305,16 +302,16 @@ export interface DeferOptions {
  * ```ts
  * import { assertEquals } from "@std/assert";
  * import { profileNamed } from "@tare/planner";
- * import { worthDeferring } from "@tare/planner/internal";
+ * import { worthDeferring } from "@tare/planner";
  *
  * const profile = profileNamed("openai");
- * const isWorth = (fullTokens: number) => worthDeferring({ fullTokens, shortTokens: 1_000, count: 50 }, { profile });
+ * const isWorth = (fullTokens: number) => worthDeferring({ fullTokens, shortTokens: 1_000, count: 50, profile });
  * assertEquals([1_100, 30_000].map(isWorth), [false, true]);
  * ```
  */
-export function worthDeferring(tools: DeferrableTools, options: DeferOptions): boolean {
-  const { fullTokens, shortTokens, count } = tools;
-  const { profile: { write, read }, windowTokens = Infinity } = options;
+export function worthDeferring(
+  { fullTokens, shortTokens, count, profile: { write, read }, windowTokens = Infinity }: DeferOptions,
+): boolean {
   const won = fullTokens - shortTokens;
   if (fullTokens > TOOLS_SHARE * windowTokens) return won > 0;
   const found = FOUND * fullTokens / count;

@@ -1,8 +1,8 @@
 import { assertEquals } from "@std/assert";
 import fc from "../../../tests/cases.ts";
 import { estimateTokens, type Message } from "@tare/messages";
-import { plannerSession, profileNamed } from "@tare/planner";
-import { PROFILES, worthDeferring } from "@tare/planner/internal";
+import { plannerSession, profileNamed, worthDeferring } from "@tare/planner";
+import { PROFILES } from "@tare/planner/internal";
 import { memoryArchive } from "@tare/prune";
 import type { Removal } from "../retention/retention.ts";
 import { decide, fullFromTokens, howMany, isSurelyCold, reckonedAlive, type Situation } from "./decide.ts";
@@ -184,7 +184,7 @@ const tools = (count: number) => ({ count, fullTokens: 200 * count, shortTokens:
 
 Deno.test("worthDeferring() keeps few tools in full and defers many, whatever the provider", () => {
   for (const profile of Object.values(PROFILES)) {
-    const deferred = [1, 5, 10, 25, 50, 117].map((count) => worthDeferring(tools(count), { profile }));
+    const deferred = [1, 5, 10, 25, 50, 117].map((count) => worthDeferring({ ...tools(count), profile }));
     assertEquals(deferred, [false, false, false, true, true, true], profile.name);
   }
 });
@@ -192,7 +192,7 @@ Deno.test("worthDeferring() keeps few tools in full and defers many, whatever th
 Deno.test("worthDeferring() defers the fewer, the less looking up costs", () => {
   const fewest = (name: string) => {
     let count = 1;
-    while (!worthDeferring(tools(count), { profile: PROFILES[name]! })) count++;
+    while (!worthDeferring({ ...tools(count), profile: PROFILES[name]! })) count++;
     return count;
   };
   assertEquals(
@@ -203,10 +203,10 @@ Deno.test("worthDeferring() defers the fewer, the less looking up costs", () => 
 
 Deno.test("worthDeferring() lets no definitions take over a tenth of the window, unless nothing is won", () => {
   const { openai: profile } = PROFILES;
-  const at = (windowTokens: number) => worthDeferring(tools(10), { profile: profile!, windowTokens });
+  const at = (windowTokens: number) => worthDeferring({ ...tools(10), profile: profile!, windowTokens });
   assertEquals([at(20_000), at(19_999)], [false, true]);
   const useless = { count: 1, fullTokens: 200, shortTokens: 266 };
-  assertEquals(worthDeferring(useless, { profile: profile!, windowTokens: 100 }), false);
+  assertEquals(worthDeferring({ ...useless, profile: profile!, windowTokens: 100 }), false);
 });
 
 Deno.test("sent() reckons what deferred tools would have taken, and calls that only looked for them as not made", async () => {

@@ -2,7 +2,7 @@ import type { Store } from "@tare/session";
 import type { SharedStore } from "@tare/session/internal";
 import type { Figures } from "@tare/session/telemetry";
 import { Type } from "typebox";
-import type { MetricsOptions } from "../agent_options.ts";
+import type { HttpOptions } from "../agent_options.ts";
 import type { guard } from "../http/guard.ts";
 import { route } from "../http/route.ts";
 import type { Sessions } from "../sessions/sessions.ts";
@@ -13,7 +13,7 @@ const DURATIONS_S = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2
 const METHODS = ["GET", "HEAD", "POST", "DELETE", "OPTIONS"];
 
 /** The route by which the figures are read. */
-export function metricsRoutes({ figures, isOpen }: MetricsOptions) {
+export function metricsRoutes({ figures, isOpen }: NonNullable<HttpOptions["metrics"]>) {
   return [
     route({
       method: "GET",
@@ -59,7 +59,7 @@ export function observeServer(
     description: "Those that there are, by whether a statement is under way.",
   }, () => {
     const { open = 0, idle = 0 } = shared.figures().connections ?? {};
-    return [[idle, { [state]: "idle" }], [open - idle, { [state]: "used" }]];
+    return Promise.resolve([[idle, { [state]: "idle" }], [open - idle, { [state]: "used" }]]);
   });
 }
 

@@ -66,7 +66,7 @@ export const APPROVAL_RULES: TUnsafe<readonly ApprovalRule[]> = Type.Unsafe(
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { faultOfRules } from "@tare/server";
+ * import { faultOfRules } from "@tare/server/internal";
  *
  * assertEquals(faultOfRules([{ tool: "write_file", paths: ["src/**"], decision: "allow" }]), undefined);
  * assertEquals(faultOfRules([{ tool: "shell" }]), "rules.0 must have required property 'decision'");

@@ -131,7 +131,7 @@ const WILDCARDS: readonly string[] = ["0.0.0.0", "[::]"];
  * @example
  * ```ts
  * import { assert, assertFalse } from "@std/assert";
- * import { isLoopback } from "@tare/server";
+ * import { isLoopback } from "@tare/server/internal";
  *
  * assert(isLoopback("127.0.0.1"));
  * assertFalse(isLoopback("0.0.0.0"));
@@ -150,7 +150,7 @@ export function isLoopback(host: string): boolean {
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { allowedHosts } from "@tare/server";
+ * import { allowedHosts } from "@tare/server/internal";
  *
  * assertEquals(allowedHosts("192.0.2.7", ["agent.example"]), ["192.0.2.7", "agent.example"]);
  * ```

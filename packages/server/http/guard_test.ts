@@ -1,7 +1,8 @@
 import { assertEquals } from "@std/assert";
 import { Keys } from "@tare/session";
 import { memoryStore } from "@tare/session/sqlite";
-import { allowedHosts, type HttpOptions } from "@tare/server";
+import type { HttpOptions } from "@tare/server";
+import { allowedHosts } from "@tare/server/internal";
 import { guard } from "./guard.ts";
 import { agent, error, scriptedModel } from "../fixture_test.ts";
 

@@ -20,12 +20,6 @@ import { failingStore, FULL } from "./store_fixture_test.ts";
 const QUIET: ScriptStep = { steer: [], cancels: false, fails: false, calls: [], finish: "stop" };
 const READ = { tool: "read", outcome: "text", size: 100 } as const;
 
-/** The edits of a session's prompt, by the value of its state. */
-function editsOf(value: unknown): readonly unknown[] {
-  const { context } = (value ?? {}) as { readonly context?: { readonly edits: readonly unknown[] } };
-  return context?.edits ?? [];
-}
-
 function said({ history }: AgentSession): unknown[] {
   return history.map(({ role, content }) => `${role[0]}: ${content}`);
 }
@@ -181,6 +175,12 @@ Deno.test("AgentSession.start() keeps what the loop took and never got to say", 
   assertEquals((await store.readEvents(session.id)).at(-1)?.event.reason, "cancelled");
   assertEquals(said(session), ["s: Be brief.", "u: q", "a: a", "u: late"]);
 });
+
+/** Returns the edits in a stored value, or in the state of a prompt. */
+function editsOf(state: unknown): readonly unknown[] {
+  return (state as { readonly context?: { readonly edits: readonly unknown[] } } | undefined)?.context
+    ?.edits ?? [];
+}
 
 Deno.test("AgentSession.start() stores edits before the request that relies on them", async () => {
   for (const policy of ["planner", "classic"] as const) {

@@ -440,8 +440,6 @@ export class SessionMemory {
     const { title, value } = { ...this.#stored, ...changed };
     const next = { ...OWN_SUMS, title, totals, value, days: totals.days };
     const { records: own, after } = this.#session.change(this.#stored, next);
-    // Until it is known to be done, the value that is stored whole may be its.
-    this.#stored = { ...this.#stored, whole: undefined };
     // By itself, so that sessions that ask are found.
     const asks = totals.asks !== this.#totals.asks && { asks: totals.asks ?? null };
     return log.append(events, {

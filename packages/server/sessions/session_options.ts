@@ -101,32 +101,29 @@ export interface WorkspaceOptions {
   /** The folder, as clients see it. Default: they don't. */
   readonly folder?: string | undefined;
   /** What commands run in, as clients see it. Default: they don't. */
-  readonly sandbox?: SandboxInfo | undefined;
+  readonly sandbox?: {
+    /** Name of the program that makes the sandbox; absent if there is none. */
+    readonly by?: string;
+    /** Why there is none. */
+    readonly why?: string;
+    /** Hosts that commands reach without approval. */
+    readonly domains: readonly string[];
+  } | undefined;
   /** Text about the folder for sessions with the server's own instructions. Default: none. */
-  readonly place?: Workplace | undefined;
+  readonly place?: {
+    /** Returns what follows the instructions of a session that is made now, for as long as it lasts; nothing if empty. */
+    readonly describe: () => Promise<string>;
+    /** Returns what has changed since these system messages; `undefined` if nothing has. */
+    readonly changes: (told: readonly string[]) => Promise<string | undefined>;
+  } | undefined;
   /** Record of what turns change of files, which can be undone. Default: there is none. */
   readonly checkpoints?: Omit<Checkpoints, "close"> | undefined;
   /** Commands that continue between turns: their news, and their end with a session. Default: there are none. */
   readonly background?: Pick<BackgroundCommands, "news" | "end"> | undefined;
 }
 
-/** What commands run in. */
-export interface SandboxInfo {
-  /** Name of the program that makes the sandbox; absent if there is none. */
-  readonly by?: string;
-  /** Why there is none. */
-  readonly why?: string;
-  /** Hosts that commands reach without approval. */
-  readonly domains: readonly string[];
-}
-
 /** Text about the place that sessions work in. */
-export interface Workplace {
-  /** Returns what follows the instructions of a session that is made now, for as long as it lasts; nothing if empty. */
-  readonly describe: () => Promise<string>;
-  /** Returns what has changed since these system messages; `undefined` if nothing has. */
-  readonly changes: (told: readonly string[]) => Promise<string | undefined>;
-}
+export type Workplace = NonNullable<WorkspaceOptions["place"]>;
 
 /** Options of sessions that few servers need. */
 export interface AdvancedOptions {

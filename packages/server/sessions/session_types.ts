@@ -21,7 +21,7 @@ import type { ToolOffer } from "../turns/session_tools.ts";
 import type { SessionOptions } from "./session_options.ts";
 import { type Budget, type Chosen, type SessionSettings, storedHelper } from "./session_settings.ts";
 
-export type { PinChange } from "@tare/session";
+export type { PinChange } from "@tare/session/internal";
 
 /** A session of which programs outside are notified. */
 export interface NotifiedSession {

@@ -1,7 +1,8 @@
 import { assertEquals } from "@std/assert";
 import type { AssistantMessage, Model, ModelRequest } from "@tare/messages";
 import { profileNamed } from "@tare/planner";
-import type { ToolSource, Workplace } from "@tare/server";
+import type { ToolSource } from "@tare/server";
+import type { Workplace } from "@tare/server/internal";
 import { agent, call, echo, events, newSession, request, turn } from "../fixture_test.ts";
 import { recordedStore } from "./store_fixture_test.ts";
 import { answerCall } from "../approvals/fixture_test.ts";

@@ -12,7 +12,7 @@ import {
   type TurnResult,
 } from "@tare/loop";
 import { addLedgers, BudgetSpent, EMPTY_LEDGER, systemClock, type TurnTime } from "@tare/loop/internal";
-import { PROGRAM_TOOL } from "@tare/tools/programs";
+import { programTool } from "@tare/tools/programs";
 import {
   type AssistantMessage,
   contentText,
@@ -214,7 +214,7 @@ export function turnPlayer(
 }
 
 /** What helpers and programs do is judged call by call. */
-const HARMLESS = [DELEGATE_TOOL.function.name, PROGRAM_TOOL.function.name];
+const HARMLESS = [DELEGATE_TOOL.function.name, programTool().definition.function.name];
 
 function isHarmless({ definition }: Tool): boolean {
   return HARMLESS.includes(definition.function.name);

@@ -1,9 +1,8 @@
 import type { CountTokens, Message, Tool } from "@tare/messages";
 import { countMessageTokens, countToolTokens, describeCall, sameData } from "@tare/messages/internal";
 import { argumentsParser } from "@tare/loop/arguments";
-import type { Profile, PromptCall } from "@tare/planner";
-import { worthDeferring } from "@tare/planner/internal";
-import { CALL_TOOL, Catalogue, FIND_TOOLS, standIns } from "@tare/schemas";
+import { type Profile, type PromptCall, worthDeferring } from "@tare/planner";
+import { Catalogue, standIns } from "@tare/schemas";
 
 /** Tools that come and go while the server runs, such as those of MCP servers. */
 export interface ToolSource {
@@ -166,6 +165,9 @@ export function offerTools(
   };
 }
 
+const { find: { definition: FIND_TOOLS }, call: { definition: CALL_TOOL } } = standIns([], {
+  parser: argumentsParser,
+});
 const STAND_INS = [FIND_TOOLS, CALL_TOOL];
 
 /** Names of the tools that stand for others. */
@@ -187,7 +189,10 @@ function paysToDefer(
   const shortTokens = countMessageTokens({ role: "system", content: catalogue.text() }, countTokens) +
     STAND_INS.reduce((sum, tool) => sum + countToolTokens(tool, countTokens), 0);
   const count = deferrable.length;
-  return worthDeferring({ fullTokens: fullTokens(deferrable, countTokens), shortTokens, count }, {
+  return worthDeferring({
+    fullTokens: fullTokens(deferrable, countTokens),
+    shortTokens,
+    count,
     profile,
     windowTokens,
   });

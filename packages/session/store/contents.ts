@@ -166,7 +166,7 @@ function summing(
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { sumContents } from "@tare/session";
+ * import { sumContents } from "@tare/session/internal";
  * import { openFileContents, openStore } from "@tare/session/sqlite";
  *
  * const folder = await Deno.makeTempDir();

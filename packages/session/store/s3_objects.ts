@@ -18,6 +18,7 @@
  * @module
  */
 import type { AwsClient } from "aws4fetch";
+import { s3Address } from "./s3_address.ts";
 import { StoreError } from "./store_error.ts";
 
 /** Where bytes are kept by name. All reject with a `StoreError` that names it if it can't be used. */
@@ -32,17 +33,13 @@ export interface ObjectStore {
   delete(name: string): Promise<void>;
 }
 
-/** Where a bucket is. */
-export interface S3Bucket {
+/** A bucket, and who may use it. */
+export interface S3Options {
   readonly bucket: string;
   /** Such as `eu-central-1`. */
   readonly region: string;
   /** Address of a server that isn't Amazon's, such as `https://minio.example:9000`; the bucket is part of the path. */
   readonly endpoint?: string;
-}
-
-/** A bucket, and who may use it. */
-export interface S3Options extends S3Bucket {
   /** Prefix of the names of all objects, such as `tare/`. Default: empty. */
   readonly prefix?: string;
   readonly accessKeyId: string;
@@ -91,25 +88,6 @@ export async function openS3Objects(options: S3Options): Promise<ObjectStore> {
   await objects.get(probe);
   await objects.delete(probe);
   return objects;
-}
-
-/**
- * Returns the address of a bucket.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { s3Address } from "@tare/session/s3";
- *
- * const { href } = s3Address({ bucket: "archive", region: "eu-central-1" });
- * assertEquals(href, "https://archive.s3.eu-central-1.amazonaws.com/");
- * ```
- */
-export function s3Address({ bucket, region, endpoint }: S3Bucket): URL {
-  if (endpoint !== undefined) return new URL(`${endpoint.replace(/\/$/, "")}/${bucket}/`);
-  const host = `s3.${region}.amazonaws.com`;
-  // Amazon's certificate is for one name in front of its own.
-  return new URL(bucket.includes(".") ? `https://${host}/${bucket}/` : `https://${bucket}.${host}/`);
 }
 
 function s3Objects(options: S3Options, client: AwsClient): ObjectStore {

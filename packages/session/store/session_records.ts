@@ -5,9 +5,6 @@ import { applyPatch, diffJson, type JsonPatch } from "./json_patch.ts";
 import type { Sighting, Store, StoreRecord } from "./port.ts";
 import { StoreError } from "./store_error.ts";
 
-/** Length of the pieces of a state's value, in UTF-16 code units. */
-const VALUE_PIECE_CHARS = 4_000;
-
 /** Longest patch of a value, as JSON in UTF-16 code units: what has changed more is stored whole. */
 const MAX_PATCH_CHARS = 8_500;
 
@@ -50,7 +47,7 @@ export interface NextState
 }
 
 /** How a stored state is changed. */
-export interface StateChange {
+export interface StateUpdate {
   readonly records: readonly StoreRecord[];
   /** The stored state once they are committed. */
   readonly after: StoredState;
@@ -66,7 +63,9 @@ export class SessionRecords {
 
   readonly #store: Store;
   readonly #id: string;
-  readonly #packer = new JsonPacker({ pieceChars: VALUE_PIECE_CHARS });
+  readonly #packer = new JsonPacker();
+  /** The value that was to be stored whole last, whether that succeeded or not. */
+  #whole: WholeValue | undefined;
 
   /** The session of this id, stored or not. */
   constructor(store: Store, id: string) {
@@ -133,7 +132,7 @@ export class SessionRecords {
       (refs) => store.readTexts(sessionId, refs),
     );
     return {
-      ...{ title, totals, refs, whole: stored && { id: stored.id, value } },
+      ...{ title, totals, refs },
       value: patch && patch.of === stored?.id ? applyPatch(value, patch.patch) : value,
     };
   }
@@ -145,9 +144,9 @@ export class SessionRecords {
   change(
     before: StoredState,
     { group, agent, days, texts = [], isFork = false, ...next }: NextState,
-  ): StateChange {
+  ): StateUpdate {
     const sessionId = this.#id;
-    const value = next.value === before.value ? { whole: before.whole } : this.#delta(before, next.value);
+    const value = this.#delta(before, next.value);
     const all = new Map([...value.texts ?? [], ...texts]);
     // Sorted, so that two that write the same texts don't wait for each other.
     const archived = [...all].filter(([ref]) => !before.refs.has(ref)).sort(([a], [b]) => a < b ? -1 : 1);
@@ -173,19 +172,22 @@ export class SessionRecords {
   }
 
   /** Returns the states by which a value is stored: a patch of the one that is stored whole, or itself. */
-  #delta({ whole, refs }: StoredState, next: unknown): {
-    readonly whole?: WholeValue | undefined;
+  #delta({ value: before, whole, refs }: StoredState, next: unknown): {
+    readonly whole: WholeValue | undefined;
     readonly states?: { readonly value: WholeValue } | { readonly patch: StoredPatch };
     readonly texts?: NonNullable<NextState["texts"]>;
   } {
-    const patch = whole && (diffJson(whole.value, next) ?? {});
-    if (whole && patch && JSON.stringify(patch).length <= MAX_PATCH_CHARS) {
-      return { whole, states: { patch: { of: whole.id, patch } } };
+    if (next === before) return { whole };
+    // If the newest didn't succeed, it is unknown which one is stored.
+    if (whole && whole === this.#whole) {
+      const patch = diffJson(whole.value, next) ?? {};
+      const isShort = JSON.stringify(patch).length <= MAX_PATCH_CHARS;
+      if (isShort) return { whole, states: { patch: { of: whole.id, patch } } };
     }
     const id = crypto.randomUUID().slice(0, 8);
     const { value, texts } = this.#packer.pack(next, refs);
     return {
-      whole: { id, value: next },
+      whole: this.#whole = { id, value: next },
       states: { value: { id, value } },
       texts: texts.map(({ ref, content }) => [ref, content] as const),
     };
@@ -197,11 +199,11 @@ export function stateRecords(sessionId: string, states: object): readonly StoreR
   return Object.entries(states).map(([name, value]) => ({ type: "state", sessionId, name, value }));
 }
 
-/** Default length of a piece, in UTF-16 code units. */
-const PIECE_CHARS = 1_000;
+/** A list whose JSON is longer than this is cut into pieces of about this length, in UTF-16 code units. */
+const PIECE_CHARS = 4_000;
 
-/** Length of the longest piece, in pieces: where no entry ends one. */
-const MOST_PIECES = 4;
+/** Longest piece of short entries: where none of them ends one. */
+const MOST_CHARS = 4 * PIECE_CHARS;
 
 /** So many characters at its end tell whether a piece ends there: single entries may be all alike. */
 const END_CHARS = 48;
@@ -268,15 +270,6 @@ interface Packing {
 export class JsonPacker {
   /** By the path of names that leads to them. */
   readonly #lists = new Map<string, KnownList>();
-  readonly #pieceChars: number;
-
-  /**
-   * @param options Length of the pieces in UTF-16 code units: long lists are cut into pieces of about this length. Default:
-   * 1,000.
-   */
-  constructor({ pieceChars = PIECE_CHARS }: { readonly pieceChars?: number } = {}) {
-    this.#pieceChars = pieceChars;
-  }
 
   /**
    * A JSON value with texts in place of most of what is long in it; those that aren't `stored` come along. Where a list is
@@ -319,7 +312,7 @@ export class JsonPacker {
       jsons.push(json);
       length += json.length;
       end = (end + json).slice(-END_CHARS);
-      if (length < MOST_PIECES * this.#pieceChars && !this.#isEnd(end, json.length)) continue;
+      if (length < MOST_CHARS && !isEnd(end, json.length)) continue;
       const content = `[${jsons.join()}]`;
       const ref = createHash("sha256").update(content).digest("hex").slice(0, 16);
       from = at + 1;
@@ -335,11 +328,6 @@ export class JsonPacker {
       front,
       rest: list.slice(from),
     };
-  }
-
-  /** Whether a piece that ends so ends there: after shorter entries more seldom. */
-  #isEnd(end: string, entryChars: number): boolean {
-    return hashText(end) % Math.max(1, Math.floor(this.#pieceChars / entryChars)) === 0;
   }
 
   /**
@@ -408,4 +396,9 @@ function frontOf(list: readonly unknown[]): readonly unknown[] {
 
 function jsonOf(entry: unknown): string {
   return JSON.stringify(entry) ?? "null";
+}
+
+/** Whether a piece that ends with this text ends there: after shorter entries more rarely. */
+function isEnd(end: string, entryChars: number): boolean {
+  return hashText(end) % Math.max(1, Math.floor(PIECE_CHARS / entryChars)) === 0;
 }

@@ -1,11 +1,20 @@
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertLess, assertRejects } from "@std/assert";
 import { StoreError } from "@tare/session";
-import { type NextState, SessionRecords, stateRecords, type StoredState } from "@tare/session/internal";
+import {
+  type NextState,
+  SessionRecords,
+  stateRecords,
+  type StateUpdate,
+  type StoredState,
+} from "@tare/session/internal";
 import { memoryStore } from "@tare/session/sqlite";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
 
 const BASIS = { group: "planned", agent: "a", title: "Hello.", days: {} } as const;
 const entry = (number: number) => ({ number, text: `Entry ${number}. `.repeat(20) });
+
+const bytesOf = ({ records }: StateUpdate) =>
+  JSON.stringify(records.filter(({ type }) => type === "state" || type === "archive")).length;
 
 async function newStore() {
   const store = memoryStore();
@@ -70,6 +79,43 @@ Deno.test("SessionRecords.read() ignores a patch of a value that was replaced", 
   await write({ value: { at: 2 } });
   await write({ value: { at: 3 } }, { ...stored(), whole: undefined });
   assertEquals((await session.read()).value, { at: 3 });
+});
+
+Deno.test("SessionRecords writes of a value that grows a patch, and read() gives back its newest version", async () => {
+  const { store, session } = await newStore();
+  let before = SessionRecords.NOTHING;
+  let list: readonly string[] = Array.from({ length: 500 }, (_, at) => `entry ${at * 7919}`);
+  const sizes: number[] = [];
+  for (let version = 0; version < 60; version++) {
+    list = [...list, `more ${version * 7907}`.repeat(9)];
+    const value = { list, version, ...(version % 2 === 0 && { even: true }) };
+    const change = session.change(before, { ...BASIS, value });
+    sizes.push(bytesOf(change));
+    await store.commit(change.records);
+    before = change.after;
+    assertEquals((await session.read()).value, value);
+  }
+  const mean = sizes.slice(1).reduce((sum, size) => sum + size, 0) / 59;
+  assertLess(mean, 0.6 * sizes[0]!);
+});
+
+Deno.test("SessionRecords writes a value whole after a commit whose outcome is unknown", async () => {
+  for (const isDone of [true, false]) {
+    const { store, session } = await newStore();
+    const next = (version: number) => ({
+      ...BASIS,
+      value: { version, text: "x".repeat(9_000 * version) },
+    });
+    const first = session.change(SessionRecords.NOTHING, next(1));
+    await store.commit(first.records);
+    // Too large for a patch, so that it is stored whole.
+    const lost = session.change(first.after, next(2));
+    if (isDone) await store.commit(lost.records);
+    const { value } = next(2);
+    const again = session.change(first.after, { ...BASIS, value: { ...value, version: 3 } });
+    await store.commit(again.records);
+    assertEquals((await session.read()).value, { ...value, version: 3 });
+  }
 });
 
 Deno.test("SessionRecords.commit() holds the session for one commit, unless others have held it since", async () => {

@@ -58,7 +58,7 @@ import type { Tool, ToolDefinition } from "@tare/messages";
 const NO_LIMIT_MS = 2 ** 31 - 1;
 
 /** How programs are described to the model. */
-export const PROGRAM_TOOL: ToolDefinition = {
+const PROGRAM_TOOL: ToolDefinition = {
   type: "function",
   function: {
     name: "run_program",
@@ -81,9 +81,9 @@ export const PROGRAM_TOOL: ToolDefinition = {
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { PROGRAM_TOOL, programTool } from "@tare/tools/programs";
+ * import { programTool } from "@tare/tools/programs";
  *
- * assertEquals(programTool().definition, PROGRAM_TOOL);
+ * assertEquals(programTool().definition.function.name, "run_program");
  * ```
  */
 export function programTool(): Tool {

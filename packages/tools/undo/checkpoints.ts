@@ -6,12 +6,12 @@ import {
   type ChangedFile,
   changedFiles,
   type FileState,
+  type FileStateChange,
   isFolder,
   isUnkept,
   isUnkeptChange,
   modeOf,
   reversed,
-  type StateChange,
   unkept,
 } from "./file_state.ts";
 import { type CheckpointOptions, FileStates, inGroups, MOST_NAMED } from "./file_states.ts";
@@ -40,14 +40,6 @@ export interface TurnOfSession {
   readonly turn: number;
 }
 
-/** Options of {@linkcode Checkpoints.undo} and {@linkcode Checkpoints.redo}. */
-export interface UndoOptions {
-  /** Of undo alone: the first turn to undo. Default: the newest one that changed files. */
-  readonly turn?: number | undefined;
-  /** Whether files that were changed since are overwritten. Default: false. */
-  readonly force?: boolean | undefined;
-}
-
 /** The result of an undo or a redo. */
 export interface UndoResult {
   /** The turns whose changes were undone, or made again, the oldest first. */
@@ -64,9 +56,17 @@ export interface Checkpoints {
   /** Returns the changes of a session's turns, the oldest first. */
   changes(session: string): Promise<readonly TurnChanges[]>;
   /** Restores files to their state before this turn of a session and all after it. @throws {UndoRefused} */
-  undo(session: string, options?: UndoOptions): Promise<UndoResult>;
+  undo(session: string, options?: {
+    /** The first turn to undo. Default: the newest one that changed files. */
+    readonly turn?: number | undefined;
+    /** Whether files that were changed since are overwritten. Default: false. */
+    readonly force?: boolean | undefined;
+  }): Promise<UndoResult>;
   /** Reverts the last undo, unless a turn has changed something since. @throws {UndoRefused} */
-  redo(session: string, options?: Pick<UndoOptions, "force">): Promise<UndoResult>;
+  redo(session: string, options?: {
+    /** Whether files that were changed since are overwritten. Default: false. */
+    readonly force?: boolean | undefined;
+  }): Promise<UndoResult>;
   /** Deletes what is stored of a session. */
   forget(session: string): Promise<void>;
   /** Settles once nothing is under way. */
@@ -225,7 +225,10 @@ class KeptChanges implements Checkpoints {
     );
   }
 
-  undo(session: string, { turn, force = false }: UndoOptions = {}): Promise<UndoResult> {
+  undo(
+    session: string,
+    { turn, force = false }: Parameters<Checkpoints["undo"]>[1] = {},
+  ): Promise<UndoResult> {
     return this.#alone(async (states) => {
       this.#assertIdle();
       await this.#finish(states);
@@ -260,7 +263,7 @@ class KeptChanges implements Checkpoints {
     });
   }
 
-  redo(session: string, { force = false }: Pick<UndoOptions, "force"> = {}): Promise<UndoResult> {
+  redo(session: string, { force = false }: Parameters<Checkpoints["redo"]>[1] = {}): Promise<UndoResult> {
     return this.#alone(async (states) => {
       this.#assertIdle();
       await this.#finish(states);
@@ -285,9 +288,9 @@ class KeptChanges implements Checkpoints {
   async #targets(
     states: FileStates,
     verb: "undo" | "redo",
-    steps: readonly (readonly StateChange[])[],
+    steps: readonly (readonly FileStateChange[])[],
     force: boolean,
-  ): Promise<{ readonly targets: readonly StateChange[]; readonly unmade: readonly string[] }> {
+  ): Promise<{ readonly targets: readonly FileStateChange[]; readonly unmade: readonly string[] }> {
     const wanted = new Map<string, { now: FileState; to: FileState; why?: string }>();
     // A path whose content isn't stored stays as it is, and is reported.
     const left = new Set(steps.flat().filter(isUnkeptChange).map(([path]) => path));
@@ -302,7 +305,7 @@ class KeptChanges implements Checkpoints {
       if (one.to !== from && one.to !== to) one.why ??= "it was changed since";
       one.to = to;
     }
-    const targets: StateChange[] = [];
+    const targets: FileStateChange[] = [];
     const conflicts: string[] = [];
     const unmade: string[] = [];
     for (const [path, { now, to, why }] of wanted) {
@@ -352,9 +355,10 @@ class KeptChanges implements Checkpoints {
   }
 
   /** Makes these changes unless they are made already. Paths that have changed meanwhile stay as they are. */
-  async #apply(states: FileStates, targets: readonly StateChange[]): Promise<void> {
+  async #apply(states: FileStates, targets: readonly FileStateChange[]): Promise<void> {
     const sorted = [...targets].sort(([a], [b]) => (a < b ? -1 : 1));
-    const isDue = async ([path, from, to]: StateChange) => from !== to && await states.stateOf(path) === from;
+    const isDue = async ([path, from, to]: FileStateChange) =>
+      from !== to && await states.stateOf(path) === from;
     // A folder that its owner may not change is changed first and gets its permissions last.
     const opened = new Map<string, FileState>();
     for (const target of sorted) {
@@ -415,7 +419,7 @@ class KeptChanges implements Checkpoints {
 
   async #record(
     { session, turn }: TurnOfSession,
-    changes: readonly StateChange[],
+    changes: readonly FileStateChange[],
     notCovered: readonly string[],
   ): Promise<void> {
     if (changes.length === 0 && notCovered.length === 0) return;

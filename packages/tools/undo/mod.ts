@@ -31,7 +31,6 @@ export {
   type Checkpoints,
   openCheckpoints,
   type TurnOfSession,
-  type UndoOptions,
   UndoRefused,
   type UndoResult,
 } from "./checkpoints.ts";

@@ -1,7 +1,6 @@
 import { countRequestTokens, type Message } from "@tare/messages";
 import { countMessageTokens } from "@tare/messages/internal";
-import { applyElisions, type Elision, memoryArchive } from "@tare/prune";
-import { elide } from "@tare/prune/internal";
+import { applyElisions, elide, type Elision, memoryArchive } from "@tare/prune";
 import type { CallPolicy, CallPolicyOptions } from "@tare/simulator/economy";
 
 /** Clears all results but the newest `keep`, for good, whenever the prompt exceeds `triggerTokens`. */

@@ -2,8 +2,7 @@ import { countRequestTokens, type CountTokens } from "@tare/messages";
 import type { Profile } from "@tare/planner";
 import { promptCost } from "@tare/planner/internal/parts";
 import { WINDOW_SHARE } from "@tare/planner/internal";
-import { applyElisions, type Elision, memoryArchive } from "@tare/prune";
-import { elide, selectElisions } from "@tare/prune/internal";
+import { applyElisions, elide, type Elision, memoryArchive, selectElisions } from "@tare/prune";
 import type { CallPolicy, CallPolicyOptions, Recording } from "@tare/simulator/economy";
 
 /** What the clairvoyant goes by, the same as `planner-age`. */

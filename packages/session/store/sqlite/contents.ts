@@ -14,7 +14,7 @@ import { SCHEMA } from "./schema.ts";
  * @example
  * ```ts
  * import { assertEquals } from "@std/assert";
- * import { sumContents } from "@tare/session";
+ * import { sumContents } from "@tare/session/internal";
  * import { openFileContents, openStore } from "@tare/session/sqlite";
  *
  * const path = `${await Deno.makeTempDir()}/tare.db`;

@@ -121,14 +121,10 @@ export function openStore(
   });
 }
 
-/** Options of a store in memory. */
-export interface MemoryStoreOptions {
+/** Options of a store in a file. */
+export interface FileStoreOptions {
   /** Milliseconds since the epoch; idempotency keys expire by it. Default: the system's clock. */
   readonly now?: () => number;
-}
-
-/** Options of a store in a file. */
-export interface FileStoreOptions extends MemoryStoreOptions {
   /**
    * Largest size of the file in bytes, its log not counted; a write that needs more fails as if the disk were full.
    * Default: no limit.
@@ -157,7 +153,7 @@ export interface FileStoreOptions extends MemoryStoreOptions {
  * assertEquals((await store.listSessions()).map(({ title }) => title), ["Nightly builds"]);
  * ```
  */
-export function memoryStore({ now = Date.now }: MemoryStoreOptions = {}): Store {
+export function memoryStore({ now = Date.now }: Pick<FileStoreOptions, "now"> = {}): Store {
   return storeIn(openMemory(SCHEMA), now).store;
 }
 
