@@ -98,7 +98,6 @@ export interface SessionPage {
   readonly hasMore: boolean;
 }
 
-/** A call that waits for approval. */
 export type Approval = Told<"GET /sessions/{id}/approvals">["approvals"][number];
 
 export type ApprovalAnswer = Body<"POST /sessions/{id}/approvals/{approval}">;
@@ -119,7 +118,6 @@ const SETTINGS = [
 
 export type ToldCall = Told<"GET /sessions/{id}/calls">["calls"][number];
 
-/** Client of the agent server, for commands and editors. */
 export type AgentClient = ReturnType<typeof agentClient>;
 
 /**
