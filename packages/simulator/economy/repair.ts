@@ -1,6 +1,6 @@
 import type { CountTokens, Message, ToolCall } from "@tare/messages";
 import { archiveRef, RECALL_TOOL } from "@tare/prune";
-import { textsOf } from "./needs.ts";
+import { messageTexts } from "./needs.ts";
 import type { Lost } from "./sight.ts";
 
 export const REPAIR_TOKENS = 7_000;
@@ -18,7 +18,7 @@ export async function repair(
   const results: Message[] = [];
   let left = REPAIR_TOKENS;
   for (const [at, bearer] of bearers.entries()) {
-    const original = textsOf(bearer).filter((text) => text !== "").join("\n");
+    const original = messageTexts(bearer).filter((text) => text !== "").join("\n");
     const content = shorten(original, { lost, tokens: left, countTokens });
     left -= countTokens(content);
     const id = `repair-${number}-${at}`;
