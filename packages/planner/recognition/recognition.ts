@@ -97,10 +97,10 @@ interface Place extends StoredHistory {
 
 /** Histories that share a client, or a scope where the client isn't known. */
 interface Realm<Known> {
-  /** Conversations by their replies and first items. */
-  readonly landmarks: Map<string, Known[]>;
-  /** Conversations by scope, in the order in which they were last continued. */
-  readonly scopes: Map<string, Set<Known>>;
+  /** The newest conversations by their replies and first items. */
+  readonly landmarks: Map<string, readonly Known[]>;
+  /** The newest conversations by scope, in the order in which they were last continued. */
+  readonly scopes: Map<string, readonly Known[]>;
 }
 
 /** A conversation that a request continues. */
@@ -180,10 +180,10 @@ export class Recognition<Known extends KnownConversation> {
     this.#unmark(known, place, { realm, from: 0 });
     this.#places.delete(known);
     const { facts: { client, scope } } = known;
-    const others = realm.scopes.get(scope);
-    others?.delete(known);
-    if (others?.size === 0) realm.scopes.delete(scope);
-    if (realm.scopes.size === 0) this.#realms.delete(client ?? scope);
+    const others = realm.scopes.get(scope)?.filter((other) => other !== known) ?? [];
+    if (others.length > 0) realm.scopes.set(scope, others);
+    else realm.scopes.delete(scope);
+    if (realm.landmarks.size === 0 && realm.scopes.size === 0) this.#realms.delete(client ?? scope);
   }
 
   /** Returns which conversation a turn continues. `named` is the one of its name. */
@@ -303,10 +303,7 @@ export class Recognition<Known extends KnownConversation> {
     const heads = countHeads(items);
     for (let at = items.length - 1; at >= heads; at--) {
       if (at > heads && !isReply(items[at]!)) continue;
-      const marked = realm.landmarks.get(items[at]!.exact) ?? [];
-      for (let index = marked.length - 1; index >= Math.max(0, marked.length - RECENT); index--) {
-        yield { at, known: marked[index]! };
-      }
+      for (const known of realm.landmarks.get(items[at]!.exact)?.toReversed() ?? []) yield { at, known };
     }
   }
 
@@ -368,8 +365,7 @@ export class Recognition<Known extends KnownConversation> {
 
   /** Returns the newest conversations of a request's scope, the newest first. */
   #recent({ client, scope }: Pick<RequestHistory, "client" | "scope">): readonly Known[] {
-    const all = this.#realms.get(client ?? scope)?.scopes.get(scope);
-    return all ? [...all].slice(-RECENT).reverse() : [];
+    return this.#realms.get(client ?? scope)?.scopes.get(scope)?.toReversed() ?? [];
   }
 
   /** Returns the conversation without a name that was continued last in a request's scope. */
@@ -411,13 +407,12 @@ export class Recognition<Known extends KnownConversation> {
     for (let at = from; at < items.length; at++) {
       if (!isLandmark(place, at)) continue;
       const { exact } = place.items[at]!;
-      const marked = realm.landmarks.get(exact);
-      if (!marked) realm.landmarks.set(exact, [known]);
-      else if (!marked.includes(known)) marked.push(known);
+      const marked = realm.landmarks.get(exact) ?? [];
+      if (!marked.includes(known)) realm.landmarks.set(exact, [...marked, known].slice(-RECENT));
     }
-    const scope = realm.scopes.get(known.facts.scope) ?? new Set();
-    scope.delete(known);
-    realm.scopes.set(known.facts.scope, scope.add(known));
+    const { scope } = known.facts;
+    const others = realm.scopes.get(scope)?.filter((other) => other !== known) ?? [];
+    realm.scopes.set(scope, [...others, known].slice(-RECENT));
   }
 
   #unmark(
