@@ -6,6 +6,7 @@
 export { Coalescer } from "./coalescer.ts";
 export { DocumentReader, type DocumentReaderOptions } from "./documents.ts";
 export { type ContentsItem, sumContents } from "./store/contents.ts";
+export { applyPatch, diffJson, type JsonPatch } from "./store/json_patch.ts";
 export { type ArchivedText, JsonPacker, type PackedJson, type UnpackedJson } from "./store/packed_json.ts";
 export {
   type NextState,
@@ -35,12 +36,11 @@ export {
   HeldSessions,
   OpenSession,
   type RegisteredSession,
+  type ReportScope,
   type SessionCalls,
   type SessionChange,
   type SessionKind,
   SessionRegistry,
-  type SpendScope,
-  type TotalsScope,
   type UnsummedSessions,
 } from "./registry.ts";
 export type {

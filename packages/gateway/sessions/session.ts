@@ -1,6 +1,6 @@
 import type { Session } from "@tare/session/internal";
 import type { Overview, Sums } from "@tare/session/internal/report";
-import { contentText, type CountTokens, type Message } from "@tare/messages";
+import { contentText, type CountTokens, type Message, type ToolDefinition } from "@tare/messages";
 import { firstWords, hashBytes, hashPiece, personsWords } from "@tare/messages/internal";
 import type { PromptSession, SessionView } from "@tare/planner";
 import type { Continuation, KnownConversation } from "@tare/planner/internal";
@@ -218,7 +218,7 @@ const MAX_REFUSALS = 2;
 const SESSION_BYTES = 4_096;
 
 /** What an item of a history takes: its place in the tree of histories, what was sent of it, what left of it. */
-const ITEM_BYTES = 1_024;
+const ITEM_BYTES = 2_048;
 
 /** What a call that is remembered takes. */
 const CALL_BYTES = 1_024;
@@ -246,8 +246,8 @@ export class GatewaySession implements KnownConversation {
   #kept: Kept;
   /** Its tools as they first came. */
   #tools: readonly ReturnType<typeof steadyTools>["first"][number][] = [];
-  /** The newest tools that came as they first did. */
-  #sameTools: WireRequest["tools"];
+  /** The newest tools that came as they first did. Their bytes would hold the whole request. */
+  #sameTools: readonly ToolDefinition[] | undefined;
 
   constructor(
     { conversation, archive, number, length, facts, hidden = [], shown = [], unevicted = shown, held, kept }:
@@ -310,7 +310,7 @@ export class GatewaySession implements KnownConversation {
     return this.#kept;
   }
 
-  /** Most bytes of memory that it can take; what it shares with others counts for each of them. */
+  /** Bytes of memory that it takes; what it shares with others counts for each of them. */
   get bytes(): number {
     const items = this.#hidden.flatMap(({ items }) => items);
     // As bytes, and as text of the message that was read of them.
@@ -319,7 +319,7 @@ export class GatewaySession implements KnownConversation {
     const { calls } = this.conversation;
     // As bytes, and as what was read of them.
     const toolBytes = this.#tools.reduce((sum, { bytes }) => sum + 3 * bytes.length, 0);
-    return SESSION_BYTES + toolBytes + CALL_BYTES * calls.length + itemBytes + 2 * this.#facts.historyBytes +
+    return SESSION_BYTES + toolBytes + CALL_BYTES * calls.length + itemBytes + this.#facts.historyBytes +
       hiddenBytes +
       this.archive.bytes;
   }
@@ -551,11 +551,11 @@ export class GatewaySession implements KnownConversation {
     const { tools = [] } = request;
     const same = this.#sameTools;
     const isKnown = same?.length === tools.length &&
-      tools.every(({ definition }, at) => definition === same[at]!.definition);
+      tools.every(({ definition }, at) => definition === same[at]);
     if (isKnown) return request;
     const { request: steady, first } = steadyTools(request, this.#tools);
     if (isTurn) this.#tools = first;
-    if (isTurn && steady === request) this.#sameTools = tools;
+    if (isTurn && steady === request) this.#sameTools = tools.map(({ definition }) => definition);
     return steady;
   }
 

@@ -10,9 +10,8 @@ import {
   type Recognised,
   type SessionParts,
 } from "./session.ts";
-import { InstructionKeys, type Known } from "./instruction_keys.ts";
 import { LayeredArchive } from "./layered_archive.ts";
-import { historyItem, itemTexts } from "./history.ts";
+import { historyItem, InstructionKeys, itemTexts, type Known } from "./history.ts";
 
 /** A session that was stored: what it is made of beside its place among the others, and by what it is recognised. */
 export interface StoredSession {

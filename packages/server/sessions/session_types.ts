@@ -14,7 +14,7 @@ import type { Profile, PromptSession, SessionView } from "@tare/planner";
 import type { Rates } from "@tare/planner/internal/parts";
 import type { Days } from "@tare/session/internal/report";
 import type { Warmth } from "@tare/session";
-import type { SessionRecord, StoredEvent, StoreRecord } from "@tare/session/internal";
+import type { SessionRecord, StoreRecord } from "@tare/session/internal";
 import type { Archive } from "@tare/prune";
 import { type HttpError, notFound } from "../http/http_error.ts";
 import type { ToolOffer } from "../turns/session_tools.ts";
@@ -267,16 +267,6 @@ export type SessionEvent =
 export interface NumberedEvent {
   readonly number: number;
   readonly event: SessionEvent;
-}
-
-/** Returns stored events as they were appended: nothing else is in a session's log. */
-export function numbered(stored: readonly StoredEvent[]): readonly NumberedEvent[] {
-  return stored as readonly NumberedEvent[];
-}
-
-/** Returns stored events without their numbers. */
-export function eventsOf(stored: readonly StoredEvent[]): readonly SessionEvent[] {
-  return numbered(stored).map(({ event }) => event);
 }
 
 /** What somebody is asked: whether a call may run. */

@@ -1,20 +1,54 @@
 import type { Content, ContentPart, FileChange } from "@tare/messages";
 import { sliceText } from "@tare/messages/internal";
 import { changedLines, counted, formatCount, partName } from "../format.ts";
-import { type EntryOf, shortArguments, type TranscriptEntry } from "../transcript.ts";
+import type { Store } from "@tare/session";
+import type { AgentSession } from "../sessions/agent_session.ts";
+import { numbered } from "../sessions/event_log.ts";
+import type { SessionEvent } from "../sessions/session_types.ts";
+import {
+  type EntryOf,
+  shortArguments,
+  type TranscriptEntry,
+  TranscriptReducer,
+  updateEntries,
+} from "../transcript.ts";
 import MarkdownIt, { type Token } from "markdown-it";
 
-/** What a file tells of a session. */
 export interface Shared {
   readonly title: string;
   readonly model: string;
-  /** When it was made, in milliseconds since the epoch. */
+  /** In milliseconds since the epoch. */
   readonly createdAtMs: number;
-  /** What was said and done, without what the session was told first. */
+  /** Without instructions. */
   readonly entries: readonly TranscriptEntry[];
 }
 
-/** Longest result, reasoning or other folded text in characters: of a longer one the beginning is there. */
+/** Events that a file shows of a session. */
+const SHARED_EVENTS: readonly SessionEvent["type"][] = [
+  "message_added",
+  "turn_start",
+  "user_message",
+  "assistant_message",
+  "tool_call",
+  "tool_result",
+  "turn_end",
+];
+
+/** Returns what a file tells of a session: what was said in the turns that have ended. @throws {StoreError} */
+export async function sharedOf(
+  { id, title, row: { createdAtMs }, settings: { model }, runningAfter = Infinity }: AgentSession,
+  store: Store,
+): Promise<Shared> {
+  const stored = await store.readEvents(id, { types: SHARED_EVENTS });
+  const reducer = new TranscriptReducer();
+  const entries: TranscriptEntry[] = [];
+  for (const { number, event } of numbered(stored)) {
+    if (number <= runningAfter) updateEntries(entries, reducer.apply(event));
+  }
+  return { title, model, createdAtMs, entries };
+}
+
+/** Characters of a folded text that are shown. */
 const LONGEST = 20_000;
 
 /** Returns a session as one inert HTML file, and the Content-Security-Policy in it. */
@@ -72,7 +106,7 @@ function entryHtml(entry: TranscriptEntry): string {
       return `<article class="reply" aria-label="Agent">${thought}${markdownHtml(entry.text)}</article>`;
     }
     case "call":
-      // Calls of a program are no messages.
+      // Nested calls are no messages.
       return entry.parent === undefined ? callHtml(entry) : "";
     case "instructions":
       return folded("What the agent was told", entry.text);
@@ -175,7 +209,7 @@ a{color:var(--accent)}
 @media print{details{break-inside:avoid}pre{max-height:none}}
 `;
 
-/** A longer text stands as it is written: laying it out would keep others waiting. In UTF-16 code units. */
+/** Longest text that is parsed as Markdown, in UTF-16 code units: it blocks other requests. */
 const LONGEST_MARKDOWN = 100_000;
 
 const markdown = new MarkdownIt({ html: false, linkify: true, typographer: false });

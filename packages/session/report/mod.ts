@@ -26,6 +26,7 @@ export {
   addToDay,
   type BaselineReport,
   type CallReport,
+  callToStore,
   type Days,
   type GroupReport,
   type GroupSums,
@@ -39,6 +40,7 @@ export {
   SPENT_ON,
   type SpentOn,
   type SpentReport,
+  storedCall,
   type Sums,
   sumsOf,
   ToldWarnings,
@@ -48,11 +50,9 @@ export {
 } from "./calls.ts";
 export {
   dearest,
-  keptSpending,
   pingUsdOfToday,
   reportSpend,
   SPEND_BY,
-  type SpendingQuery,
   type SpendingReport,
   type SpendingSession,
   type SpendOptions,
