@@ -14,6 +14,7 @@ export {
   type StateUpdate,
   StateWriter,
   type StoredState,
+  type WholeValue,
 } from "./stored_state.ts";
 export { isConflict } from "./store/store_error.ts";
 export { expiryClock } from "./expiry_clock.ts";
