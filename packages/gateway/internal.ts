@@ -4,5 +4,5 @@
  * @module
  */
 export { readBody, readBytes, readPath, withClientSignal } from "./read_request.ts";
-export { type AskedServer, type ServerProfile, serverProfile } from "./upstream.ts";
+export { type ServerProfile, serverProfile } from "./upstream.ts";
 export type { GatewaySessionDetails, GatewaySessionSummary } from "./sessions/gateway_kind.ts";
