@@ -76,7 +76,7 @@ export async function handedOver(): Promise<HandedOver> {
  * looked through. What the server allocates is mostly short-lived text, and V8 would keep room for more and more of it:
  * three times what is in use, never given back.
  */
-export const V8_FLAGS = "--v8-flags=--max-semi-space-size=4,--heap-growing-percent=50";
+export const V8_FLAGS = "--v8-flags=--max-semi-space-size=8,--heap-growing-percent=50";
 
 /**
  * Variables that the providers' SDKs look for, and would take headers from, and one that Node's way to start programs

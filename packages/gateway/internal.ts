@@ -4,5 +4,6 @@
  * @module
  */
 export { readBody, readBytes, readPath, withClientSignal } from "./read_request.ts";
-export { type ServerProfile, serverProfile } from "./upstream.ts";
+export { type AskedServer, type ServerProfile, serverProfile } from "./upstream.ts";
 export type { GatewaySessionDetails, GatewaySessionSummary } from "./sessions/gateway_kind.ts";
+export type { Compaction } from "./sessions/session.ts";

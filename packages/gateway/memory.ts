@@ -18,7 +18,7 @@ import type { Followed } from "./sessions/session.ts";
 type KnownList = NonNullable<ReturnType<ListReader["find"]>>;
 
 /** What is remembered takes beside its texts, in bytes. */
-const ENTRY_BYTES = 500;
+const ENTRY_BYTES = 600;
 
 /** How much of the memory each may take, in all 1. */
 const SHARES = {
@@ -110,7 +110,7 @@ export class KnownJson<T> implements JsonReader<T> {
     const known = this.#pieces.get(bytesKey);
     if (known) return known;
     const json = readJsonAt(bytes, { start, end });
-    const size = ENTRY_BYTES + 2 * (end - start);
+    const size = ENTRY_BYTES + end - start;
     let piece: ReturnType<JsonReader<T>["read"]> = { key: bytesKey, value: read(json) };
     const said = spelling?.said(piece.value);
     if (spelling && said) {

@@ -4,22 +4,40 @@
  * @module
  */
 export { Coalescer } from "./coalescer.ts";
-export { DocumentReader } from "./documents.ts";
-export { sumContents } from "./store/contents.ts";
-export { JsonPacker } from "./store/packed_json.ts";
+export { DocumentReader, type DocumentReaderOptions } from "./documents.ts";
+export { type ContentsItem, sumContents } from "./store/contents.ts";
+export { applyPatch, diffJson, type JsonPatch } from "./store/json_patch.ts";
+export { type ArchivedText, JsonPacker, type PackedJson, type UnpackedJson } from "./store/packed_json.ts";
 export {
   type NextState,
-  type StateChange,
   stateRecords,
+  type StateUpdate,
   StateWriter,
   type StoredState,
+  type WholeValue,
 } from "./stored_state.ts";
 export { isConflict } from "./store/store_error.ts";
 export { expiryClock } from "./expiry_clock.ts";
-export { type PinChange, Session, type SessionState } from "./session.ts";
 export {
+  type BookOptions,
+  type CacheKeyOptions,
+  type CallPlanner,
+  type DatedRewrite,
+  type ForkPlace,
+  type GlimpseOptions,
+  type HistoryNow,
+  type PinChange,
+  Session,
+  type SessionCall,
+  type SessionInit,
+  type SessionState,
+} from "./session.ts";
+export {
+  type HeldOptions,
   HeldSessions,
   OpenSession,
+  type RegisteredSession,
+  type ReportScope,
   type SessionCalls,
   type SessionChange,
   type SessionKind,
@@ -27,17 +45,39 @@ export {
   type UnsummedSessions,
 } from "./registry.ts";
 export type {
+  BriefCommit,
+  ConnectionFigures,
+  DeliveryClaim,
+  DeliveryLimits,
+  DeliveryListing,
+  DeliveryRequest,
+  EventsQuery,
   Hold,
+  HolderAnswer,
   HolderRequest,
+  IdleQuery,
+  KeyClaim,
+  KeyName,
+  KeyRequest,
   ListedSession,
+  NamedSession,
+  OpeningFigures,
+  OpeningListener,
+  ReceiverLimit,
+  SessionLimits,
+  SessionListing,
   SessionRecord,
   SharedStore,
   Sighting,
+  StoreCopy,
   StoredDelivery,
   StoredDocument,
   StoredEvent,
   StoredSums,
   StoreRecord,
+  SumsQuery,
+  TypedEvent,
+  WaitingSession,
 } from "./store/port.ts";
 export type { KeptWarm, Pingable } from "./warmth.ts";
 export { s3Address } from "./store/s3_address.ts";

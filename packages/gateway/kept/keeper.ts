@@ -1,12 +1,20 @@
 import { type Store, StoreError } from "@tare/session";
 import {
   Coalescer,
-  type StateChange,
+  type StateUpdate,
   StateWriter,
   type StoredState,
   type StoreRecord,
 } from "@tare/session/internal";
-import { Accounts, type AddedSessions, type CallReport, type Days } from "@tare/session/internal/report";
+import {
+  Accounts,
+  type AddedSessions,
+  type CallReport,
+  callToStore,
+  type Days,
+  storedCall,
+} from "@tare/session/internal/report";
+import { sameData } from "@tare/messages/internal";
 import type { Protocol, RequestReaders } from "@tare/wire/internal";
 import type { GatewaySession, Recognised } from "../sessions/session.ts";
 import type { GatewaySessions, StoredSession } from "../sessions/sessions.ts";
@@ -41,6 +49,12 @@ const MAX_WAITING = 1_000;
 /** So many of the times that a session was written are known by their ids. */
 const MAX_WRITES = 8;
 
+/**
+ * Items by which a session's history may be longer than it was when its names were stored: a request is looked up by its
+ * history as it was up to 64 items ago.
+ */
+const MAX_UNNAMED_ITEMS = 16;
+
 /** What a {@linkcode Keeper} works with. */
 export interface KeeperOptions {
   readonly store: Store;
@@ -74,7 +88,7 @@ export interface Looking {
 }
 
 /** What of a session is in the store, but for the references of its texts. */
-interface Written extends Pick<StoredState, "title" | "summed"> {
+interface Written extends Pick<StoredState, "title" | "summed" | "whole"> {
   /** What it had come to by the store's totals. */
   readonly days: Days;
   /** The totals as JSON. */
@@ -84,8 +98,18 @@ interface Written extends Pick<StoredState, "title" | "summed"> {
   /** The newest of its calls that is there, of those that were made here. */
   readonly lastCall?: CallReport | undefined;
   readonly writes: readonly string[];
+  /** What its stored names are of. Absent: that isn't known. */
+  readonly named?: NamedHistory | undefined;
   /** What is there if a time that failed, or was never heard of again, was done nevertheless; the newest first. */
   readonly attempts?: readonly Written[];
+}
+
+/** A history, and the names by which it is found. */
+interface NamedHistory {
+  /** The items up to its last reply: what follows may be transient. */
+  readonly settled: readonly string[];
+  /** The names that do not change with each turn. */
+  readonly others: readonly string[];
 }
 
 /** Records that are stored with a session, and who waits for that. */
@@ -209,10 +233,7 @@ export class Keeper {
     const { id, conversation } = session;
     const isThere = await store.getSession(id);
     const stored = isThere ? await store.readEvents(id, { types: ["call"] }) : [];
-    const calls = stored.map(({ number, event: { type: _, ...call } }) => ({
-      ...call as unknown as CallReport,
-      number,
-    }));
+    const calls = stored.map(({ number, event: { type: _, ...call } }) => storedCall(call, number));
     const last = stored.at(-1)?.number ?? 0;
     // While they are written they may be there already.
     const { lastEvent } = this.#written.get(conversation) ?? NOTHING;
@@ -345,7 +366,8 @@ export class Keeper {
       const { kept: { fence } } = session;
       const { records: own, written: after, refs, ends } = await this.#recordsOf(session);
       const records = [...own, ...more];
-      const before = this.#written.get(conversation) ?? NOTHING;
+      // Until this one is known to be done, the stored names may be its.
+      const { named: _, ...before } = this.#written.get(conversation) ?? NOTHING;
       const attempts = [after, ...before.attempts ?? []].slice(0, MAX_WRITES);
       this.#written.set(conversation, { ...before, attempts });
       let held: number | undefined;
@@ -413,7 +435,7 @@ export class Keeper {
 
   /** Returns what is to be written of a session, and what is stored then. */
   async #recordsOf(session: GatewaySession): Promise<
-    Pick<StateChange, "records"> & Pick<StoredState, "refs"> & {
+    Pick<StateUpdate, "records"> & Pick<StoredState, "refs"> & {
       readonly written: Written;
       readonly ends: readonly string[];
     }
@@ -431,7 +453,7 @@ export class Keeper {
     const refs = isNew && parent === undefined ? StateWriter.NOTHING.refs : kept.refs;
     const known = sessions.held.find(sessionId);
     // Where others went on with it meanwhile their prompt is the newer one.
-    const own = isWhole && (!known || known === session) ? this.#valueOf(session) : undefined;
+    const own = isWhole && (!known || known === session) ? this.#valueOf(session, before) : undefined;
     const { records: state, after } = this.#writerOf(session).change({ ...before, totals: undefined, refs }, {
       title: own ? conversation.state.title : before.title,
       totals: { ...totals, writes } satisfies KeptTotals,
@@ -450,7 +472,7 @@ export class Keeper {
         ]
         : [],
       ...state,
-      ...own ? [{ type: "names", sessionId, names: own.names } as const] : [],
+      ...own?.names ? [{ type: "names", sessionId, names: own.names } as const] : [],
       ...calls.length === 0 ? [] : [
         {
           type: "events",
@@ -459,10 +481,12 @@ export class Keeper {
           // What was rewritten is told in words about what was said.
           events: calls.map(({ number: _, ...call }) => ({
             type: "call",
-            ...call,
-            ...(!isWhole && {
-              rewrites: [],
-              ...(call.changed && { changed: { ...call.changed, before: "", after: "" } }),
+            ...callToStore({
+              ...call,
+              ...(!isWhole && {
+                rewrites: [],
+                changed: call.changed && { ...call.changed, before: "", after: "" },
+              }),
             }),
           })),
         } as const,
@@ -473,6 +497,8 @@ export class Keeper {
       summed: totals.days,
       totals: JSON.stringify(totals),
       title: after.title,
+      whole: own && after.whole,
+      named: own?.named,
       lastEvent: before.lastEvent + calls.length,
       lastCall: calls.at(-1) ?? before.lastCall,
       writes,
@@ -487,14 +513,22 @@ export class Keeper {
     return writer;
   }
 
-  /** Returns what a session continues from, and its names. */
-  #valueOf(session: GatewaySession) {
+  /** Returns what a session continues from, and its names unless those that are stored find it too. */
+  #valueOf(session: GatewaySession, { named: known }: Written) {
     const { sessions } = this.#options;
     const history = sessions.historyOf(session);
-    const { names, ends } = namesOf(session, history);
+    const { names, ends: newest, others, settled } = namesOf(session, history);
+    const isNamed = known && known.settled.length >= settled.length - MAX_UNNAMED_ITEMS &&
+      isStartOf(known.settled, settled) && sameData(known.others, others);
+    const ends = isNamed ? session.kept.ends : newest;
     const heads = history.items.slice(0, session.facts.heads);
     const instructions = sessions.instructionsOf(heads.map(({ exact }) => exact));
-    return { value: keptValue(session, { history, instructions, ends }), names, ends };
+    return {
+      value: keptValue(session, { history, instructions, ends }),
+      ends,
+      named: isNamed ? known : { settled, others },
+      names: isNamed ? undefined : names,
+    };
   }
 
   #wait(session: GatewaySession): void {
@@ -546,4 +580,8 @@ export class Keeper {
     await Promise.race([done, late]);
     clearTimeout(timer);
   }
+}
+
+function isStartOf(start: readonly string[], keys: readonly string[]): boolean {
+  return start.length <= keys.length && start.every((key, at) => key === keys[at]);
 }

@@ -279,11 +279,14 @@ export function soughtNames(
   };
 }
 
-/** Returns the names of a session with this history, and of the ends that it had, the newest first. */
+/**
+ * Returns the names of a session with this history, those of the ends that it had, the newest first, and those that do not
+ * change with each turn; and what of the history is settled.
+ */
 export function namesOf(
   session: GatewaySession,
   { items }: StoredHistory,
-): { readonly names: readonly string[]; readonly ends: readonly string[] } {
+): Readonly<Record<"names" | "ends" | "others" | "settled", readonly string[]>> {
   const { kept, facts: { client, scope, name, heads, summary, responses } } = session;
   const keys = items.map(({ exact }) => exact);
   const first = keys[heads] ?? NOTHING;
@@ -294,17 +297,14 @@ export function namesOf(
     ...endsOf(settled, { heads, reach: 1 }).map((end) => nameOf("end", client ?? scope, end)),
   ];
   const ends = [...newest, ...kept.ends.filter((one) => !newest.includes(one))].slice(0, 2 * ENDS);
-  return {
-    ends,
-    names: [
-      ...ends,
-      ...responses.map(({ id }) => nameOf("response", client ?? scope, id)),
-      ...(name === undefined ? [] : [nameOf("name", scope, name)]),
-      nameOf("first", scope, first),
-      ...(summary ? [nameOf("summary", scope)] : []),
-      nameOf("scope", scope),
-    ],
-  };
+  const others = [
+    ...responses.map(({ id }) => nameOf("response", client ?? scope, id)),
+    ...(name === undefined ? [] : [nameOf("name", scope, name)]),
+    nameOf("first", scope, first),
+    ...(summary ? [nameOf("summary", scope)] : []),
+    nameOf("scope", scope),
+  ];
+  return { ends, others, settled, names: [...ends, ...others] };
 }
 
 /** How a history is told from others: as it is, and as it was when it was shorter. */

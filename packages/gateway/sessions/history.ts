@@ -20,7 +20,7 @@ export function historyItem({ key, parts }: WireItem): HistoryItem {
 }
 
 /** Returns the texts of an item's messages. */
-export function textsOf({ parts }: WireItem): readonly string[] {
+export function itemTexts({ parts }: WireItem): readonly string[] {
   return parts.map(({ message }) => contentText(message.content));
 }
 
@@ -115,7 +115,7 @@ export function instructionKey(scope: string, key: string): string {
 
 function linesOf(item: WireItem): Map<number, number> {
   const lines = new Map<number, number>();
-  for (const line of textsOf(item).join("\n").split("\n")) {
+  for (const line of itemTexts(item).join("\n").split("\n")) {
     const hash = hashText(line);
     lines.set(hash, (lines.get(hash) ?? 0) + line.length);
   }

@@ -40,7 +40,7 @@ export class LayeredArchive implements Archive {
     this.#elsewhere = elsewhere;
   }
 
-  /** Most bytes of memory that its texts can take, those included that it shares. */
+  /** Bytes of memory that its texts take, those included that it shares. */
   get bytes(): number {
     return this.#bytes;
   }
@@ -111,5 +111,5 @@ export class LayeredArchive implements Archive {
 }
 
 function bytesOfText({ length }: string): number {
-  return ENTRY_BYTES + 2 * length;
+  return ENTRY_BYTES + length;
 }

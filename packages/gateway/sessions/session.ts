@@ -1,9 +1,9 @@
 import type { Session } from "@tare/session/internal";
 import type { Overview, Sums } from "@tare/session/internal/report";
-import { contentText, type CountTokens, type Message } from "@tare/messages";
+import { contentText, type CountTokens, type Message, type ToolDefinition } from "@tare/messages";
 import { firstWords, hashBytes, hashPiece, personsWords } from "@tare/messages/internal";
 import type { PromptSession, SessionView } from "@tare/planner";
-import type { KnownConversation, Recognised as Recognition } from "@tare/planner/internal";
+import type { Continuation, KnownConversation } from "@tare/planner/internal";
 import type { Archive } from "@tare/prune";
 import {
   anchorOf,
@@ -218,7 +218,7 @@ const MAX_REFUSALS = 2;
 const SESSION_BYTES = 4_096;
 
 /** What an item of a history takes: its place in the tree of histories, what was sent of it, what left of it. */
-const ITEM_BYTES = 1_024;
+const ITEM_BYTES = 2_048;
 
 /** What a call that is remembered takes. */
 const CALL_BYTES = 1_024;
@@ -246,8 +246,8 @@ export class GatewaySession implements KnownConversation {
   #kept: Kept;
   /** Its tools as they first came. */
   #tools: readonly ReturnType<typeof steadyTools>["first"][number][] = [];
-  /** The newest tools that came as they first did. */
-  #sameTools: WireRequest["tools"];
+  /** The newest tools that came as they first did. Their bytes would hold the whole request. */
+  #sameTools: readonly ToolDefinition[] | undefined;
 
   constructor(
     { conversation, archive, number, length, facts, hidden = [], shown = [], unevicted = shown, held, kept }:
@@ -290,47 +290,6 @@ export class GatewaySession implements KnownConversation {
     return this.#facts.control ? "control" : "planned";
   }
 
-  /** What keeps it apart from histories that it must never meet. */
-  get scope(): string {
-    return this.#facts.scope;
-  }
-
-  /** Who asks, if its conversations may go on under another scope. */
-  get client(): string | undefined {
-    return this.#facts.client;
-  }
-
-  /** The client's name for it, in its scope. */
-  get name(): string | undefined {
-    return this.#facts.name;
-  }
-
-  /** Whether its newest turn has no final reply yet. */
-  get isAmidTurn(): boolean {
-    return this.#facts.isAmidTurn;
-  }
-
-  /** Pieces of the summary with which its client may begin a new history, or has and no model has answered yet. */
-  get quotable(): readonly string[] {
-    const { summary, begunWith } = this.#facts;
-    return summary?.pieces ?? (begunWith?.isAnswered === false ? begunWith.pieces : []);
-  }
-
-  /** Whether its client has asked for a summary to go on from. */
-  get isSummarized(): boolean {
-    return this.#facts.summary?.isSaid ?? false;
-  }
-
-  /** Pieces of the summary with which its history begins. */
-  get begunWith(): readonly string[] {
-    return this.#facts.begunWith?.pieces ?? [];
-  }
-
-  /** A line of what the user said first. */
-  get opening(): string | undefined {
-    return this.#facts.opening;
-  }
-
   /** What only the upstream knows of. */
   get hidden(): readonly HiddenPlace[] {
     return this.#hidden;
@@ -351,7 +310,7 @@ export class GatewaySession implements KnownConversation {
     return this.#kept;
   }
 
-  /** Most bytes of memory that it can take; what it shares with others counts for each of them. */
+  /** Bytes of memory that it takes; what it shares with others counts for each of them. */
   get bytes(): number {
     const items = this.#hidden.flatMap(({ items }) => items);
     // As bytes, and as text of the message that was read of them.
@@ -360,7 +319,7 @@ export class GatewaySession implements KnownConversation {
     const { calls } = this.conversation;
     // As bytes, and as what was read of them.
     const toolBytes = this.#tools.reduce((sum, { bytes }) => sum + 3 * bytes.length, 0);
-    return SESSION_BYTES + toolBytes + CALL_BYTES * calls.length + itemBytes + 2 * this.#facts.historyBytes +
+    return SESSION_BYTES + toolBytes + CALL_BYTES * calls.length + itemBytes + this.#facts.historyBytes +
       hiddenBytes +
       this.archive.bytes;
   }
@@ -431,7 +390,7 @@ export class GatewaySession implements KnownConversation {
   /** A request with these items goes on with it, from where its history is the same. */
   continueFrom(
     items: readonly WireItem[],
-    { at, how, length }: Pick<Extract<Recognition<unknown>, { type: "continue" }>, "at" | "how" | "length">,
+    { at, how, length }: Pick<Extract<Continuation<unknown>, { type: "continue" }>, "at" | "how" | "length">,
   ): void {
     if (how === "grown") return;
     const same = items.slice(0, at);
@@ -592,11 +551,11 @@ export class GatewaySession implements KnownConversation {
     const { tools = [] } = request;
     const same = this.#sameTools;
     const isKnown = same?.length === tools.length &&
-      tools.every(({ definition }, at) => definition === same[at]!.definition);
+      tools.every(({ definition }, at) => definition === same[at]);
     if (isKnown) return request;
     const { request: steady, first } = steadyTools(request, this.#tools);
     if (isTurn) this.#tools = first;
-    if (isTurn && steady === request) this.#sameTools = tools;
+    if (isTurn && steady === request) this.#sameTools = tools.map(({ definition }) => definition);
     return steady;
   }
 

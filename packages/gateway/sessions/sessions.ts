@@ -11,7 +11,7 @@ import {
   type SessionParts,
 } from "./session.ts";
 import { LayeredArchive } from "./layered_archive.ts";
-import { historyItem, InstructionKeys, type Known, textsOf } from "./history.ts";
+import { historyItem, InstructionKeys, itemTexts, type Known } from "./history.ts";
 
 /** A session that was stored: what it is made of beside its place among the others, and by what it is recognised. */
 export interface StoredSession {
@@ -174,7 +174,7 @@ export class GatewaySessions {
       items: items.map((item, at) =>
         at < heads ? { exact: keyOf(at), role: "instruction" } : historyItem(item)
       ),
-      textsOf: (at) => textsOf(items[at]!),
+      textsOf: (at) => itemTexts(items[at]!),
     };
   }
 

@@ -16,7 +16,7 @@ function newSessions(options: Partial<SessionsOptions> = {}) {
     const items = Array.from(texts, (key): WireItem => {
       const role = { S: "system", b: "assistant" }[key] ?? "user";
       const message = { role, content: key } as Message;
-      return { key, parts: [{ message }], bytes: new Uint8Array(key === "L" ? 5_000 : 1) };
+      return { key, parts: [{ message }], bytes: new Uint8Array(key === "L" ? 10_000 : 1) };
     });
     const prompts: Recognised["prompts"] = ({ archive }) => {
       const state = { edits: [elide(1), elide(3)] };
@@ -111,7 +111,7 @@ Deno.test("GatewaySessions leaves the same share of sessions as it is, always", 
 });
 
 Deno.test("GatewaySessions forgets the sessions that were used longest ago, as memory asks for it", () => {
-  const { sessions, find } = newSessions({ maxBytes: 12_000 });
+  const { sessions, find } = newSessions({ maxBytes: 14_000 });
   const a = find("a");
   const b = find("b", { name: "n" });
   find("a");
@@ -129,7 +129,7 @@ Deno.test("GatewaySessions weighs what sessions archive, hide and remember of hi
   const archiving = newSessions({ maxBytes: 20_000 });
   const large = archiving.find("a");
   archiving.find("b");
-  await large.archive.put("x".repeat(5_000));
+  await large.archive.put("x".repeat(10_000));
   archiving.sessions.weigh(large);
   assertEquals([archiving.sessions.held.size, archiving.sessions.held.get(large.id)], [1, large]);
   const hiding = newSessions({ maxBytes: 20_000 });

@@ -35,8 +35,11 @@ const LABELS = 1.3;
 /** A result that is shorter, in characters, stays as it is. */
 const LEAST_CHARACTERS = 300;
 
-/** So many messages' lines stay in memory. */
+/** Messages of a name among which the one is looked for that a label means. */
 const KNOWN_PLACES = 64;
+
+/** Messages whose lines stay in memory: those of others are read again. */
+const HELD_PLACES = 8;
 
 /** A message that was taken in. */
 interface Taken {
@@ -392,7 +395,7 @@ export class Arrival {
     if (known) return known;
     const passages = this.#readPassages(this.#taken[place]!);
     const [oldest] = this.#passages.keys();
-    if (this.#passages.size >= KNOWN_PLACES && oldest !== undefined) this.#passages.delete(oldest);
+    if (this.#passages.size >= HELD_PLACES && oldest !== undefined) this.#passages.delete(oldest);
     this.#passages.set(place, passages);
     return passages;
   }

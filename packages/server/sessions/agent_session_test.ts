@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { contentText, type Model } from "@tare/messages";
 import { StoreError } from "@tare/session";
-import { JsonPacker, StateWriter, type StoreRecord } from "@tare/session/internal";
+import { StateWriter, type StoreRecord } from "@tare/session/internal";
 import { memoryStore } from "@tare/session/sqlite";
 import { HttpError } from "../http/http_error.ts";
 import { scriptedModel, silentModel, UNREPORTED } from "../fixture_test.ts";
@@ -176,12 +176,15 @@ Deno.test("AgentSession.start() keeps what the loop took and never got to say", 
   assertEquals(said(session), ["s: Be brief.", "u: q", "a: a", "u: late"]);
 });
 
+/** Returns the edits in a stored value, or in the state of a prompt. */
+function editsOf(state: unknown): readonly unknown[] {
+  return (state as { readonly context?: { readonly edits: readonly unknown[] } } | undefined)?.context
+    ?.edits ?? [];
+}
+
 Deno.test("AgentSession.start() stores edits before the request that relies on them", async () => {
   for (const policy of ["planner", "classic"] as const) {
     const store = memoryStore();
-    const editsOf = (state: unknown) =>
-      (state as { readonly context?: { readonly edits: readonly unknown[] } } | undefined)?.context?.edits ??
-        [];
     const counts: [stored: number, relied: number][] = [];
     const args = JSON.stringify({ outcome: "text", size: 20_000 });
     const call = (id: string) =>
@@ -207,16 +210,11 @@ Deno.test("AgentSession.start() stores an edit and tells of it in one write", as
   const player = new Player();
   const session = await makeSession(scriptedSessions({ store, tools: player.tools }));
   await player.play(session, "q", [{ ...QUIET, calls: [{ ...READ, size: 40_000 }] }, QUIET]);
-  const texts = new Map<string, string>();
+  const replayed = memoryStore();
   let edits = 0;
   for (const records of commits) {
-    for (const record of records) if (record.type === "archive") texts.set(record.ref, record.content);
-    const packed = records.find((record) => record.type === "state" && record.name === "value");
-    if (packed?.type !== "state") continue;
-    const { value } = await JsonPacker.unpack(packed.value, () => Promise.resolve(texts));
-    const { context: { edits: stored } } = value as {
-      readonly context: { readonly edits: readonly unknown[] };
-    };
+    await replayed.commit(records);
+    const stored = editsOf((await StateWriter.read(replayed, session.id)).value);
     if (stored.length > edits) {
       edits = stored.length;
       const events = records.flatMap((one) => one.type === "events" ? one.events : []);

@@ -1,4 +1,5 @@
 import type { Cost, Rewrite, Usage } from "@tare/messages";
+import { sameData } from "@tare/messages/internal";
 import type { LedgerEntry, PingEntry } from "@tare/planner";
 import { callCost, callCostParts, type Rates } from "@tare/planner/internal/parts";
 import type { Store, StoredSums, StoreRecord } from "../store/port.ts";
@@ -196,6 +197,58 @@ export const SPENT_ON = [
 ] as const;
 
 const NOTHING = Object.fromEntries(SPENT_ON.map((part) => [part, 0])) as SpentOn;
+
+/** What most calls have in common. */
+const USUAL_CALL: Readonly<Record<string, unknown>> = {
+  afterQuestion: false,
+  cachedTokens: 0,
+  writtenTokens: 0,
+  estimated: false,
+  spent: { tokenUnits: NOTHING, usd: NOTHING },
+  without: null,
+  resendTokenUnits: null,
+  projected: null,
+  summary: null,
+  uncached: [],
+  changed: null,
+  rewrites: [],
+};
+
+/** Returns what is to be stored of a call: half of its JSON says what is so of most calls, and is omitted. */
+export function callToStore(call: Omit<CallReport, "number">): Readonly<Record<string, unknown>> {
+  return withoutUsual({ ...call }, USUAL_CALL);
+}
+
+/** Returns a call as it was before {@linkcode callToStore}, with its number. */
+export function storedCall(stored: Readonly<Record<string, unknown>>, number: number): CallReport {
+  return { ...withUsual(stored, USUAL_CALL), number } as unknown as CallReport;
+}
+
+function withoutUsual(
+  members: Readonly<Record<string, unknown>>,
+  usual: Readonly<Record<string, unknown>>,
+): Readonly<Record<string, unknown>> {
+  const unusual = Object.entries(members).filter(([name, member]) => !sameData(member, usual[name]));
+  return Object.fromEntries(unusual.map(([name, member]) => {
+    const its = usual[name];
+    return [name, isMembers(member) && isMembers(its) ? withoutUsual(member, its) : member];
+  }));
+}
+
+function withUsual(
+  members: Readonly<Record<string, unknown>>,
+  usual: Readonly<Record<string, unknown>>,
+): Readonly<Record<string, unknown>> {
+  const both = Object.entries(members).map(([name, member]) => {
+    const its = usual[name];
+    return [name, isMembers(member) && isMembers(its) ? withUsual(member, its) : member] as const;
+  });
+  return { ...usual, ...Object.fromEntries(both) };
+}
+
+function isMembers(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
 
 /** Which part the tokens of a cause belong to. */
 const PARTS: Readonly<Record<LedgerEntry["uncached"][number]["cause"], keyof SpentOn>> = {

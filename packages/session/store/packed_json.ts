@@ -1,11 +1,11 @@
 import { hashText } from "@tare/messages/internal";
 import { createHash } from "node:crypto";
 
-/** A list whose JSON is longer than this is cut into pieces of about this length, in UTF-16 code units. */
+/** Default length of a piece, in UTF-16 code units. */
 const PIECE_CHARS = 1_000;
 
-/** The longest piece of short entries: where no entry asks to be the last of one. */
-const MOST_CHARS = 4 * PIECE_CHARS;
+/** Length of the longest piece, in pieces: where no entry ends one. */
+const MOST_PIECES = 4;
 
 /** So many characters at its end tell whether a piece ends there: single entries may be all alike. */
 const END_CHARS = 48;
@@ -15,7 +15,7 @@ const END_CHARS = 48;
  * often than the rest.
  */
 const FRONT = 16;
-const FRONT_CHARS = PIECE_CHARS / 2;
+const FRONT_CHARS = 500;
 
 /** Names what stands for a long list. */
 const PACKED = "\u0001packed";
@@ -72,6 +72,15 @@ interface Packing {
 export class JsonPacker {
   /** By the path of names that leads to them. */
   readonly #lists = new Map<string, KnownList>();
+  readonly #pieceChars: number;
+
+  /**
+   * @param options Length of the pieces in UTF-16 code units: long lists are cut into pieces of about this length. Default:
+   * 1,000.
+   */
+  constructor({ pieceChars = PIECE_CHARS }: { readonly pieceChars?: number } = {}) {
+    this.#pieceChars = pieceChars;
+  }
 
   /**
    * A JSON value with texts in place of most of what is long in it; those that aren't `stored` come along. Where a list is
@@ -114,7 +123,7 @@ export class JsonPacker {
       jsons.push(json);
       length += json.length;
       end = (end + json).slice(-END_CHARS);
-      if (length < MOST_CHARS && !isEnd(end, json.length)) continue;
+      if (length < MOST_PIECES * this.#pieceChars && !this.#isEnd(end, json.length)) continue;
       const content = `[${jsons.join()}]`;
       const ref = createHash("sha256").update(content).digest("hex").slice(0, 16);
       from = at + 1;
@@ -130,6 +139,11 @@ export class JsonPacker {
       front,
       rest: list.slice(from),
     };
+  }
+
+  /** Whether a piece that ends so ends there: after shorter entries more seldom. */
+  #isEnd(end: string, entryChars: number): boolean {
+    return hashText(end) % Math.max(1, Math.floor(this.#pieceChars / entryChars)) === 0;
   }
 
   /**
@@ -198,9 +212,4 @@ function frontOf(list: readonly unknown[]): readonly unknown[] {
 
 function jsonOf(entry: unknown): string {
   return JSON.stringify(entry) ?? "null";
-}
-
-/** Whether a piece that ends so ends there: after shorter entries more seldom. */
-function isEnd(end: string, entryChars: number): boolean {
-  return hashText(end) % Math.max(1, Math.floor(PIECE_CHARS / entryChars)) === 0;
 }

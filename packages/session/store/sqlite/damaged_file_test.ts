@@ -51,7 +51,7 @@ Deno.test("openStore() refuses a file that was cut off", () =>
       await assertRefused(path, `it has only ${length} bytes`);
       assertEquals(Deno.statSync(path).size, length);
     }
-    for (const length of [512, 4095, 4096, 4097, bytes.length >> 1, bytes.length - 4096]) {
+    for (const length of [512, 1023, 1024, 1025, bytes.length >> 1, bytes.length - 1024]) {
       Deno.writeFileSync(path, bytes.subarray(0, length));
       await assertRefused(path, "database disk image is malformed");
     }
@@ -125,12 +125,12 @@ Deno.test("openStore() tells of a damaged log, keeps it and goes on with what st
     }
     const whole = await opened(path, {});
     assertEquals([whole.warnings, whole.sessions], [[], 32]);
-    const frames = (whole.log.length - 32) / (24 + 4096);
+    const frames = (whole.log.length - 32) / (24 + 1024);
     // A log that was cut off: what the last write left when it was killed.
-    const cut = await opened(path, { damage: (log) => log.fill(0, 32 + (frames - 1) * (24 + 4096)) });
+    const cut = await opened(path, { damage: (log) => log.fill(0, 32 + (frames - 1) * (24 + 1024)) });
     assertEquals([cut.warnings, cut.sessions], [[], 31]);
     for (const frame of [0, 1, Math.floor(frames / 2)]) {
-      const at = frame === 0 ? 8 : 32 + (frame - 1) * (24 + 4096) + 1000;
+      const at = frame === 0 ? 8 : 32 + (frame - 1) * (24 + 1024) + 1000;
       const { warnings, sessions, log, kept } = await opened(path, { damage: (log) => log[at]! ^= 1 });
       const place = frame === 0 ? "at its beginning" : `in part ${frame} of ${frames}`;
       assertEquals(warnings, [
@@ -187,7 +187,7 @@ Deno.test("openStore() and what it gives never show other content than was writt
     let detected = 0;
     // The first pages hold the header and the schema. A prime step gives every place within a page its turn.
     const [near, far] = CASE_FACTOR > 1 ? [31, 2027] : [101, 8_111];
-    for (let at = 0; at < bytes.length; at += at < 3 * 4096 ? near : far) {
+    for (let at = 0; at < bytes.length; at += at < 3 * 1024 ? near : far) {
       const damaged = bytes.slice();
       damaged[at]! ^= 1 << at % 8;
       Deno.writeFileSync(path, damaged);

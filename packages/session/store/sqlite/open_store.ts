@@ -78,7 +78,7 @@ const PIECES_AT_ONCE = 16;
  *
  * What was written survives the end of the process (`kill -9` too) once the promise has resolved. A power failure
  * or a crash of the system never damages the file, but may take back the last writes, the newest first:
- * those since the log was last copied into the file, which happens every 1,000 pages (some thousand small events) and
+ * those since the log was last copied into the file, which happens every four megabytes (some thousand small events) and
  * on close, or since the system wrote its memory to the disk by itself, in general every half minute.
  *
  * Every record is checked when it is read: if its bytes have changed on the disk, that is an error, never another
@@ -438,7 +438,7 @@ function recordWriter(
         if (typeof stored === "string" && stored !== content) throw otherTextError(ref);
         if (typeof stored !== "string") {
           run(
-            "INSERT INTO texts VALUES ($1, $2) ON CONFLICT DO UPDATE SET zstd = excluded.zstd",
+            "INSERT INTO texts (ref, zstd) VALUES ($1, $2) ON CONFLICT DO UPDATE SET zstd = excluded.zstd",
             ...[ref, packText(content)],
           );
         }
@@ -564,7 +564,7 @@ const SLICE = 250;
 const WEIGHED = 50;
 
 /** Unused pages that are given back at a time: at most some thirty milliseconds' work. */
-const PAGES = 256;
+const PAGES = 512;
 
 /** Sessions that were removed go under such a name until nothing is left of them. */
 const REMOVED = "removed:";
