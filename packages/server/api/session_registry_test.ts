@@ -208,12 +208,12 @@ Deno.test("What is asked of a session that passes through and the answer for its
     ];
   };
   const pin = { place: 0, wish: "keep" };
-  assertEquals(await send("pins", pin), [200, ["value", "totals", "pins"]]);
+  assertEquals(await send("pins", pin), [200, ["patch", "totals", "pins"]]);
   assertEquals(await send("pins", pin), [200]);
   full.push("no room");
   assertEquals(await send("title", { title: "Notes" }), [507]);
   full.pop();
-  assertEquals(await send("title", { title: "Notes" }), [200, ["value", "title", "totals", "title"]]);
+  assertEquals(await send("title", { title: "Notes" }), [200, ["patch", "title", "totals", "title"]]);
   assertEquals(await send("title", { title: "Notes" }), [200]);
 });
 
