@@ -106,7 +106,7 @@ export function keptValue(
     conversation: state,
     items: history.items.map(writeHistoryItem),
     stems: history.stems,
-    instructions: Object.fromEntries(instructions.map(({ key, lines }) => [key, [...lines].flat()])),
+    instructions: Object.fromEntries(instructions.map((known) => [known.key, plainLines(known)])),
     hidden: hidden.map(plainPlace),
     archived: [...session.archive.listed],
     shown: shown.map(hashOf),
@@ -219,6 +219,13 @@ function plainPlace(hidden: HiddenPlace): KeptValue["hidden"][number] {
   return plain;
 }
 
+/** The lines of instructions as they are kept: the same list each time. */
+function plainLines(known: Known): readonly number[] {
+  const plain = linesOfInstructions.get(known) ?? [...known.lines].flat();
+  linesOfInstructions.set(known, plain);
+  return plain;
+}
+
 function hashOf(shown: Message | number): number {
   return typeof shown === "number" ? shown : hashPiece(shown);
 }
@@ -233,6 +240,7 @@ function standsForSomething(message: Message): boolean {
   return stands;
 }
 
+const linesOfInstructions = new WeakMap<Known, readonly number[]>();
 const plainPlaces = new WeakMap<HiddenPlace, KeptValue["hidden"][number]>();
 const lineMessages = new WeakMap<Message, boolean>();
 const decoder = new TextDecoder();
