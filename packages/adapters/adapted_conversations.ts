@@ -22,6 +22,14 @@ import {
   readTooLong,
   type SessionView,
 } from "@tare/planner";
+import {
+  type HistoryItem,
+  type KnownConversation,
+  type Recognised,
+  Recognition,
+  type RequestHistory,
+  type StoredHistory,
+} from "@tare/planner/internal";
 import { type Archive, archiveRef, memoryArchive, RECALL_TOOL, recallOriginal } from "@tare/prune";
 import { type Books, type TareOptions, warnByConsole, withDefaults } from "./options.ts";
 
@@ -71,7 +79,7 @@ export interface AdaptedView {
 }
 
 /** A conversation, as far as it was shown here. */
-interface Conversation<Given> {
+interface Conversation<Given> extends KnownConversation {
   readonly number: number;
   /** The session that decides for it: a fork's is made once what it is a fork of is at rest. */
   readonly session: Promise<PlanningSession>;
@@ -97,6 +105,8 @@ interface Conversation<Given> {
   atRest: Promise<unknown>;
   /** How many calls it has had under the instructions that it has. */
   calls: number;
+  /** How many messages stay of what its session knows, where the rest is others now. */
+  cutBack: number | undefined;
   bytes: number;
   /** What was stored of it last. */
   stored: Stored | undefined;
@@ -117,19 +127,7 @@ interface Stored {
   readonly lookedAt: unknown;
   readonly refs: readonly string[];
   readonly listed: readonly (readonly [ref: string, length: number])[];
-}
-
-/** A conversation that a history may go on from. */
-interface Match<Given> {
-  readonly from: Conversation<Given>;
-  /** How much of what is given they share. */
-  readonly length: number;
-  /** Whether they do so behind other instructions. */
-  readonly isReheaded: boolean;
-  /** Whether nothing is known against its being that very conversation, rather than a fork. */
-  readonly isFree: boolean;
-  /** Whether it continues all of that conversation with the very calls that its model replied. */
-  readonly isSure: boolean;
+  readonly history: StoredHistory;
 }
 
 /** So many entries of the ledger are remembered. */
@@ -172,6 +170,7 @@ export class AdaptedConversations<Given, Call> implements Books {
   readonly #sessionOptions: Omit<PromptSessionOptions, "archive">;
   readonly #warn: (sentence: string) => void;
   readonly #reader: Reader<Given>;
+  readonly #recognition = new Recognition<Conversation<Given>>();
   /** Those used last stand last. */
   readonly #groups = new Map<string, Group<Given>>();
   readonly #ledger: Books["ledger"][number][] = [];
@@ -325,147 +324,129 @@ export class AdaptedConversations<Given, Call> implements Books {
 
   /** The conversation that a call is of: its history is this one from then on. */
   #take(group: Group<Given>, given: readonly Given[], heads: number): Conversation<Given> {
-    let best: Match<Given> | undefined;
-    for (const from of group.conversations) {
-      const match = this.#match(from, given, heads);
-      if (match && isBetter(match, best)) best = match;
-    }
-    const { pieces, messages, shared } = best ? this.#readOn(best, given, heads) : this.#readAll(given);
-    checkGiven("tare()", { messages }, { messages: "messages" });
-    const conversation = best
-      ? this.#goOn(best, { shared, before: namedBefore(group) })
-      : this.#begin(undefined, namedBefore(group));
+    const { now = Date.now } = this.#options;
+    const read = this.#read(group, given, heads);
+    checkGiven("tare()", { messages: read.map(({ message }) => message) }, { messages: "messages" });
+    const request: RequestHistory = {
+      scope: group.name,
+      items: read.map(({ message }) => itemOf(message)),
+      textsOf: (at) => [contentText(read[at]?.message.content)],
+    };
+    const found = this.#recognise(group, request);
+    const before = namedBefore(group);
+    const conversation = found.type === "new"
+      ? this.#begin(group, undefined, before)
+      : found.type === "fork"
+      ? this.#fork(group, found, before)
+      : this.#resume(found, before);
     const isKnown = group.conversations.delete(conversation);
+    const shared = found.type === "new" ? 0 : found.at;
+    // What they share are the very messages that the planner knows.
+    const pieces = read.map((piece, at) => {
+      const message = at < shared ? conversation.messages[at] : undefined;
+      const isOther = message && message !== piece.message && hashPiece(message) === hashPiece(piece.message);
+      return isOther ? { ...piece, message } : piece;
+    });
     const bytes = this.#bytesOf(conversation.bytes > 0 ? pieces.slice(shared) : pieces);
     conversation.given = given;
     conversation.heads = heads;
     conversation.pieces = pieces;
-    conversation.messages = messages;
+    conversation.messages = pieces.map(({ message }) => message);
     conversation.bytes += bytes;
     conversation.calls++;
+    this.#recognition.follow(conversation, request, now());
     group.conversations.add(conversation);
     this.#held.bytes += bytes;
     if (!isKnown) this.#held.conversations++;
     return conversation;
   }
 
-  /**
-   * What a history shares with a conversation. Nothing if it branches off before the first reply: instructions and a prompt
-   * that are asked again begin a new conversation.
-   */
-  #match(from: Conversation<Given>, given: readonly Given[], heads: number): Match<Given> | undefined {
-    const { same } = this.#reader;
-    const known = from.given;
-    if (known.length === 0) return this.#matchStored(from, given, heads);
-    const alike = (start: number) => {
-      let at = start;
-      while (at < known.length && at < given.length && same(known[at]!, given[at]!)) at++;
-      return at;
-    };
-    let length = alike(0);
-    const isReheaded = length < heads && from.heads === heads;
-    if (isReheaded) length = alike(heads);
-    const isWhole = length === known.length;
-    if (length <= heads || (isReheaded && !isWhole)) return undefined;
-    const next = this.#callsIn(given.slice(length, length + 1));
-    const isReplied = next.some((id) => from.replied.includes(id));
-    const isFree = from.inFlight === undefined && (!isReheaded || from.calls < 2) &&
-      (isReplied || next.length === 0 || from.replied.length === 0);
-    const isAgain = length === given.length && from.replied.length > 0;
-    if (!hasReply(from.pieces, length) && !(isWhole && isFree && !isAgain)) return undefined;
-    return { from, length, isReheaded, isFree, isSure: isWhole && isReplied };
-  }
-
-  /** The same for a conversation of which is known only what was stored. */
-  #matchStored(from: Conversation<Given>, given: readonly Given[], heads: number): Match<Given> | undefined {
-    const history = storedHistory(from);
-    const pieces = this.#reader.read(given, 0);
-    const other = history.findIndex((hash, at) => !pieces[at] || hashPiece(pieces[at].message) !== hash);
-    const length = pieces[(other < 0 ? history.length : other) - 1]?.end ?? 0;
-    if (length <= heads || (other >= 0 && !hasReply(pieces, length))) return undefined;
-    return { from, length, isReheaded: false, isFree: true, isSure: false };
-  }
-
-  /** Ids of the calls of a reply, if these messages begin with one. */
-  #callsIn(next: readonly Given[]): readonly string[] {
-    return this.#reader.read(next, 0).flatMap(({ message }) =>
-      message.role === "assistant" ? (message.tool_calls ?? []).map(({ id }) => id) : []
-    );
-  }
-
-  #readAll(given: readonly Given[]) {
-    const pieces = this.#reader.read(given, 0);
-    return { pieces, messages: pieces.map(({ message }) => message), shared: 0 };
-  }
-
-  /** Reads what is new of a history. What it shares with the conversation are the very messages that the planner knows. */
-  #readOn({ from, length, isReheaded }: Match<Given>, given: readonly Given[], heads: number) {
-    const { read } = this.#reader;
-    const known = from.pieces;
-    let kept = known.length;
+  /** Reads a history. What is the same in a conversation of its group isn't read again. */
+  #read(group: Group<Given>, given: readonly Given[], heads: number): readonly Piece[] {
+    const { same, read } = this.#reader;
+    let [length, pieces]: [number, readonly Piece[]] = [heads, []];
+    for (const one of group.conversations) {
+      if (one.heads !== heads) continue;
+      let at = heads;
+      while (at < one.given.length && at < given.length && same(one.given[at]!, given[at]!)) at++;
+      if (at > length) [length, pieces] = [at, one.pieces];
+    }
     // The last one shared may go on in what is new.
-    while (kept > 0 && known[kept - 1]!.end >= length) kept--;
-    const pieces = known.slice(0, kept);
-    const messages = from.messages.slice(0, kept);
-    if (isReheaded) {
-      const instructions = read(given.slice(0, heads), 0);
-      pieces.splice(0, heads, ...instructions);
-      messages.splice(0, heads, ...instructions.map(({ message }) => message));
-    }
-    const hashes = known.length === 0 ? storedHistory(from) : undefined;
-    let shared = kept;
-    for (const piece of read(given, pieces.at(-1)?.end ?? 0)) {
-      const before = known[shared]?.message;
-      const hash = before ? hashPiece(before) : hashes?.[shared];
-      const isShared = shared === pieces.length && hash === hashPiece(piece.message);
-      const own = isShared && before ? { ...piece, message: before } : piece;
-      pieces.push(own);
-      messages.push(own.message);
-      if (isShared) shared++;
-    }
-    return { pieces, messages, shared };
+    const known = pieces.filter(({ at, end }) => at >= heads && end < length);
+    const instructions = read(given.slice(0, heads), 0);
+    return [...instructions, ...known, ...read(given, known.at(-1)?.end ?? heads)];
   }
 
-  /** The conversation itself, if it goes on with all that it has; else a fork of it. */
-  #goOn(
-    { from, isReheaded, isFree }: Match<Given>,
-    { shared, before }: { readonly shared: number; readonly before: readonly Conversation<Given>[] },
-  ): Conversation<Given> {
-    const length = from.pieces.length || storedHistory(from).length;
-    const earlier = textsOf(before, from.texts);
-    if (isFree && shared === length) {
-      if (isReheaded) from.calls = 0;
-      // What left the others of its name meanwhile left it, too.
-      for (const ref of earlier.refs) from.refs.add(ref);
-      for (const [ref, at] of earlier.listed) if (!from.listed.has(ref)) from.listed.set(ref, at);
-      return from;
+  /** Which conversation of a group a request continues, also one whose instructions change with each call. */
+  #recognise(group: Group<Given>, request: RequestHistory): Continuation<Conversation<Given>> {
+    const found = this.#recognition.recognise(request);
+    if (found.type === "continue") return found;
+    const heads = request.items.findIndex(({ role }) => role !== "instruction");
+    for (const one of group.conversations) {
+      const own = this.#recognition.stored(one).items.slice(0, heads);
+      if (one.calls > 1 || !own.every(({ role }) => role === "instruction")) continue;
+      const again = this.#recognition.recognise({
+        ...request,
+        items: [...own, ...request.items.slice(heads)],
+      });
+      if (again.type !== "continue" || again.known !== one || again.how !== "grown") continue;
+      one.calls = 0;
+      return again;
     }
+    return found;
+  }
+
+  /** The conversation itself. What left the others of its name meanwhile left it, too. */
+  #resume(
+    { known, at, how }: Extract<Continuation<Conversation<Given>>, { readonly type: "continue" }>,
+    before: readonly Conversation<Given>[],
+  ): Conversation<Given> {
+    const earlier = textsOf(before, known.texts);
+    for (const ref of earlier.refs) known.refs.add(ref);
+    for (const [ref, length] of earlier.listed) {
+      if (!known.listed.has(ref)) known.listed.set(ref, length);
+    }
+    if (how !== "grown") known.cutBack = at;
+    return known;
+  }
+
+  #fork(
+    group: Group<Given>,
+    { known: from, at }: Extract<Continuation<Conversation<Given>>, { readonly type: "fork" }>,
+    before: readonly Conversation<Given>[],
+  ): Conversation<Given> {
+    const earlier = textsOf(before, from.texts);
     // Of one that only begins alike it isn't known whose the rest is.
-    const own = Array.from(from.listed).filter(([, at]) => at <= shared);
+    const own = Array.from(from.listed).filter(([, length]) => length <= at);
     const known = {
       texts: from.texts,
       refs: [...earlier.refs, ...from.refs],
       listed: [...earlier.listed, ...own],
     };
-    return this.#newConversation(known, async (archive, listed) => {
+    return this.#newConversation(group, known, async (archive, listed) => {
       const session = await from.session;
       await from.atRest;
-      const fork = session.fork(shared, archive);
+      const fork = session.fork(at, archive);
       // What was evicted later of the history that they share is evicted from the fork, too.
       const state = JSON.stringify(fork.state);
       for (const ref of from.listed.keys()) {
-        if (state.includes(ref) && !listed.has(ref)) listed.set(ref, shared);
+        if (state.includes(ref) && !listed.has(ref)) listed.set(ref, at);
       }
       return fork;
     });
   }
 
   /** A new conversation, or one that was stored. What left those `before` under its name left it, too. */
-  #begin(stored?: Stored, before: readonly Conversation<Given>[] = []): Conversation<Given> {
+  #begin(
+    group: Group<Given>,
+    stored?: Stored,
+    before: readonly Conversation<Given>[] = [],
+  ): Conversation<Given> {
     const texts = before.at(-1)?.texts ?? this.#options.archive ?? memoryArchive();
     const { refs = [], listed = [], state, lookedAt } = stored ?? {};
     const earlier = textsOf(before, texts);
     const begun = this.#newConversation(
+      group,
       { texts, refs: [...earlier.refs, ...refs], listed: [...earlier.listed, ...listed] },
       (archive) => {
         const { advanced, ...session } = this.#sessionOptions;
@@ -479,6 +460,7 @@ export class AdaptedConversations<Given, Call> implements Books {
   }
 
   #newConversation(
+    { name: scope }: Group<Given>,
     { texts, refs, listed }: {
       readonly texts: Archive;
       readonly refs: Iterable<string>;
@@ -499,6 +481,11 @@ export class AdaptedConversations<Given, Call> implements Books {
       get: (ref) => own.has(ref) ? texts.get(ref) : Promise.resolve(undefined),
     };
     const conversation: Conversation<Given> = {
+      get facts() {
+        const { replied, inFlight } = conversation;
+        // A branch may begin amid a turn.
+        return { scope, turns: true, isAmidTurn: false, replied, isBusy: inFlight !== undefined };
+      },
       number: ++this.#count,
       session: makeSession(archive, list),
       texts,
@@ -514,6 +501,7 @@ export class AdaptedConversations<Given, Call> implements Books {
       inFlight: undefined,
       atRest: Promise.resolve(),
       calls: 0,
+      cutBack: undefined,
       bytes: 0,
       stored: undefined,
     };
@@ -526,7 +514,9 @@ export class AdaptedConversations<Given, Call> implements Books {
   ): Promise<SessionView> {
     const { now = Date.now } = this.#options;
     const session = await conversation.session;
-    const { messages } = conversation;
+    const { messages, cutBack } = conversation;
+    if (cutBack !== undefined) session.cutBack(cutBack);
+    conversation.cutBack = undefined;
     const view = await session.view({ messages, tools }, {
       nowMs: now(),
       ...(model !== undefined && { model }),
@@ -569,6 +559,7 @@ export class AdaptedConversations<Given, Call> implements Books {
         // What is stored together is read together.
         if (oldest === group && (one === current || !isOver())) continue;
         oldest.conversations.delete(one);
+        this.#recognition.forget(one);
         this.#held.conversations--;
         this.#held.bytes -= one.bytes;
       }
@@ -593,7 +584,9 @@ export class AdaptedConversations<Given, Call> implements Books {
         readonly conversations?: readonly Stored[];
       };
       for (const stored of conversations ?? []) {
-        group.conversations.add(this.#begin(stored));
+        const conversation = this.#begin(group, stored);
+        this.#recognition.restore(conversation, stored.history, 0);
+        group.conversations.add(conversation);
         this.#held.conversations++;
       }
     } catch (error) {
@@ -610,10 +603,12 @@ export class AdaptedConversations<Given, Call> implements Books {
     if (key === undefined) return;
     const { state, lookedAt } = await conversation.session;
     if (conversation.stored?.state === state) return;
+    const { items, stems } = this.#recognition.stored(conversation);
     conversation.stored = {
       ...{ state, lookedAt },
       refs: [...conversation.refs],
       listed: [...conversation.listed],
+      history: { items: [...items], stems },
     };
     const conversations = [...group.conversations].flatMap(({ stored }) => stored ?? []).slice(
       -STORED_LENGTH,
@@ -656,29 +651,23 @@ function isNamed({ name }: Pick<Group<unknown>, "name">): boolean {
   return name.startsWith("=");
 }
 
-/** Whether a conversation is more likely the one that goes on than another: by what they share, then by what speaks against it. */
-function isBetter<Given>(one: Match<Given>, other: Match<Given> | undefined): boolean {
-  if (!other) return true;
-  if (one.isReheaded !== other.isReheaded) return !one.isReheaded;
-  // Equal jobs may share more with each other than with what they have shown so far.
-  if (one.isSure !== other.isSure) return one.isSure;
-  return one.length === other.length ? one.isFree && !other.isFree : one.length > other.length;
-}
+const items = new WeakMap<Message, HistoryItem>();
 
-/** Whether a reply is among the messages before a position. */
-function hasReply(pieces: readonly Piece[], length: number): boolean {
-  const reply = pieces.find(({ message: { role } }) => role === "assistant");
-  return reply !== undefined && reply.at < length;
+/** Returns a message as an item of a history. */
+function itemOf(message: Message): HistoryItem {
+  const known = items.get(message);
+  if (known) return known;
+  const exact = String(hashPiece(message));
+  const { role } = message;
+  const item: HistoryItem = message.role === "tool"
+    ? { exact, role: "result", shape: message.tool_call_id }
+    : { exact, role: role === "assistant" ? "reply" : role === "user" ? "user" : "instruction" };
+  items.set(message, item);
+  return item;
 }
 
 function isInstruction({ message: { role } }: Piece): boolean {
   return role === "system" || role === "developer";
-}
-
-/** Hashes of the messages that a stored conversation had. */
-function storedHistory<Given>({ stored }: Conversation<Given>): readonly number[] {
-  const { history } = Object(stored?.lookedAt) as { readonly history?: readonly number[] };
-  return history ?? [];
 }
 
 /**

@@ -183,6 +183,26 @@ Deno.test("tare() goes on where instructions change with each call, and keeps ap
   assertEquals(adapter.ledger.slice(3).map(({ conversation }) => conversation), [1, 2, 1]);
 });
 
+Deno.test("tare() keeps the conversation of a loop that ends each prompt in another reminder, or clears its results", async () => {
+  const { adapter } = adapterWith();
+  const history = [SYSTEM, said("user", "Why does it fail?")];
+  const ask = (prompt: readonly PromptMessage[]) =>
+    adapter.model.doGenerate({ prompt: anew(prompt), tools: TOOLS } as CallParams);
+  for (let at = 0; at < 6; at++) {
+    await ask([...history, said("user", `${at} minutes are left.`)]);
+    history.push(...step(`${at}`));
+  }
+  const cleared = history.map((message, at) => {
+    const [content] = message.content as readonly { readonly output?: unknown; readonly type: string }[];
+    const output = { type: "text", value: "[cleared]" };
+    return at < 8 && message.role === "tool"
+      ? { ...message, content: [part({ ...content!, output })] }
+      : message;
+  });
+  await ask(cleared);
+  assertEquals(new Set(adapter.ledger.map(({ conversation }) => conversation)).size, 1);
+});
+
 Deno.test("tare() answers a recall from the conversation that asks, and from no other", async () => {
   const { adapter, provider } = adapterWith();
   const refs: string[] = [];

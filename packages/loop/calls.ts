@@ -11,8 +11,7 @@ import {
   type ToolMessage,
   type ToolOutput,
 } from "@tare/messages";
-import { describeCall, toolResultMessage } from "@tare/messages/internal";
-import { distance } from "fastest-levenshtein";
+import { describeCall, nearestName, toolResultMessage, untilAborted } from "@tare/messages/internal";
 import { isDeepStrictEqual } from "node:util";
 import {
   type AnsweredCall,
@@ -69,11 +68,7 @@ interface Finished {
   readonly durationMs: number;
 }
 
-/**
- * Runs the calls of one reply, several at a time: yields each result as its call ends and returns the answers in the
- * order of the calls. Every call is answered, also when the turn is stopped in between; calls of `clientTools`, and those
- * that somebody has to be asked for, only then, because nobody else answers them any more.
- */
+/** Runs the calls of a reply in parallel; answers are in order, those of open calls only once stopped. */
 export async function* runTools(
   calls: readonly ToolCall[],
   options: RunToolsOptions,
@@ -299,7 +294,7 @@ async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOut
   const { begins } = options;
   // Whoever is told may have stopped the turn.
   if (begins && !watchdog.signal.aborted) {
-    await untilAborted(watchdog.signal, watchdog, begins).catch(() => {});
+    await untilStopped(watchdog.signal, watchdog, begins).catch(() => {});
   }
   if (watchdog.signal.aborted) return refused(`Cannot run ${name}: the turn was stopped before it started.`);
   const ran = await within((context) =>
@@ -356,7 +351,7 @@ async function inTime<Value>(
   try {
     const { progress } = watchdog;
     const context = { signal, progress, callId, ...(allows && { allows }) };
-    return { value: await untilAborted(signal, watchdog, () => work(context)) };
+    return { value: await untilStopped(signal, watchdog, () => work(context)) };
   } catch (error) {
     const problem = limit.signal.aborted
       ? `Cannot finish ${name}: it ran into its limit of ${
@@ -417,19 +412,11 @@ function refused(content: string): CallOutcome {
 const MAX_NAME = 200;
 
 function unknownTool(name: string, tools: RunCallOptions["tools"]): string {
-  const closest = name.length > MAX_NAME ? undefined : closestName(name, [...tools.keys()]);
+  const closest = name.length > MAX_NAME ? undefined : nearestName(name, tools.keys());
   const names = [...tools].flatMap(([name, { isListed }]) => isListed ? [name] : []);
   const shown = name.length > MAX_NAME ? `${name.slice(0, MAX_NAME)}…` : name;
   return `Cannot run "${shown}": there is no such tool. ` + (closest ? `Did you mean ${closest}? ` : "") +
     (names.length > 0 ? `The tools are: ${names.join(", ")}.` : "There are no tools: answer without.");
-}
-
-/** Returns the name with the smallest edit distance, if it differs in at most a third of its characters. */
-function closestName(given: string, names: readonly string[]): string | undefined {
-  const plain = (name: string) => name.toLowerCase().replaceAll(/[-_]/g, "");
-  return names.map((name) => ({ name, edits: distance(plain(given), plain(name)) }))
-    .filter(({ name, edits }) => edits <= name.length / 3)
-    .sort((a, b) => a.edits - b.edits)[0]?.name;
 }
 
 function messageOf(error: unknown, name: string): string {
@@ -437,22 +424,14 @@ function messageOf(error: unknown, name: string): string {
   return message || `Cannot finish ${name}: it failed without saying why.`;
 }
 
-async function untilAborted<T>(
-  signal: AbortSignal,
-  watchdog: Watchdog,
-  run: () => Promise<T> | T,
-): Promise<T> {
-  const aborted = Promise.withResolvers<never>();
-  const onAbort = () => aborted.reject(signal.reason);
-  signal.addEventListener("abort", onAbort);
-  try {
+/** Runs work whose end the watchdog sees, and waits for it until the signal is aborted. */
+function untilStopped<T>(signal: AbortSignal, watchdog: Watchdog, run: () => Promise<T> | T): Promise<T> {
+  return untilAborted(() => {
     // Not Promise.try(): Node has it from 24 on.
     const work = new Promise<T>((resolve) => resolve(run()));
     watchdog.track(work);
-    return await Promise.race([work, aborted.promise]);
-  } finally {
-    signal.removeEventListener("abort", onAbort);
-  }
+    return work;
+  }, signal);
 }
 
 /** From this repetition on, the model gets the note alone. */

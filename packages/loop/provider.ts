@@ -18,6 +18,7 @@ import {
   UnknownShape,
 } from "@tare/wire/internal";
 import { bodyPieces, GrowingBytes, type RawEvent, SseSplitter } from "@tare/wire/internal/sse";
+import { setTimeout as pause } from "node:timers/promises";
 import { ModelError } from "./event.ts";
 
 /** Options that all models share: the model's name and how its provider is reached. */
@@ -239,25 +240,14 @@ export function streamModel<Reader extends ReplyReader>(options: StreamModelOpti
       }
       if (!(failure instanceof ModelError) || isShown && !request.restarted) throw failure;
       const { value: wait } = failure instanceof BusyError ? waits.next() : {};
-      if (wait !== undefined) await pause(failure.retryAfterMs ?? wait, request.signal);
-      else if (failure.code !== "bad_response" || attempt++ >= maxRetries) throw failure;
+      if (wait !== undefined) {
+        const { signal } = request;
+        await pause(failure.retryAfterMs ?? wait, undefined, { signal }).catch(() => {});
+        signal.throwIfAborted();
+      } else if (failure.code !== "bad_response" || attempt++ >= maxRetries) throw failure;
       if (isShown) request.restarted?.(failure.message);
     }
   };
-}
-
-async function pause(ms: number, signal: AbortSignal): Promise<void> {
-  signal.throwIfAborted();
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
-  const stop = () => reject(signal.reason);
-  const timer = setTimeout(resolve, ms);
-  signal.addEventListener("abort", stop);
-  try {
-    await promise;
-  } finally {
-    clearTimeout(timer);
-    signal.removeEventListener("abort", stop);
-  }
 }
 
 function charsOf(event: ModelEvent): number {

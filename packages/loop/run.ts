@@ -373,10 +373,7 @@ async function* callModel(
   }
 }
 
-/**
- * Returns a reply whose calls have distinct ids: results, approvals and nested calls are matched by them. `carried` contains
- * the ids that the provider used, so it is removed from a reply whose ids change.
- */
+/** Returns a reply whose calls have distinct ids, without `carried` if they changed: it contains the provider's ids. */
 function withDistinctIds(message: AssistantMessage, before: readonly Message[]): AssistantMessage {
   const { tool_calls: calls = [], carried: _, ...said } = message;
   const used = new Set<string>();

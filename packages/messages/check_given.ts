@@ -1,3 +1,5 @@
+import { nearestName } from "./nearest_name.ts";
+
 /** What a value may be required to be. */
 export type NeededKind =
   | "function"
@@ -120,7 +122,7 @@ function checkFields(
   if (unknown !== undefined) {
     throw new TypeError(
       `Cannot run ${caller}: ${name}.${unknown} is unknown; the nearest known name is ${
-        nearest(unknown, known)
+        nearestName(unknown, known, { isAny: true })
       }`,
     );
   }
@@ -130,28 +132,6 @@ function checkFields(
     if (isOptional && fields[own] === undefined) continue;
     check(caller, `${name}.${own}`, { value: fields[own], need: needed[field]! });
   }
-}
-
-/** Returns the known name nearest to a given one: one that begins with it, or else by distance. */
-function nearest(given: string, known: ReadonlySet<string>): string {
-  const plain = (name: string) => name.toLowerCase().replaceAll(/[^a-z0-9]/g, "");
-  const changes = (name: string) =>
-    plain(name).startsWith(plain(given)) ? 0 : distance(plain(name), plain(given));
-  return [...known].reduce((best, name) => changes(name) < changes(best) ? name : best);
-}
-
-/** Levenshtein distance of two texts. */
-function distance(one: string, other: string): number {
-  let row = Array.from({ length: other.length + 1 }, (_, at) => at);
-  for (let at = 1; at <= one.length; at++) {
-    const next = [at];
-    for (let to = 1; to <= other.length; to++) {
-      const changed = row[to - 1]! + (one[at - 1] === other[to - 1] ? 0 : 1);
-      next.push(Math.min(changed, row[to]! + 1, next[to - 1]! + 1));
-    }
-    row = next;
-  }
-  return row[other.length]!;
 }
 
 const rightCounters = new WeakSet<(text: string) => unknown>();

@@ -27,6 +27,7 @@ export {
 } from "./message.ts";
 export { addUsage } from "./model.ts";
 export { countingPictures, pictureHead } from "./picture.ts";
+export { nearestName } from "./nearest_name.ts";
 export { PLAN_TOOL_NAME, planAfter, type WorkPlan } from "./plan.ts";
 export { sliceText } from "./slice_text.ts";
 export { reasonOf, untilAborted } from "./reason_of.ts";

@@ -185,10 +185,7 @@ export function contentText(content: Content | null | undefined): string {
   return texts.join("\n");
 }
 
-/**
- * A message as text that reads well and can be searched line by line: who says it, its text, its calls with their
- * arguments. Line breaks stand as they are, not escaped as in JSON. Of pictures and the like only the kind is named.
- */
+/** Returns a message as plain searchable text: role, text and calls with arguments; media only by kind. */
 export function transcribe(message: Message): string {
   const { role, content } = message;
   const others = Array.isArray(content)
@@ -243,10 +240,7 @@ export function hashText(text: string): number {
   return (high & 0x1fffff) * 0x1_0000_0000 + (low >>> 0);
 }
 
-/**
- * Tells a message or a tool's definition from any other; the same for the same bytes, on any machine. Of a message of
- * which somebody knows what it says (see {@linkcode tellBy}) that tells it. It is remembered for each object.
- */
+/** Returns a remembered hash of a message or definition; by meaning where {@linkcode tellBy} set it. */
 export function hashPiece(piece: Message | ToolDefinition): number {
   return (told.get(piece) ?? toldByBytes(piece)).hash;
 }
@@ -311,11 +305,7 @@ export function freeCallId(id: string, used: ReadonlySet<string>): string {
   return `call_${number}`;
 }
 
-/**
- * All calls of a conversation, in order, each with its answer. Ids may repeat, within a message and over messages, and
- * may be empty: an answer takes, of the newest message that has an unanswered call of its id, the first unanswered
- * call. An answer that finds none belongs to no call.
- */
+/** Returns all calls with their answers. Ids may repeat or be empty: the newest message's first open call is answered. */
 export function pairCalls(messages: readonly Message[]): readonly CallPair[] {
   const pairing = new CallPairing();
   for (const message of messages) pairing.add(message);

@@ -67,11 +67,7 @@ const TILE = 512;
 const LONGEST = 2_048;
 const SHORTER = 768;
 
-/**
- * A counter that counts texts as `count` does, and pictures that are `data:` URLs by their width and height: 85 tokens, and
- * 170 for each tile of 512 pixels, once it fits 2,048 pixels and its shorter side 768 (OpenAI's formula). Others count by area,
- * Anthropic a token for 750 pixels once the longer side fits 1,568: what differs is half as much again of a screenshot.
- */
+/** Returns a counter that also counts `data:` pictures, by OpenAI's tiles; other providers' counts are within a half. */
 export function countingPictures(count: CountTokens): CountTokens {
   const ofPicture: CountTokens["ofPicture"] = ({ url, detail }) => {
     const head = detail === "low" ? undefined : headAt(url);

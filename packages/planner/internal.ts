@@ -28,9 +28,9 @@ export {
 export { isPrice, readProfileFile } from "./profile_file.ts";
 export {
   type About,
+  type Continuation,
   type HistoryItem,
   type KnownConversation,
-  type Recognised,
   Recognition,
   type RequestHistory,
   type StoredHistory,

@@ -1,9 +1,6 @@
 /**
- * A client of the server's routes, whose types are those of the table that the server dispatches, validates and documents
- * by. Of the server it needs types and {@linkcode API_PATH} alone, so that a page carries nothing else of it.
- *
- * It isn't an entry point of the package: types that are inferred from values can't be published. Packages that aren't
- * published import this file.
+ * Typed client of the server's routes. It imports only types and {@linkcode API_PATH} of the server, so that a page
+ * bundles nothing else. Types that are inferred from values can't be published: unpublished packages import this file.
  *
  * @module
  */
@@ -18,26 +15,25 @@ export type { SessionSpend } from "./api/session_spend.ts";
 
 type Table = ReturnType<typeof ownRoutes>[number];
 
-/** What is sent to each route, and what it tells: by `METHOD /path/{parameter}`, the path being that below {@linkcode API_PATH}. */
+/** Types of each route's request and response, by `METHOD /path/{parameter}` below {@linkcode API_PATH}. */
 export type Api = {
   readonly [R in Table as R extends Route<infer M, infer P> ? `${M} ${P}` : never]: NonNullable<R["types"]>;
 };
 
-/** The JSON that a route gives. */
+/** JSON response of a route. */
 export type Told<Name extends keyof Api> = Api[Name]["told"]["json"];
 
-/** What calls have cost, over sessions. */
 export type SpendReport = Told<"GET /spend">;
 
-/** The JSON that a route takes. */
+/** JSON body of a route's request. */
 export type Body<Name extends keyof Api> = Api[Name]["asked"]["body"];
 
-/** One part of what is sent: none if there is none, and it may be left out if all of it may. */
+/** A part of a request, optional if all of its fields are. */
 type Part<Name extends string, T> = unknown extends T ? { readonly [N in Name]?: never }
   : Record<never, never> extends T ? { readonly [N in Name]?: T }
   : { readonly [N in Name]: T };
 
-/** What is sent to a route: its path's parameters, its query and its body. */
+/** A request to a route. */
 export type Asking<Name extends keyof Api> =
   & Part<"path", Api[Name]["asked"]["path"]>
   & {
@@ -47,69 +43,64 @@ export type Asking<Name extends keyof Api> =
   }
   & Part<"body", Api[Name]["asked"]["body"]>
   & {
-    /** Lines of JSON, for a route that takes these. */
+    /** Body of JSON lines. */
     readonly lines?: BodyInit;
-    /** The server acts once on requests with the same key. */
+    /** Idempotency key. */
     readonly key?: string;
     readonly signal?: AbortSignal;
   };
 
-/** The arguments of a request: nothing need be said to a route that needs nothing. */
 type Arguments<Name extends keyof Api> = Record<never, never> extends Asking<Name> ? [asking?: Asking<Name>]
   : [asking: Asking<Name>];
 
-/** An event of a session with its number. */
 export interface Numbered<Event> {
   readonly number: number;
   readonly event: Event;
 }
 
-/** What an event of a route's stream holds. What went wrong in it is thrown. */
+/** Event of a route's stream; errors are thrown. */
 export type EventOf<Name extends keyof Api> = Exclude<
   Api[Name]["told"]["event"],
   { readonly error: { readonly code: string } }
 >;
 
-/** What the server refused, with the status that it answered with; 0 if it couldn't be reached. */
+/** A refused request. */
 export class RefusedError extends Error {
-  /** The HTTP status. */
+  /** HTTP status; 0 if the server can't be reached. */
   readonly status: number;
 
-  /** An error of this status with a sentence for people. */
   constructor(status: number, message: string, options?: ErrorOptions) {
     super(message, options);
     this.status = status;
   }
 }
 
-/** Where a client asks, and what its requests carry. */
 export interface ClientOptions {
-  /** The server's address. Default: requests go to where the page comes from. */
+  /** The server's address. Default: the page's origin. */
   readonly url?: string;
-  /** The bearer token, asked for with each request. Default: none. */
+  /** Returns the bearer token of the next request. Default: none. */
   readonly token?: () => string | undefined;
-  /** What people are told when the server can't be reached. */
+  /** Error message if the server can't be reached. */
   readonly unreachable: string;
-  /** Told of the status of each refusal. */
+  /** Called with the status of each refusal. */
   readonly refused?: (status: number) => void;
   /** Sends a request. Default: the runtime's. */
   readonly fetch?: (request: Request) => Promise<Response>;
 }
 
-/** A client of the server's routes. All reject with a {@linkcode RefusedError} if the server refuses or isn't there. */
+/** A client of the server's routes. All methods reject with a {@linkcode RefusedError} if the request fails. */
 export interface Client {
-  /** Sends a request, and gives the answer once that is known to be a success. */
+  /** Sends a request. Resolves to the response once it succeeded. */
   send<Name extends keyof Api>(name: Name, ...asking: Arguments<Name>): Promise<Response>;
-  /** Sends a request whose answer is JSON. */
+  /** Sends a request with a JSON response. */
   json<Name extends keyof Api>(name: Name, ...asking: Arguments<Name>): Promise<Told<Name>>;
-  /** Sends a request whose answer is a stream of events. Resolves to these once the server has accepted it. */
+  /** Sends a request with a stream of events. Resolves to these once the server has accepted it. */
   events<Name extends keyof Api>(
     name: Name,
     ...asking: Arguments<Name>
   ): Promise<AsyncGenerator<Numbered<EventOf<Name>>, void>>;
 }
 
-/** What is sent, whatever the route. */
 interface Sent {
   readonly path?: Readonly<Record<string, string>>;
   readonly query?: Readonly<Record<string, unknown>>;
@@ -119,7 +110,6 @@ interface Sent {
   readonly signal?: AbortSignal;
 }
 
-/** Makes a client of the server's routes. */
 export function client(
   { url = "", token, unreachable, refused, fetch = (request) => globalThis.fetch(request) }: ClientOptions,
 ): Client {
@@ -128,7 +118,7 @@ export function client(
     const headers = new Headers();
     const bearer = token?.();
     if (bearer !== undefined) headers.set("authorization", `Bearer ${bearer}`);
-    // A route that acts wants to know that no page sends this without asking.
+    // Pages of other origins can't send this content type without a preflight request.
     const sent = lines ?? (method === "POST" ? JSON.stringify(body ?? {}) : undefined);
     if (sent !== undefined) {
       headers.set("content-type", lines === undefined ? "application/json" : "application/x-ndjson");
@@ -221,7 +211,6 @@ export class Reconnection {
   readonly #options: ReconnectionOptions;
   #tries = 0;
 
-  /** Begins with a server that is there. */
   constructor(options: ReconnectionOptions) {
     this.#options = options;
   }

@@ -10,8 +10,8 @@ export { applyPatch, diffJson, type JsonPatch } from "./store/json_patch.ts";
 export { type ArchivedText, JsonPacker, type PackedJson, type UnpackedJson } from "./store/packed_json.ts";
 export {
   type NextState,
-  type StateChange,
   stateRecords,
+  type StateUpdate,
   StateWriter,
   type StoredState,
 } from "./stored_state.ts";

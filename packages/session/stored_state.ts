@@ -49,7 +49,7 @@ export interface NextState extends Pick<StoredState, "title" | "totals" | "value
 }
 
 /** What a commit of a state consists of. */
-export interface StateChange {
+export interface StateUpdate {
   readonly records: readonly StoreRecord[];
   /** The stored state once they are committed. */
   readonly after: StoredState;
@@ -91,7 +91,7 @@ export class StateWriter {
    * Of the value only a patch of the whole one is written as long as that is short; then the whole, whose long lists are
    * written as far as they are new.
    */
-  change(before: StoredState, { days, texts = [], isFork = false, ...next }: NextState): StateChange {
+  change(before: StoredState, { days, texts = [], isFork = false, ...next }: NextState): StateUpdate {
     const { id: sessionId, group, agent } = this.#session;
     const isValueNew = next.value !== before.value;
     const patch = isValueNew ? this.#patchOf(before, next.value) : undefined;

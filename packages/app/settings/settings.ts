@@ -1,6 +1,6 @@
 import { dataFolder, HOME_VARIABLES, isDirectory, USUAL_PORT, wholeNumber } from "@tare/cli/parts";
+import { nearestName } from "@tare/messages/internal";
 import { DEFAULT_PROVIDER, howToAsk, MESSAGES_PROVIDER, MODELS_DATE, PROFILES } from "@tare/planner/internal";
-import { distance } from "fastest-levenshtein";
 import { parseArgs } from "node:util";
 import { readBucket, readDatabase } from "./database.ts";
 import {
@@ -413,20 +413,13 @@ export const VARIABLES: readonly string[] = [
 
 const PREFIX = "TARE_";
 
-/** Returns the name among these that was probably meant: it differs in two letters or a third of them at most. */
-function nearest(given: string, names: readonly string[]): string | undefined {
-  return names.map((name) => ({ name, edits: distance(given, name) }))
-    .filter(({ name, edits }) => edits < name.length && edits <= Math.max(2, name.length / 3))
-    .sort((a, b) => a.edits - b.edits)[0]?.name;
-}
-
 /** Returns a sentence for each variable that looks like a setting and isn't one, with the setting probably meant. */
 export function strangeVariables(names: readonly string[]): readonly string[] {
   const own = (names: readonly string[]) =>
     names.filter((name) => name.startsWith(PREFIX)).map((name) => name.slice(PREFIX.length));
   const settings = own(VARIABLES);
   return own(names).filter((name) => !settings.includes(name)).map((name) => {
-    const meant = nearest(name, settings);
+    const meant = nearestName(name, settings);
     return `${PREFIX}${name} is set, but there is no such setting. ` +
       (meant === undefined ? "tare start --help all lists them." : `Did you mean ${PREFIX}${meant}?`);
   });
@@ -564,7 +557,7 @@ function parseFlags(args: readonly string[]): Readonly<Record<string, string | u
     return parseArgs({ args: [...args], options, strict: true }).values;
   } catch (error) {
     const [, unknown] = /^Unknown option '--([\w-]+)/.exec((error as Error).message) ?? [];
-    const meant = unknown === undefined ? undefined : nearest(unknown, flags);
+    const meant = unknown === undefined ? undefined : nearestName(unknown, flags);
     const hint = meant === undefined ? "See --help all." : `Did you mean --${meant}?`;
     throw new RangeError(`Cannot start: ${(error as Error).message}. ${hint}`, { cause: error });
   }

@@ -17,11 +17,7 @@ export function withEntries(text: string, format: FileFormat, entries: readonly 
   return mark + entries.reduce((text, { path, value }) => FORMATS[format].set(text, path, value), rest);
 }
 
-/**
- * Returns the text without these entries: those that still have their values get those from `before`, others stay.
- *
- * @throws {Error} if it isn't of this format.
- */
+/** Returns the text with unchanged entries reset to `before`. @throws {Error} if it isn't of this format. */
 export function withoutEntries(
   text: string,
   format: FileFormat,

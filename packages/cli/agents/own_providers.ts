@@ -35,12 +35,7 @@ export interface OwnProviders {
   readonly messages: string | undefined;
 }
 
-/**
- * Returns the providers that an agent's settings name. `read` returns a file's text, or `null` if there is none: the text
- * before `tare wrap` changed it.
- *
- * @throws {Error} if one can't be read, or is no address.
- */
+/** Returns the providers that settings name, `read` before `tare wrap`. @throws {Error} if one is unreadable. */
 export function ownProviders(
   { title, file, addresses: places, settings, loginProvider }: Pick<
     AgentEntry,

@@ -70,12 +70,7 @@ export function assertUnwrapped(agent: string, environment: Environment): void {
   throw new Error(`Cannot wrap ${agent}: it is already, in ${known.path}. tare unwrap ${agent} undoes it.`);
 }
 
-/**
- * Makes a copy of an agent's file for one process, which puts that behind a server. It is next to the file, whose relative
- * paths stay valid.
- *
- * @throws {Error} if the file can't be read, or names nothing that could be asked behind a server.
- */
+/** Copies an agent's file next to it, redirected to a server. @throws {Error} if unreadable or without a provider. */
 export function copyFile(file: AgentFile, behind: Behind): { readonly path: string } & Disposable {
   const { path: own, after } = fileBehind(file, behind);
   const path = join(dirname(own), `${parse(own).name}.tare-${Deno.pid}${extname(own)}`);
@@ -121,11 +116,7 @@ export function wrappedAgents(environment: Environment): readonly string[] {
   }
 }
 
-/**
- * Restores an agent's configuration byte for byte; of a file that was changed since, only Tare's entries are removed.
- *
- * @throws {Error} if nothing was written there, or the file can't be read any more.
- */
+/** Restores an agent's configuration, or removes only Tare's entries of a changed file. @throws {Error} if it can't. */
 export function unwrap(agent: string, environment: Environment): Change {
   const record = recordOf(agent, environment);
   const wrapped = readRecord(record);

@@ -155,12 +155,7 @@ export async function playDemo(
 const MAX_FOLDERS = 10;
 const SOURCES = "*.{c,cc,cpp,cs,go,h,hpp,java,js,jsx,kt,mjs,php,py,rb,rs,scala,sh,swift,ts,tsx,vue,zig}";
 
-/**
- * The questions of a long session about a workspace: reviews of its largest folders, and at the end one that looks back
- * to what was said and read in the first of them.
- *
- * @throws {RangeError} if there is too little source code to ask about.
- */
+/** Returns reviews of the largest folders and a question that looks back. @throws {RangeError} without source code. */
 export async function demoQuestions(workspace: string): Promise<readonly string[]> {
   const search = workspaceTools({ workspace }).find(({ definition }) =>
     definition.function.name === "search_files"

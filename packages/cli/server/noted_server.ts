@@ -54,12 +54,7 @@ export function callersFolder({ TARE_WORKSPACE = "", INIT_CWD = "" }: FolderEnvi
   return realPath(resolve(INIT_CWD || ".", TARE_WORKSPACE || "."));
 }
 
-/**
- * The server of the folder that a command is about, or of the nearest one around it; with `TARE_DATA` the one that
- * keeps its sessions there.
- *
- * @throws {Error} if none runs, with those of other folders and what to do.
- */
+/** Returns the server of the folder, the nearest around it, or of `TARE_DATA`. @throws {Error} if none runs. */
 export async function findServer(environment: FolderEnvironment): Promise<FoundServer> {
   const found = await runningServer(environment);
   if (found) return found;

@@ -18,11 +18,7 @@ export async function onlyPlace(data: string): Promise<ServerPlace> {
   return { owner, ended: await endLeftCommands(owner), close() {} };
 }
 
-/**
- * The first free place among several servers that have one data folder. A place is a file whose lock the system releases
- * when its server's process ends, however it ends. What commands of free places left running is ended: nobody who is
- * there started it.
- */
+/** Returns the first free lock among servers of a data folder, after ending commands of crashed ones. */
 export async function freePlace(data: string): Promise<ServerPlace> {
   const folder = resolve(data);
   await Deno.mkdir(folder, { recursive: true, mode: 0o700 });

@@ -45,12 +45,7 @@ function namesIn(folder: string): readonly string[] {
   }
 }
 
-/**
- * What a command says, with the arguments in the places that it has for them: `$ARGUMENTS` for all, `$1` and so on for
- * one; behind it where it has none.
- *
- * @throws {Error} if the file can't be read, holds no words, or leads out of the workspace that it lies in.
- */
+/** Returns a command file's text with `$ARGUMENTS` and `$1` replaced. @throws {Error} if it is unreadable or outside. */
 export async function commandText({ name, path, within }: CommandFile, args: string): Promise<string> {
   const file = await readFound(path, { within });
   if (!file) throw new Error(`Cannot do /${name}: ${path} is gone.`);

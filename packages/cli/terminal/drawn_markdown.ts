@@ -37,12 +37,7 @@ const underlined = style(4, 24);
 const struck = style(9, 29);
 const code = style(36, 39);
 
-/**
- * Draws Markdown for a terminal, line by line and without drawing anything twice: headings, lists, quotes, code, tables,
- * bold, italic, links. What a terminal would take for a command is written out, as {@linkcode shownText} has it.
- *
- * @param options.columns How wide the terminal is. Wider tables stay as they were written. Default: 100.
- */
+/** Draws streamed Markdown for a terminal, escaped; tables wider than `columns` (default 100) stay as written. */
 export function drawnMarkdown(
   write: (text: string) => void,
   { columns = 100 }: { readonly columns?: number } = {},

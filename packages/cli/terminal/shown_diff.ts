@@ -4,12 +4,7 @@ import { shownText } from "./shown_text.ts";
 
 const COLOURS = { comes: "\x1b[32m", goes: "\x1b[31m", where: "\x1b[36m" } as const;
 
-/**
- * Returns what a call changes, line by line: what comes begins with `+`, what goes with `-`. Whatever would hide or command
- * the terminal is escaped.
- *
- * @param options.isColoured Whether the lines are colored. Default: false.
- */
+/** Returns the lines of a change, escaped, with `+`, `-` and `@@`; colored if `isColoured` (default: false). */
 export function shownDiff(
   change: FileChange,
   { isColoured = false }: { readonly isColoured?: boolean } = {},

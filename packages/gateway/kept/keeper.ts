@@ -1,7 +1,7 @@
 import { type Store, StoreError } from "@tare/session";
 import {
   Coalescer,
-  type StateChange,
+  type StateUpdate,
   StateWriter,
   type StoredState,
   type StoreRecord,
@@ -435,7 +435,7 @@ export class Keeper {
 
   /** Returns what is to be written of a session, and what is stored then. */
   async #recordsOf(session: GatewaySession): Promise<
-    Pick<StateChange, "records"> & Pick<StoredState, "refs"> & {
+    Pick<StateUpdate, "records"> & Pick<StoredState, "refs"> & {
       readonly written: Written;
       readonly ends: readonly string[];
     }

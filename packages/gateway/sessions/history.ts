@@ -18,7 +18,7 @@ export function historyItem({ key, parts }: WireItem): HistoryItem {
 }
 
 /** Returns the texts of an item's messages. */
-export function textsOf({ parts }: WireItem): readonly string[] {
+export function itemTexts({ parts }: WireItem): readonly string[] {
   return parts.map(({ message }) => contentText(message.content));
 }
 

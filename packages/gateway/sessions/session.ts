@@ -3,7 +3,7 @@ import type { Overview, Sums } from "@tare/session/internal/report";
 import { contentText, type CountTokens, type Message, type ToolDefinition } from "@tare/messages";
 import { firstWords, hashBytes, hashPiece, personsWords } from "@tare/messages/internal";
 import type { PromptSession, SessionView } from "@tare/planner";
-import type { KnownConversation, Recognised as Recognition } from "@tare/planner/internal";
+import type { Continuation, KnownConversation } from "@tare/planner/internal";
 import type { Archive } from "@tare/prune";
 import {
   anchorOf,
@@ -290,47 +290,6 @@ export class GatewaySession implements KnownConversation {
     return this.#facts.control ? "control" : "planned";
   }
 
-  /** What keeps it apart from histories that it must never meet. */
-  get scope(): string {
-    return this.#facts.scope;
-  }
-
-  /** Who asks, if its conversations may go on under another scope. */
-  get client(): string | undefined {
-    return this.#facts.client;
-  }
-
-  /** The client's name for it, in its scope. */
-  get name(): string | undefined {
-    return this.#facts.name;
-  }
-
-  /** Whether its newest turn has no final reply yet. */
-  get isAmidTurn(): boolean {
-    return this.#facts.isAmidTurn;
-  }
-
-  /** Pieces of the summary with which its client may begin a new history, or has and no model has answered yet. */
-  get quotable(): readonly string[] {
-    const { summary, begunWith } = this.#facts;
-    return summary?.pieces ?? (begunWith?.isAnswered === false ? begunWith.pieces : []);
-  }
-
-  /** Whether its client has asked for a summary to go on from. */
-  get isSummarized(): boolean {
-    return this.#facts.summary?.isSaid ?? false;
-  }
-
-  /** Pieces of the summary with which its history begins. */
-  get begunWith(): readonly string[] {
-    return this.#facts.begunWith?.pieces ?? [];
-  }
-
-  /** A line of what the user said first. */
-  get opening(): string | undefined {
-    return this.#facts.opening;
-  }
-
   /** What only the upstream knows of. */
   get hidden(): readonly HiddenPlace[] {
     return this.#hidden;
@@ -431,7 +390,7 @@ export class GatewaySession implements KnownConversation {
   /** A request with these items goes on with it, from where its history is the same. */
   continueFrom(
     items: readonly WireItem[],
-    { at, how, length }: Pick<Extract<Recognition<unknown>, { type: "continue" }>, "at" | "how" | "length">,
+    { at, how, length }: Pick<Extract<Continuation<unknown>, { type: "continue" }>, "at" | "how" | "length">,
   ): void {
     if (how === "grown") return;
     const same = items.slice(0, at);

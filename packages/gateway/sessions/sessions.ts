@@ -12,7 +12,7 @@ import {
 } from "./session.ts";
 import { InstructionKeys, type Known } from "./instruction_keys.ts";
 import { LayeredArchive } from "./layered_archive.ts";
-import { historyItem, textsOf } from "./history.ts";
+import { historyItem, itemTexts } from "./history.ts";
 
 /** A session that was stored: what it is made of beside its place among the others, and by what it is recognised. */
 export interface StoredSession {
@@ -175,7 +175,7 @@ export class GatewaySessions {
       items: items.map((item, at) =>
         at < heads ? { exact: keyOf(at), role: "instruction" } : historyItem(item)
       ),
-      textsOf: (at) => textsOf(items[at]!),
+      textsOf: (at) => itemTexts(items[at]!),
     };
   }
 

@@ -27,21 +27,25 @@ export interface RequestHistory {
 
 /** A conversation that requests may continue. Its owner updates it; recognition reads it. */
 export interface KnownConversation {
-  readonly scope: string;
-  readonly client?: string | undefined;
-  readonly name?: string | undefined;
-  /** Whether it has had a turn: until then each of its requests was, or may have been, for something else. */
-  readonly isBegun: boolean;
-  /** Whether its newest turn has no final reply yet. */
-  readonly isAmidTurn: boolean;
-  /** Pieces of a summary with which its client may begin a new history. */
-  readonly quotable: readonly string[];
-  /** Whether its client requested a summary to continue from, perhaps one that can't be read here. */
-  readonly isSummarized: boolean;
-  /** Pieces of the summary with which its history begins. */
-  readonly begunWith: readonly string[];
-  /** A line of the user's first message by which quotes of the conversation are found. */
-  readonly opening?: string | undefined;
+  readonly facts: {
+    readonly scope: string;
+    readonly client?: string | undefined;
+    readonly name?: string | undefined;
+    /** Absent until its first turn: until then each of its requests was, or may have been, for something else. */
+    readonly turns?: unknown;
+    /** Whether its newest turn has no final reply yet. */
+    readonly isAmidTurn: boolean;
+    /** Pieces of a summary with which its client may begin a new history, and whether the client said that it is one. */
+    readonly summary?: { readonly pieces: readonly string[]; readonly isSaid: boolean } | undefined;
+    /** Pieces of the summary with which its history begins, and whether a model has answered since. */
+    readonly begunWith?: { readonly pieces: readonly string[]; readonly isAnswered: boolean } | undefined;
+    /** A line of the user's first message by which quotes of the conversation are found. */
+    readonly opening?: string | undefined;
+    /** Calls of its newest reply, by `shape`: what continues it answers one of them. Absent or empty: that isn't known. */
+    readonly replied?: readonly string[];
+    /** Whether a request of it is under way: another one begins a branch. Default: no. */
+    readonly isBusy?: boolean;
+  };
 }
 
 /** What is stored of a conversation's history, to recognise it after a restart. */
@@ -52,7 +56,7 @@ export interface StoredHistory {
 }
 
 /** Which conversation a turn continues. */
-export type Recognised<Known> =
+export type Continuation<Known> =
   | {
     readonly type: "continue";
     readonly known: Known;
@@ -60,6 +64,8 @@ export type Recognised<Known> =
     readonly at: number;
     /** How many items of its history the request contains, cleared ones and such that end in transient text included. */
     readonly length: number;
+    /** How many it doesn't contain, because they were transient. */
+    readonly missing: number;
     /**
      * `grown`: all of its history stays. `transient`: the end of the previous request was transient. `cleared`: its client
      * replaced old results. `back`: its client went back. `anew`: its client compacted it.
@@ -97,15 +103,8 @@ interface Realm<Known> {
   readonly scopes: Map<string, Set<Known>>;
 }
 
-/** A conversation that a request continues at its end. */
-interface Grown<Known> {
-  readonly known: Known;
-  readonly at: number;
-  readonly how: "grown" | "transient" | "cleared";
-  /** How many items of its history the request contains, and how many it doesn't. */
-  readonly length: number;
-  readonly missing: number;
-}
+/** A conversation that a request continues. */
+type Continued<Known> = Extract<Continuation<Known>, { readonly type: "continue" }>;
 
 /** A conversation whose history may be that of a request. */
 interface Candidate<Known> {
@@ -113,6 +112,8 @@ interface Candidate<Known> {
   readonly place: Place;
   /** How many items the two histories begin with. */
   readonly shared: number;
+  /** How the request continues it at its end. Absent: it doesn't. */
+  readonly grown?: Continued<Known> | undefined;
 }
 
 /** Most items that a client adds to the end of a request and removes in the next. */
@@ -141,13 +142,12 @@ const STEMMED_CHARS = 2 ** 16;
  * const recognition = new Recognition<KnownConversation>();
  * const history = (...items: HistoryItem[]) => ({ scope: "client", items, textsOf: () => [] });
  * const [task, reminder]: HistoryItem[] = [{ exact: "Go.", role: "user" }, { exact: "Hurry.", role: "user" }];
- * const known = {
- *   ...{ scope: "client", isBegun: true, isAmidTurn: true, quotable: [], isSummarized: false, begunWith: [] },
- * };
+ * const known = { facts: { scope: "client", turns: 1, isAmidTurn: true } };
  * recognition.follow(known, history(task!, reminder!), 0);
  *
  * const next = history(task!, { exact: "Done.", role: "reply" }, { exact: "And now?", role: "user" });
- * assertEquals(recognition.recognise(next), { type: "continue", known, at: 1, length: 1, how: "transient" });
+ * const { type, how } = { how: undefined, ...recognition.recognise(next) };
+ * assertEquals([type, how], ["continue", "transient"]);
  * ```
  */
 export class Recognition<Known extends KnownConversation> {
@@ -179,35 +179,33 @@ export class Recognition<Known extends KnownConversation> {
     const realm = this.#realmOf(known);
     this.#unmark(known, place, { realm, from: 0 });
     this.#places.delete(known);
-    const scope = realm.scopes.get(known.scope);
-    scope?.delete(known);
-    if (scope?.size === 0) realm.scopes.delete(known.scope);
-    if (realm.scopes.size === 0) this.#realms.delete(known.client ?? known.scope);
+    const { facts: { client, scope } } = known;
+    const others = realm.scopes.get(scope);
+    others?.delete(known);
+    if (others?.size === 0) realm.scopes.delete(scope);
+    if (realm.scopes.size === 0) this.#realms.delete(client ?? scope);
   }
 
   /** Returns which conversation a turn continues. `named` is the one of its name. */
-  recognise(request: RequestHistory, named?: Known): Recognised<Known> {
-    const { items, scope, name } = request;
-    const heads = countHeads(items);
-    if (named) return this.#continueNamed(named, request);
-    const { candidates, grown } = this.#candidates(
-      request,
-      (known) => known.scope === scope && known.name === name,
-    );
-    if (grown?.known.isBegun) return continues(grown);
-    const anew = this.#quotedBy(request, candidates) ?? this.#endOf(request);
+  recognise(request: RequestHistory, named?: Known): Continuation<Known> {
+    const { items, isKeyed } = request;
+    const candidates = this.#candidates(request, isOf(request, named));
+    const grown = bestOf(candidates);
+    if (grown && isBegun(grown.known)) return grown;
+    const anew = [this.#quotedBy(request, candidates, named), this.#endOf(request)]
+      .find((known) => known && (!named || known === named));
     if (anew) return { ...this.#back(anew, items), how: "anew" };
-    const [longest] = candidates;
-    const unbegun = candidates.find(({ known, shared }) => !known.isBegun && shared > heads)?.known ??
-      (request.isKeyed && !candidates.some(({ shared }) => shared > heads)
-        ? this.#newest(request)
-        : undefined);
-    if (unbegun && !unbegun.isBegun) {
-      return grown?.known === unbegun ? continues(grown) : this.#back(unbegun, items);
+    if (named) return grown ?? this.#back(named, items);
+    const alike = candidates.filter(({ shared }) => shared > countHeads(items));
+    const unbegun = alike.find(({ known }) => !isBegun(known))?.known ??
+      (isKeyed && alike.length === 0 ? this.#newest(request) : undefined);
+    if (unbegun && !isBegun(unbegun)) {
+      return grown?.known === unbegun ? grown : this.#back(unbegun, items);
     }
-    const interrupted = candidates.find((candidate) => isInterrupted(candidate, request));
+    const interrupted = alike.find((candidate) => isInterrupted(candidate, request));
     if (interrupted) return this.#back(interrupted.known, items);
-    if (grown) return continues(grown);
+    if (grown) return grown;
+    const [longest] = candidates;
     if (longest && identifies(longest, request)) {
       return { type: "fork", known: longest.known, at: longest.shared };
     }
@@ -220,21 +218,21 @@ export class Recognition<Known extends KnownConversation> {
    * it quotes. `named` is the one of its name.
    */
   about(request: RequestHistory, named?: Known): About<Known> | undefined {
-    const { items, scope, name, isKeyed } = request;
+    const { items, scope, isKeyed } = request;
     const heads = countHeads(items);
-    const own = this.#candidates(request, (known) => known.scope === scope && known.name === name);
-    const isMeant = ({ known }: { readonly known: Known }) => !named || known === named;
-    const exact = own.candidates.find(({ known }) => known === own.grown?.known) ?? own.candidates[0];
-    if (exact && exact.shared > heads) return { known: exact.known, shared: exact.shared, isCutOff: false };
-    const [alike] = this.#candidates(request, (known) => known.scope === scope, true).candidates;
-    if (alike && alike.shared > heads && isMeant(alike)) {
+    const own = this.#candidates(request, isOf(request));
+    const exact = own.find(({ grown }) => grown && grown === bestOf(own)) ?? own[0];
+    const isMeant = (known: Known) => !named || known === named;
+    const isHere = (known: Known) => known.facts.scope === scope && isMeant(known);
+    const [alike] = exact && exact.shared > heads ? [exact] : this.#candidates(request, isHere, true);
+    if (alike && alike.shared > heads) {
       return { known: alike.known, shared: alike.shared, isCutOff: false };
     }
     const end = this.#endOf(request);
-    if (end && isMeant({ known: end })) return { known: end, shared: 0, isCutOff: true };
+    if (end && isMeant(end)) return { known: end, shared: 0, isCutOff: true };
     const text = textOf(request);
     const known = named ?? (isKeyed && !items.some(isReply) ? this.#newest(request) : undefined) ??
-      this.#recent(request).find(({ opening }) => opening !== undefined && text.includes(opening));
+      this.#recent(request).find(({ facts: { opening } }) => opening !== undefined && text.includes(opening));
     return known && { known, shared: 0, isCutOff: false };
   }
 
@@ -243,79 +241,58 @@ export class Recognition<Known extends KnownConversation> {
    * key, or the one that had the same request before.
    */
   preceding(request: RequestHistory, named?: Known): Known | undefined {
-    const { items, scope, name, isKeyed } = request;
-    const { grown } = this.#candidates(request, (known) => known.scope === scope && known.name === name);
-    const same = grown && this.#places.get(grown.known)!.items.length === items.length
-      ? grown.known
-      : undefined;
-    const known = named ?? same ?? (isKeyed ? this.#newest(request) : undefined);
-    return known?.isBegun ? undefined : known;
+    const { items, isKeyed } = request;
+    const same = this.#candidates(request, isOf(request))
+      .find(({ place, shared }) => shared === items.length && shared === place.items.length);
+    const known = named ?? same?.known ?? (isKeyed ? this.#newest(request) : undefined);
+    return known && !isBegun(known) ? known : undefined;
   }
 
-  #continueNamed(named: Known, request: RequestHistory): Recognised<Known> {
-    const place = this.#places.get(named)!;
-    const candidate = { known: named, place, shared: this.#shared(named, request.items) };
-    const grown = grownBy(candidate, request);
-    if (grown) return continues(grown);
-    const isAnew = this.#quotedBy(request, [candidate], named) === named || this.#endOf(request) === named;
-    return { ...this.#back(named, request.items), ...(isAnew && { how: "anew" }) };
-  }
-
-  #back(known: Known, items: readonly HistoryItem[]) {
+  #back(known: Known, items: readonly HistoryItem[]): Continued<Known> {
     const at = this.#shared(known, items);
-    return { type: "continue", known, at, length: at, how: "back" } as const;
+    return { type: "continue", known, at, length: at, missing: 0, how: "back" };
   }
 
   /**
    * Returns conversations whose replies, or first items, are at the same positions as in the request: those with the longest
-   * shared history first, then the newest. `grown` is the one that the request continues at its end, if there is one.
+   * shared history first, then the newest. With `skipsHeads` instructions count as shared.
    */
   #candidates(
     request: RequestHistory,
     isWanted: (known: Known) => boolean,
-    isWithoutHeads = false,
-  ): { readonly candidates: readonly Candidate<Known>[]; readonly grown: Grown<Known> | undefined } {
+    skipsHeads = false,
+  ): readonly Candidate<Known>[] {
     const { items } = request;
     const heads = countHeads(items);
-    const seen = new Map<Known, Candidate<Known>>();
-    let grown: Grown<Known> | undefined;
-    const compare = (known: Known): void => {
-      if (seen.has(known) || seen.size > RECENT || !isWanted(known)) return;
+    const found = new Map<Known, Candidate<Known>>();
+    const compare = (known: Known): Candidate<Known> | undefined => {
       const place = this.#places.get(known)!;
-      if (isWithoutHeads && place.heads !== heads) return;
-      const candidate = {
-        known,
-        place,
-        shared: sharedLength(place.items, items, isWithoutHeads ? heads : 0),
-      };
-      seen.set(known, candidate);
-      const own = isWithoutHeads ? undefined : grownBy(candidate, request);
-      if (!own) return;
-      const more = grown && (own.length - grown.length || grown.missing - own.missing);
-      if (!more ? !grown || isNewer(place, this.#places.get(grown.known)!) : more > 0) grown = own;
+      const isSkipped = found.has(known) || found.size > RECENT || !isWanted(known) ||
+        skipsHeads && place.heads !== heads;
+      if (isSkipped) return undefined;
+      const candidate = { known, place, shared: sharedLength(place.items, items, skipsHeads ? heads : 0) };
+      const grown = skipsHeads ? undefined : grownBy(candidate, request);
+      found.set(known, { ...candidate, grown });
+      return found.get(known);
     };
+    // Deeper landmarks come first, and those before the last reply of what continues tell nothing more.
+    let from = heads;
     for (const { at, known } of this.#landmarksOf(request)) {
-      if (this.#places.get(known)!.items[at]?.exact === items[at]!.exact) compare(known);
-      // Deeper landmarks come first.
-      if (grown && at < this.#places.get(grown.known)!.settled - 1) break;
+      if (at < from) break;
+      const isThere = this.#places.get(known)!.items[at]?.exact === items[at]!.exact;
+      const { grown, place } = isThere ? compare(known) ?? {} : {};
+      if (grown && place) from = Math.max(from, place.settled - 1);
     }
-    const isUnanswered = (known: Known) => {
-      const { settled, heads } = this.#places.get(known)!;
-      return settled === heads;
-    };
-    if (!grown || isUnanswered(grown.known)) {
+    if (from === heads) {
       // Transient text in a first message hides it, and instructions alone are no landmark.
-      for (const known of this.#recent(request)) if (isUnanswered(known)) compare(known);
+      for (const known of this.#recent(request)) {
+        const place = this.#places.get(known)!;
+        if (place.settled === place.heads) compare(known);
+      }
     }
-    const candidates = [...seen.values()].sort((one, other) =>
+    return [...found.values()].sort((one, other) =>
       other.shared - one.shared || (isNewer(one.place, other.place) ? -1 : 1)
     );
-    // A reply that another history shares tells more than transient items, or than what an older request left open.
-    const [longest] = candidates;
-    const isLonger = grown && longest && longest.shared > grown.length;
-    const isWhole = !isLonger ||
-      grown?.missing === 0 && isNewer(this.#places.get(grown.known)!, longest.place);
-    return { candidates, grown: isWhole ? grown : undefined };
   }
 
   /** Yields the conversations of each landmark in a request, the last landmark and the newest conversation first. */
@@ -337,20 +314,20 @@ export class Recognition<Known extends KnownConversation> {
   #quotedBy(
     request: RequestHistory,
     candidates: readonly Candidate<Known>[],
-    named?: Known,
+    named: Known | undefined,
   ): Known | undefined {
-    const recent = named ? [named] : this.#recent(request);
-    const quotable = recent.filter(({ quotable }) => quotable.length > 0);
+    const { items, isKeyed } = request;
+    const quotable = (named ? [named] : this.#recent(request)).filter((known) =>
+      quotableOf(known).length > 0
+    );
     const text = quotable.length > 0 ? textOf(request) : "";
-    const quoted = quotable.find(({ quotable }) => quotesAny(text, quotable));
+    const quoted = quotable.find((known) => quotesAny(text, quotableOf(known)));
     if (quoted) return quoted;
     // A summary that can't be read: the conversation is the same if key and instructions are. A history that continues after
     // a reply of the model is a branch.
-    const newest = named ?? (request.isKeyed ? this.#newest(request) : undefined);
-    if (!newest?.isSummarized) return undefined;
-    if (!named && this.#shared(newest, request.items) === 0) return undefined;
-    const shared = Math.max(0, ...candidates.map(({ shared }) => shared));
-    return request.items.slice(0, shared).some(isReply) ? undefined : newest;
+    const newest = named ?? (isKeyed ? this.#newest(request) : undefined);
+    if (!newest?.facts.summary?.isSaid || !named && this.#shared(newest, items) === 0) return undefined;
+    return items.slice(0, candidates[0]?.shared).some(isReply) && candidates[0] ? undefined : newest;
   }
 
   /** Returns the conversation whose history ends like that of a request, which begins with something else in its place. */
@@ -359,7 +336,9 @@ export class Recognition<Known extends KnownConversation> {
     const heads = countHeads(items);
     for (const { at, known } of this.#landmarksOf(request)) {
       const { items: own, settled } = this.#places.get(known)!;
-      if (known.scope !== scope || at <= heads || own[settled - 1]?.exact !== items[at]!.exact) continue;
+      if (known.facts.scope !== scope || at <= heads || own[settled - 1]?.exact !== items[at]!.exact) {
+        continue;
+      }
       let length = 0;
       while (own[settled - 1 - length]?.exact === items[at - length]?.exact && length <= at) length++;
       const start = items.slice(heads, at - length + 1);
@@ -377,11 +356,11 @@ export class Recognition<Known extends KnownConversation> {
   }
 
   /** Returns the conversation of another scope of the client that a request continues as a whole. */
-  #elsewhere(request: RequestHistory): Recognised<Known> | undefined {
-    if (request.client === undefined) return undefined;
-    const isOther = (known: Known) => known.scope !== request.scope && known.client === request.client;
-    const { candidates } = this.#candidates(request, isOther, true);
-    const whole = candidates.find(({ place, shared }) =>
+  #elsewhere(request: RequestHistory): Continuation<Known> | undefined {
+    const { client, scope } = request;
+    if (client === undefined) return undefined;
+    const isOther = ({ facts }: Known) => facts.scope !== scope && facts.client === client;
+    const whole = this.#candidates(request, isOther, true).find(({ place, shared }) =>
       shared === place.items.length && place.items.some(isReply)
     );
     return whole && { type: "fork", known: whole.known, at: whole.shared };
@@ -397,7 +376,7 @@ export class Recognition<Known extends KnownConversation> {
   #newest(request: RequestHistory): Known | undefined {
     let newest: Known | undefined;
     for (const known of this.#recent(request)) {
-      if (known.name !== undefined) continue;
+      if (known.facts.name !== undefined) continue;
       if (!newest || isNewer(this.#places.get(known)!, this.#places.get(newest)!)) newest = known;
     }
     return newest;
@@ -407,7 +386,7 @@ export class Recognition<Known extends KnownConversation> {
     return sharedLength(this.#places.get(known)?.items ?? [], items);
   }
 
-  #realmOf({ client, scope }: Pick<KnownConversation, "client" | "scope">): Realm<Known> {
+  #realmOf({ facts: { client, scope } }: Known): Realm<Known> {
     const name = client ?? scope;
     const realm = this.#realms.get(name) ?? { landmarks: new Map(), scopes: new Map() };
     this.#realms.set(name, realm);
@@ -436,9 +415,9 @@ export class Recognition<Known extends KnownConversation> {
       if (!marked) realm.landmarks.set(exact, [known]);
       else if (!marked.includes(known)) marked.push(known);
     }
-    const scope = realm.scopes.get(known.scope) ?? new Set();
+    const scope = realm.scopes.get(known.facts.scope) ?? new Set();
     scope.delete(known);
-    realm.scopes.set(known.scope, scope.add(known));
+    realm.scopes.set(known.facts.scope, scope.add(known));
   }
 
   #unmark(
@@ -464,22 +443,37 @@ export class Recognition<Known extends KnownConversation> {
 function grownBy<Known extends KnownConversation>(
   candidate: Candidate<Known>,
   request: RequestHistory,
-): Grown<Known> | undefined {
+): Continued<Known> | undefined {
   const { known, place, shared: at } = candidate;
-  const { items: own } = place;
-  if (own.length === 0) return undefined;
+  const { items: own, settled, heads } = place;
+  const { begunWith: { pieces } = { pieces: [] }, replied = [], isBusy = false } = known.facts;
+  if (own.length === 0 || isBusy) return undefined;
   const { end, isCut } = endOf(place, request);
   // The summary with which a history begins isn't transient.
-  const isOpening = isCut && place.settled === place.heads && known.begunWith.length > 0;
-  if (isOpening && !quotesAny(textOf(request), known.begunWith)) return undefined;
+  const cutsOpening = isCut && settled === heads && pieces.length > 0;
+  if (cutsOpening && !quotesAny(textOf(request), pieces)) return undefined;
   const length = isCut ? end + 1 : end;
-  const missing = own.length - length;
-  if (at >= end) return { known, at, how: at === own.length ? "grown" : "transient", length, missing };
-  return isCleared(candidate, request, end) ? { known, at, how: "cleared", length, missing } : undefined;
+  if (replied.length > 0) {
+    const { shape = "" } = request.items.slice(length).find(isResult) ?? {};
+    if (!replied.includes(shape)) return undefined;
+  }
+  const how = at === own.length ? "grown" : at >= end ? "transient" : "cleared";
+  if (how === "cleared" && !isCleared(candidate, request, end)) return undefined;
+  return { type: "continue", known, at, length, missing: own.length - length, how };
 }
 
-function continues<Known>({ known, at, length, how }: Grown<Known>): Recognised<Known> {
-  return { type: "continue", known, at, length, how };
+/** Returns how a request continues the one of these conversations of which it contains most; `undefined` if none. */
+function bestOf<Known>(candidates: readonly Candidate<Known>[]): Continued<Known> | undefined {
+  const [longest] = candidates;
+  const [best] = candidates.filter(({ grown }) => grown).sort((
+    { grown: one, ...a },
+    { grown: other, ...b },
+  ) => other!.length - one!.length || one!.missing - other!.missing || (isNewer(a.place, b.place) ? -1 : 1));
+  if (!longest || !best?.grown) return undefined;
+  const { length, missing } = best.grown;
+  // A reply that another history shares tells more than transient items, or than what an older request left open.
+  const isMeant = longest.shared <= length || missing === 0 && isNewer(best.place, longest.place);
+  return isMeant ? best.grown : undefined;
 }
 
 /**
@@ -506,6 +500,24 @@ function endOf(
   return isCut ? { end: length - 1, isCut } : whole;
 }
 
+/** Returns pieces of the summary with which a client may begin a new history, or has and no model has answered yet. */
+function quotableOf({ facts: { summary, begunWith } }: KnownConversation): readonly string[] {
+  return summary?.pieces ?? (begunWith?.isAnswered === false ? begunWith.pieces : []);
+}
+
+/** Whether it has had a turn. */
+function isBegun({ facts: { turns } }: KnownConversation): boolean {
+  return turns !== undefined;
+}
+
+/** Returns a test for the conversations that a request may continue: the named one, or those of its scope and name. */
+function isOf<Known extends KnownConversation>(
+  { scope, name }: RequestHistory,
+  named?: Known,
+): (known: Known) => boolean {
+  return (known) => named ? known === named : known.facts.scope === scope && known.facts.name === name;
+}
+
 /**
  * Whether what a history shares with a conversation is that one's own. Openings alone aren't: subagents share instructions, and
  * equal jobs their task, too.
@@ -514,7 +526,9 @@ function identifies<Known extends KnownConversation>(
   { known, shared }: Candidate<Known>,
   request: RequestHistory,
 ): boolean {
-  return request.items.slice(0, shared).some(isReply) || quotesAny(textOf(request, shared), known.begunWith);
+  const { begunWith } = known.facts;
+  return request.items.slice(0, shared).some(isReply) ||
+    begunWith !== undefined && quotesAny(textOf(request, shared), begunWith.pieces);
 }
 
 /** Whether a user continues from a step of an interrupted turn: its client hadn't recorded the steps after it. */
@@ -524,7 +538,7 @@ function isInterrupted<Known extends KnownConversation>(
 ): boolean {
   const { known, place: { items: own, settled }, shared } = candidate;
   const rest = request.items.slice(shared);
-  if (shared === own.length || !known.isAmidTurn || !identifies(candidate, request)) return false;
+  if (shared === own.length || !known.facts.isAmidTurn || !identifies(candidate, request)) return false;
   // Text of the user after the lost steps may be transient.
   const lost = own.slice(shared, settled > shared ? settled : own.length);
   return lost.every(({ role }) => role !== "user") && rest.at(-1)?.role === "user" && !rest.some(isReply);

@@ -15,12 +15,7 @@ interface Item extends HistoryItem {
 
 /** What a gateway knows of a conversation. */
 interface Known extends KnownConversation {
-  isBegun: boolean;
-  isAmidTurn: boolean;
-  quotable: readonly string[];
-  isSummarized: boolean;
-  begunWith: readonly string[];
-  opening?: string;
+  facts: KnownConversation["facts"];
 }
 
 /** A conversation as its client knows it. */
@@ -130,7 +125,7 @@ class Play {
   /** Whether a history holds more than an opening: a reply, or the summary with which it begins. */
   #isOwn({ items, known }: Talk): boolean {
     return items.some(({ role, texts }) =>
-      role === "reply" || known!.begunWith.some((piece) => texts.join().includes(piece))
+      role === "reply" || known!.facts.begunWith?.pieces.some((piece) => texts.join().includes(piece))
     );
   }
 
@@ -151,7 +146,7 @@ class Play {
   ask(talk: Talk, outcomes: readonly Outcome[], request = this.#request(talk)): void {
     const named = talk.name === undefined
       ? undefined
-      : [...this.#knowns].find(({ name }) => name === talk.name);
+      : [...this.#knowns].find(({ facts: { name } }) => name === talk.name);
     const before = talk.known;
     const recognised = this.#recognition.recognise(request, named);
     const outcome = recognised.type;
@@ -165,24 +160,19 @@ class Play {
       const { known, at } = recognised;
       assert(same(this.#recognition.stored(known).items.slice(0, at), request.items.slice(0, at)));
     }
-    const known: Known = outcome === "continue" ? recognised.known : {
-      ...{
-        scope: talk.scope,
-        isBegun: true,
-        isAmidTurn: true,
-        quotable: [],
-        isSummarized: false,
-        begunWith: [],
-      },
-      ...(talk.name !== undefined && { name: talk.name }),
-    };
+    const { scope, name } = talk;
+    const known: Known = outcome === "continue"
+      ? recognised.known
+      : { facts: { scope, name, turns: 1, isAmidTurn: true } };
     this.#knowns.add(known);
     if (before && before !== known && talk.lasting) this.#left.push(talk.lasting);
     talk.lasting = talk.items;
-    if (outcome === "continue" && recognised.how === "anew") {
-      [known.begunWith, known.quotable, known.isSummarized] = [known.quotable, [], false];
-    }
-    known.isAmidTurn = true;
+    const { summary, ...facts } = known.facts;
+    const isAnew = outcome === "continue" && recognised.how === "anew";
+    const pieces = isAnew ? summary?.pieces : facts.begunWith?.pieces;
+    const isAnswered = !isAnew && request.items.some(({ role }) => role === "reply");
+    const begunWith = pieces && { pieces, isAnswered };
+    known.facts = { ...facts, begunWith, isAmidTurn: true, ...(!isAnew && { summary }) };
     this.#recognition.follow(known, request, ++this.#count);
     talk.known = known;
     talk.sent = request.items;
@@ -218,7 +208,7 @@ class Play {
         add(...steps(1 + size % 3));
         return this.ask(talk, ["continue"]);
       case "answer": {
-        known.isAmidTurn = false;
+        known.facts = { ...known.facts, isAmidTurn: false };
         // Twins that get the same reply differ in nothing: the newest is meant.
         const reply = size < 3 && this.#talks.length === 1 ? "Done." : this.#unique("Done");
         add(this.item("reply", reply), says("And now"));
@@ -279,12 +269,12 @@ class Play {
       case "compact, quoted": {
         const summary = this.#unique("A summary of all that was said and done in conversation");
         this.#aside(talk, [...talk.sent, says("Summarize the conversation")], false);
-        known.quotable = [summary];
+        known.facts = { ...known.facts, summary: { pieces: [summary], isSaid: false } };
         talk.items = [...heads, this.item("user", `Continued. ${summary}.`)];
         return this.ask(talk, ["continue"]);
       }
       case "compact, unquoted":
-        known.isSummarized = true;
+        known.facts = { ...known.facts, summary: { pieces: [], isSaid: true } };
         talk.items = [...heads, says("An opaque summary")];
         // Under one key the newest conversation is meant.
         return this.ask(

@@ -215,11 +215,9 @@ function noRoute({ method }: Request, pathname: string, allowed: readonly string
 export const LINES = "application/x-ndjson";
 
 /**
- * Reads a request's body once, as it was before its client compressed it. If somebody `other` may answer, then up to
- * what that one takes, and no more than `maxBytes` of what is known not to be its own. Nothing, and the body is unread,
- * if it is compressed in a way that isn't known here.
+ * Reads and decompresses a body, up to `maxBytes` or, for `other`, its limit; `undefined` for unknown encodings.
  *
- * @throws {HttpError} 413 if it is too large, 400 if it isn't compressed as it says.
+ * @throws {HttpError} 413 if it is too large, 400 if it isn't compressed as it states.
  */
 export async function readRequestBytes(
   request: Request,

@@ -75,11 +75,7 @@ const FREE_BYTES = 16_384;
 /** When people were told last that descriptors are missing: a process has them for all its listeners. */
 let toldAt = -Infinity;
 
-/**
- * Answers HTTP/1.1 on the connections of a listener by `fetch`. A connection that keeps the server waiting, for a request
- * or while a response is sent, is closed after a while; when there are too many connections, or no descriptors are left,
- * the one that waits longest is closed at once. Nothing that a client does ends the listener.
- */
+/** Answers HTTP/1.1 by `fetch`. Connections that keep the server waiting are closed, first those that wait longest. */
 export function listenHttp(fetch: AnswerRequest, { listener, limits, onError }: ListenOptions): HttpListener {
   const { maxConnections, idleMs, requestMs, maxInFlightBytes } = limits;
   const connections = new Set<HttpConnection>();

@@ -4,17 +4,16 @@ import { changedLines, counted, formatCount, partName } from "../format.ts";
 import { type EntryOf, shortArguments, type TranscriptEntry } from "../transcript.ts";
 import MarkdownIt, { type Token } from "markdown-it";
 
-/** What a file tells of a session. */
 export interface Shared {
   readonly title: string;
   readonly model: string;
-  /** When it was made, in milliseconds since the epoch. */
+  /** In milliseconds since the epoch. */
   readonly createdAtMs: number;
-  /** What was said and done, without what the session was told first. */
+  /** Without instructions. */
   readonly entries: readonly TranscriptEntry[];
 }
 
-/** Longest result, reasoning or other folded text in characters: of a longer one the beginning is there. */
+/** Characters of a folded text that are shown. */
 const LONGEST = 20_000;
 
 /** Returns a session as one inert HTML file, and the Content-Security-Policy in it. */
@@ -72,7 +71,7 @@ function entryHtml(entry: TranscriptEntry): string {
       return `<article class="reply" aria-label="Agent">${thought}${markdownHtml(entry.text)}</article>`;
     }
     case "call":
-      // Calls of a program are no messages.
+      // Nested calls are no messages.
       return entry.parent === undefined ? callHtml(entry) : "";
     case "instructions":
       return folded("What the agent was told", entry.text);
@@ -175,7 +174,7 @@ a{color:var(--accent)}
 @media print{details{break-inside:avoid}pre{max-height:none}}
 `;
 
-/** A longer text stands as it is written: laying it out would keep others waiting. In UTF-16 code units. */
+/** Longest text that is parsed as Markdown, in UTF-16 code units: it blocks other requests. */
 const LONGEST_MARKDOWN = 100_000;
 
 const markdown = new MarkdownIt({ html: false, linkify: true, typographer: false });

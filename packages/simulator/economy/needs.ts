@@ -60,7 +60,7 @@ export function partsOf(text: string): readonly string[] {
 
 /** The texts of a message without the lines that stand in them for something else. */
 function shownTexts(message: Message): string[] {
-  return textsOf(message).map((text) => {
+  return messageTexts(message).map((text) => {
     const lines = text.split("\n");
     return lines.filter((line, at) => !isStandIn(line, lines[at - 1])).join("\n");
   });
@@ -115,7 +115,7 @@ function namesOf(text: string): string[] {
 }
 
 /** Every text of a message: its content, and the texts in its calls' arguments. */
-export function textsOf(message: Message): string[] {
+export function messageTexts(message: Message): string[] {
   const calls = message.role === "assistant" ? message.tool_calls ?? [] : [];
   return [contentText(message.content), ...calls.flatMap(argumentTexts)];
 }

@@ -85,11 +85,7 @@ const SUMMARY_TOKENS = 1_000;
 /** Where the client asks for it: at the end of the conversation as last sent, or of a transcript in a new one. */
 export type SummaryCall = "cached" | "cold";
 
-/**
- * What a client does by itself: when the prompt takes {@linkcode WINDOW_SHARE} of the window it asks for a summary,
- * and goes on with that in place of all but the operator's messages, the active turn's question and the last step.
- * What the summary says isn't known; its text counts as shown nowhere.
- */
+/** A client's own compaction: near the window ({@linkcode WINDOW_SHARE}) a summary replaces all but the last step. */
 export function compaction(summaryCall: SummaryCall): MakePolicy {
   return ({ countTokens, windowTokens }: CallPolicyOptions) => {
     let summaries: Message[] = [];

@@ -1,19 +1,12 @@
 import type { CountTokens, Message, ToolCall } from "@tare/messages";
 import { archiveRef, RECALL_TOOL } from "@tare/prune";
-import { textsOf } from "./needs.ts";
+import { messageTexts } from "./needs.ts";
 import type { Lost } from "./sight.ts";
 
 /** Most tokens that one repair brings back. */
 export const REPAIR_TOKENS = 7_000;
 
-/**
- * The round trip by which a model gets back what it needs: an answer that recalls the messages which said it last,
- * and their originals, together at most {@linkcode REPAIR_TOKENS}. Of a longer one it brings the beginning and,
- * whatever their place, the lines and names that are needed.
- *
- * @param bearers The messages to recall, newest first.
- * @param number Tells this repair from the others of the session.
- */
+/** Returns a recall of the last `bearers` (newest first) of what is needed, at most {@linkcode REPAIR_TOKENS}. */
 export async function repair(
   bearers: readonly Message[],
   { lost, number, countTokens }: {
@@ -26,7 +19,7 @@ export async function repair(
   const results: Message[] = [];
   let left = REPAIR_TOKENS;
   for (const [at, bearer] of bearers.entries()) {
-    const original = textsOf(bearer).filter((text) => text !== "").join("\n");
+    const original = messageTexts(bearer).filter((text) => text !== "").join("\n");
     const content = shorten(original, { lost, tokens: left, countTokens });
     left -= countTokens(content);
     const id = `repair-${number}-${at}`;

@@ -18,13 +18,7 @@ export interface ReadPrompt {
 /** JSON text that a reader remembers, in UTF-16 code units: about 2 million tokens. */
 const MAX_REMEMBERED_CHARS = 8_000_000;
 
-/**
- * Makes a function that tokenises prompts. A message or tool is recognised by its JSON text, tokenised once and
- * handed out as the same object each time: resending a long prompt is cheap, and the requests of one
- * conversation share their messages in memory. What was not seen for longest is forgotten first.
- *
- * `tokens` is exactly what `countRequestTokens` counts with the same tokenizer.
- */
+/** Returns a reader that tokenizes each message or tool once, by its JSON text, and counts as `countRequestTokens`. */
 export function promptReader(
   tokenizer: Encoder,
 ): (request: Pick<ReadPrompt, "messages" | "tools">) => ReadPrompt {

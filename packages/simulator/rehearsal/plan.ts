@@ -1,10 +1,6 @@
 import type { MadeCall, RehearsalTurn, WantedCall } from "./turn.ts";
 
-/**
- * One rule of the rehearsal model. It speaks once in a turn, so that every turn ends; afterwards it is known by its
- * calls, for their results may have left the prompt. One that never knows its calls speaks as long as it wants anything,
- * and must not want what it has had.
- */
+/** A rule, which speaks once in a turn, as its calls (`made`) show; one that never knows them must not repeat itself. */
 interface RehearsalRule {
   /** What the model writes in front of its calls. */
   readonly says: string | ((turn: RehearsalTurn) => string);

@@ -114,11 +114,7 @@ function notes({ calls, said }: RehearsalTurn): string[] {
 const LINES_BEHIND = 120;
 const WORD = /remember the word (\w+)/i;
 
-/**
- * `Look back: …`: say without reading anything again what the session was about: the word that was to be remembered,
- * what the files declare first that are named between backticks, and what the reviews came to. What the prompt no longer
- * shows is recalled; what can't be recalled is missing in the answer.
- */
+/** `Look back: …`: states the remembered word, first declarations and review totals from the prompt or by recalls. */
 export const LOOK_BACK: RehearsalPlan = {
   suits: (question) => /^look back\b/im.test(question),
   rules: [{

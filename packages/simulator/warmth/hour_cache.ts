@@ -11,11 +11,7 @@ export interface Marks {
   readonly markedUnits?: number;
 }
 
-/**
- * Anthropic's cache as documented: a request is served the longest prefix that an entry of either kind holds; what is behind
- * it is written for an hour up to the last mark for an hour, and for five minutes up to the last mark. What is read lives on
- * as long as it did before.
- */
+/** Anthropic's cache as documented: entries of five minutes and of an hour, the longest prefix served and extended. */
 export class HourCache {
   readonly #short: PrefixCache;
   readonly #hour = new PrefixCache(HOUR_PROFILE);

@@ -20,10 +20,7 @@ import { pathWithin } from "../path_within.ts";
 
 /** Limits of the file tools within a workspace. */
 export interface WorkspaceLimits {
-  /**
-   * The server's own folder: no path leads to or into it, and no listing or search contains it. New files are written there
-   * before they are moved into the workspace. Default: none.
-   */
+  /** The server's hidden folder; new files are written there first. Default: none. */
   readonly hidden?: string | undefined;
 }
 

@@ -1,9 +1,9 @@
 import { dirname, join, resolve } from "@std/path";
 import type { Tool } from "@tare/messages";
-import { sliceText } from "@tare/messages/internal";
 import { readdirSync, readFileSync, type Stats, statSync } from "node:fs";
 import { arch, platform } from "node:process";
 import { isDenied, isMissing, systemCode } from "../define_tool.ts";
+import { byteLength, sliceText } from "../result_text.ts";
 import { type FoundFile, isFollowed, readFound } from "./found_file.ts";
 import { readFrontMatter } from "./front_matter.ts";
 import { realPath } from "./real_path.ts";
@@ -319,10 +319,6 @@ function tell(path: string, file: FoundFile, room: number): string {
   // It can't end its own part, nor begin another one.
   const held = text.trim().replace(/<(?=\/?(?:file|skills)\b)/g, "&lt;");
   return `${opening(path)}${note}>\n${held}\n</file>`;
-}
-
-function byteLength(text: string): number {
-  return new TextEncoder().encode(text).length;
 }
 
 /** Which branch is checked out, and what has changed as far as that may be asked. */

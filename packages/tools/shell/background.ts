@@ -29,10 +29,7 @@ const MAX_WAIT_MS = 240_000;
 /** Length of the newest output that is searched for the text of `until`, in UTF-16 code units. */
 const SOUGHT_CHARS = 10_000;
 
-/**
- * Commands of all sessions of a server that keep running after the calls that started them. They are in its memory and end
- * with it: by {@linkcode BackgroundCommands.close}, and after a crash by the mark of their owner.
- */
+/** Commands that continue after their calls. They end with the server, or after a crash by their owner's mark. */
 export class BackgroundCommands {
   /** Matches the lines of results that report that a command `runs` or has `ended`. */
   static readonly STATE: RegExp = /^\[?(bg_[0-9a-f]{6}) (runs|ended)/gm;

@@ -6,12 +6,12 @@ import {
   type ChangedFile,
   changedFiles,
   type FileState,
+  type FileStateChange,
   isFolder,
   isUnkept,
   isUnkeptChange,
   modeOf,
   reversed,
-  type StateChange,
   unkept,
 } from "./file_state.ts";
 import { type CheckpointOptions, FileStates, inGroups, MOST_NAMED } from "./file_states.ts";
@@ -288,9 +288,9 @@ class KeptChanges implements Checkpoints {
   async #targets(
     states: FileStates,
     verb: "undo" | "redo",
-    steps: readonly (readonly StateChange[])[],
+    steps: readonly (readonly FileStateChange[])[],
     force: boolean,
-  ): Promise<{ readonly targets: readonly StateChange[]; readonly unmade: readonly string[] }> {
+  ): Promise<{ readonly targets: readonly FileStateChange[]; readonly unmade: readonly string[] }> {
     const wanted = new Map<string, { now: FileState; to: FileState; why?: string }>();
     // A path whose content isn't stored stays as it is, and is reported.
     const left = new Set(steps.flat().filter(isUnkeptChange).map(([path]) => path));
@@ -305,7 +305,7 @@ class KeptChanges implements Checkpoints {
       if (one.to !== from && one.to !== to) one.why ??= "it was changed since";
       one.to = to;
     }
-    const targets: StateChange[] = [];
+    const targets: FileStateChange[] = [];
     const conflicts: string[] = [];
     const unmade: string[] = [];
     for (const [path, { now, to, why }] of wanted) {
@@ -355,9 +355,10 @@ class KeptChanges implements Checkpoints {
   }
 
   /** Makes these changes unless they are made already. Paths that have changed meanwhile stay as they are. */
-  async #apply(states: FileStates, targets: readonly StateChange[]): Promise<void> {
+  async #apply(states: FileStates, targets: readonly FileStateChange[]): Promise<void> {
     const sorted = [...targets].sort(([a], [b]) => (a < b ? -1 : 1));
-    const isDue = async ([path, from, to]: StateChange) => from !== to && await states.stateOf(path) === from;
+    const isDue = async ([path, from, to]: FileStateChange) =>
+      from !== to && await states.stateOf(path) === from;
     // A folder that its owner may not change is changed first and gets its permissions last.
     const opened = new Map<string, FileState>();
     for (const target of sorted) {
@@ -418,7 +419,7 @@ class KeptChanges implements Checkpoints {
 
   async #record(
     { session, turn }: TurnOfSession,
-    changes: readonly StateChange[],
+    changes: readonly FileStateChange[],
     notCovered: readonly string[],
   ): Promise<void> {
     if (changes.length === 0 && notCovered.length === 0) return;

@@ -1,8 +1,4 @@
-/**
- * The state of a path, as a text that can be compared: missing, a folder with its permissions, a file with its permissions
- * and the hash of its content, a link with the hash of its target, or something whose content isn't stored, with its size
- * and time.
- */
+/** State of a path as comparable text: missing, a folder, file, link, or unstored content by size and time. */
 export type FileState =
   | "none"
   | `folder ${string}`
@@ -11,7 +7,7 @@ export type FileState =
   | `link ${string}`;
 
 /** A change of a path, which counts from the workspace. */
-export type StateChange = readonly [path: string, before: FileState, after: FileState];
+export type FileStateChange = readonly [path: string, before: FileState, after: FileState];
 
 /** A file that was created, changed or deleted. */
 export interface ChangedFile {
@@ -26,24 +22,24 @@ export function isUnkept(state: FileState): boolean {
 }
 
 /** Returns whether a change can't be undone, because a content isn't stored. */
-export function isUnkeptChange([, before, after]: StateChange): boolean {
+export function isUnkeptChange([, before, after]: FileStateChange): boolean {
   return isUnkept(before) || isUnkept(after);
 }
 
 /** Returns a sentence for each change that can't be undone. */
-export function unkept(changes: readonly StateChange[]): readonly string[] {
+export function unkept(changes: readonly FileStateChange[]): readonly string[] {
   return changes.filter(isUnkeptChange).map(([path]) =>
     `${path}: its content isn't kept: too large, no plain file, or ignored before.`
   );
 }
 
 /** Returns the changes that undo these. */
-export function reversed(changes: readonly StateChange[]): readonly StateChange[] {
+export function reversed(changes: readonly FileStateChange[]): readonly FileStateChange[] {
   return changes.toReversed().map(([path, before, after]) => [path, after, before]);
 }
 
 /** Returns the changed files, and the folders whose permissions changed, by path. */
-export function changedFiles(changes: readonly StateChange[]): readonly ChangedFile[] {
+export function changedFiles(changes: readonly FileStateChange[]): readonly ChangedFile[] {
   return changes.flatMap(([path, before, after]): readonly ChangedFile[] => {
     const [was, is] = [isFile(before), isFile(after)];
     if (before === after) return [];

@@ -29,7 +29,7 @@ import {
 } from "../files/resolve_in_workspace.ts";
 import { IgnoreRules } from "../files/walk.ts";
 import { removeTemporary, writeAtomically } from "../files/write_file_tools.ts";
-import { contentsOf, type FileState, isFolder, modeOf, type StateChange } from "./file_state.ts";
+import { contentsOf, type FileState, type FileStateChange, isFolder, modeOf } from "./file_state.ts";
 import { readJson, writeWhole } from "./stored_files.ts";
 
 /** Options of `openCheckpoints()`. */
@@ -433,7 +433,7 @@ interface Walked {
 
 /** The result of an inspection. */
 export interface Seen {
-  readonly changes: readonly StateChange[];
+  readonly changes: readonly FileStateChange[];
   /** A sentence for each change that an undo can't restore exactly. */
   readonly linked: readonly string[];
   /** A sentence for each path that isn't stored, whether it changed or not. */

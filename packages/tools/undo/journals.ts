@@ -1,23 +1,23 @@
 import { appendFile, mkdir, readdir, readFile, rm, stat } from "node:fs/promises";
 import { join } from "@std/path";
 import { ignoreMissing } from "../define_tool.ts";
-import { type ChangedFile, changedFiles, contentsOf, type StateChange, unkept } from "./file_state.ts";
+import { type ChangedFile, changedFiles, contentsOf, type FileStateChange, unkept } from "./file_state.ts";
 
 /** A line of a session's journal: changes of a turn, an undo or a redo. */
 export type JournalLine =
   | {
     readonly atMs: number;
     readonly turn: number;
-    readonly changes: readonly StateChange[];
+    readonly changes: readonly FileStateChange[];
     readonly notCovered: readonly string[];
   }
   | {
     readonly id: string;
     readonly undo: readonly number[];
-    readonly targets: readonly StateChange[];
+    readonly targets: readonly FileStateChange[];
     readonly notCovered: readonly string[];
   }
-  | { readonly id: string; readonly redo: readonly number[]; readonly targets: readonly StateChange[] };
+  | { readonly id: string; readonly redo: readonly number[]; readonly targets: readonly FileStateChange[] };
 
 /** Changes that a turn made to files. */
 export interface TurnChanges {
@@ -33,7 +33,7 @@ export interface TurnChanges {
 
 /** A turn as its session's journal records it. */
 export interface JournaledTurn extends Omit<TurnChanges, "files"> {
-  readonly steps: readonly (readonly StateChange[])[];
+  readonly steps: readonly (readonly FileStateChange[])[];
 }
 
 /** The changes, undos and redos of each session, in a file each. */
@@ -136,7 +136,7 @@ function linesOf(text: string): readonly JournalLine[] {
 
 /** Returns the changes of a turn, those of one path as one. */
 export function changesOfTurn({ steps, ...turn }: JournaledTurn): TurnChanges {
-  const whole = new Map<string, StateChange>();
+  const whole = new Map<string, FileStateChange>();
   for (const [path, before, after] of steps.flat()) {
     whole.set(path, [path, whole.get(path)?.[1] ?? before, after]);
   }

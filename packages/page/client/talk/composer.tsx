@@ -241,12 +241,7 @@ const MAX_PICTURE = 40 * 2 ** 20;
 /** Longest edge of a picture in pixels: models are shown no more of a larger one, and it would be paid for. */
 const MAX_EDGE = 2_000;
 
-/**
- * Returns a file as a part of a message: images and recordings as such, text under its name, anything else as a file. Large
- * images are scaled down.
- *
- * @throws {RangeError} if it is too large with the others, or no image despite its type.
- */
+/** Returns a file as a content part, images scaled down. @throws {RangeError} if it is too large or no image. */
 async function attach(file: File, others: readonly Attached[]): Promise<Attached> {
   const { name } = file;
   const part = await partOf(file);
