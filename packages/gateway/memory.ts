@@ -12,7 +12,6 @@ import {
   type RequestReaders,
 } from "@tare/wire/internal";
 import { LRUCache } from "lru-cache";
-import type { Followed } from "./sessions/session.ts";
 
 /** Items with which a list starts like one that was read before. */
 type KnownList = NonNullable<ReturnType<ListReader["find"]>>;
@@ -30,6 +29,13 @@ const SHARES = {
   referred: 1 / 16,
   responses: 1 / 32,
 };
+
+/** A response that a client follows, as the upstream knows it. */
+export interface Followed {
+  readonly upstreamId: string;
+  /** Items that the upstream waits for and the client doesn't know of: answers to recalls. */
+  readonly owed: readonly string[];
+}
 
 /** A response that another may follow. */
 interface FollowedResponse extends Followed {
@@ -326,6 +332,8 @@ export interface StoredPrompt {
 export class HeldPrompts {
   readonly #cache: PrefixCache;
   readonly #pieces = new WeakMap<Message, readonly PromptUnit[]>();
+  /** Of prompts that are being sent. */
+  readonly #units = new WeakMap<HeldPrompt, readonly PromptUnit[]>();
 
   constructor({ maxBytes }: { readonly maxBytes: number }) {
     // How long each is held a session finds out by itself.
@@ -356,17 +364,22 @@ export class HeldPrompts {
     this.#cache.store(all, atMs, ends);
   }
 
-  #unitsOf({ client, model, tools, messages, ends, countTokens }: HeldPrompt): readonly PromptUnit[] {
+  #unitsOf(prompt: HeldPrompt): readonly PromptUnit[] {
+    const known = this.#units.get(prompt);
+    if (known) return known;
+    const { client, model, tools, messages, ends, countTokens } = prompt;
     const answer = messages.findIndex(({ role }) => role === "assistant");
     const opening = answer < 0 ? messages.length : answer;
     // Where no mark ends what is cached, all that two texts begin with is shared.
     const whole = ends ? 0 : piecedMessages(messages.slice(0, opening));
-    return [
+    const units = [
       { hash: `${client} ${model}`, tokens: 0 },
       ...PrefixCache.unitsOf({ tools, messages: [] }, countTokens),
       ...messages.slice(0, whole).flatMap((message) => this.#piecesOf(message, countTokens)),
       ...PrefixCache.unitsOf({ tools: [], messages: messages.slice(whole) }, countTokens),
     ];
+    this.#units.set(prompt, units);
+    return units;
   }
 
   /** A message as the pieces of its text that end within it, and the rest. */

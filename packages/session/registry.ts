@@ -221,8 +221,8 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
       const session = kind.find(id);
       if (session) return { kind: kind.kind, by: session.by };
     }
-    const record = await this.#store?.getSession(id);
-    return record && this.kinds.some(({ kind }) => kind === record.kind) ? record : undefined;
+    const record = await storeOf(this.kinds)?.getSession(id);
+    return this.kinds.some(({ kind }) => kind === record?.kind) ? record : undefined;
   }
 
   /**
@@ -294,11 +294,6 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
     return { all: sums, rows, hasMore: hasMore || isCut };
   }
 
-  /** All that are stored are in one store. */
-  get #store(): Store | undefined {
-    return this.kinds.find(({ store }) => store)?.store;
-  }
-
   #kindsOf(wanted: SessionRecord["kind"] | undefined) {
     return this.kinds.filter(({ kind }) => wanted === undefined || kind === wanted);
   }
@@ -316,8 +311,7 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
       .filter((row) => by === undefined || row.by === by);
     const at = unsaved.findIndex(({ id }) => id === after);
     const isStored = after !== undefined && at < 0;
-    const [only] = kinds.length === 1 ? kinds : [];
-    const store = only ? only.store : this.#store;
+    const store = storeOf(kinds);
     if (isStored) {
       const last = await store?.getSession(after);
       if (!kinds.some((one) => one.kind === last?.kind)) return undefined;
@@ -327,7 +321,8 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
       ? []
       : unsaved.slice(at + 1).filter((row) => titleOf(row).toLowerCase().includes(text));
     const stored = await store?.listSessions({
-      ...{ ...which, kind: only?.kind, limit: limit + 1 },
+      ...{ ...which, limit: limit + 1 },
+      ...(kinds.length === 1 && { kind: kinds[0]!.kind }),
       ...(isStored && { after }),
     }) ?? [];
     const rows = [...first, ...stored.map((row) => this.#kindOf(row).known?.(row) ?? row)];
@@ -456,6 +451,11 @@ export class OpenSession<Summary = unknown, Details = unknown> {
   delete(): Promise<void> {
     return this.#kind.delete(this.#session);
   }
+}
+
+/** Returns the one store of all that are stored. */
+function storeOf(kinds: readonly Pick<SessionKind, "store">[]): Store | undefined {
+  return kinds.find(({ store }) => store)?.store;
 }
 
 function titleOf({ title = "" }: ListedSession): string {

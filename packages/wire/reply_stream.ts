@@ -33,14 +33,19 @@ export class StreamedText {
 function writtenIn(data: string): string[] {
   const written: string[] = [];
   try {
-    JSON.parse(data, (key, value) => {
-      if (key === "delta") collectWritten(value, written);
-      return value;
-    });
+    collectDeltas(JSON.parse(data), written);
   } catch {
     // An end mark, or an event that broke off.
   }
   return written;
+}
+
+function collectDeltas(value: unknown, written: string[]): void {
+  if (typeof value !== "object" || value === null) return;
+  for (const [key, inner] of Object.entries(value)) {
+    if (key === "delta") collectWritten(inner, written);
+    else collectDeltas(inner, written);
+  }
 }
 
 function collectWritten(value: unknown, written: string[]): void {

@@ -28,6 +28,7 @@ import {
   namesOf,
   type ReadSession,
   restoreSession,
+  type SessionNames,
   soughtNames,
   totalsOf,
 } from "./kept_session.ts";
@@ -99,17 +100,9 @@ interface Written extends Pick<StoredState, "title" | "summed" | "whole"> {
   readonly lastCall?: CallReport | undefined;
   readonly writes: readonly string[];
   /** What its stored names are of. Absent: that isn't known. */
-  readonly named?: NamedHistory | undefined;
+  readonly named?: Pick<SessionNames, "others" | "settled"> | undefined;
   /** What is there if a time that failed, or was never heard of again, was done nevertheless; the newest first. */
   readonly attempts?: readonly Written[];
-}
-
-/** A history, and the names by which it is found. */
-interface NamedHistory {
-  /** The items up to its last reply: what follows may be transient. */
-  readonly settled: readonly string[];
-  /** The names that do not change with each turn. */
-  readonly others: readonly string[];
 }
 
 /** Records that are stored with a session, and who waits for that. */
@@ -496,17 +489,17 @@ export class Keeper {
   #valueOf(session: GatewaySession, { named: known }: Written) {
     const { sessions } = this.#options;
     const history = sessions.historyOf(session);
-    const { names, ends: newest, others, settled } = namesOf(session, history);
+    const { others, settled, ends: newest } = namesOf(session, history);
     const isNamed = known && known.settled.length >= settled.length - MAX_UNNAMED_ITEMS &&
       isStartOf(known.settled, settled) && sameData(known.others, others);
-    const ends = isNamed ? session.kept.ends : newest;
+    const ends = isNamed ? session.kept.ends : newest();
     const heads = history.items.slice(0, session.facts.heads);
     const instructions = sessions.instructionsOf(heads.map(({ exact }) => exact));
     return {
       value: keptValue(session, { history, instructions, ends }),
       ends,
       named: isNamed ? known : { settled, others },
-      names: isNamed ? undefined : names,
+      names: isNamed ? undefined : [...ends, ...others],
     };
   }
 

@@ -105,7 +105,7 @@ export function keptValue(
     conversation: state,
     items: history.items.map(writeHistoryItem),
     stems: history.stems,
-    instructions: Object.fromEntries(instructions.map(({ key, lines }) => [key, [...lines].flat()])),
+    instructions: Object.fromEntries(instructions.map((known) => [known.key, plainLines(known)])),
     hidden: hidden.map(plainPlace),
     archived: [...session.archive.listed],
     shown: shown.map(hashOf),
@@ -218,6 +218,13 @@ function plainPlace(hidden: HiddenPlace): KeptValue["hidden"][number] {
   return plain;
 }
 
+/** The lines of instructions as they are kept: the same list each time. */
+function plainLines(known: Known): readonly number[] {
+  const plain = linesOfInstructions.get(known) ?? [...known.lines].flat();
+  linesOfInstructions.set(known, plain);
+  return plain;
+}
+
 function hashOf(shown: Message | number): number {
   return typeof shown === "number" ? shown : hashPiece(shown);
 }
@@ -232,6 +239,7 @@ function standsForSomething(message: Message): boolean {
   return stands;
 }
 
+const linesOfInstructions = new WeakMap<Known, readonly number[]>();
 const plainPlaces = new WeakMap<HiddenPlace, KeptValue["hidden"][number]>();
 const lineMessages = new WeakMap<Message, boolean>();
 const decoder = new TextDecoder();
@@ -279,24 +287,29 @@ export function soughtNames(
   };
 }
 
-/**
- * Returns the names of a session with this history, those of the ends that it had, the newest first, and those that do not
- * change with each turn; and what of the history is settled.
- */
-export function namesOf(
-  session: GatewaySession,
-  { items }: StoredHistory,
-): Readonly<Record<"names" | "ends" | "others" | "settled", readonly string[]>> {
+/** What a session is found by. */
+export interface SessionNames {
+  /** The names that do not change with each turn. */
+  readonly others: readonly string[];
+  /** The items up to its last reply: what follows may be transient. */
+  readonly settled: readonly string[];
+  /** Returns the names of the ends that its history had, the newest first. */
+  readonly ends: () => readonly string[];
+}
+
+/** Returns the names of a session with this history. */
+export function namesOf(session: GatewaySession, { items }: StoredHistory): SessionNames {
   const { kept, facts: { client, scope, name, heads, summary, responses } } = session;
   const keys = items.map(({ exact }) => exact);
   const first = keys[heads] ?? NOTHING;
-  // What follows the last reply may be transient.
   const settled = keys.slice(0, items.findLastIndex(({ role }) => role === "reply") + 1 || keys.length);
-  const newest = [
-    ...wholes(keys, { heads, reach: 1 }).map((whole) => nameOf("whole", scope, whole)),
-    ...endsOf(settled, { heads, reach: 1 }).map((end) => nameOf("end", client ?? scope, end)),
-  ];
-  const ends = [...newest, ...kept.ends.filter((one) => !newest.includes(one))].slice(0, 2 * ENDS);
+  const ends = () => {
+    const newest = [
+      ...wholes(keys, { heads, reach: 1 }).map((whole) => nameOf("whole", scope, whole)),
+      ...endsOf(settled, { heads, reach: 1 }).map((end) => nameOf("end", client ?? scope, end)),
+    ];
+    return [...newest, ...kept.ends.filter((one) => !newest.includes(one))].slice(0, 2 * ENDS);
+  };
   const others = [
     ...responses.map(({ id }) => nameOf("response", client ?? scope, id)),
     ...(name === undefined ? [] : [nameOf("name", scope, name)]),
@@ -304,7 +317,7 @@ export function namesOf(
     ...(summary ? [nameOf("summary", scope)] : []),
     nameOf("scope", scope),
   ];
-  return { ends, others, settled, names: [...ends, ...others] };
+  return { ends, others, settled };
 }
 
 /** How a history is told from others: as it is, and as it was when it was shorter. */

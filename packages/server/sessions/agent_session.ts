@@ -22,7 +22,12 @@ import { type QueueChange, serverEnding, SessionHold, turnRunning, type WantedCh
 import { SessionMemory } from "./session_memory.ts";
 import { SessionWarmth } from "./session_warmth.ts";
 import type { SessionPrompt } from "./session_prompt.ts";
-import { checkEffort, type SessionSettings, storedHelper, storedSettings } from "./session_settings.ts";
+import {
+  checkEffort,
+  type SessionSettings,
+  type StoredSettings,
+  storedSettings,
+} from "./session_settings.ts";
 import {
   type ApprovalAnswered,
   type HelperParent,
@@ -86,7 +91,7 @@ export class AgentSession {
       refs: () => this.#memory.prompt.archived,
     };
     const own = [...tools, recallTool(recalled, { countTokens, shown }), this.helpers.tool];
-    const mayUse = storedHelper(record.settings)?.tools;
+    const mayUse = (record.settings as StoredSettings).helper?.tools;
     this.#tools = new SessionTools({ given: this.settings.tools, own, source, mayUse });
     this.#environment = environment;
     this.#countTokens = countTokens;

@@ -19,7 +19,7 @@ import type { Archive } from "@tare/prune";
 import { type HttpError, notFound } from "../http/http_error.ts";
 import type { ToolOffer } from "../turns/session_tools.ts";
 import type { SessionOptions } from "./session_options.ts";
-import { type Budget, type Chosen, type SessionSettings, storedHelper } from "./session_settings.ts";
+import type { Budget, Chosen, SessionSettings, StoredSettings } from "./session_settings.ts";
 
 export type { PinChange } from "@tare/session/internal";
 
@@ -151,7 +151,9 @@ export interface HelperParent {
 export function parentOf(
   { parent, settings }: Pick<SessionRecord, "parent" | "settings">,
 ): HelperParent | undefined {
-  return parent === undefined ? undefined : { session: parent, call: storedHelper(settings)?.call ?? "" };
+  return parent === undefined
+    ? undefined
+    : { session: parent, call: (settings as StoredSettings).helper?.call ?? "" };
 }
 
 /** The turn that a helper works for. */

@@ -34,11 +34,14 @@ export function diffJson(before: unknown, after: unknown): JsonPatch | undefined
     return ["list", same, ...after.slice(same)];
   }
   if (!isObject(before) || !isObject(after)) return ["is", after];
-  const changed = [...new Set([...Object.keys(before), ...Object.keys(after)])].flatMap((name) => {
+  // Nearly all members are the same, and nothing is made for these.
+  let changed: [name: string, patch: JsonPatch][] | undefined;
+  for (const name in after) {
     const patch = diffJson(memberOf(before, name), memberOf(after, name));
-    return patch ? [[name, patch] as const] : [];
-  });
-  return changed.length === 0 ? undefined : Object.fromEntries(changed);
+    if (patch) (changed ??= []).push([name, patch]);
+  }
+  for (const name in before) if (!Object.hasOwn(after, name)) (changed ??= []).push([name, ["gone"]]);
+  return changed && Object.fromEntries(changed);
 }
 
 /** Returns the later version of a value that {@linkcode diffJson} compared. Changes nothing. */
