@@ -33,10 +33,10 @@ import {
   totalsOf,
 } from "./kept_session.ts";
 
-/** How long nobody waits after it has failed or taken too long, in milliseconds. */
+/** Time for which requests do not wait for a store that failed or was late, in milliseconds. */
 const PAUSE_MS = 10_000;
 
-/** How long the end of a process waits. */
+/** Time for which the end of a process waits, in milliseconds. */
 const CLOSE_MS = 2_000;
 
 const HOUR_MS = 60 * 60_000;
@@ -44,10 +44,10 @@ const HOUR_MS = 60 * 60_000;
 /** So many conversations are loaded: of those that are meant, else of those that may be. */
 const LOADED = { own: 4, alike: 8 };
 
-/** So many sessions wait at most until the store takes them again; those beyond are kept with their next turn. */
+/** Most sessions that wait for a store that failed; others are stored with their next turn. */
 const MAX_WAITING = 1_000;
 
-/** So many of the times that a session was written are known by their ids. */
+/** Most commits of a session whose ids its totals hold. */
 const MAX_WRITES = 8;
 
 /**
@@ -88,24 +88,24 @@ export interface Looking {
   readonly readers: RequestReaders;
 }
 
-/** What of a session is in the store, but for the references of its texts. */
+/** A session as it is stored, but for the references of its texts. */
 interface Written extends Pick<StoredState, "title" | "summed" | "whole"> {
-  /** What it had come to by the store's totals. */
+  /** The days of its stored totals. */
   readonly days: Days;
   /** The totals as JSON. */
   readonly totals?: string;
   /** Number of its last event, each of which is a call. */
   readonly lastEvent: number;
-  /** The newest of its calls that is there, of those that were made here. */
+  /** The newest stored call that was made here. */
   readonly lastCall?: CallReport | undefined;
   readonly writes: readonly string[];
   /** What its stored names are of. Absent: that isn't known. */
   readonly named?: Pick<SessionNames, "others" | "settled"> | undefined;
-  /** What is there if a time that failed, or was never heard of again, was done nevertheless; the newest first. */
+  /** How it is stored if a commit was done that failed or was never answered; the newest first. */
   readonly attempts?: readonly Written[];
 }
 
-/** Records that are stored with a session, and who waits for that. */
+/** Records that are stored with a session for a caller that waits. */
 interface Rider {
   readonly records: readonly StoreRecord[];
   readonly resolve: () => void;
@@ -124,15 +124,15 @@ export class Keeper {
   readonly #saving = new Map<GatewaySession, Coalescer>();
   /** Records that are stored with the next commit of a session. */
   readonly #riders = new Map<GatewaySession, readonly Rider[]>();
-  /** Not in the store as they are, because it failed. */
+  /** Sessions whose newest state isn't stored because the store failed. */
   readonly #waiting = new Set<GatewaySession>();
-  /** By their conversations, which they keep when they are taken in. */
+  /** By conversation: a session that is read anew keeps it. */
   readonly #written = new WeakMap<GatewaySession["conversation"], Written>();
   readonly #stored = new WeakMap<GatewaySession, SessionRecords>();
-  /** Removed, though turns of them may still be under way. */
+  /** Removed sessions, of which turns may still run. */
   readonly #forgotten = new WeakSet<GatewaySession>();
   #isTold = false;
-  /** By the clock that only goes on. */
+  /** By the monotonic clock. */
   #pausedUntilMs = -Infinity;
   #expireAtMs = -Infinity;
   #expiring: Promise<unknown> = Promise.resolve();
@@ -168,10 +168,10 @@ export class Keeper {
   }
 
   /**
-   * Keeps a session as it is now. Resolves once it is kept, or after a short while, and never rejects. What `keep` gives is
-   * stored with it: then it resolves once that is done.
+   * Stores a session as it is now. Resolves once that is done or after a short while, and never rejects; with records of
+   * `keep`, which are stored in the same commit, once that is done.
    *
-   * @throws what the store fails with, if there is something to store with it.
+   * @throws {StoreError} if there are such records and the store fails.
    */
   async save(session: GatewaySession, keep: () => readonly StoreRecord[] = () => []): Promise<void> {
     if (this.#forgotten.has(session)) return;
@@ -187,7 +187,7 @@ export class Keeper {
     await this.#within(this.#options.waitMs, () => saved);
   }
 
-  /** Removes what is kept of a session. @throws {StoreError} if the store fails, or another opening of it holds it. */
+  /** Removes a session from the store. @throws {StoreError} also if another server holds it. */
   async forget(session: GatewaySession): Promise<void> {
     this.#forgotten.add(session);
     this.#waiting.delete(session);
@@ -195,7 +195,7 @@ export class Keeper {
     await this.#inStore(session).delete();
   }
 
-  /** Waits until all is kept, for a while. Never rejects. */
+  /** Waits a while until all sessions are stored. Never rejects. */
   async close(): Promise<void> {
     for (const session of this.#waiting) this.#save(session);
     const saved = Array.from(this.#saving.values(), (commits) => commits.settled());
@@ -321,7 +321,7 @@ export class Keeper {
     this.#works(performance.now() - startedMs <= this.#options.waitMs);
   }
 
-  /** Commits a session with what is to be stored with it. Never rejects. */
+  /** Commits a session and the records that are to be stored with it. Never rejects. */
   async #write(session: GatewaySession): Promise<void> {
     const riders = this.#riders.get(session) ?? [];
     this.#riders.delete(session);
@@ -336,7 +336,7 @@ export class Keeper {
     }
   }
 
-  /** Writes a session as it is: again on what others have written in between, as a whole where nothing is left of it. */
+  /** Commits a session: again after what others have written meanwhile, and anew if it is no longer stored. */
   async #commit(session: GatewaySession, more: readonly StoreRecord[]): Promise<void> {
     const { store } = this.#options;
     const { id, conversation } = session;
@@ -355,9 +355,9 @@ export class Keeper {
         if (error instanceof StoreError) throw error;
         const isThere = await store.getSession(id) !== undefined;
         if (isThere === (fence !== undefined)) throw error;
-        // It had expired, and with it the texts that were there.
+        // It has expired, and its texts with it.
         if (!isThere) this.#begin(session);
-        // A time before that wasn't heard of was done.
+        // A commit that wasn't answered was done.
         else await this.#catchUp(session);
         continue;
       }
@@ -369,7 +369,7 @@ export class Keeper {
     }
   }
 
-  /** Nothing of it is in the store. */
+  /** Forgets what was stored of a session that is no longer stored. */
   #begin(session: GatewaySession): void {
     const { fence: _, ...kept } = session.kept;
     session.saved({ ...kept, refs: new Set() });
@@ -377,7 +377,7 @@ export class Keeper {
     this.#written.set(session.conversation, { ...NOTHING, ...(summed && { summed }) });
   }
 
-  /** Others have written to the session: what it came to there is added to what it came to here. */
+  /** Adds the totals that other servers have stored of a session to those of this one. */
   async #catchUp(session: GatewaySession): Promise<void> {
     const { store } = this.#options;
     const { id, conversation, kept } = session;
@@ -393,19 +393,19 @@ export class Keeper {
     const unsummed = Accounts.daysBeyond(conversation.state.days, before.summed ?? {});
     conversation.bookDays(Accounts.daysBeyond(days, before.days));
     const { lastCall } = before;
-    // Whoever came to the rest has added that.
+    // Who recorded the rest has added it to the sums.
     const summed = Accounts.daysBeyond(conversation.state.days, unsummed);
     this.#written.set(conversation, { days, summed, title: "", lastEvent, lastCall, writes });
     session.saved({ ...kept, fence });
   }
 
-  /** Calls that aren't in the store yet. */
+  /** Returns the calls that aren't stored yet. */
   #unwritten(conversation: GatewaySession["conversation"]): readonly CallReport[] {
     const { lastCall } = this.#written.get(conversation) ?? NOTHING;
     return conversation.calls.slice(lastCall ? conversation.calls.lastIndexOf(lastCall) + 1 : 0);
   }
 
-  /** Returns what is to be written of a session, and what is stored then. */
+  /** Returns the records of a commit, and the session as it is stored then. */
   async #recordsOf(session: GatewaySession): Promise<
     Pick<StateUpdate, "records"> & Pick<StoredState, "refs"> & {
       readonly written: Written;
@@ -424,7 +424,7 @@ export class Keeper {
       : undefined;
     const refs = isNew && parent === undefined ? SessionRecords.NOTHING.refs : kept.refs;
     const known = sessions.held.find(sessionId);
-    // Where others went on with it meanwhile their prompt is the newer one.
+    // If another server has continued it, that one's prompt is the newer one.
     const own = isWhole && (!known || known === session) ? this.#valueOf(session, before) : undefined;
     const { records: state, after } = this.#inStore(session).change({ ...before, totals: undefined, refs }, {
       ...{ group: session.group, agent: session.facts.agent ?? null },
@@ -451,7 +451,7 @@ export class Keeper {
           type: "events",
           sessionId,
           after: before.lastEvent,
-          // What was rewritten is told in words about what was said.
+          // Rewrites and changes are described by quotes of messages.
           events: calls.map(({ number: _, ...call }) => ({
             type: "call",
             ...callToStore({
@@ -514,7 +514,7 @@ export class Keeper {
       this.#isTold = false;
       this.#pausedUntilMs = -Infinity;
     }
-    // One after the other: each that is written lets the next one follow.
+    // One by one: each that is stored starts the next.
     const [next] = this.#waiting;
     if (next) {
       this.#waiting.delete(next);
@@ -537,7 +537,7 @@ export class Keeper {
     this.#options.onError(new Error(`Cannot keep conversations: ${reason}; ${what}.`, { cause: error }));
   }
 
-  /** Does what may take long, or fail: after so long it is left to itself. */
+  /** Runs work that may fail or take long, and waits for it at most so long. */
   async #within(ms: number, work: (isLate: () => boolean) => Promise<unknown>): Promise<void> {
     let isLate = false;
     let timer: ReturnType<typeof setTimeout> | undefined;
