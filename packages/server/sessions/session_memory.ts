@@ -57,28 +57,28 @@ interface MemoryChange extends Partial<Pick<NextState, "title" | "value">> {
 }
 
 /**
- * What is stored of a session, as it is in memory. Each change is one commit, and memory changes once that is done:
- * `committed` is called then, before anybody reads of it. Only one change may be under way at a time.
+ * A stored session in memory. Each change is one commit; memory changes once that is done, and `committed` is called before
+ * its events can be read. Only one change may be under way at a time.
  */
 export class SessionMemory {
   readonly #options: SessionMemoryOptions;
   readonly #session: SessionRecords;
   #stored: StoredState = SessionRecords.NOTHING;
   #history: readonly Message[] = [];
-  /** What is stored of that for good, so that only what others have written since is read. */
+  /** The stored history up to the last turn that has ended: only later events are read anew. */
   #known: KnownHistory | undefined;
   #totals: SessionTotals = NO_TURNS;
-  /** What of the totals turns cost: what was paid between them isn't told by events. */
+  /** Cost of all turns. Keep-alive requests between turns are in the totals alone: no event reports them. */
   #cost = EMPTY_LEDGER;
   #questions = NO_QUESTIONS;
   #prompt!: SessionPrompt;
-  /** What the user said in the middle of a turn and no event tells yet. It is stored, so that it is never lost. */
+  /** Stored inputs of a running turn that no event contains yet. */
   #waiting: readonly Content[] = [];
   #taken = 0;
   #queued: readonly QueuedTurn[] = [];
-  /** Whether it is stored what the turn that runs was asked for. */
+  /** Whether the request of the running turn is stored. */
   #isOpen = false;
-  /** Whether a turn began here that hasn't ended here: it may be about to change the prompt for all that is known. */
+  /** Whether a turn has begun here and not ended here: it may still change the prompt. */
   #isPlayed = false;
 
   constructor(options: SessionMemoryOptions) {
@@ -94,12 +94,11 @@ export class SessionMemory {
     return this.#totals;
   }
 
-  /** What it is called; empty before anything was said. */
+  /** Empty before anything was said. */
   get title(): string {
     return this.#prompt.conversation.state.title;
   }
 
-  /** What is made of what was said. */
   get prompt(): SessionPrompt {
     return this.#prompt;
   }
@@ -109,11 +108,11 @@ export class SessionMemory {
   }
 
   /**
-   * Takes from the store what is there. A turn that has no end there ends: what is missing follows from what is stored, and
-   * is written at once, or with the next turn if that is soon enough. Or it goes on here, if it shall and can; without an
-   * `end` it does so elsewhere. Gives what still waits to be said, the number of the last event before the turn that goes on
-   * elsewhere, and the one that goes on here.
+   * Reads the session from the store. An unfinished turn ends like `end`: its missing events follow from the stored ones, and
+   * are committed at once, or with the next commit if `isLate`. With `goesOn` it continues here if it can. Without an `end` it
+   * runs on another server.
    *
+   * @returns Inputs that wait, the number of the last event before a turn that runs elsewhere, and the turn that continues here.
    * @throws {StoreError}
    */
   async restore({ end, isLate = false, goesOn = false }: {
@@ -134,12 +133,11 @@ export class SessionMemory {
       this.#session.read(),
       store.readState(id, "queued") as Promise<readonly QueuedTurn[] | undefined>,
     ]);
-    // What was stored is what a session has made.
     const value = stored.value as PromptState | undefined;
     const known: SessionTotals = { ...NO_TURNS, ...stored.totals as SessionTotals | undefined };
     const { days, pinged, chosen } = known;
     if (chosen) choose(settings, chosen);
-    // No event tells of what wasn't a turn's.
+    // Events report only what turns cost.
     const ledger = pinged ? addLedgers(rebuilt.ledger, pinged) : rebuilt.ledger;
     const totals = { ...known, ledger, turns: rebuilt.turns };
     const records = stateRecords(id, { totals, steering: [], turn: null });
@@ -166,7 +164,7 @@ export class SessionMemory {
     return { waiting, runningAfter, open };
   }
 
-  /** Commits that a turn which another process left goes on here. */
+  /** Commits that a turn of another process continues here. */
   resume({ events }: OpenTurn, { committed }: { readonly committed: () => void }): Promise<void> {
     this.#isPlayed = true;
     return this.#append(events, { committed });
@@ -440,7 +438,7 @@ export class SessionMemory {
     const { title, value } = { ...this.#stored, ...changed };
     const next = { ...OWN_SUMS, title, totals, value, days: totals.days };
     const { records: own, after } = this.#session.change(this.#stored, next);
-    // By itself, so that sessions that ask are found.
+    // A state of its own, by which sessions that wait for an approval are found.
     const asks = totals.asks !== this.#totals.asks && { asks: totals.asks ?? null };
     return log.append(events, {
       records: [...own, ...stateRecords(id, { ...asks, ...states }), ...records],
