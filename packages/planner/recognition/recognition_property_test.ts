@@ -42,7 +42,8 @@ type Outcome = "continue" | "fork" | "new";
  *
  * - `edited`: a client went back and asks something else. Whether the old way continues isn't known: a fork.
  * - `opening`: what went back before the first reply shares an opening, which is a new conversation.
- * - `retold`: a summary that quotes nothing, without a key and instructions: it may be anybody's.
+ * - `retold`: a summary that quotes nothing, without a key and instructions, may be anybody's; and after one that no model has
+ *   answered yet, another message may be an edit or the first one.
  */
 const AMBIGUOUS: Readonly<Record<string, readonly Outcome[]>> = {
   edited: ["fork", "new"],
@@ -255,7 +256,9 @@ class Play {
         const items = [...talk.items.slice(0, at), says("Do something else")];
         if (this.#hasTwin(items)) return;
         talk.items = items;
-        return this.ask(talk, AMBIGUOUS[this.#isOwn(talk) ? "edited" : "opening"]!);
+        const isAnswered = items.some(({ role }) => role === "reply");
+        const way = isAnswered ? "edited" : this.#isOwn(talk) ? "retold" : "opening";
+        return this.ask(talk, AMBIGUOUS[way]!);
       }
       case "fork": {
         const at = talk.items.findIndex(({ role }, at) => at > size && role === "user");
