@@ -56,11 +56,14 @@ const OPS = [
   "step",
   "step",
   "answer",
+  "answer",
+  "answer",
   "retry",
   "clear",
   "cut stream",
   "interrupt",
   "go back",
+  "fork",
   "fork",
   "compact, quoted",
   "compact, unquoted",
@@ -78,7 +81,7 @@ const client = fc.record({
   isNamed: fc.boolean(),
   hasRules: fc.boolean(),
   tail: fc.constantFrom("none" as const, "items" as const, "text" as const),
-  acts: fc.array(act, { minLength: 4, maxLength: 40 }),
+  acts: fc.array(act, { minLength: 4, maxLength: 60, size: "max" }),
 });
 
 /** Plays a client. */
@@ -251,7 +254,7 @@ class Play {
         return this.ask(talk, this.#isOwn(talk) ? ["continue"] : AMBIGUOUS.opening!);
       }
       case "go back": {
-        const at = talk.items.findIndex(({ role }, at) => at > size && role === "user");
+        const at = talk.items.findIndex(({ role }, at) => at > size % 4 && role === "user");
         if (at < 0 || at === talk.items.length - 1 && talk.tail !== "none") return;
         const items = [...talk.items.slice(0, at), says("Do something else")];
         if (this.#hasTwin(items)) return;
@@ -261,7 +264,7 @@ class Play {
         return this.ask(talk, AMBIGUOUS[way]!);
       }
       case "fork": {
-        const at = talk.items.findIndex(({ role }, at) => at > size && role === "user");
+        const at = talk.items.findIndex(({ role }, at) => at > size % 4 && role === "user");
         if (at < 0 || at === talk.items.length - 1 || talk.name !== undefined) return;
         const items = [...talk.items.slice(0, at), says("Try another way")];
         if (!items.some(({ role }) => role === "reply") || this.#hasTwin(items)) return;
@@ -270,10 +273,10 @@ class Play {
         return this.ask(fork, ["fork"]);
       }
       case "compact, quoted": {
-        const summary = this.#unique("A summary of all that was said and done in conversation");
+        const summary = `${this.#unique("A summary of all that was said and done in conversation")}.`;
         this.#aside(talk, [...talk.sent, says("Summarize the conversation")], false);
         known.facts = { ...known.facts, summary: { pieces: [summary], isSaid: false } };
-        talk.items = [...heads, this.item("user", `Continued. ${summary}.`)];
+        talk.items = [...heads, this.item("user", `Continued. ${summary}`)];
         return this.ask(talk, ["continue"]);
       }
       case "compact, unquoted":
