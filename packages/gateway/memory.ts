@@ -21,12 +21,12 @@ const ENTRY_BYTES = 600;
 
 /** How much of the memory each may take, in all 1. */
 const SHARES = {
-  sessions: 5 / 16,
-  prompts: 1 / 16,
-  items: 1 / 4,
-  lists: 1 / 4,
+  sessions: 14 / 32,
+  items: 8 / 32,
+  lists: 6 / 32,
+  prompts: 1 / 32,
   tools: 1 / 32,
-  referred: 1 / 16,
+  referred: 1 / 32,
   responses: 1 / 32,
 };
 
@@ -153,6 +153,8 @@ interface Entry {
   readonly items: KnownList["items"];
   /** The list that this one goes on from. */
   readonly before?: number | undefined;
+  /** Whether another list goes on from it, which holds its bytes. Default: none does. */
+  readonly isContinued?: boolean;
   /** What stands in front of its mark, hashed. */
   readonly print: number;
 }
@@ -173,7 +175,8 @@ export class KnownLists implements ListReader {
   constructor({ maxBytes }: { readonly maxBytes: number }) {
     this.#lists = new LRUCache({
       maxSize: maxBytes,
-      sizeCalculation: ({ bytes, items }) => bytes.length + ITEM_BYTES * items.length,
+      sizeCalculation: ({ bytes, items, isContinued }) =>
+        ITEM_BYTES * items.length + (isContinued ? 0 : bytes.length),
       dispose: (entry, number) => this.#unmark(entry, number),
       noDisposeOnSet: true,
     });
@@ -212,7 +215,7 @@ export class KnownLists implements ListReader {
       if (entry.before !== undefined) this.#lists.delete(entry.before);
       // What both begin with is held once.
       const { bytes: { length }, before: _, ...rest } = entry;
-      this.#lists.set(before, { ...rest, bytes: bytes.subarray(start, start + length) });
+      this.#lists.set(before, { ...rest, bytes: bytes.subarray(start, start + length), isContinued: true });
     }
     const mark = markOf(length);
     const print = printOf(bytes, start, mark);

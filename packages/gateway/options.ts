@@ -60,7 +60,7 @@ export interface GatewayOptions {
   readonly limits?: {
     /** Largest request body in bytes: prompts may hold images and recordings. Default: 32 MiB, the most that Anthropic takes. */
     readonly bodyBytes?: number;
-    /** Memory for sessions and requests, in bytes. Default: 256 MiB. */
+    /** Memory for sessions and requests, in bytes. Default: 128 MiB. */
     readonly memoryBytes?: number;
   };
   /**

@@ -83,11 +83,11 @@ export class GatewaySessions {
     return this.held.find(session.id) === session;
   }
 
-  /** Whether the session is known that a request goes on with. */
+  /** Whether the session is known that a request continues at its end: of other ones the store may know more. */
   knows(recognised: Recognised): boolean {
-    const named = this.#named(recognised);
-    const history = this.#historyOf(recognised, { learns: false });
-    return this.#recognition.recognise(history, named).type === "continue";
+    if (this.#named(recognised)) return true;
+    const found = this.#recognition.recognise(this.#historyOf(recognised, { learns: false }));
+    return found.type === "continue" && found.how !== "back" && found.how !== "anew";
   }
 
   /** What a session's history is recognised by. */
