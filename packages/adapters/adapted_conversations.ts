@@ -23,9 +23,9 @@ import {
   type SessionView,
 } from "@tare/planner";
 import {
+  type Continuation,
   type HistoryItem,
   type KnownConversation,
-  type Recognised,
   Recognition,
   type RequestHistory,
   type StoredHistory,

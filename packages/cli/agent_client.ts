@@ -2,6 +2,7 @@ import { type Content, contentText } from "@tare/messages";
 import type { Pin } from "@tare/planner";
 import type { NumberedEvent } from "@tare/server/internal";
 import {
+  allCalls,
   type Asking,
   type Body,
   type Client,
@@ -97,7 +98,6 @@ export interface SessionPage {
   readonly hasMore: boolean;
 }
 
-/** A call that waits for approval. */
 export type Approval = Told<"GET /sessions/{id}/approvals">["approvals"][number];
 
 export type ApprovalAnswer = Body<"POST /sessions/{id}/approvals/{approval}">;
@@ -118,9 +118,6 @@ const SETTINGS = [
 
 export type ToldCall = Told<"GET /sessions/{id}/calls">["calls"][number];
 
-const CALLS_PAGE = 1_000;
-
-/** Client of the agent server, for commands and editors. */
 export type AgentClient = ReturnType<typeof agentClient>;
 
 /**
@@ -177,16 +174,7 @@ export function agentClient(url: string, token?: string) {
       (await api.json("POST /sessions/{id}/title", { path: { id }, body: { title } })).title,
     findFiles: async (search: string, limit: number): Promise<readonly string[]> =>
       (await api.json("GET /agent/files", { query: { search, limit } })).files,
-    /** All model calls of a session, the oldest first. */
-    async calls(id: string): Promise<readonly ToldCall[]> {
-      const all: ToldCall[] = [];
-      for (;;) {
-        const query = { limit: CALLS_PAGE, after: all.at(-1)?.number ?? 0 };
-        const { calls, hasMore } = await api.json("GET /sessions/{id}/calls", { path: { id }, query });
-        all.push(...calls);
-        if (!hasMore) return all;
-      }
-    },
+    calls: (id: string): Promise<readonly ToldCall[]> => allCalls(api, id),
     /** Sets model or effort of the next turns. Resolves to the current ones. */
     choose: (id: string, body: Body<"POST /sessions/{id}/model">) =>
       api.json("POST /sessions/{id}/model", { path: { id }, body }),

@@ -17,11 +17,9 @@ export function commandLine<const Config extends ParseArgsConfig>(
   }
 }
 
-/** An option of a command, and what `--help` prints of it. */
 interface Option {
   readonly type: "string" | "boolean";
   readonly default?: string;
-  /** Name of its value. */
   readonly value?: string;
   readonly text: string;
 }

@@ -15,7 +15,6 @@ import { counted } from "@tare/server/internal/format";
 import { inDollars } from "./dollars.ts";
 import { shownJson, shownText } from "./terminal/shown_text.ts";
 
-/** Texts for what a client has changed. */
 const CHANGES: Readonly<
   Record<NonNullable<MissesReport["misses"][number]["dearest"]["changed"]>["kind"], string>
 > = {

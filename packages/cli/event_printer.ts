@@ -12,7 +12,6 @@ import type { ShownRows } from "./terminal/waiting.ts";
 
 const COLUMNS = 108;
 
-/** Lines of a change that are shown at most. */
 const MAX_LINES = 60;
 
 /** Rows of a running call's output that are shown at most. */
@@ -173,7 +172,6 @@ function nameOf({ name, arguments: text }: EntryOf<"call">): string {
   return text === "" ? name : `${name} ${text}`;
 }
 
-/** Returns a plan, one line per step. */
 export function shownPlan({ steps, done }: WorkPlan): readonly string[] {
   return steps.map((step, at) => `  ${at < done ? "☑" : at === done ? "▶" : "☐"} ${oneLine(step, COLUMNS)}`);
 }

@@ -12,7 +12,6 @@ import {
   type RequestReaders,
 } from "@tare/wire/internal";
 import { LRUCache } from "lru-cache";
-import type { Followed } from "./sessions/session.ts";
 
 /** Items with which a list starts like one that was read before. */
 type KnownList = NonNullable<ReturnType<ListReader["find"]>>;
@@ -30,6 +29,13 @@ const SHARES = {
   referred: 1 / 32,
   responses: 1 / 32,
 };
+
+/** A response that a client follows, as the upstream knows it. */
+export interface Followed {
+  readonly upstreamId: string;
+  /** Items that the upstream waits for and the client doesn't know of: answers to recalls. */
+  readonly owed: readonly string[];
+}
 
 /** A response that another may follow. */
 interface FollowedResponse extends Followed {

@@ -25,8 +25,8 @@ import {
   writeRequest,
 } from "@tare/wire/internal";
 import { keptOut, withoutSearches } from "./deferral.ts";
-import type { HeldPrompt, HeldPrompts } from "./memory.ts";
-import type { Followed, GatewaySession, HiddenPlace } from "./sessions/session.ts";
+import type { Followed, HeldPrompt, HeldPrompts } from "./memory.ts";
+import type { GatewaySession, HiddenPlace } from "./sessions/session.ts";
 
 /** What a model asks to have back. */
 type Recalled = Parameters<typeof recallOriginal>[1];

@@ -34,12 +34,11 @@ import { functionsInFront } from "./deferral.ts";
 import { type EndedTurn, keyOf, pingableOf, SubAgents } from "./keep_warm.ts";
 import { Keeper } from "./kept/keeper.ts";
 import type { Making } from "./kept/kept_session.ts";
-import { Memory, type StoredPrompt } from "./memory.ts";
+import { type Followed, Memory, type StoredPrompt } from "./memory.ts";
 import type { SetOptions } from "./options.ts";
 import {
   type Compaction,
   countInstructions,
-  type Followed,
   type GatewaySession,
   hasAnswers,
   type Recognised,

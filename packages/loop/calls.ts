@@ -37,7 +37,6 @@ interface RunToolsOptions extends Omit<RunCallOptions, "output" | "answer" | "be
   readonly step: number;
   /** Tools that the caller runs: their calls get no answer here. */
   readonly clientTools: readonly ToolDefinition[];
-  /** Most calls that run at the same time. */
   readonly maxParallelTools: number;
   /** What somebody said of these calls who was asked before. */
   readonly answered: readonly AnsweredCall[];
@@ -54,7 +53,6 @@ interface RunToolsOptions extends Omit<RunCallOptions, "output" | "answer" | "be
   readonly countTokens: CountTokens;
 }
 
-/** What came of the calls of a step. */
 export interface ToolAnswers {
   readonly answers: readonly ToolMessage[];
   /** The calls that somebody has to be asked for, and that have no answer yet. */
@@ -171,7 +169,6 @@ export async function* runTools(
   };
 }
 
-/** Why no call of a reply that was cut off is run. */
 export const CUT_OFF =
   "the reply was cut off, so that its calls may be incomplete and none was run. Call again, with shorter arguments.";
 
@@ -211,7 +208,6 @@ function resultEvent(
 interface CallOutcome {
   /** The text for the model. */
   readonly content: string;
-  /** True if the call failed. */
   readonly error: boolean;
   /** True if the call ran and may have changed what other calls will find. */
   readonly changedState: boolean;
@@ -541,7 +537,6 @@ class LiveOutput {
     return gathered;
   }
 
-  /** Forgets what has gathered of a call that has ended. */
   forget(id: string): void {
     this.#pieces.delete(id);
   }

@@ -155,6 +155,17 @@ export function client(
   } as Client;
 }
 
+/** Returns all model calls of a session, the oldest first. */
+export async function allCalls(api: Client, id: string): Promise<Told<"GET /sessions/{id}/calls">["calls"]> {
+  const all: Told<"GET /sessions/{id}/calls">["calls"][number][] = [];
+  for (;;) {
+    const query = { limit: 10_000, after: all.at(-1)?.number ?? 0 };
+    const { calls, hasMore } = await api.json("GET /sessions/{id}/calls", { path: { id }, query });
+    all.push(...calls);
+    if (!hasMore) return all;
+  }
+}
+
 async function toldBy(response: Response): Promise<string> {
   const text = await response.text();
   try {

@@ -14,6 +14,7 @@ export {
   type StateUpdate,
   StateWriter,
   type StoredState,
+  type WholeValue,
 } from "./stored_state.ts";
 export { isConflict } from "./store/store_error.ts";
 export { expiryClock } from "./expiry_clock.ts";
@@ -36,12 +37,11 @@ export {
   HeldSessions,
   OpenSession,
   type RegisteredSession,
+  type ReportScope,
   type SessionCalls,
   type SessionChange,
   type SessionKind,
   SessionRegistry,
-  type SpendScope,
-  type TotalsScope,
   type UnsummedSessions,
 } from "./registry.ts";
 export type {

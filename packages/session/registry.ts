@@ -1,9 +1,13 @@
 import type { NewPin } from "@tare/planner/internal";
 import { LRUCache } from "lru-cache";
 import {
+  aboutOf,
   Accounts,
+  type AddedSessions,
   type CallReport,
   type Days,
+  FIRST_DAY,
+  LAST_DAY,
   type LedgerReport,
   MAX_WARNINGS,
   type Overview,
@@ -11,13 +15,7 @@ import {
   type ToldWarnings,
 } from "./report/calls.ts";
 import { type PinReport, reportPins, type SeenSession } from "./report/prompt_report.ts";
-import {
-  keptSpending,
-  reportSpend,
-  type SpendingReport,
-  type SpendingSession,
-  type SpendOptions,
-} from "./report/spend.ts";
+import { reportSpend, type SpendingReport, type SpendingSession, type SpendOptions } from "./report/spend.ts";
 import type { PinChange, Session } from "./session.ts";
 import type { ListedSession, SessionListing, SessionRecord, Store, StoreRecord } from "./store/port.ts";
 import type { Warmth } from "./warmth.ts";
@@ -135,11 +133,8 @@ export interface RegisteredSession {
 export type SessionChange = { readonly pins: PinChange } | { readonly title: string };
 
 /** Totals of sessions that aren't among the sums of a store. */
-export interface UnsummedSessions {
+export interface UnsummedSessions extends AddedSessions {
   readonly group: SessionGroup;
-  readonly days: Days;
-  /** How many sessions those sums don't count. */
-  readonly sessions: number;
   /** The session. Absent: several that are no longer in memory. */
   readonly row?: ListedSession;
 }
@@ -187,10 +182,8 @@ export interface SessionKind<
   delete(session: S): Promise<void>;
 }
 
-/** Whose spending is read. */
-export interface SpendScope {
-  /** Name of the key with which sessions were made. Default: every key. */
-  readonly by?: string | undefined;
+/** Which sessions are reported. */
+export interface ReportScope extends Pick<SessionListing, "kind" | "by"> {
   /** Ends the reading. Default: nothing does. */
   readonly signal?: AbortSignal;
 }
@@ -200,9 +193,6 @@ export interface SessionCalls {
   readonly id: string;
   readonly calls: readonly CallReport[];
 }
-
-/** Whose totals are read. */
-export type TotalsScope = Pick<SessionListing, "kind" | "by">;
 
 /** How many sessions of each kind are in a report by session: the newest. */
 const SPENDING_SESSIONS = 1_000;
@@ -227,11 +217,12 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
 
   /** Returns the session of this id without loading it. It may be gone when it is used. @throws {StoreError} */
   async find(id: string): Promise<Pick<SessionRecord, "kind" | "by"> | undefined> {
-    for (const { kind, ...one } of this.kinds.map((one) => ({ kind: one.kind, session: one.find(id) }))) {
-      if (one.session) return { kind, by: one.session.by };
+    for (const kind of this.kinds) {
+      const session = kind.find(id);
+      if (session) return { kind: kind.kind, by: session.by };
     }
-    const record = await this.#store?.getSession(id);
-    return record && this.kinds.some(({ kind }) => kind === record.kind) ? record : undefined;
+    const record = await storeOf(this.kinds)?.getSession(id);
+    return this.kinds.some(({ kind }) => kind === record?.kind) ? record : undefined;
   }
 
   /**
@@ -251,7 +242,7 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
   }
 
   /** Yields the calls of the newest sessions of each kind, at most `limit` of each. @throws {StoreError} */
-  async *calls({ limit, by, signal }: SpendScope & { readonly limit: number }): AsyncIterable<SessionCalls> {
+  async *calls({ limit, by, signal }: ReportScope & { readonly limit: number }): AsyncIterable<SessionCalls> {
     for (const { kind } of this.kinds) {
       const page = await this.#rows({ kind, limit, by });
       for (const { id } of page?.rows ?? []) {
@@ -263,34 +254,34 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
   }
 
   /** Returns what was saved today and in all, and the newest warnings. @throws {StoreError} */
-  async overview(scope: TotalsScope = {}): Promise<Overview> {
+  async overview(scope: ReportScope = {}): Promise<Overview> {
     const kinds = this.#kindsOf(scope.kind);
     const accounts = await this.#accounts(scope);
-    const told = kinds.flatMap(({ warnings }) => warnings.list)
-      .sort((one, other) => one.at < other.at ? 1 : -1).slice(0, MAX_WARNINGS);
+    const all = kinds.flatMap(({ warnings }) => warnings.list);
     const { by } = scope;
     const theirs = new Set<string>();
-    for (const { session } of by === undefined ? [] : told) {
-      if ((await this.find(session))?.by === by) theirs.add(session);
+    for (const id of new Set(all.map(({ session }) => session))) {
+      if (by === undefined || (await this.find(id))?.by === by) theirs.add(id);
     }
-    const warnings = by === undefined ? told : told.filter(({ session }) => theirs.has(session));
+    const warnings = all.filter(({ session }) => theirs.has(session))
+      .sort((one, other) => one.at < other.at ? 1 : -1).slice(0, MAX_WARNINGS);
     return accounts.overview(kinds[0]?.now() ?? 0, warnings);
   }
 
   /** Compares what sessions cost that are planned with those that are forwarded unchanged. @throws {StoreError} */
-  async ledger(scope: TotalsScope = {}): Promise<LedgerReport> {
+  async ledger(scope: ReportScope = {}): Promise<LedgerReport> {
     return (await this.#accounts(scope)).report();
   }
 
   /** Reports what sessions have cost, by day, model, session or agent. @throws {StoreError} */
-  async spend(query: SpendOptions, { by, signal }: SpendScope = {}): Promise<SpendingReport> {
+  async spend(query: SpendOptions, { by, signal }: ReportScope = {}): Promise<SpendingReport> {
     const all: SpendingSession[] = [];
     for (const kind of this.kinds) {
       all.push(...await this.#spending(kind, { ...query, by }));
       signal?.throwIfAborted();
     }
-    if (query.by !== "session") return await reportSpend(all, query);
-    const { all: sums } = await reportSpend(all, { ...query, by: "day" });
+    if (query.by !== "session") return reportSpend(all, query);
+    const { all: sums } = reportSpend(all, { ...query, by: "day" });
     const newest: SpendingSession[] = [];
     let isCut = false;
     for (const { kind } of this.kinds) {
@@ -299,13 +290,8 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
       isCut ||= page?.hasMore ?? false;
       signal?.throwIfAborted();
     }
-    const { rows, hasMore } = await reportSpend(newest, query);
+    const { rows, hasMore } = reportSpend(newest, query);
     return { all: sums, rows, hasMore: hasMore || isCut };
-  }
-
-  /** All that are stored are in one store. */
-  get #store(): Store | undefined {
-    return this.kinds.find(({ store }) => store)?.store;
   }
 
   #kindsOf(wanted: SessionRecord["kind"] | undefined) {
@@ -325,8 +311,7 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
       .filter((row) => by === undefined || row.by === by);
     const at = unsaved.findIndex(({ id }) => id === after);
     const isStored = after !== undefined && at < 0;
-    const [only] = kinds.length === 1 ? kinds : [];
-    const store = only ? only.store : this.#store;
+    const store = storeOf(kinds);
     if (isStored) {
       const last = await store?.getSession(after);
       if (!kinds.some((one) => one.kind === last?.kind)) return undefined;
@@ -336,14 +321,15 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
       ? []
       : unsaved.slice(at + 1).filter((row) => titleOf(row).toLowerCase().includes(text));
     const stored = await store?.listSessions({
-      ...{ ...which, kind: only?.kind, limit: limit + 1 },
+      ...{ ...which, limit: limit + 1 },
+      ...(kinds.length === 1 && { kind: kinds[0]!.kind }),
       ...(isStored && { after }),
     }) ?? [];
     const rows = [...first, ...stored.map((row) => this.#kindOf(row).known?.(row) ?? row)];
     return { rows: rows.slice(0, limit), hasMore: limit < rows.length };
   }
 
-  async #accounts({ kind, by }: TotalsScope): Promise<Accounts> {
+  async #accounts({ kind, by }: ReportScope): Promise<Accounts> {
     const accounts = new Accounts();
     for (const one of this.#kindsOf(kind)) {
       if (one.store) await accounts.read(one.store, { kind: one.kind, by, nowMs: one.now() });
@@ -355,10 +341,14 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
   /** Returns what sessions of a kind have cost, those that are gone too where they are stored. */
   async #spending(
     one: SessionKind<RegisteredSession, Summary, Details>,
-    { from, to, by }: Pick<SpendOptions, "from" | "to"> & Pick<SpendScope, "by">,
+    { from = FIRST_DAY, to = LAST_DAY, by }: Pick<SpendOptions, "from" | "to"> & Pick<ReportScope, "by">,
   ): Promise<readonly SpendingSession[]> {
     const { kind, store } = one;
-    const stored = store ? await keptSpending(store, { kind, from, to, by }) : [];
+    const summed = await store?.readSums({ kind, from, to, by }) ?? [];
+    const stored = summed.map(({ day, about, sums }): SpendingSession => {
+      const { model = "", agent = null } = aboutOf({ about });
+      return { id: "", title: "", kind, model, agent, days: { [`${day} ${model}`.trimEnd()]: sums } };
+    });
     const others = Array.from(
       one.unsummed?.(by) ?? [],
       ({ row, days }) => row ? [{ ...this.#spendingOf(row), days }] : [],
@@ -461,6 +451,11 @@ export class OpenSession<Summary = unknown, Details = unknown> {
   delete(): Promise<void> {
     return this.#kind.delete(this.#session);
   }
+}
+
+/** Returns the one store of all that are stored. */
+function storeOf(kinds: readonly Pick<SessionKind, "store">[]): Store | undefined {
+  return kinds.find(({ store }) => store)?.store;
 }
 
 function titleOf({ title = "" }: ListedSession): string {

@@ -10,7 +10,7 @@ const PIECE_CHARS = 4_000;
 const MAX_PATCH_CHARS = 8_500;
 
 /** A value as it was stored whole. */
-interface WholeValue {
+export interface WholeValue {
   /** Distinguishes it from others of its session. */
   readonly id: string;
   readonly value: unknown;

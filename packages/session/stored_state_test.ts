@@ -1,8 +1,8 @@
 import { assertEquals, assertLess } from "@std/assert";
-import { type StateChange, StateWriter } from "@tare/session/internal";
+import { type StateUpdate, StateWriter } from "@tare/session/internal";
 import { memoryStore } from "@tare/session/sqlite";
 
-const bytesOf = ({ records }: StateChange) =>
+const bytesOf = ({ records }: StateUpdate) =>
   JSON.stringify(records.filter(({ type }) => type === "state" || type === "archive")).length;
 
 const session = { id: "s", group: "planned", agent: null } as const;

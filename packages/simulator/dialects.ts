@@ -9,7 +9,6 @@ import { type Content, contentText } from "@tare/messages";
 /** Whose rules a request is held to. */
 export type Dialect = "openai" | "deepseek" | "gemini" | "vllm" | "llama.cpp" | "responses" | "anthropic";
 
-/** The dialects of each protocol. */
 export const DIALECTS: Readonly<Record<"chat" | "responses" | "messages", readonly Dialect[]>> = {
   chat: ["openai", "deepseek", "gemini", "vllm", "llama.cpp"],
   responses: ["responses"],

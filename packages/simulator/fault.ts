@@ -29,11 +29,9 @@ export type Fault =
   | { readonly type: "stall"; readonly afterChunks?: number }
   /** The arguments of each tool call lack their last character. */
   | { readonly type: "malformed_arguments" }
-  /** No usage is reported, asked for or not. */
   | { readonly type: "no_usage" }
   | { readonly type: "odd_tool_calls"; readonly pieces: ToolCallPieces };
 
-/** The error answer that a fault asks for, if it asks for one. */
 export function faultError(fault: Fault | null | undefined): ApiError | undefined {
   switch (fault?.type) {
     case "rate_limit": {

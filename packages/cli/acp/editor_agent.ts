@@ -233,7 +233,6 @@ function asMessage(text: string, number: number): SessionUpdate {
   };
 }
 
-/** What a session tells the editor by. */
 interface Editor {
   /** Shows an update; settles once the editor's pipe has room. */
   readonly show: (session: string, update: SessionUpdate) => Promise<void>;
@@ -271,7 +270,6 @@ class EditorSession {
   readonly #maxPauseMs: number | undefined;
   readonly #updates: SessionUpdates;
   readonly #questions: Questions;
-  /** Number of the last event that was shown. */
   #last = 0;
   #turn: Followed | undefined;
   /** Whether the last turn ended to ask, and no other has begun. */

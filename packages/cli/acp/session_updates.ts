@@ -66,7 +66,6 @@ export class SessionUpdates {
     if (event.type === "turn_end" && event.reason !== "approval") yield* this.abandon();
   }
 
-  /** Returns the editor's id of an open call. */
   idOf(id: string): string {
     const call = this.#transcript.openCalls.find((call) => call.id === id && this.#open.has(call.key));
     return call ? this.#open.get(call.key)!.toolCallId : id;

@@ -11,7 +11,6 @@ export interface Behind {
   readonly url: string;
   /** Where chat completions and responses are forwarded to; absent if they aren't. Their address is `url` with `/v1`. */
   readonly chat?: string;
-  /** Where Messages are forwarded to. */
   readonly messages: string;
 }
 
@@ -183,7 +182,6 @@ const CLINE_PROVIDERS = {
   anthropic: "messages",
 } as const;
 
-/** The known agents by name. */
 export const AGENTS: Readonly<Record<string, AgentEntry>> = {
   claude: {
     title: "Claude Code",

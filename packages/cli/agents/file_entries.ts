@@ -47,7 +47,6 @@ function apart(text: string): { readonly mark: string; readonly rest: string } {
 
 const MARK = "\ufeff";
 
-/** Returns the value of an entry; undefined if there is none. */
 export function entryIn(text: string, format: FileFormat, path: readonly string[]): unknown {
   return FORMATS[format].get(apart(text).rest, path);
 }
@@ -108,7 +107,6 @@ const FORMATS: Readonly<
   },
 };
 
-/** Returns the node of a document at a path. */
 function yamlIn(text: string, path: readonly string[]) {
   const document = parseDocument(text, { keepSourceTokens: true });
   const [error] = document.errors;
@@ -126,7 +124,6 @@ function pairIn(map: unknown, name: string): Pair | undefined {
   return isMap(map) ? map.items.find(({ key }) => isScalar(key) && key.value === name) : undefined;
 }
 
-/** Returns where a node begins and ends. */
 function rangeOf(node: unknown): readonly [number, number] {
   if (!isNode(node) || !node.range) throw new Error("it is YAML without positions");
   return [node.range[0], node.range[1]];

@@ -6,7 +6,6 @@ import { entryIn, type FileFormat } from "./file_entries.ts";
 /** Chat completions and responses, or Messages. */
 export type ProviderProtocol = "chat" | "messages";
 
-/** An address that an agent's own settings name for a provider. */
 export interface OwnAddress {
   readonly protocol: ProviderProtocol;
   readonly address: string;
@@ -15,7 +14,6 @@ export interface OwnAddress {
   readonly isFixed?: boolean;
 }
 
-/** A file that may name addresses. */
 export interface SettingsFile {
   readonly path: string;
   readonly format: FileFormat;
@@ -109,7 +107,6 @@ export function filesAbove(folder: string, names: readonly string[]): readonly s
 /** End of an address that both protocols may have. */
 const BELOW = /(\/v1)?\/*$/;
 
-/** Returns whether two addresses are of one provider. */
 export function isSameAddress(one: string, other: string): boolean {
   return one.replace(BELOW, "") === other.replace(BELOW, "");
 }

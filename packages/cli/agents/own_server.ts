@@ -4,7 +4,6 @@ import { type FoundServer, runningServer } from "../server/noted_server.ts";
 import { denoArgs } from "../tasks.ts";
 import type { Environment } from "./agents.ts";
 
-/** A server that was started for an agent. */
 export interface OwnServer extends ServerAddress {
   /** Ends it. Resolves to its warnings and errors. */
   readonly end: () => Promise<string>;

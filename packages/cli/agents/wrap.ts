@@ -19,7 +19,6 @@ const WRITABLE = Object.entries(AGENTS).filter(([, { file }]) => file);
 
 const environment = Deno.env.toObject();
 
-/** Returns the server to use, and its agent if it runs. */
 async function server(given: string | undefined) {
   const stated = given ?? statedAddress(environment.TARE_HOST, environment.TARE_PORT);
   const isKnown = stated !== undefined || await runningServer(environment) !== undefined;

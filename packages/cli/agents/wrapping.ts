@@ -25,7 +25,6 @@ export interface Change {
   /** `null` removes the file. */
   readonly after: string | null;
   readonly remark?: string;
-  /** Writes it, and stores or removes its record. */
   readonly write: () => void;
 }
 
@@ -104,7 +103,6 @@ export function textBeforeWrap(
   return (path) => path === known?.path ? known.before : fileText(path);
 }
 
-/** Returns the names of the agents whose configuration was changed. */
 export function wrappedAgents(environment: Environment): readonly string[] {
   try {
     return [...Deno.readDirSync(folderOf(environment))].flatMap(({ name }) =>

@@ -44,7 +44,6 @@ interface Played {
   /** Model calls that came after its last rewrite, that one's own included; all if it never was. */
   readonly callsSince: number;
   readonly recalls: number;
-  /** What the model answered, turn by turn. */
   readonly answers: readonly string[];
   /** Why it stopped before its end: its prompt outgrew the model's window. */
   readonly stopped?: string;

@@ -21,7 +21,6 @@ th:first-child,td:first-child{text-align:left;white-space:normal;overflow-wrap:a
 svg{max-width:100%;height:auto;display:block;margin:1rem 0}figure{margin:0}
 figcaption span{margin-right:1rem;white-space:nowrap}figcaption i{display:inline-block;width:.8em;height:.8em;margin-right:.3em}`;
 
-/** Returns the report of a history as a page without other files. */
 export function historyPage(history: LoggedHistory, played: PlayedHistory): string {
   return `<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
@@ -48,7 +47,6 @@ const DAYS_WIDTH = 720;
 const DAYS_HEIGHT = 200;
 const DAY_MS = 86_400_000;
 
-/** Returns what each day was paid for, as bars. */
 function days(rows: readonly SumsRow[]): string {
   const most = Math.max(...rows.map(({ sums }) => sums.usd));
   if (!(most > 0)) return "";

@@ -34,7 +34,6 @@ export type Section = string | {
   readonly isAscending?: boolean;
 };
 
-/** Sums of one group of calls. */
 export interface SumsRow {
   readonly key: string;
   readonly sums: HistorySums;

@@ -13,7 +13,6 @@ export interface LoggedCall {
   readonly id: string;
 }
 
-/** A message of a log, with the fields that recordings add. */
 export type LoggedMessage = Message & {
   readonly ts?: number;
   readonly usage?: RecordedUsage;
@@ -51,7 +50,6 @@ export interface Places {
 
 export interface LogFormat {
   readonly agent: string;
-  /** Finds the files that hold sessions. */
   readonly find: (places: Places) => Iterable<string>;
   readonly read: (path: string, options: ReadOptions) => Iterable<LoggedSession>;
 }

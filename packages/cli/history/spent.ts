@@ -16,7 +16,6 @@ export interface HistorySums {
   usd: number;
   promptTokens: number;
   cachedTokens: number;
-  /** Cache writes, as reported by the provider. */
   cacheWriteTokens: number;
   outputTokens: number;
   readonly usdFor: Record<PaidFor, number>;

@@ -94,7 +94,6 @@ async function allRunning(environment: FolderEnvironment): Promise<readonly Foun
     .sort((one, other) => one.folder < other.folder ? -1 : 1);
 }
 
-/** The data folders of this person's servers in the usual place. */
 export function dataFolders(environment: FolderEnvironment): readonly string[] {
   const home = dataDirectory(environment);
   if (home === undefined) return [];

@@ -2,7 +2,6 @@ import { join, resolve } from "@std/path";
 import { endLeftCommands } from "@tare/tools/internal";
 import { createHash } from "node:crypto";
 
-/** A server's place in a data folder. */
 interface ServerPlace {
   /** A name for what its commands start, so that the next server here finds what they left running. */
   readonly owner: string;

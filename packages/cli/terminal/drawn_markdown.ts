@@ -1,7 +1,6 @@
 import { Lexer, type MarkedToken, type Token, type Tokens } from "marked";
 import { columnsOf, shownText } from "./shown_text.ts";
 
-/** Draws Markdown as it comes in. */
 export interface DrawnMarkdown {
   /** Takes the next piece. What is open yet, such as `**` without its end, is held back up to the end of the line. */
   readonly write: (piece: string) => void;
@@ -42,7 +41,6 @@ export function drawnMarkdown(
   write: (text: string) => void,
   { columns = 100 }: { readonly columns?: number } = {},
 ): DrawnMarkdown {
-  /** The line that isn't whole yet. */
   let line = "";
   /** How much of it was written; nothing yet, if it isn't known what it is. */
   let written: number | undefined;
@@ -212,7 +210,6 @@ function drawTable(rows: readonly string[], columns: number): string {
 /** What {@linkcode style} writes; no other codes are in what is drawn. */
 const STYLE = new RegExp("\x1b\\[\\d+m", "g");
 
-/** How many columns a text takes that was drawn here. */
 function widthOf(drawn: string): number {
   return columnsOf(drawn.replaceAll(STYLE, ""));
 }

@@ -62,7 +62,6 @@ export const MARKS_PASTES = { on: "\x1b[?2004h", off: "\x1b[?2004l" } as const;
 const BEGIN = "\x1b[200~";
 const END = "\x1b[201~";
 
-/** The part of a terminal's input that is used. */
 interface TerminalInput {
   on(event: "data", told: (chunk: Uint8Array) => void): unknown;
   on(event: "end", told: () => void): unknown;
@@ -85,7 +84,6 @@ interface PastedInput {
 export function pastedInput(terminal: TerminalInput): PastedInput {
   const pastes: string[] = [];
   const decoder = new TextDecoder();
-  /** The paste so far. */
   let pasted: string | undefined;
   /** Beginning of an incomplete escape sequence. */
   let held = "";

@@ -70,7 +70,6 @@ async function pictureAt(path: string, named: string): Promise<Uint8Array | unde
 
 const MOST_OFFERED = 50;
 
-/** Completions of the end of a line. */
 export interface Completions {
   /** The part before the cursor that they replace. */
   readonly typed: string;

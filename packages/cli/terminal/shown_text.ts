@@ -30,7 +30,6 @@ export function shownText(text: string, { isWhole = false }: { readonly isWhole?
   );
 }
 
-/** Returns the JSON of a value, with hidden characters escaped. */
 export function shownJson(value: unknown): string {
   return shownLines(JSON.stringify(value));
 }

@@ -3,7 +3,6 @@ import { oneLine } from "@tare/server/internal/format";
 /** Longest name in a table, in UTF-16 code units. */
 const NAME_CHARS = 48;
 
-/** A name that isn't longer than most. */
 export function short(name: string): string {
   return oneLine(name, NAME_CHARS);
 }

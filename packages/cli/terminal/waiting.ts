@@ -21,7 +21,6 @@ const FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏";
 const ERASE = "\r\x1b[K";
 /** Assumed width of a terminal that doesn't report it. */
 const USUAL_COLUMNS = 80;
-/** Longest shown part of a call, in characters. */
 const MAX_CALL = 60;
 
 /**

@@ -13,7 +13,6 @@ export const STOPPING: readonly Deno.Signal[] = Deno.build.os === "windows"
 /** Requests approval of a call; undefined without an answer, or once `signal` reports that it is settled. */
 export type AskPerson = (approval: Approval, signal: AbortSignal) => Promise<ApprovalAnswer | undefined>;
 
-/** A turn that is shown to the user. */
 export interface WatchedTurn {
   /**
    * The turn's end. A turn that can't be followed to its end is cancelled.
@@ -59,7 +58,6 @@ export function watchTurn(
   const failure = Promise.withResolvers<never>();
   failure.promise.catch(() => {});
   let end: TurnEnd | undefined;
-  /** Number of the last event shown. */
   let last = after;
   let isOver = false;
 

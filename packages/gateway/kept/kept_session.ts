@@ -5,9 +5,8 @@ import { hashPiece } from "@tare/messages/internal";
 import { placeholderRefs } from "@tare/prune/internal";
 import { readItems } from "@tare/wire/internal";
 import { createHash } from "node:crypto";
-import { instructionKey, type Known } from "../sessions/instruction_keys.ts";
 import type { StoredPrompt } from "../memory.ts";
-import { readHistoryItem, writeHistoryItem } from "../sessions/history.ts";
+import { instructionKey, type Known, readHistoryItem, writeHistoryItem } from "../sessions/history.ts";
 import { LayeredArchive } from "../sessions/layered_archive.ts";
 import {
   countInstructions,

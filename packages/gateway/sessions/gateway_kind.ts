@@ -18,7 +18,7 @@ import type { Rewrite } from "@tare/messages";
 import type { Mechanisms } from "@tare/planner";
 import type { Keeper } from "../kept/keeper.ts";
 import { keptRecord, type KeptSettings, type KeptTotals, totalsOf } from "../kept/kept_session.ts";
-import type { GatewaySession } from "./session.ts";
+import type { Compaction, GatewaySession } from "./session.ts";
 import type { GatewaySessions } from "./sessions.ts";
 
 /** A session of another agent in a list. */
@@ -48,38 +48,20 @@ export interface GatewaySessionSummary extends Sums {
   readonly savedTokenUnits: number;
 }
 
-/** The newest prompt of a session. */
-export interface PromptFigures {
-  readonly tokens: number;
-  /** How much it may hold; null where that is unknown. */
-  readonly windowTokens: number | null;
-  /** Tokens that each mechanism kept out of it. */
-  readonly left: Readonly<Record<keyof Mechanisms, number>>;
-}
-
-/** A rewrite, and when it was made. */
-export interface RewriteReport extends Rewrite {
-  readonly at: string;
-}
-
-/** A call by which a client had its conversation summarized. */
-export interface CompactionReport
-  extends Pick<Sums, "promptTokens" | "cachedTokens" | "outputTokens" | "tokenUnits"> {
-  readonly at: string;
-  /** Absent: its price is unknown. */
-  readonly usd?: number;
-}
-
 /** A session of another agent by itself. */
 export interface GatewaySessionDetails extends GatewaySessionSummary {
   /** Size of its archive. */
   readonly archiveBytes: number;
-  /** The newest view; null before there is one. */
-  readonly prompt: PromptFigures | null;
+  /** The newest prompt: its tokens, its limit if that is known, what each mechanism kept out of it. Null before the first. */
+  readonly prompt: {
+    readonly tokens: number;
+    readonly windowTokens: number | null;
+    readonly left: Readonly<Record<keyof Mechanisms, number>>;
+  } | null;
   /** The newest changes of what its model sees, the oldest first. */
-  readonly rewrites: readonly RewriteReport[];
+  readonly rewrites: readonly (Rewrite & { readonly at: string })[];
   /** The newest calls by which its client had it summarized, the oldest first. */
-  readonly compactionCalls: readonly CompactionReport[];
+  readonly compactionCalls: readonly (Omit<Compaction, "atMs"> & { readonly at: string })[];
 }
 
 /** What the sessions of a gateway are registered with. */

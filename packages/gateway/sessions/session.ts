@@ -16,7 +16,7 @@ import {
   type WireRequest,
   withoutThoughts,
 } from "@tare/wire/internal";
-import type { StoredPrompt } from "../memory.ts";
+import type { Followed, StoredPrompt } from "../memory.ts";
 import type { LayeredArchive } from "./layered_archive.ts";
 
 /** What a session is recognised by. */
@@ -56,13 +56,6 @@ export interface SessionBasis {
   readonly model: string;
   /** How long prompts are to be cached, in milliseconds. Absent: that wasn't asked for. */
   readonly ttlMs?: number;
-}
-
-/** A response that a client follows, as the upstream knows it. */
-export interface Followed {
-  readonly upstreamId: string;
-  /** Items that the upstream waits for and the client doesn't know of: answers to recalls. */
-  readonly owed: readonly string[];
 }
 
 export interface SessionResponse extends Followed {

@@ -10,9 +10,8 @@ import {
   type Recognised,
   type SessionParts,
 } from "./session.ts";
-import { InstructionKeys, type Known } from "./instruction_keys.ts";
 import { LayeredArchive } from "./layered_archive.ts";
-import { historyItem, itemTexts } from "./history.ts";
+import { historyItem, InstructionKeys, itemTexts, type Known } from "./history.ts";
 
 /** A session that was stored: what it is made of beside its place among the others, and by what it is recognised. */
 export interface StoredSession {
@@ -84,11 +83,11 @@ export class GatewaySessions {
     return this.held.find(session.id) === session;
   }
 
-  /** Whether the session is known that a request goes on with. */
+  /** Whether the session is known that a request continues at its end: of other ones the store may know more. */
   knows(recognised: Recognised): boolean {
-    const named = this.#named(recognised);
-    const history = this.#historyOf(recognised, { learns: false });
-    return this.#recognition.recognise(history, named).type === "continue";
+    if (this.#named(recognised)) return true;
+    const found = this.#recognition.recognise(this.#historyOf(recognised, { learns: false }));
+    return found.type === "continue" && found.how !== "back" && found.how !== "anew";
   }
 
   /** What a session's history is recognised by. */

@@ -2,7 +2,6 @@ import { RE2JS } from "re2js";
 import { Hashing } from "typebox/system";
 import type { JsonSchema } from "@tare/messages";
 
-/** Levels of a schema or value. */
 export const MAX_DEPTH = 200;
 
 /** Schemas once references are resolved, and instructions of all patterns. */

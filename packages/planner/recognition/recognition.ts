@@ -64,8 +64,6 @@ export type Continuation<Known> =
     readonly at: number;
     /** How many items of its history the request contains, cleared ones and such that end in transient text included. */
     readonly length: number;
-    /** How many it doesn't contain, because they were transient. */
-    readonly missing: number;
     /**
      * `grown`: all of its history stays. `transient`: the end of the previous request was transient. `cleared`: its client
      * replaced old results. `back`: its client went back. `anew`: its client compacted it.
@@ -97,10 +95,10 @@ interface Place extends StoredHistory {
 
 /** Histories that share a client, or a scope where the client isn't known. */
 interface Realm<Known> {
-  /** Conversations by their replies and first items. */
-  readonly landmarks: Map<string, Known[]>;
-  /** Conversations by scope, in the order in which they were last continued. */
-  readonly scopes: Map<string, Set<Known>>;
+  /** The newest conversations by their replies and first items. */
+  readonly landmarks: Map<string, readonly Known[]>;
+  /** The newest conversations by scope, in the order in which they were last continued. */
+  readonly scopes: Map<string, readonly Known[]>;
 }
 
 /** A conversation that a request continues. */
@@ -180,10 +178,10 @@ export class Recognition<Known extends KnownConversation> {
     this.#unmark(known, place, { realm, from: 0 });
     this.#places.delete(known);
     const { facts: { client, scope } } = known;
-    const others = realm.scopes.get(scope);
-    others?.delete(known);
-    if (others?.size === 0) realm.scopes.delete(scope);
-    if (realm.scopes.size === 0) this.#realms.delete(client ?? scope);
+    const others = realm.scopes.get(scope)?.filter((other) => other !== known) ?? [];
+    if (others.length > 0) realm.scopes.set(scope, others);
+    else realm.scopes.delete(scope);
+    if (realm.landmarks.size === 0 && realm.scopes.size === 0) this.#realms.delete(client ?? scope);
   }
 
   /** Returns which conversation a turn continues. `named` is the one of its name. */
@@ -219,15 +217,15 @@ export class Recognition<Known extends KnownConversation> {
    */
   about(request: RequestHistory, named?: Known): About<Known> | undefined {
     const { items, scope, isKeyed } = request;
-    const heads = countHeads(items);
     const own = this.#candidates(request, isOf(request));
-    const exact = own.find(({ grown }) => grown && grown === bestOf(own)) ?? own[0];
     const isMeant = (known: Known) => !named || known === named;
     const isHere = (known: Known) => known.facts.scope === scope && isMeant(known);
-    const [alike] = exact && exact.shared > heads ? [exact] : this.#candidates(request, isHere, true);
-    if (alike && alike.shared > heads) {
-      return { known: alike.known, shared: alike.shared, isCutOff: false };
-    }
+    const [alike] = [
+      ...own.filter(({ grown }) => grown && grown === bestOf(own)),
+      ...own,
+      ...this.#candidates(request, isHere, true),
+    ].filter(({ shared }) => shared > countHeads(items));
+    if (alike) return { known: alike.known, shared: alike.shared, isCutOff: false };
     const end = this.#endOf(request);
     if (end && isMeant(end)) return { known: end, shared: 0, isCutOff: true };
     const text = textOf(request);
@@ -250,7 +248,7 @@ export class Recognition<Known extends KnownConversation> {
 
   #back(known: Known, items: readonly HistoryItem[]): Continued<Known> {
     const at = this.#shared(known, items);
-    return { type: "continue", known, at, length: at, missing: 0, how: "back" };
+    return { type: "continue", known, at, length: at, how: "back" };
   }
 
   /**
@@ -290,9 +288,7 @@ export class Recognition<Known extends KnownConversation> {
         if (place.settled === place.heads) compare(known);
       }
     }
-    return [...found.values()].sort((one, other) =>
-      other.shared - one.shared || (isNewer(one.place, other.place) ? -1 : 1)
-    );
+    return [...found.values()].sort((one, other) => other.shared - one.shared || byAge(one, other));
   }
 
   /** Yields the conversations of each landmark in a request, the last landmark and the newest conversation first. */
@@ -303,10 +299,7 @@ export class Recognition<Known extends KnownConversation> {
     const heads = countHeads(items);
     for (let at = items.length - 1; at >= heads; at--) {
       if (at > heads && !isReply(items[at]!)) continue;
-      const marked = realm.landmarks.get(items[at]!.exact) ?? [];
-      for (let index = marked.length - 1; index >= Math.max(0, marked.length - RECENT); index--) {
-        yield { at, known: marked[index]! };
-      }
+      for (const known of realm.landmarks.get(items[at]!.exact)?.toReversed() ?? []) yield { at, known };
     }
   }
 
@@ -368,18 +361,13 @@ export class Recognition<Known extends KnownConversation> {
 
   /** Returns the newest conversations of a request's scope, the newest first. */
   #recent({ client, scope }: Pick<RequestHistory, "client" | "scope">): readonly Known[] {
-    const all = this.#realms.get(client ?? scope)?.scopes.get(scope);
-    return all ? [...all].slice(-RECENT).reverse() : [];
+    return this.#realms.get(client ?? scope)?.scopes.get(scope)?.toReversed() ?? [];
   }
 
   /** Returns the conversation without a name that was continued last in a request's scope. */
   #newest(request: RequestHistory): Known | undefined {
-    let newest: Known | undefined;
-    for (const known of this.#recent(request)) {
-      if (known.facts.name !== undefined) continue;
-      if (!newest || isNewer(this.#places.get(known)!, this.#places.get(newest)!)) newest = known;
-    }
-    return newest;
+    const unnamed = this.#recent(request).filter(({ facts: { name } }) => name === undefined);
+    return unnamed.map((known) => ({ known, place: this.#places.get(known)! })).sort(byAge)[0]?.known;
   }
 
   #shared(known: Known, items: readonly HistoryItem[]): number {
@@ -411,13 +399,12 @@ export class Recognition<Known extends KnownConversation> {
     for (let at = from; at < items.length; at++) {
       if (!isLandmark(place, at)) continue;
       const { exact } = place.items[at]!;
-      const marked = realm.landmarks.get(exact);
-      if (!marked) realm.landmarks.set(exact, [known]);
-      else if (!marked.includes(known)) marked.push(known);
+      const marked = realm.landmarks.get(exact) ?? [];
+      if (!marked.includes(known)) realm.landmarks.set(exact, [...marked, known].slice(-RECENT));
     }
-    const scope = realm.scopes.get(known.facts.scope) ?? new Set();
-    scope.delete(known);
-    realm.scopes.set(known.facts.scope, scope.add(known));
+    const { scope } = known.facts;
+    const others = realm.scopes.get(scope)?.filter((other) => other !== known) ?? [];
+    realm.scopes.set(scope, [...others, known].slice(-RECENT));
   }
 
   #unmark(
@@ -459,20 +446,19 @@ function grownBy<Known extends KnownConversation>(
   }
   const how = at === own.length ? "grown" : at >= end ? "transient" : "cleared";
   if (how === "cleared" && !isCleared(candidate, request, end)) return undefined;
-  return { type: "continue", known, at, length, missing: own.length - length, how };
+  return { type: "continue", known, at, length, how };
 }
 
 /** Returns how a request continues the one of these conversations of which it contains most; `undefined` if none. */
 function bestOf<Known>(candidates: readonly Candidate<Known>[]): Continued<Known> | undefined {
+  const missing = ({ place, grown }: Candidate<Known>) => place.items.length - grown!.length;
   const [longest] = candidates;
-  const [best] = candidates.filter(({ grown }) => grown).sort((
-    { grown: one, ...a },
-    { grown: other, ...b },
-  ) => other!.length - one!.length || one!.missing - other!.missing || (isNewer(a.place, b.place) ? -1 : 1));
+  const [best] = candidates.filter(({ grown }) => grown).sort((one, other) =>
+    other.grown!.length - one.grown!.length || missing(one) - missing(other) || byAge(one, other)
+  );
   if (!longest || !best?.grown) return undefined;
-  const { length, missing } = best.grown;
   // A reply that another history shares tells more than transient items, or than what an older request left open.
-  const isMeant = longest.shared <= length || missing === 0 && isNewer(best.place, longest.place);
+  const isMeant = longest.shared <= best.grown.length || missing(best) === 0 && byAge(best, longest) < 0;
   return isMeant ? best.grown : undefined;
 }
 
@@ -624,6 +610,10 @@ function isResult({ shape }: HistoryItem): boolean {
   return shape !== undefined;
 }
 
-function isNewer({ used: [ms, order] }: Place, { used: [otherMs, otherOrder] }: Place): boolean {
-  return ms > otherMs || ms === otherMs && order > otherOrder;
+/** Orders conversations by when they were last continued, the newest first. */
+function byAge(
+  { place: { used: [ms, order] } }: Pick<Candidate<unknown>, "place">,
+  { place: { used: [otherMs, otherOrder] } }: Pick<Candidate<unknown>, "place">,
+): number {
+  return otherMs - ms || otherOrder - order;
 }

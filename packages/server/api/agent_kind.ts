@@ -121,9 +121,7 @@ export class AgentKind implements SessionKind<AgentSession, Summary, Details> {
     change: SessionChange,
     records: () => readonly StoreRecord[],
   ): Promise<void> {
-    return "title" in change
-      ? session.rename(change.title, records())
-      : session.changePins(change.pins, records());
+    return session.change(change, records());
   }
 
   delete({ id }: AgentSession): Promise<void> {

@@ -3,7 +3,7 @@ import { sumsOf } from "@tare/session/internal/report";
 import { EMPTY_LEDGER } from "@tare/loop/internal";
 import { type Static, Type } from "typebox";
 import { closed, COUNT, count, optionalText, text } from "../http/schema.ts";
-import { SESSION_SETTINGS, storedForkedFrom, storedSettings } from "../sessions/session_settings.ts";
+import { SESSION_SETTINGS, type StoredSettings, storedSettings } from "../sessions/session_settings.ts";
 import { NO_TURNS, parentOf, type SessionTotals } from "../sessions/session_types.ts";
 import { BEGUN, EFFECTS, FILE_CHANGE, LEDGER, PARENT, WHY } from "./event_schema.ts";
 import { MESSAGE } from "./message_schemas.ts";
@@ -124,7 +124,7 @@ export function sessionBody(
 ): Static<typeof SESSION> {
   const { turns, ledger, days, chosen } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
   const parent = parentOf({ settings, ...(of !== undefined && { parent: of }) });
-  const forkedFrom = storedForkedFrom(settings);
+  const { forkedFrom } = settings as StoredSettings;
   return {
     kind: "agent",
     id,

@@ -208,12 +208,12 @@ Deno.test("What is asked of a session that passes through and the answer for its
     ];
   };
   const pin = { place: 0, wish: "keep" };
-  assertEquals(await send("pins", pin), [200, ["value", "totals", "pins"]]);
+  assertEquals(await send("pins", pin), [200, ["patch", "totals", "pins"]]);
   assertEquals(await send("pins", pin), [200]);
   full.push("no room");
   assertEquals(await send("title", { title: "Notes" }), [507]);
   full.pop();
-  assertEquals(await send("title", { title: "Notes" }), [200, ["value", "title", "totals", "title"]]);
+  assertEquals(await send("title", { title: "Notes" }), [200, ["patch", "title", "totals", "title"]]);
   assertEquals(await send("title", { title: "Notes" }), [200]);
 });
 
@@ -301,7 +301,7 @@ Deno.test("GET /tare/v1/spend cuts what both kinds cost, and a session tells whe
   const own = (await newSession(server)).split("/").at(-1)!;
   await turn(server, `/tare/v1/sessions/${own}`, "Mine.");
   const rows = async (query: string) =>
-    (await get<Awaited<ReturnType<typeof reportSpend>>>(`/tare/v1/spend?${query}`)).rows.map((
+    (await get<ReturnType<typeof reportSpend>>(`/tare/v1/spend?${query}`)).rows.map((
       { key, calls, unpricedCalls, session },
     ) => [
       ...[key, calls, unpricedCalls, session?.title],
@@ -311,7 +311,7 @@ Deno.test("GET /tare/v1/spend cuts what both kinds cost, and a session tells whe
   assertEquals(await rows("by=model"), [["m", 1, 1, undefined], ["scripted", 1, 1, undefined]]);
   assertEquals(await rows("from=2026-01-01&to=2026-01-01"), [["2026-01-01", 2, 2, undefined]]);
   assertEquals(await rows("from=2026-01-02"), []);
-  const { all, hasMore } = await get<Awaited<ReturnType<typeof reportSpend>>>(
+  const { all, hasMore } = await get<ReturnType<typeof reportSpend>>(
     "/tare/v1/spend?by=session&limit=1",
   );
   assertEquals([all.calls, all.promptTokens, all.newTokenUnits, hasMore], [2, 1_010, 1_005, true]);
@@ -406,7 +406,7 @@ Deno.test("GET /tare/v1/spend looks at the thousand newest sessions one by one, 
   const server = agent(scriptedModel([]), { store });
   const dearest = async () => {
     const { body } = await call(server, "GET", "/tare/v1/spend?by=session&limit=1");
-    const { all, rows, hasMore } = body as Awaited<ReturnType<typeof reportSpend>>;
+    const { all, rows, hasMore } = body as ReturnType<typeof reportSpend>;
     return [all.tokenUnits, rows.map(({ tokenUnits }) => tokenUnits), hasMore];
   };
   await make(1, 9);

@@ -66,8 +66,8 @@ export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">) {
         const session = await sessions.get(id);
         if (format === "html") {
           // Most servers are never asked for one.
-          const { sharePage } = await import("../share/share_page.ts");
-          const { html, policy } = await sharePage(await sessions.shared(session));
+          const { sharedOf, sharePage } = await import("../share/share_page.ts");
+          const { html, policy } = await sharePage(await sharedOf(session, sessions.store));
           return new Response(html, {
             headers: {
               "content-type": "text/html; charset=utf-8",

@@ -3,7 +3,13 @@ import { recallTool } from "@tare/tools";
 import type { Content, CountTokens, Message, Tool } from "@tare/messages";
 import type { Archive } from "@tare/prune";
 import { StoreError } from "@tare/session";
-import type { HolderRequest, ListedSession, SessionRecord, StoreRecord } from "@tare/session/internal";
+import type {
+  HolderRequest,
+  ListedSession,
+  SessionChange,
+  SessionRecord,
+  StoreRecord,
+} from "@tare/session/internal";
 import { openCalls, type Opening, type SessionQuestions } from "../approvals/approvals.ts";
 import { Helpers, TurnAccount } from "../helpers/helpers.ts";
 import { HttpError, toHttpError } from "../http/http_error.ts";
@@ -16,13 +22,17 @@ import { type QueueChange, serverEnding, SessionHold, turnRunning, type WantedCh
 import { SessionMemory } from "./session_memory.ts";
 import { SessionWarmth } from "./session_warmth.ts";
 import type { SessionPrompt } from "./session_prompt.ts";
-import { checkEffort, type SessionSettings, storedHelper, storedSettings } from "./session_settings.ts";
+import {
+  checkEffort,
+  type SessionSettings,
+  type StoredSettings,
+  storedSettings,
+} from "./session_settings.ts";
 import {
   type ApprovalAnswered,
   type HelperParent,
   type OpenTurn,
   parentOf,
-  type PinChange,
   type Question,
   type RunningTurn,
   type SessionEnvironment,
@@ -81,7 +91,7 @@ export class AgentSession {
       refs: () => this.#memory.prompt.archived,
     };
     const own = [...tools, recallTool(recalled, { countTokens, shown }), this.helpers.tool];
-    const mayUse = storedHelper(record.settings)?.tools;
+    const mayUse = (record.settings as StoredSettings).helper?.tools;
     this.#tools = new SessionTools({ given: this.settings.tools, own, source, mayUse });
     this.#environment = environment;
     this.#countTokens = countTokens;
@@ -197,15 +207,13 @@ export class AgentSession {
     return this.#hold.followable();
   }
 
-  /** Changes what is asked for of single messages, and stores it with these records. @throws {HttpError} 404 if it is gone. */
-  async changePins(change: PinChange, records: readonly StoreRecord[]): Promise<void> {
-    await this.#change({ do: "pin", change, records });
-    if (!this.isHeld) await this.ready();
-  }
-
-  /** Gives it a title, which it keeps, and stores that with these records. @throws {HttpError} 404 if it is gone. */
-  async rename(title: string, records: readonly StoreRecord[]): Promise<void> {
-    await this.#change({ do: "rename", title, records });
+  /** Changes pins or title, and stores that with these records. @throws {HttpError} 404 if it is gone. */
+  async change(change: SessionChange, records: readonly StoreRecord[]): Promise<void> {
+    await this.#change(
+      "title" in change
+        ? { do: "rename", title: change.title, records }
+        : { do: "pin", change: change.pins, records },
+    );
     if (!this.isHeld) await this.ready();
   }
 

@@ -1,7 +1,7 @@
 import type { Store } from "@tare/session";
 import type { Sighting, StoredEvent, StoreRecord } from "@tare/session/internal";
 import { notFound } from "../http/http_error.ts";
-import { eventsOf, numbered, type NumberedEvent, type SessionEvent, type Teller } from "./session_types.ts";
+import type { NumberedEvent, SessionEvent, Teller } from "./session_types.ts";
 
 interface FollowedLog {
   /** Tells how the session is, at the beginning and whenever something may have been written. Gives what ends that. */
@@ -264,4 +264,14 @@ export function turnBehind(
 ): { readonly id: string | undefined } | undefined {
   const start = events.findLast((event) => event.type === "turn_start");
   return start && { id: start.id };
+}
+
+/** Returns stored events as they were appended: nothing else is in a session's log. */
+export function numbered(stored: readonly StoredEvent[]): readonly NumberedEvent[] {
+  return stored as readonly NumberedEvent[];
+}
+
+/** Returns stored events without their numbers. */
+export function eventsOf(stored: readonly StoredEvent[]): readonly SessionEvent[] {
+  return numbered(stored).map(({ event }) => event);
 }

@@ -21,8 +21,8 @@ import {
   type SessionQuestions,
 } from "../approvals/approvals.ts";
 import { notFound } from "../http/http_error.ts";
+import { eventsOf } from "./event_log.ts";
 import {
-  eventsOf,
   type HelperLink,
   type OpenTurn,
   OWN_AGENT,

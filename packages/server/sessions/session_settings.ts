@@ -111,13 +111,3 @@ export function choose(
   if (effort === undefined) delete settings.effort;
   else settings.effort = effort;
 }
-
-/** What sets a helper's session apart, if it is one. */
-export function storedHelper(stored: unknown): StoredSettings["helper"] {
-  return (stored as StoredSettings).helper;
-}
-
-/** Where a session goes on from what was said in another one, if it does. */
-export function storedForkedFrom(stored: unknown): ForkedFrom | undefined {
-  return (stored as StoredSettings).forkedFrom;
-}

@@ -14,12 +14,12 @@ import type { Profile, PromptSession, SessionView } from "@tare/planner";
 import type { Rates } from "@tare/planner/internal/parts";
 import type { Days } from "@tare/session/internal/report";
 import type { Warmth } from "@tare/session";
-import type { SessionRecord, StoredEvent, StoreRecord } from "@tare/session/internal";
+import type { SessionRecord, StoreRecord } from "@tare/session/internal";
 import type { Archive } from "@tare/prune";
 import { type HttpError, notFound } from "../http/http_error.ts";
 import type { ToolOffer } from "../turns/session_tools.ts";
 import type { SessionOptions } from "./session_options.ts";
-import { type Budget, type Chosen, type SessionSettings, storedHelper } from "./session_settings.ts";
+import type { Budget, Chosen, SessionSettings, StoredSettings } from "./session_settings.ts";
 
 export type { PinChange } from "@tare/session/internal";
 
@@ -151,7 +151,9 @@ export interface HelperParent {
 export function parentOf(
   { parent, settings }: Pick<SessionRecord, "parent" | "settings">,
 ): HelperParent | undefined {
-  return parent === undefined ? undefined : { session: parent, call: storedHelper(settings)?.call ?? "" };
+  return parent === undefined
+    ? undefined
+    : { session: parent, call: (settings as StoredSettings).helper?.call ?? "" };
 }
 
 /** The turn that a helper works for. */
@@ -267,16 +269,6 @@ export type SessionEvent =
 export interface NumberedEvent {
   readonly number: number;
   readonly event: SessionEvent;
-}
-
-/** Returns stored events as they were appended: nothing else is in a session's log. */
-export function numbered(stored: readonly StoredEvent[]): readonly NumberedEvent[] {
-  return stored as readonly NumberedEvent[];
-}
-
-/** Returns stored events without their numbers. */
-export function eventsOf(stored: readonly StoredEvent[]): readonly SessionEvent[] {
-  return numbered(stored).map(({ event }) => event);
 }
 
 /** What somebody is asked: whether a call may run. */

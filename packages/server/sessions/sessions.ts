@@ -16,11 +16,10 @@ import { RECALL_TOOL } from "@tare/prune";
 import { ApprovalTimers } from "../approvals/approvals.ts";
 import { DELEGATE_TOOL } from "../helpers/helpers.ts";
 import { HttpError, invalidRequest } from "../http/http_error.ts";
-import type { Shared } from "../share/share_page.ts";
-import { type TranscriptEntry, TranscriptReducer, updateEntries } from "../transcript.ts";
 import { checkBudgets } from "../turns/play_turn.ts";
 import { allToolsOf, includesTool, STAND_IN_NAMES } from "../turns/session_tools.ts";
 import { TurnQueue } from "../turns/turn_queue.ts";
+import { eventsOf } from "./event_log.ts";
 import { sessionRecords, systemMessage } from "./history.ts";
 import { Queue } from "./hold.ts";
 import { AgentSession } from "./agent_session.ts";
@@ -32,11 +31,8 @@ import {
   type StoredSettings,
 } from "./session_settings.ts";
 import {
-  eventsOf,
   type HelperLink,
   NO_TURNS,
-  numbered,
-  type SessionEvent,
   sessionNotFound,
   type Teller,
   type WaitingTurn,
@@ -57,17 +53,6 @@ interface CreateOptions {
   /** Records that are committed with them. Default: none. */
   readonly keep?: (made: readonly ListedSession[]) => readonly StoreRecord[];
 }
-
-/** Events that people elsewhere are shown of a session. */
-const SHARED_EVENTS: readonly SessionEvent["type"][] = [
-  "message_added",
-  "turn_start",
-  "user_message",
-  "assistant_message",
-  "tool_call",
-  "tool_result",
-  "turn_end",
-];
 
 /** The system message of sessions that bring none. */
 export const DEFAULT_INSTRUCTIONS: string =
@@ -169,14 +154,10 @@ export class Sessions {
       messages,
       workplace: isAtWorkplace(wanted[index]!) ? place : "",
     }));
-    const rows = made.map(({ messages, workplace: _, ...row }): ListedSession => ({
-      ...{ kind: "agent", ...row, lastEvent: messages.length },
-    }));
-    const records = made.flatMap(({ messages, title, workplace, ...record }) =>
-      sessionRecords(record, { title, workplace, messages })
+    return await this.#store(
+      made.map(({ title, messages, workplace, ...record }) => [record, { title, messages, workplace }]),
+      keep,
     );
-    await this.#admit(made.length, () => store.commit([...records, ...keep(rows)]));
-    return rows;
   }
 
   /**
@@ -200,17 +181,23 @@ export class Sessions {
     const stored: StoredSettings = { ...settings, forkedFrom: { session: from, messages: said.length } };
     const record = { id: crypto.randomUUID(), by, createdAtMs: store.now(), settings: stored };
     const messages = said.slice(systemMessage(settings.instructions, workplace).length);
-    const row = { ...record, kind: "agent", lastEvent: messages.length, title } as const;
     const totals = chosen && { ...NO_TURNS, chosen };
-    const records = sessionRecords({ ...record, archiveOf: from }, {
-      title,
-      workplace,
-      totals,
-      value,
-      messages,
-    });
-    await this.#admit(1, () => store.commit([...records, ...keep(row)]));
-    return row;
+    const made = [{ ...record, archiveOf: from }, { title, workplace, totals, value, messages }] as const;
+    const [row] = await this.#store([made], ([row]) => keep(row!));
+    return row!;
+  }
+
+  /** Stores new sessions with the records that `keep` returns, and returns their rows. */
+  async #store(
+    made: readonly Readonly<Parameters<typeof sessionRecords>>[],
+    keep: NonNullable<CreateOptions["keep"]>,
+  ): Promise<readonly ListedSession[]> {
+    const rows = made.map(([{ archiveOf: _, ...record }, { title, messages }]): ListedSession => ({
+      ...{ kind: "agent", ...record, title, lastEvent: messages.length },
+    }));
+    const records = made.flatMap((one) => sessionRecords(...one));
+    await this.#admit(made.length, () => this.store.commit([...records, ...keep(rows)]));
+    return rows;
   }
 
   /** The session of this id, as it is now. @throws {HttpError} 404 if there is none. */
@@ -264,19 +251,6 @@ export class Sessions {
     const { tools, advanced: { toolSource } = {} } = this.#options;
     const mayStandFor = toolSource !== undefined || tools.some(({ mayDefer }) => mayDefer);
     return mayStandFor ? [...this.#toolNames, ...STAND_IN_NAMES] : this.#toolNames;
-  }
-
-  /** What of a session is for people elsewhere: what was said in the turns that have ended. @throws {StoreError} */
-  async shared(
-    { id, title, row: { createdAtMs }, settings, runningAfter = Infinity }: AgentSession,
-  ): Promise<Shared> {
-    const stored = await this.#options.store.readEvents(id, { types: SHARED_EVENTS });
-    const reducer = new TranscriptReducer();
-    const entries: TranscriptEntry[] = [];
-    for (const { number, event } of numbered(stored)) {
-      if (number <= runningAfter) updateEntries(entries, reducer.apply(event));
-    }
-    return { title, model: settings.model, createdAtMs, entries };
   }
 
   /** Returns the model calls of a session, the oldest first. @throws {StoreError} */

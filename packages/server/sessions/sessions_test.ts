@@ -262,6 +262,7 @@ Deno.test("sessions that pass through the gateway are none of the agent's, and d
     undefined,
   ]);
   assertEquals((await registry.list())?.sessions.map((session) => session.id), [id]);
+  assertEquals(await registry.list({ kind: "gateway" }), { sessions: [], hasMore: false });
   assertEquals((await registry.overview()).groups.planned.sessions, 1);
   await assertRejects(() => makeSession(sessions), HttpError, "at most 1 may be kept");
   assertEquals(await sessions.expire(-1e15), 1);

@@ -1,7 +1,17 @@
 import type { Content, ContentPart, FileChange } from "@tare/messages";
 import { sliceText } from "@tare/messages/internal";
 import { changedLines, counted, formatCount, partName } from "../format.ts";
-import { type EntryOf, shortArguments, type TranscriptEntry } from "../transcript.ts";
+import type { Store } from "@tare/session";
+import type { AgentSession } from "../sessions/agent_session.ts";
+import { numbered } from "../sessions/event_log.ts";
+import type { SessionEvent } from "../sessions/session_types.ts";
+import {
+  type EntryOf,
+  shortArguments,
+  type TranscriptEntry,
+  TranscriptReducer,
+  updateEntries,
+} from "../transcript.ts";
 import MarkdownIt, { type Token } from "markdown-it";
 
 export interface Shared {
@@ -11,6 +21,31 @@ export interface Shared {
   readonly createdAtMs: number;
   /** Without instructions. */
   readonly entries: readonly TranscriptEntry[];
+}
+
+/** Events that a file shows of a session. */
+const SHARED_EVENTS: readonly SessionEvent["type"][] = [
+  "message_added",
+  "turn_start",
+  "user_message",
+  "assistant_message",
+  "tool_call",
+  "tool_result",
+  "turn_end",
+];
+
+/** Returns what a file tells of a session: what was said in the turns that have ended. @throws {StoreError} */
+export async function sharedOf(
+  { id, title, row: { createdAtMs }, settings: { model }, runningAfter = Infinity }: AgentSession,
+  store: Store,
+): Promise<Shared> {
+  const stored = await store.readEvents(id, { types: SHARED_EVENTS });
+  const reducer = new TranscriptReducer();
+  const entries: TranscriptEntry[] = [];
+  for (const { number, event } of numbered(stored)) {
+    if (number <= runningAfter) updateEntries(entries, reducer.apply(event));
+  }
+  return { title, model, createdAtMs, entries };
 }
 
 /** Characters of a folded text that are shown. */

@@ -57,7 +57,7 @@ Deno.test("a step with calls takes a commit before they run and one before the n
     "turn_start (title) (turn)",
     "step_start assistant_message tool_call tool_call (value)",
     "tool_result tool_result step_end step_start (totals) sums",
-    "assistant_message step_end turn_end (value) (totals) sums (turn)",
+    "assistant_message step_end turn_end (patch) (totals) sums (turn)",
   ]);
   const called = ["assistant_message", "tool_call", "tool_call"];
   assertEquals(stored, [called, called, ["tool_result", "step_end", "step_start"]]);
@@ -138,7 +138,7 @@ Deno.test("while a view takes its time, what has happened is shown without the p
   assertEquals(commits.slice(-3), [
     "tool_result step_end step_start (totals) sums",
     "context_rewritten context_rewritten archive (value)",
-    "assistant_message step_end turn_end (value) (totals) sums (turn)",
+    "assistant_message step_end turn_end (patch) (totals) sums (turn)",
   ]);
 });
 
@@ -259,7 +259,7 @@ Deno.test("what the user says in the middle of a turn ceases to wait with the ev
     "(steering)",
     "assistant_message tool_call (value)",
     "tool_result step_end step_start user_message (totals) sums (steering)",
-    "assistant_message step_end turn_end (value) (totals) sums (turn)",
+    "assistant_message step_end turn_end (patch) (totals) sums (turn)",
   ]);
 });
 

@@ -58,9 +58,9 @@ Deno.test("calls that only read run while their reply is being stored; nothing o
     "assistant_message tool_call tool_call (value)",
     "archive",
     "archive",
-    "tool_result tool_result step_end step_start context_rewritten archive archive (value) (totals) sums",
+    "tool_result tool_result step_end step_start context_rewritten (patch) (totals) sums",
     "asked",
-    "assistant_message step_end turn_end (value) (totals) sums (turn)",
+    "assistant_message step_end turn_end (patch) (totals) sums (turn)",
   ]);
 });
 

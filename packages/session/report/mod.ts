@@ -50,11 +50,9 @@ export {
 } from "./calls.ts";
 export {
   dearest,
-  keptSpending,
   pingUsdOfToday,
   reportSpend,
   SPEND_BY,
-  type SpendingQuery,
   type SpendingReport,
   type SpendingSession,
   type SpendOptions,

@@ -1,5 +1,5 @@
-import { aboutOf, dayAndModel, dayOf, type Days, FIRST_DAY, LAST_DAY, type Sums, sumsOf } from "./calls.ts";
-import type { Store, StoredSums } from "../store/port.ts";
+import { dayAndModel, dayOf, type Days, FIRST_DAY, LAST_DAY, type Sums, sumsOf } from "./calls.ts";
+import type { Store } from "../store/port.ts";
 
 /** A session whose calls have cost something. */
 export interface SpendingSession {
@@ -17,13 +17,6 @@ export interface SpendingSession {
 
 /** What spending may be cut by. */
 export const SPEND_BY = ["day", "model", "session", "agent"] as const;
-
-/** Which sessions are read. */
-export interface SpendingQuery extends Pick<StoredSums, "kind" | "by"> {
-  /** First and last day, by UTC, such as `2026-01-31`. Default: any. */
-  readonly from?: string | undefined;
-  readonly to?: string | undefined;
-}
 
 /** How spending is cut. */
 export interface SpendOptions {
@@ -52,76 +45,24 @@ export interface SpendingReport {
   readonly hasMore: boolean;
 }
 
-/**
- * Returns what sessions of a kind and key have come to that a store has kept, those that are gone too: by day, model and
- * agent, as of one session of each.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { keptSpending } from "@tare/session/internal/report";
- * import { memoryStore } from "@tare/session/sqlite";
- *
- * assertEquals(await keptSpending(memoryStore(), { kind: "agent", from: "2026-01-01" }), []);
- * ```
- *
- * @throws {StoreError}
- */
-export async function keptSpending(
-  store: Pick<Store, "readSums">,
-  { from = FIRST_DAY, to = LAST_DAY, ...which }: SpendingQuery,
-): Promise<readonly SpendingSession[]> {
-  const sums = await store.readSums({ ...which, from, to });
-  return sums.map(({ kind, day, about, sums }) => {
-    const { model = "", agent = null } = aboutOf({ about });
-    return { id: "", title: "", kind, model, agent, days: { [`${day} ${model}`.trimEnd()]: sums } };
-  });
-}
-
-/**
- * Returns what today's cache keep-alive requests have cost in US dollars, as far as a store has kept it.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { pingUsdOfToday } from "@tare/session/internal/report";
- * import { memoryStore } from "@tare/session/sqlite";
- *
- * assertEquals(await pingUsdOfToday(memoryStore()), 0);
- * ```
- *
- * @throws {StoreError}
- */
+/** Returns what today's cache keep-alive requests have cost in US dollars, as far as a store has kept it. @throws {StoreError} */
 export async function pingUsdOfToday(store: Pick<Store, "readSums" | "now">): Promise<number> {
   const day = dayOf(store.now());
   const found = await store.readSums({ from: day, to: day });
   return sumOf(found.map(({ sums }) => sums), "pingUsd");
 }
 
-/**
- * Reports what sessions have cost, by day, model, session or agent.
- *
- * @example
- * ```ts
- * import { assertEquals } from "@std/assert";
- * import { reportSpend } from "@tare/session/internal/report";
- *
- * const days = { "2026-01-31 some-model": { calls: 2, usd: 0.25 } };
- * const session = { id: "s1", kind: "agent", title: "Hello.", model: "some-model", agent: null, days } as const;
- * const { rows } = await reportSpend([session], { by: "model" });
- * assertEquals(rows.map(({ key, usd }) => [key, usd]), [["some-model", 0.25]]);
- * ```
- */
-export async function reportSpend(
-  sessions: AsyncIterable<SpendingSession> | Iterable<SpendingSession>,
+/** Returns what sessions have cost, by day, model, session or agent. */
+export function reportSpend(
+  sessions: Iterable<SpendingSession>,
   { by, from = FIRST_DAY, to = LAST_DAY, limit = 100 }: SpendOptions,
-): Promise<SpendingReport> {
+): SpendingReport {
   type Found = {
     readonly session: Omit<SpendingSession, "days" | "id"> | null;
     readonly days: Partial<Sums>[];
   };
   const found = new Map<string, Found>();
-  for await (const { days, id, ...session } of sessions) {
+  for (const { days, id, ...session } of sessions) {
     for (const [name, sums] of Object.entries(days)) {
       const { day, model } = dayAndModel(name);
       if (day < from || day > to) continue;

@@ -82,7 +82,7 @@ Deno.test("reportCall() knows what an unpriced call was paid for in token units,
   assertAlmostEquals(forgotten.usd!.cacheRead, 1);
 });
 
-async function* sessions(): AsyncGenerator<SpendingSession> {
+function* sessions(): Generator<SpendingSession> {
   const one = { kind: "agent", title: "One", model: "a", agent: "tare" } as const;
   yield {
     ...{ ...one, id: "1" },
@@ -101,25 +101,25 @@ async function* sessions(): AsyncGenerator<SpendingSession> {
   };
 }
 
-Deno.test("reportSpend() cuts what sessions cost by day, model, session and agent, of these days alone", async () => {
-  const rows = async (query: Parameters<typeof reportSpend>[1]) =>
-    (await reportSpend(sessions(), query)).rows.map(({ key, calls, usd, unpricedCalls }) => [
+Deno.test("reportSpend() cuts what sessions cost by day, model, session and agent, of these days alone", () => {
+  const rows = (query: Parameters<typeof reportSpend>[1]) =>
+    reportSpend(sessions(), query).rows.map(({ key, calls, usd, unpricedCalls }) => [
       ...[key, calls, usd, unpricedCalls],
     ]);
-  assertEquals(await rows({ by: "day" }), [
+  assertEquals(rows({ by: "day" }), [
     ["2026-01-03", 16, 0.5, 0],
     ["2026-01-02", 14, 6, 9],
     ["2026-01-01", 1, 1, 0],
   ]);
-  assertEquals(await rows({ by: "model" }), [["a", 7, 7, 1], ["", 16, 0.5, 0], ["b", 8, 0, 8]]);
-  assertEquals(await rows({ by: "session", from: "2026-01-02", to: "2026-01-02" }), [["2", 12, 4, 9], [
+  assertEquals(rows({ by: "model" }), [["a", 7, 7, 1], ["", 16, 0.5, 0], ["b", 8, 0, 8]]);
+  assertEquals(rows({ by: "session", from: "2026-01-02", to: "2026-01-02" }), [["2", 12, 4, 9], [
     "1",
     2,
     2,
     0,
   ]]);
-  assertEquals(await rows({ by: "agent", from: "2026-01-03" }), [["", 16, 0.5, 0]]);
-  const report = await reportSpend(sessions(), { by: "session", limit: 1 });
+  assertEquals(rows({ by: "agent", from: "2026-01-03" }), [["", 16, 0.5, 0]]);
+  const report = reportSpend(sessions(), { by: "session", limit: 1 });
   assertEquals([report.rows.length, report.hasMore, report.all.calls, report.all.usd], [1, true, 31, 7.5]);
   assertEquals(report.rows[0]?.session, { kind: "gateway", title: "Two", model: "b", agent: null });
 });

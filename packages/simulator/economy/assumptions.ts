@@ -12,7 +12,6 @@ const OUTPUT_PRICES: Readonly<Record<string, number>> = {
 /** Anthropic's, and that of most others. */
 const DEFAULT_PRICE = 5;
 
-/** What an output token costs at a provider, in the price of one uncached input token. */
 export function outputPrice({ name }: Pick<Profile, "name">): number {
   return OUTPUT_PRICES[name] ?? DEFAULT_PRICE;
 }
@@ -28,7 +27,6 @@ const WINDOWS: Readonly<Record<string, number>> = {
 };
 const DEFAULT_WINDOW = 200_000;
 
-/** The window that is assumed at a provider, in tokens. */
 export function windowFor({ name }: Pick<Profile, "name">): number {
   return WINDOWS[name] ?? DEFAULT_WINDOW;
 }

@@ -141,7 +141,6 @@ class Desk {
     return Math.max(reported, countMessageTokens(answer, this.#options.countTokens));
   }
 
-  /** Makes the call that the policy planned. */
   send(view: PolicyView, request: { readonly nowMs: number; readonly outputTokens: number }): number {
     const before = this.units;
     const cost = this.ask(view, request);

@@ -17,7 +17,6 @@ export interface PolicyView extends History {
   readonly aside?: History & { readonly outputTokens: number };
 }
 
-/** Decides what each call of one session sends. */
 export interface CallPolicy {
   view(call: PolicyCall): PolicyView | Promise<PolicyView>;
   /** Told what the provider reported of the view. */
@@ -26,7 +25,6 @@ export interface CallPolicy {
   readonly warmer?: Pick<Warmer, "next" | "pinged">;
 }
 
-/** What a policy is handed for one session. */
 export interface CallPolicyOptions {
   readonly profile: Profile;
   readonly windowTokens: number;

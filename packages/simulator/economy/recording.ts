@@ -8,7 +8,6 @@ export interface RecordedCall {
   readonly timeMs: number;
 }
 
-/** A recorded session, ready to be replayed. */
 export interface Recording {
   readonly id: string;
   /** What belongs together: all of a group goes to the same half of the recordings. */
@@ -23,7 +22,6 @@ export interface Recording {
   readonly usage: ReadonlyMap<number, RecordedUsage>;
   /** Positions in front of which the recorded client replaced what came before by a summary. */
   readonly compacted: readonly number[];
-  /** Name of the recorded model, where it is known. */
   readonly model?: string;
   /** Tokens of the system prompt, tools and memory files that the prompts had and the recording lacks. */
   readonly fixedPrefixTokens?: number;

@@ -3,7 +3,6 @@ import { archiveRef, RECALL_TOOL } from "@tare/prune";
 import { messageTexts } from "./needs.ts";
 import type { Lost } from "./sight.ts";
 
-/** Most tokens that one repair brings back. */
 export const REPAIR_TOKENS = 7_000;
 
 /** Returns a recall of the last `bearers` (newest first) of what is needed, at most {@linkcode REPAIR_TOKENS}. */

@@ -2,7 +2,6 @@ import type { readCacheMarks } from "@tare/wire/internal";
 import type { ReadPrompt } from "./prompt_reader.ts";
 import { RunningHash } from "./prompt_units.ts";
 
-/** What a cache does for one prompt, in tokens. */
 interface MarkedUsage {
   readonly cachedTokens: number;
   readonly cacheWriteTokens: number;
@@ -19,10 +18,8 @@ const HOUR_MS = 3_600_000;
 const MAX_ENTRIES = 20_000;
 
 interface Place {
-  /** Names the prompt up to here. */
   readonly name: string;
   readonly tokens: number;
-  /** How many blocks it is made of. */
   readonly blocks: number;
 }
 

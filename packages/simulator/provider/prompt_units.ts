@@ -3,10 +3,8 @@ import { countMessageTokens, countToolTokens } from "@tare/messages/internal";
 import type { Tokenizer } from "@tare/tiktoken";
 import type { PromptUnit } from "@tare/planner/internal/parts";
 
-/** What the simulator needs of a tokenizer. */
 export type Encoder = Pick<Tokenizer, "encode">;
 
-/** A unit that is told apart by a number. */
 export interface RunUnit extends PromptUnit {
   readonly hash: number;
 }

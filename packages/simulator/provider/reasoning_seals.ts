@@ -3,7 +3,6 @@ import type { JsonRecord } from "@tare/wire";
 import { ApiError, asRecord, MESSAGES_PROTOCOL, RESPONSES_PROTOCOL } from "@tare/wire/internal";
 import { LRUCache } from "lru-cache";
 
-/** Replies that a provider remembers. */
 const MAX_REPLIES = 100_000;
 
 /** Whose thoughts they are: the key and the model. Nobody else's can be read. */

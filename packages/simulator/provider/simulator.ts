@@ -60,7 +60,6 @@ export interface SimulatorOptions {
   readonly shards?: number;
 }
 
-/** What a rule for faults may go by. */
 export interface FaultRequest extends SimulatedRequest {
   /** Number of the request, from 0. Requests that could not be read have none. */
   readonly index: number;
@@ -71,7 +70,6 @@ export interface FaultRequest extends SimulatedRequest {
 export interface SimulatedCall extends SimulatedRequest {
   /** When it came, by the simulator's clock. */
   readonly atMs: number;
-  /** HTTP status of the answer. */
   readonly status: number;
   readonly promptTokens: number;
   /** Of these, served from the cache; 0 if the request was refused. */
@@ -178,7 +176,6 @@ export function simulator(options: SimulatorOptions): Simulator {
     return cache;
   }
 
-  /** Answers a request in the format of the chat completions. */
   async function completion(request: Request): Promise<Response> {
     const key = keyOf(request, apiKey);
     const chat = await reading(request, readCompletionRequest);
@@ -438,7 +435,6 @@ interface MessagesRequest extends Omit<CompletionRequest, "includeUsage" | "cach
 
 /** A request in the format of responses, as the simulator's models are asked. */
 interface ResponsesRequest extends Omit<CompletionRequest, "includeUsage"> {
-  /** Its items as they were sent. */
   readonly items: readonly JsonRecord[];
   /** Whether it asks for the reasoning to be sealed. */
   readonly isSealed: boolean;

@@ -14,7 +14,6 @@ const MOST_FOUND = 5;
 
 const { markField = "" } = MESSAGES_PROTOCOL;
 
-/** What a model may search for in a request. */
 export interface SearchableTools {
   readonly name: string;
   /** Definitions that are deferred. */
@@ -53,7 +52,6 @@ function jsonOf(bytes: Uint8Array<ArrayBuffer>): JsonRecord {
   return readJsonAt(bytes) as JsonRecord;
 }
 
-/** What a reply that searches is made of. */
 export interface Searched {
   /** Blocks of what was said, of the search, and of what it found. */
   readonly blocks: readonly JsonRecord[];

@@ -6,7 +6,6 @@ interface RehearsalRule {
   readonly says: string | ((turn: RehearsalTurn) => string);
   /** The calls that the rule wants; none if it has nothing to go by. Those to tools that aren't offered are left out. */
   readonly wants: (turn: RehearsalTurn) => readonly WantedCall[];
-  /** Whether a call of this turn came from this rule. */
   readonly made: (call: MadeCall) => boolean;
 }
 

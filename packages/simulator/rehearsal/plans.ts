@@ -35,9 +35,7 @@ export function inside(folder: string, path: string): string {
   return folder === "." || path.startsWith(`${folder}/`) ? cleanPath(path) : `${folder}/${cleanPath(path)}`;
 }
 
-/** Files that are read in one review. */
 const MAX_FILES = 6;
-/** Lines that are read of one file. */
 const MAX_LINES = 300;
 
 /** `Review FOLDER`: reads the longest files one after the other, notes each, and answers with the notes. */
@@ -187,7 +185,6 @@ function rememberedWord(turn: RehearsalTurn): string | undefined {
   return seenTexts(turn).map((text) => WORD.exec(text)?.[1]).find((word) => word !== undefined);
 }
 
-/** The lines of each file that a review noted. */
 function reviewNotes(turn: RehearsalTurn): ReadonlyMap<string, number> {
   const lines = seenTexts(turn).flatMap((text) => text.split("\n"));
   return new Map(lines.flatMap((line) => {

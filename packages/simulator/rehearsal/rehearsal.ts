@@ -164,7 +164,6 @@ function readCall(turn: RehearsalTurn, path: string, line: number): WantedCall {
   return { tool: "read_file", args: { path, ...range } };
 }
 
-/** How often each word was found, by file. */
 function wordCounts(turn: RehearsalTurn) {
   return turn.calls.filter((call) => isWordCount(call) && call.seen !== "none").map((call) => ({
     word: String(call.args.pattern),

@@ -1,6 +1,5 @@
 import { parsePlaceholder } from "@tare/prune/internal";
 
-/** How much of a result a prompt shows. */
 export interface SeenResult {
   readonly text: string;
   /** All of it, a part, or none: elided, missing, or an error. */
@@ -12,7 +11,6 @@ export interface SeenResult {
 /** Notes of tools that show only a part: in their first line, or in brackets on a line of its own. */
 const CUT = /\bfollow, |\bcut to fit\b|\bgo on with\b|\btruncated\b|\bomitted\b/;
 
-/** Judges how much of a tool's result its text shows. */
 export function readResult(text: string): SeenResult {
   const [first = "", ...others] = text.split("\n");
   const brackets = others.filter((line) => /^\[.*\]$/.test(line));

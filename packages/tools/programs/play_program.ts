@@ -181,7 +181,6 @@ class EngineUsage {
     this.signal = AbortSignal.any([signal, this.#over.signal]);
   }
 
-  /** Whether it ended the program. */
   get isOver(): boolean {
     return this.#over.signal.aborted;
   }

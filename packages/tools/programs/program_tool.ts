@@ -57,7 +57,6 @@ import type { Tool, ToolDefinition } from "@tare/messages";
 /** A program has no time limit but what it computes and what its calls take: longest delay of a timer, in milliseconds. */
 const NO_LIMIT_MS = 2 ** 31 - 1;
 
-/** How programs are described to the model. */
 const PROGRAM_TOOL: ToolDefinition = {
   type: "function",
   function: {

@@ -185,7 +185,6 @@ function header(found: readonly FileMatches[], { output, complete, shown, tally 
 }
 
 export interface SearchTextOptions {
-  /** Names the file in the rows. */
   readonly path: string;
   readonly pattern: SearchPattern;
   /** Takes the rows to show; the search ends once it is full. */

@@ -67,7 +67,6 @@ interface Marked {
   readonly id?: string;
 }
 
-/** A command's mark, as its processes carry it. */
 export function markOf({ owner, id = "" }: Marked): string {
   return `${owner}.${id}`;
 }

@@ -62,7 +62,6 @@ export interface CommandEnd {
   readonly renamed: readonly Renamed[];
 }
 
-/** A running command or program. */
 export interface StartedCommand {
   /** Settles when it has exited by itself or was ended; what it started may still run. */
   readonly exited: Promise<CommandStatus>;

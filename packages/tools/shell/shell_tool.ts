@@ -160,7 +160,6 @@ const BESIDE = {
   description: "Name of a background command, to run in its sandbox, where alone its ports are reached.",
 } as const;
 
-/** What a model is told of the sandbox. */
 function describe({ domains, by }: Sandbox): string {
   const network = domains.length === 0
     ? "has no network"

@@ -139,7 +139,6 @@ export class FileStates {
     this.#isSaved = true;
   }
 
-  /** Yields the hashes of all contents in the workspace. */
   *contents(): Generator<string> {
     for (const { state } of this.#known.values()) yield* contentsOf(state);
   }
@@ -198,7 +197,6 @@ export class FileStates {
     return this.#mayLink || !state.startsWith("link ");
   }
 
-  /** Returns whether a folder contains only these paths. */
   async holdsOnly(path: string, paths: ReadonlySet<string>): Promise<boolean> {
     return await inFolder(join(this.#root, path), async (folder) => {
       for await (const slice of entriesOf(folder)) {
@@ -224,7 +222,6 @@ export class FileStates {
     await this.setMode(path, modeOf(state) | 0o700);
   }
 
-  /** Sets the permissions of a folder. */
   async setMode(path: string, mode: number): Promise<void> {
     const folder = await openAt(join(this.#root, path));
     try {

@@ -1,4 +1,4 @@
-import type { CallReport, PinReport, PromptReport } from "@tare/session/internal/report";
+import type { PinReport, PromptReport } from "@tare/session/internal/report";
 import { api } from "./api.ts";
 import { type Head, headOf } from "./sessions.ts";
 
@@ -11,18 +11,6 @@ export interface Subject {
 /** What stands above each view of a session. */
 export async function readHead({ id }: Subject): Promise<Head> {
   return headOf(await api.json("GET /sessions/{id}", { path: { id } }));
-}
-
-/** All calls of a session, the oldest first. */
-export async function readCalls({ id }: Subject): Promise<readonly CallReport[]> {
-  const calls: CallReport[] = [];
-  for (let isMore = true; isMore;) {
-    const query = { limit: 10_000, after: calls.at(-1)?.number ?? 0 };
-    const page = await api.json("GET /sessions/{id}/calls", { path: { id }, query });
-    calls.push(...page.calls);
-    isMore = page.hasMore && page.calls.length > 0;
-  }
-  return calls;
 }
 
 /** The prompt as the model sees it, block by block. */

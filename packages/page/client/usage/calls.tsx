@@ -1,9 +1,9 @@
 import type { CallReport } from "@tare/session/internal/report";
-import type { SessionSpend } from "../../../server/client.ts";
+import { allCalls, type SessionSpend } from "../../../server/client.ts";
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { api } from "../api/api.ts";
-import { pin, readCalls, readHead, type Subject } from "../api/reports.ts";
+import { pin, readHead, type Subject } from "../api/reports.ts";
 import { Choice } from "../parts/choice.tsx";
 import { counted, formatCount } from "@tare/server/internal/format";
 import { dollars } from "../parts/format.ts";
@@ -28,7 +28,7 @@ const NAMES: Readonly<Record<Part, string>> = {
 export function Calls({ subject }: { readonly subject: Subject }): JSX.Element {
   const { value, trouble, reload } = useLoaded(async () => ({
     head: await readHead(subject),
-    calls: await readCalls(subject),
+    calls: await allCalls(api, subject.id),
     spend: await api.json("GET /sessions/{id}/spend", { path: { id: subject.id } }),
   }), subject.id);
   const [chosen, setChosen] = useState<number>();

@@ -8,7 +8,6 @@
  */
 // deno-lint-ignore-file no-console
 
-/** Where a request wants to go. */
 interface Wanted {
   readonly host: string;
   readonly port: number;

@@ -6,7 +6,6 @@
 import { fromFileUrl, join } from "@std/path";
 import type { Sandbox } from "../sandbox.ts";
 
-/** Returns the path of a program in this folder. */
 function programIn(name: string): string {
   return fromFileUrl(new URL(name, import.meta.url));
 }

@@ -1,0 +1,126 @@
+import { assertEquals, assertStrictEquals } from "@std/assert";
+import {
+  type HistoryItem,
+  type KnownConversation,
+  Recognition,
+  type RequestHistory,
+} from "@tare/planner/internal";
+
+type Known = KnownConversation & { readonly id: string };
+
+const ROLES = { S: "instruction", u: "user", a: "reply", r: "result", t: "thought" } as const;
+
+/** A history of items such as `u1`, whose text follows a colon: `r1:cleared` is another result of the call of `r1`. */
+function history(words: string, more: Partial<RequestHistory> = {}): RequestHistory {
+  const all = words.split(" ").filter((word) => word !== "");
+  const texts = all.map((word) => (word.split(":")[1] ?? word).replaceAll("|", "\n"));
+  return {
+    scope: "s",
+    items: all.map((word): HistoryItem => {
+      const role = ROLES[word[0] as keyof typeof ROLES];
+      return { exact: word, role, ...(role === "result" && { shape: word.split(":")[0] }) };
+    }),
+    textsOf: (at) => [texts[at]!],
+    ...more,
+  };
+}
+
+/** What becomes of a request where the other histories are known, the newest last. */
+function recognised(known: Readonly<Record<string, string>>, request: RequestHistory, facts: object = {}) {
+  const recognition = new Recognition<Known>();
+  for (const [at, [id, words]] of Object.entries(known).entries()) {
+    const { scope, client } = request;
+    const one: Known = { id, facts: { scope, client, turns: 1, isAmidTurn: false, ...facts } };
+    recognition.follow(one, history(words), at);
+  }
+  const found = recognition.recognise(request);
+  if (found.type === "new") return "new";
+  return [found.type, found.known.id, found.at, ...(found.type === "continue" ? [found.how] : [])].join(" ");
+}
+
+const ONE = "S u1 a1 r1 a2 r2 a3 r3";
+const summary = { pieces: ["a summary"], isSaid: false };
+
+for (
+  const [what, known, request, expected, facts] of [
+    ["more of the same", { one: ONE }, `${ONE} a4 r4`, "continue one 8 grown"],
+    ["the same again", { one: ONE }, ONE, "continue one 8 grown"],
+    ["without an item at the end", { one: `${ONE} uT` }, `${ONE} a4 r4 uU`, "continue one 8 transient"],
+    ["without text at the end", { one: "S u1 a1 r1:x|T" }, "S u1 a1 r1:x a2 r2", "continue one 3 transient"],
+    ["without text in the first message", { one: "S u1:x|T" }, "S u1:x a1 r1", "continue one 1 transient"],
+    ["without a thought", { one: `${ONE} t` }, `${ONE} a4 r4`, "continue one 8 transient"],
+    ["cleared results", { one: ONE }, "S u1 a1 r1:- a2 r2:- a3 r3 a4", "continue one 3 cleared"],
+    ["one other result", { one: ONE }, "S u1 a1 r1:- a2 r2 a3 r3 a4", "fork one 3"],
+    ["an interrupted turn", { one: ONE }, "S u1 a1 r1 a2 r2 u2", "continue one 6 back", { isAmidTurn: true }],
+    ["another way", { one: ONE }, "S u1 a1 r1 a2 r2 u2", "fork one 6"],
+    ["an opening", { one: ONE }, "S u1", "new"],
+    ["its end after another start", { one: ONE }, "S uX a2 r2 a3 r3 a4 r4", "continue one 1 anew"],
+    ["of equal ones the newest", { one: ONE, other: ONE }, `${ONE} a4`, "continue other 8 grown"],
+    [
+      "of two the longer",
+      { one: "S u1 a1 u2 a2", other: "S u1 a1" },
+      "S u1 a1 u2 a2 u3",
+      "continue one 5 grown",
+    ],
+    ["another reply", { one: "S u1 a1 u2 a2 u3" }, "S u1 aX u2 a2 u3", "new"],
+  ] as const
+) {
+  Deno.test(`Recognition.recognise(): ${what}: ${expected}`, () => {
+    assertEquals(recognised(known, history(request), facts), expected);
+  });
+}
+
+Deno.test("Recognition.recognise() continues a conversation whose summary is quoted with a new history", () => {
+  const request = { ...history("S u1"), textsOf: () => ["Continued from a summary."] };
+  assertEquals(recognised({ one: "S u0 a1 u2" }, request, { summary }), "continue one 1 anew");
+  const said = { summary: { pieces: [], isSaid: true } };
+  assertEquals(
+    recognised({ one: "S u0 a1 u2" }, history("S u1", { isKeyed: true }), said),
+    "continue one 1 anew",
+  );
+  assertEquals(recognised({ one: "S u0 a1 u2" }, history("S u1"), said), "new");
+});
+
+Deno.test("Recognition.recognise() forks a whole conversation of another scope of the client", () => {
+  const recognition = new Recognition<Known>();
+  const facts = { scope: "other", client: "c", turns: 1, isAmidTurn: false };
+  const known = { id: "one", facts };
+  recognition.follow(known, history(ONE), 0);
+  const found = recognition.recognise(history(`${ONE} a4`, { client: "c" }));
+  assertEquals([found.type, recognition.recognise(history(`${ONE} a4`)).type], ["fork", "new"]);
+});
+
+Deno.test("Recognition.recognise() follows the calls of the newest reply, and requests that are under way", () => {
+  assertEquals(
+    recognised({ one: "S u1" }, history("S u1 a1 r1"), { replied: ["r1"] }),
+    "continue one 2 grown",
+  );
+  assertEquals(recognised({ one: "S u1" }, history("S u1 a1 r1"), { replied: ["r2"] }), "new");
+  assertEquals(recognised({ one: "S u1" }, history("S u1 a1 r1"), { isBusy: true }), "new");
+});
+
+Deno.test("Recognition.about() finds what a request is about, and recognises the same after a restart", () => {
+  const recognition = new Recognition<Known>();
+  const known = (id: string, opening: string): Known => ({
+    id,
+    facts: { scope: "s", turns: 1, isAmidTurn: false, opening },
+  });
+  const [one, other] = [known("one", "Find it."), known("other", "Lose it.")];
+  recognition.follow(one, history(ONE), 0);
+  recognition.follow(other, history("S uO aO rO:x|T"), 1);
+  const restored = new Recognition<Known>();
+  for (const known of [one, other]) restored.restore(known, recognition.stored(known), 0);
+  for (const index of [recognition, restored]) {
+    const about = (words: string, text = "") => {
+      const request = history(words);
+      return index.about({ ...request, textsOf: (at) => text ? [text] : request.textsOf(at) })?.known;
+    };
+    assertStrictEquals(about(`${ONE} uSum`), one);
+    assertStrictEquals(about("SX u1 a1 r1 uTitle"), one);
+    assertStrictEquals(about("SX uQ", "Title: Lose it."), other);
+    assertStrictEquals(about("SX uQ", "Title: Keep it."), undefined);
+    assertEquals(index.recognise(history("S uO aO rO:x a2 r2")).type, "continue");
+  }
+  recognition.forget(one);
+  assertEquals(recognition.recognise(history(`${ONE} a4`)).type, "new");
+});
