@@ -102,10 +102,10 @@ const RELEASE_BYTES = 4 * 2 ** 20;
 const MANY_PAGES = 1024;
 
 /** Size to which the log is cut once what it holds is in the file. */
-const LOG_BYTES = 4 * 2 ** 20;
+const LOG_BYTES = 8 * 2 ** 20;
 
 /** Pages of the log from which on what it holds is copied into the file. */
-const LOG_PAGES = 4_000;
+const LOG_PAGES = 8_000;
 
 /**
  * Opens a SQLite file, and creates it with its tables if there is none (for its owner only, the folder too).

@@ -78,7 +78,7 @@ const PIECES_AT_ONCE = 16;
  *
  * What was written survives the end of the process (`kill -9` too) once the promise has resolved. A power failure
  * or a crash of the system never damages the file, but may take back the last writes, the newest first:
- * those since the log was last copied into the file, which happens every four megabytes (some thousand small events) and
+ * those since the log was last copied into the file, which happens every eight megabytes (some thousand small events) and
  * on close, or since the system wrote its memory to the disk by itself, in general every half minute.
  *
  * Every record is checked when it is read: if its bytes have changed on the disk, that is an error, never another
