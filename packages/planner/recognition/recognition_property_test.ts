@@ -116,6 +116,8 @@ class Play {
     };
     // What equals a conversation that waits for its first reply is a retry of that, transient text aside.
     if (this.#hasTwin(talk.items) && !isNamed) return;
+    // Under a key whose client requested a summary, what begins next continues from it.
+    if (isKeyed && [...this.#knowns].some(({ facts: { summary } }) => summary?.isSaid)) return;
     this.#talks.push(talk);
     this.ask(talk, ["new"]);
   }
@@ -165,9 +167,9 @@ class Play {
       assert(same(this.#recognition.stored(known).items.slice(0, at), request.items.slice(0, at)));
     }
     const { scope, name } = talk;
-    const known: Known = outcome === "continue"
-      ? recognised.known
-      : { facts: { scope, name, turns: 1, isAmidTurn: true } };
+    const known: Known = outcome === "continue" ? recognised.known : {
+      facts: { ...outcome === "fork" && recognised.known.facts, scope, name, turns: 1, isAmidTurn: true },
+    };
     this.#knowns.add(known);
     if (before && before !== known && talk.lasting) this.#left.push(talk.lasting);
     talk.lasting = talk.items;
@@ -279,14 +281,13 @@ class Play {
         talk.items = [...heads, this.item("user", `Continued. ${summary}`)];
         return this.ask(talk, ["continue"]);
       }
-      case "compact, unquoted":
+      case "compact, unquoted": {
+        // Under a key of several conversations the newest is meant.
+        if (talk.isKeyed && talk.name === undefined && this.#talks.length > 1) return;
         known.facts = { ...known.facts, summary: { pieces: [], isSaid: true } };
         talk.items = [...heads, says("An opaque summary")];
-        // Under one key the newest conversation is meant.
-        return this.ask(
-          talk,
-          talk.isKeyed && heads.length > 0 && this.#talks.length === 1 ? ["continue"] : AMBIGUOUS.retold!,
-        );
+        return this.ask(talk, talk.isKeyed && heads.length > 0 ? ["continue"] : AMBIGUOUS.retold!);
+      }
       case "compact, cut off": {
         const from = talk.items.length - 2 - size % 3;
         const end = talk.items.slice(from);
