@@ -44,7 +44,6 @@ export function pingableOf(
   const { pings } = protocol;
   if (!pings || pings.mustReply(wire) || pings.leavesNothing(response.headers)) return undefined;
   const upstream = upstreamOf(protocol, options);
-  const { conversation } = session;
   const answer = pings.readAnswerBlocks(body, reply, isStream);
   // The client's connection and its body are let go.
   const { url, method } = request;
@@ -55,7 +54,7 @@ export function pingableOf(
   const isSubscribed = upstream.apiKey === undefined && pings.isSubscription(headers);
   let isOver = false;
   return {
-    id: session.id,
+    session: session.conversation,
     key: keyOf({ client, request: wire }, options),
     idle: {
       pending: told.callsClient ? "tool" : "person",
@@ -67,12 +66,7 @@ export function pingableOf(
     },
     consent: isSubscribed ? "asked" : "budget",
     bytes: body.length + (answer ?? []).reduce((sum, block) => sum + 2 * block.length, 0),
-    nextPing: (idle) => conversation.nextPing(idle),
-    pinged: (sent) => conversation.pinged(sent),
-    usdOf(tokenUnits) {
-      const known = price(model);
-      return known && tokenUnits * known.input / 1e6;
-    },
+    price: () => price(model),
     async ping(type, signal) {
       if (isOver || !await told.isCurrent()) return undefined;
       const call = {

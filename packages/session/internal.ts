@@ -7,15 +7,18 @@ export { Coalescer } from "./coalescer.ts";
 export { DocumentReader, type DocumentReaderOptions } from "./documents.ts";
 export { type ContentsItem, sumContents } from "./store/contents.ts";
 export { applyPatch, diffJson, type JsonPatch } from "./store/json_patch.ts";
-export { type ArchivedText, JsonPacker, type PackedJson, type UnpackedJson } from "./store/packed_json.ts";
 export {
+  type ArchivedText,
+  JsonPacker,
   type NextState,
+  type PackedJson,
+  SessionRecords,
   stateRecords,
   type StateUpdate,
-  StateWriter,
   type StoredState,
+  type UnpackedJson,
   type WholeValue,
-} from "./stored_state.ts";
+} from "./store/session_records.ts";
 export { isConflict } from "./store/store_error.ts";
 export { expiryClock } from "./expiry_clock.ts";
 export {

@@ -4,17 +4,17 @@ import {
   observeUpgrade,
   type Ping,
   type PingEntry,
-  type PingSent,
+  type Price,
   UNTRIED,
   type UpgradeOutcome,
 } from "@tare/planner";
 import { LRUCache } from "lru-cache";
 import { setTimeout as setTimer } from "node:timers";
+import type { Session } from "./session.ts";
 
-/** An idle conversation whose prefix can be kept warm, and how. */
+/** An idle session whose prefix can be kept warm, and how. */
 export interface Pingable {
-  /** The conversation's. */
-  readonly id: string;
+  readonly session: Pick<Session, "id" | "nextPing" | "pinged">;
   /** Provider, a hash of its key, and model: what upgrades have shown is remembered by it. */
   readonly key: string;
   /** What it waits for. */
@@ -26,12 +26,8 @@ export interface Pingable {
   readonly consent: "turn" | "budget" | "asked";
   /** What is held for it: the body, in bytes. */
   readonly bytes: number;
-  /** See `Session.nextPing()`. */
-  nextPing(idle: Idle): Ping | undefined;
-  /** See `Session.pinged()`. */
-  pinged(sent: PingSent): PingEntry;
-  /** So many token units in US dollars; nothing while the model's price isn't known. */
-  usdOf(tokenUnits: number): number | undefined;
+  /** Returns its model's price; `undefined` while that is unknown. */
+  price(): Price | undefined;
   /**
    * Sends a ping, and gives what it took. `refused`: the provider doesn't take such a request, and won't the next time;
    * nothing: it failed. What it throws counts as that, and is told.
@@ -134,7 +130,7 @@ export class Warmth {
    * without consent for as long as somebody could still ask for it, which is until its cache lapses.
    */
   waits(pingable: Pingable): void {
-    const { id } = pingable;
+    const { id } = pingable.session;
     this.goesOn(id);
     const waiting: Waiting = { pingable, abort: new AbortController() };
     if (this.#isClosed || !this.#possible(waiting)) return;
@@ -155,7 +151,7 @@ export class Warmth {
     const waiting = this.#waiting.get(id);
     const possible = waiting && this.#possible(waiting);
     if (!waiting || !possible) return "nothing held";
-    const usd = waiting.pingable.usdOf(possible.tokenUnits + TAIL_UNITS);
+    const usd = usdOf(waiting.pingable, possible.tokenUnits + TAIL_UNITS);
     if (usd === undefined) return "no price";
     const untilMs = this.#options.now() + ms;
     this.#asked.set(id, untilMs);
@@ -198,7 +194,7 @@ export class Warmth {
   /** The next ping that somebody has consented to. */
   #next(waiting: Waiting): Ping | undefined {
     const { pingable } = waiting;
-    const next = this.#possible(waiting, this.keptUntil(pingable.id) !== undefined);
+    const next = this.#possible(waiting, this.keptUntil(pingable.session.id) !== undefined);
     return next && this.#consent(pingable, next) ? next : undefined;
   }
 
@@ -206,14 +202,20 @@ export class Warmth {
   #possible({ pingable }: Waiting, isAsked = true): Ping | undefined {
     const { trial, isRefused } = this.#knownOf(pingable.key);
     if (isRefused) return undefined;
-    return pingable.nextPing({ ...pingable.idle, nowMs: this.#options.now(), trial, isAsked });
+    return pingable.session.nextPing({
+      ...pingable.idle,
+      nowMs: this.#options.now(),
+      trial,
+      isAsked,
+    });
   }
 
   /** By what a ping may be paid; nothing if by nothing. */
-  #consent({ id, consent, usdOf }: Pingable, { atMs, tokenUnits }: Ping): Pingable["consent"] | undefined {
+  #consent(pingable: Pingable, { atMs, tokenUnits }: Ping): Pingable["consent"] | undefined {
+    const { session: { id }, consent } = pingable;
     if (consent === "turn") return consent;
     if ((this.#asked.get(id) ?? 0) >= atMs) return "asked";
-    const usd = usdOf(tokenUnits);
+    const usd = usdOf(pingable, tokenUnits);
     if (consent !== "budget" || usd === undefined) return undefined;
     return this.#spentOn(atMs) + usd <= this.#options.budgetUsdPerDay ? consent : undefined;
   }
@@ -231,10 +233,10 @@ export class Warmth {
   #plan(waiting: Waiting): void {
     const { now, after, onError } = this.#options;
     const next = this.#next(waiting) ?? this.#possible(waiting);
-    if (!next) return this.goesOn(waiting.pingable.id);
+    if (!next) return this.goesOn(waiting.pingable.session.id);
     waiting.cancel = after(Math.max(0, next.atMs - now()), () => {
       this.#due(waiting).catch((error) => {
-        this.goesOn(waiting.pingable.id);
+        this.goesOn(waiting.pingable.session.id);
         onError(error);
       });
     });
@@ -245,10 +247,12 @@ export class Warmth {
     delete waiting.cancel;
     const next = this.#next(waiting);
     // Nobody has asked for it until now.
-    if (!next && (this.#possible(waiting)?.atMs ?? 0) <= this.#options.now()) return this.goesOn(pingable.id);
+    if (!next && (this.#possible(waiting)?.atMs ?? 0) <= this.#options.now()) {
+      return this.goesOn(pingable.session.id);
+    }
     // Timers may come early, and what was known may have changed since.
     if (!next || next.atMs > this.#options.now()) return this.#plan(waiting);
-    const usd = this.#consent(pingable, next) === "budget" ? pingable.usdOf(next.tokenUnits) ?? 0 : 0;
+    const usd = this.#consent(pingable, next) === "budget" ? usdOf(pingable, next.tokenUnits) ?? 0 : 0;
     const atMs = this.#options.now();
     // What is under way counts, so that others don't spend it too.
     this.#spend(usd);
@@ -258,10 +262,10 @@ export class Warmth {
     if (usage === undefined || usage === "refused") {
       this.#spend(-usd);
       if (usage === "refused") this.#refused(pingable.key, next.type);
-      return this.goesOn(pingable.id);
+      return this.goesOn(pingable.session.id);
     }
-    const entry = pingable.pinged({ type: next.type, atMs, usage });
-    if (usd > 0) this.#spend((pingable.usdOf(entry.tokenUnits) ?? 0) - usd);
+    const entry = pingable.session.pinged({ type: next.type, atMs, usage });
+    if (usd > 0) this.#spend((usdOf(pingable, entry.tokenUnits) ?? 0) - usd);
     if (entry.upgrade) this.observe(pingable.key, entry.upgrade);
     pingable.booked(entry);
     if (!signal.aborted) this.#plan(waiting);
@@ -305,6 +309,11 @@ export class Warmth {
 const NEWEST_REPLIES = 3;
 
 const COMMIT = /\bgit\b[^|;&]*\b(?:commit|push)\b/;
+
+function usdOf({ price }: Pingable, tokenUnits: number): number | undefined {
+  const known = price();
+  return known && tokenUnits * known.input / 1e6;
+}
 
 function unheldTimer(ms: number, callback: () => void): () => void {
   const timer = setTimer(callback, ms);

@@ -9,7 +9,7 @@ const HOUR = 3_600_000;
 const USAGE: Usage = { promptTokens: 1_000, cachedTokens: 1_000, outputTokens: 0 };
 
 /** What a test conversation is, beside what all have. */
-interface Told extends Partial<Pick<Pingable, "consent" | "key" | "bytes" | "usdOf" | "ping">> {
+interface Told extends Partial<Pick<Pingable, "consent" | "key" | "bytes" | "price" | "ping">> {
   /** When its pings are due, in seconds. */
   readonly due?: readonly number[];
   readonly type?: Ping["type"];
@@ -38,17 +38,26 @@ function world(options: Partial<ConstructorParameters<typeof Warmth>[0]> = {}) {
     const { due = [280, 560], type = "exact", units = 100_000, billed = units, upgrade } = told;
     let made = 0;
     return {
-      ...{ id, key: "provider", idle: { pending: "person" }, consent: "budget", bytes: 10 },
-      nextPing(idle: Idle): Ping | undefined {
-        const atMs = (due[made] ?? -1) * SECOND;
-        return atMs < idle.nowMs ? undefined : { type, atMs, tokenUnits: units, keepsMs: 280 * SECOND };
+      ...{ key: "provider", idle: { pending: "person" }, consent: "budget", bytes: 10 },
+      session: {
+        id,
+        nextPing(idle: Idle): Ping | undefined {
+          const atMs = (due[made] ?? -1) * SECOND;
+          return atMs < idle.nowMs ? undefined : { type, atMs, tokenUnits: units, keepsMs: 280 * SECOND };
+        },
+        pinged(sent: PingSent): PingEntry {
+          made++;
+          log.push(`${second()} ${id} pinged ${sent.type} ${sent.atMs / SECOND}`);
+          return {
+            ...sent,
+            tokenUnits: billed,
+            isWarm: true,
+            savedTokenUnits: 0,
+            ...(upgrade && { upgrade }),
+          };
+        },
       },
-      pinged(sent: PingSent): PingEntry {
-        made++;
-        log.push(`${second()} ${id} pinged ${sent.type} ${sent.atMs / SECOND}`);
-        return { ...sent, tokenUnits: billed, isWarm: true, savedTokenUnits: 0, ...(upgrade && { upgrade }) };
-      },
-      usdOf: (tokenUnits) => tokenUnits / 1e6,
+      price: () => ({ input: 1, output: 1 }),
       ping: () => Promise.resolve(USAGE),
       booked: () => void log.push(`${second()} ${id} booked`),
       ...told,
@@ -93,11 +102,11 @@ Deno.test("Warmth pings nothing without consent, without a price, or beyond the 
   assertEquals([await none.go(279), none.warmth.waiting], [[], 1]);
   assertEquals([await none.go(280), none.warmth.waiting, none.timers.size], [[], 0, 0]);
   // Whose turn is under way pays by itself, whatever the price.
-  none.warmth.waits(none.pingable("own", { consent: "turn", due: [300], usdOf: () => undefined }));
+  none.warmth.waits(none.pingable("own", { consent: "turn", due: [300], price: () => undefined }));
   assertEquals(await none.go(600), ["300 own pinged exact 300", "300 own booked"]);
 
   const { warmth, pingable, go, timers } = world({ budgetUsdPerDay: 0.25 });
-  warmth.waits(pingable("no price", { usdOf: () => undefined }));
+  warmth.waits(pingable("no price", { price: () => undefined }));
   warmth.waits(pingable("subscribed", { consent: "asked" }));
   // 10 cents each; the third would be too much, and so would one that cost more than was thought.
   for (const id of ["a", "b", "c"]) warmth.waits(pingable(id, { due: [280] }));
@@ -118,7 +127,7 @@ Deno.test("Warmth.keepFor() keeps a conversation warm until then, whatever the b
   assertEquals(warmth.keepFor("a", HOUR), "nothing held");
   warmth.waits(pingable("a", told));
   warmth.waits(pingable("b", told));
-  warmth.waits(pingable("c", { ...told, usdOf: () => undefined }));
+  warmth.waits(pingable("c", { ...told, price: () => undefined }));
   // Ten cents every 280 s, and what stands behind.
   assertEquals(warmth.keepFor("a", HOUR), { untilMs: HOUR, maxUsd: 13 * 0.10002 });
   assertEquals(warmth.keepFor("c", HOUR), "no price");
@@ -186,9 +195,12 @@ Deno.test("Warmth doesn't try again what failed, nor ask for what a provider doe
   const trials: unknown[] = [];
   const seeing = (told: Pingable): Pingable => ({
     ...told,
-    nextPing(idle) {
-      trials.push(idle.trial?.isBilled);
-      return told.nextPing(idle);
+    session: {
+      ...told.session,
+      nextPing(idle) {
+        trials.push(idle.trial?.isBilled);
+        return told.session.nextPing(idle);
+      },
     },
   });
   const refuses = () => Promise.resolve("refused" as const);
@@ -209,7 +221,8 @@ Deno.test("Warmth remembers by key what pings and requests show of upgrades", as
   const trials: unknown[] = [];
   const seen = (id: string, told: Told): Pingable => {
     const made = pingable(id, told);
-    return { ...made, nextPing: (idle) => (trials.push(idle.trial), made.nextPing(idle)) };
+    const nextPing = (idle: Idle) => (trials.push(idle.trial), made.session.nextPing(idle));
+    return { ...made, session: { ...made.session, nextPing } };
   };
   warmth.waits(seen("a", { due: [280], type: "upgrade", upgrade: { of: "bill", isGood: true } }));
   await go(300);

@@ -1,8 +1,9 @@
 import { type Store, StoreError } from "@tare/session";
+import { sameData } from "@tare/messages/internal";
 import {
   Coalescer,
+  SessionRecords,
   type StateUpdate,
-  StateWriter,
   type StoredState,
   type StoreRecord,
 } from "@tare/session/internal";
@@ -14,7 +15,6 @@ import {
   type Days,
   storedCall,
 } from "@tare/session/internal/report";
-import { sameData } from "@tare/messages/internal";
 import type { Protocol, RequestReaders } from "@tare/wire/internal";
 import type { GatewaySession, Recognised } from "../sessions/session.ts";
 import type { GatewaySessions, StoredSession } from "../sessions/sessions.ts";
@@ -128,7 +128,7 @@ export class Keeper {
   readonly #waiting = new Set<GatewaySession>();
   /** By their conversations, which they keep when they are taken in. */
   readonly #written = new WeakMap<GatewaySession["conversation"], Written>();
-  readonly #writers = new WeakMap<GatewaySession, StateWriter>();
+  readonly #stored = new WeakMap<GatewaySession, SessionRecords>();
   /** Removed, though turns of them may still be under way. */
   readonly #forgotten = new WeakSet<GatewaySession>();
   #isTold = false;
@@ -189,16 +189,10 @@ export class Keeper {
 
   /** Removes what is kept of a session. @throws {StoreError} if the store fails, or another opening of it holds it. */
   async forget(session: GatewaySession): Promise<void> {
-    const { store } = this.#options;
-    const { id } = session;
     this.#forgotten.add(session);
     this.#waiting.delete(session);
     await this.#saving.get(session)?.settled();
-    if (!await store.getSession(id)) return;
-    if (store.shared && !await store.shared.hold(id)) {
-      throw new StoreError("fenced", `Cannot delete session ${id}: another server writes to it. Try again.`);
-    }
-    await store.deleteSession(id);
+    await this.#inStore(session).delete();
   }
 
   /** Waits until all is kept, for a while. Never rejects. */
@@ -240,7 +234,7 @@ export class Keeper {
     const known = held.find(id);
     if (known && this.isNewer(known)) return known;
     return await held.load(id, async () => {
-      const fence = await this.#ifThere(id, async () => (await store.shared?.look(id))?.fence ?? 0);
+      const fence = (await new SessionRecords(store, id).look())?.fence;
       if (fence === undefined || known && !this.#isNews(id, fence)) return known;
       const read = await this.#read(id, fence);
       if (read?.record.kind !== "gateway") return known;
@@ -283,24 +277,15 @@ export class Keeper {
     this.#options.restored(restored.parts);
   }
 
-  /** What an act gives; nothing if there is no such session. */
-  async #ifThere<T>(id: string, act: () => Promise<T>): Promise<T | undefined> {
-    try {
-      return await act();
-    } catch (error) {
-      if (error instanceof StoreError || await this.#options.store.getSession(id)) throw error;
-      return undefined;
-    }
-  }
-
   /** All that is kept of a session; nothing if nothing is. */
   async #read(id: string, fence: number): Promise<ReadSession | undefined> {
     const { store } = this.#options;
-    return await this.#ifThere(id, async () => {
+    const stored = new SessionRecords(store, id);
+    return await stored.ifThere(async () => {
       const [record, lastEvent, { totals, ...state }] = await Promise.all([
         store.getSession(id),
         store.lastEvent(id),
-        StateWriter.read(store, id),
+        stored.read(),
       ]);
       if (!record || totals === undefined) return undefined;
       return { ...state, record, fence, lastEvent, totals: totals as KeptTotals };
@@ -365,12 +350,7 @@ export class Keeper {
       this.#written.set(conversation, { ...before, attempts });
       let held: number | undefined;
       try {
-        if (store.shared) {
-          held = await store.shared.commitBriefly({ sessionId: id, fence: fence ?? 0, records });
-        } else {
-          await store.commit(records);
-          held = 0;
-        }
+        held = await this.#inStore(session).commit(fence ?? 0, records);
       } catch (error) {
         if (error instanceof StoreError) throw error;
         const isThere = await store.getSession(id) !== undefined;
@@ -401,13 +381,12 @@ export class Keeper {
   async #catchUp(session: GatewaySession): Promise<void> {
     const { store } = this.#options;
     const { id, conversation, kept } = session;
-    const seen = await this.#ifThere(id, async () => {
-      const { fence = 0, holder = "nobody" } = await store.shared?.look(id) ?? {};
-      const totals = await store.readState(id, "totals") as KeptTotals;
-      return { fence, holder, totals, lastEvent: await store.lastEvent(id) };
-    });
-    if (!seen) return this.#begin(session);
-    const { fence, holder, totals: { days, writes }, lastEvent } = seen;
+    const stored = this.#inStore(session);
+    const seen = await stored.look();
+    const totals = seen && await stored.ifThere(() => store.readState(id, "totals"));
+    if (!totals) return this.#begin(session);
+    const { fence, holder, lastEvent } = seen;
+    const { days, writes } = totals as KeptTotals;
     if (holder === "this" || holder === "other") throw new Error(`another server holds the session ${id}`);
     const known = this.#written.get(conversation) ?? NOTHING;
     const before = known.attempts?.find((attempt) => writes.includes(attempt.writes[0]!)) ?? known;
@@ -443,11 +422,12 @@ export class Keeper {
     const parent = isNew && isWhole && kept.parent !== undefined && await store.getSession(kept.parent)
       ? kept.parent
       : undefined;
-    const refs = isNew && parent === undefined ? StateWriter.NOTHING.refs : kept.refs;
+    const refs = isNew && parent === undefined ? SessionRecords.NOTHING.refs : kept.refs;
     const known = sessions.held.find(sessionId);
     // Where others went on with it meanwhile their prompt is the newer one.
     const own = isWhole && (!known || known === session) ? this.#valueOf(session, before) : undefined;
-    const { records: state, after } = this.#writerOf(session).change({ ...before, totals: undefined, refs }, {
+    const { records: state, after } = this.#inStore(session).change({ ...before, totals: undefined, refs }, {
+      ...{ group: session.group, agent: session.facts.agent ?? null },
       title: own ? conversation.state.title : before.title,
       totals: { ...totals, writes } satisfies KeptTotals,
       days: totals.days,
@@ -499,11 +479,10 @@ export class Keeper {
     return { records, written, refs: after.refs, ends: own?.ends ?? kept.ends };
   }
 
-  #writerOf(session: GatewaySession): StateWriter {
-    const { id, group, facts: { agent = null } } = session;
-    const writer = this.#writers.get(session) ?? new StateWriter({ id, group, agent });
-    this.#writers.set(session, writer);
-    return writer;
+  #inStore(session: GatewaySession): SessionRecords {
+    const stored = this.#stored.get(session) ?? new SessionRecords(this.#options.store, session.id);
+    this.#stored.set(session, stored);
+    return stored;
   }
 
   /** Returns what a session continues from, and its names unless those that are stored find it too. */

@@ -42,7 +42,8 @@ type Outcome = "continue" | "fork" | "new";
  *
  * - `edited`: a client went back and asks something else. Whether the old way continues isn't known: a fork.
  * - `opening`: what went back before the first reply shares an opening, which is a new conversation.
- * - `retold`: a summary that quotes nothing, without a key and instructions: it may be anybody's.
+ * - `retold`: a summary that quotes nothing, without a key and instructions, may be anybody's; and after one that no model has
+ *   answered yet, another message may be an edit or the first one.
  */
 const AMBIGUOUS: Readonly<Record<string, readonly Outcome[]>> = {
   edited: ["fork", "new"],
@@ -55,11 +56,14 @@ const OPS = [
   "step",
   "step",
   "answer",
+  "answer",
+  "answer",
   "retry",
   "clear",
   "cut stream",
   "interrupt",
   "go back",
+  "fork",
   "fork",
   "compact, quoted",
   "compact, unquoted",
@@ -77,7 +81,7 @@ const client = fc.record({
   isNamed: fc.boolean(),
   hasRules: fc.boolean(),
   tail: fc.constantFrom("none" as const, "items" as const, "text" as const),
-  acts: fc.array(act, { minLength: 4, maxLength: 40 }),
+  acts: fc.array(act, { minLength: 4, maxLength: 60, size: "max" }),
 });
 
 /** Plays a client. */
@@ -250,15 +254,17 @@ class Play {
         return this.ask(talk, this.#isOwn(talk) ? ["continue"] : AMBIGUOUS.opening!);
       }
       case "go back": {
-        const at = talk.items.findIndex(({ role }, at) => at > size && role === "user");
+        const at = talk.items.findIndex(({ role }, at) => at > size % 4 && role === "user");
         if (at < 0 || at === talk.items.length - 1 && talk.tail !== "none") return;
         const items = [...talk.items.slice(0, at), says("Do something else")];
         if (this.#hasTwin(items)) return;
         talk.items = items;
-        return this.ask(talk, AMBIGUOUS[this.#isOwn(talk) ? "edited" : "opening"]!);
+        const isAnswered = items.some(({ role }) => role === "reply");
+        const way = isAnswered ? "edited" : this.#isOwn(talk) ? "retold" : "opening";
+        return this.ask(talk, AMBIGUOUS[way]!);
       }
       case "fork": {
-        const at = talk.items.findIndex(({ role }, at) => at > size && role === "user");
+        const at = talk.items.findIndex(({ role }, at) => at > size % 4 && role === "user");
         if (at < 0 || at === talk.items.length - 1 || talk.name !== undefined) return;
         const items = [...talk.items.slice(0, at), says("Try another way")];
         if (!items.some(({ role }) => role === "reply") || this.#hasTwin(items)) return;
@@ -267,10 +273,10 @@ class Play {
         return this.ask(fork, ["fork"]);
       }
       case "compact, quoted": {
-        const summary = this.#unique("A summary of all that was said and done in conversation");
+        const summary = `${this.#unique("A summary of all that was said and done in conversation")}.`;
         this.#aside(talk, [...talk.sent, says("Summarize the conversation")], false);
         known.facts = { ...known.facts, summary: { pieces: [summary], isSaid: false } };
-        talk.items = [...heads, this.item("user", `Continued. ${summary}.`)];
+        talk.items = [...heads, this.item("user", `Continued. ${summary}`)];
         return this.ask(talk, ["continue"]);
       }
       case "compact, unquoted":

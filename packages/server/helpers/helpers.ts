@@ -12,7 +12,7 @@ import {
 } from "@tare/messages";
 import { describeCall, firstWords, sliceText } from "@tare/messages/internal";
 import { RECALL_TOOL } from "@tare/prune";
-import { readTranscript, resultOfHelper, sessionRecords, type ToldSession } from "../sessions/history.ts";
+import { creationRecords, readTranscript, resultOfHelper, type ToldSession } from "../sessions/history.ts";
 import type { EventLog } from "../sessions/event_log.ts";
 import type { SessionSettings, StoredSettings } from "../sessions/session_settings.ts";
 import type { HelperLink, SessionEnvironment, SessionEvent } from "../sessions/session_types.ts";
@@ -308,9 +308,10 @@ export class Helpers {
         budget: {},
         helper: { call: callId, tools: mayUse },
       };
-      const records = sessionRecords(
+      const records = creationRecords(
         { id, by: session.by, createdAtMs: store.now(), settings, parent: session.id },
         {
+          store,
           title: firstWords(task),
           value: session.prompt.fork(messages.length),
           messages: said.slice(isSystem ? 1 : 0),

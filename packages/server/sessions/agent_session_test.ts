@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { contentText, type Model } from "@tare/messages";
-import { StoreError } from "@tare/session";
-import { StateWriter, type StoreRecord } from "@tare/session/internal";
+import { type Store, StoreError } from "@tare/session";
+import { SessionRecords } from "@tare/session/internal";
 import { memoryStore } from "@tare/session/sqlite";
 import { HttpError } from "../http/http_error.ts";
 import { scriptedModel, silentModel, UNREPORTED } from "../fixture_test.ts";
@@ -15,7 +15,7 @@ import {
 } from "../script_fixture_test.ts";
 import type { SessionEvent } from "./session_types.ts";
 import type { AgentSession } from "./agent_session.ts";
-import { failingStore, FULL, watchedStore } from "./store_fixture_test.ts";
+import { failingStore, FULL } from "./store_fixture_test.ts";
 
 const QUIET: ScriptStep = { steer: [], cancels: false, fails: false, calls: [], finish: "stop" };
 const READ = { tool: "read", outcome: "text", size: 100 } as const;
@@ -192,7 +192,7 @@ Deno.test("AgentSession.start() stores edits before the request that relies on t
     const inner = scriptedModel([..."abcdef"].map((id) => ({ tool_calls: [call(id)] })), UNREPORTED);
     const model: Model = async function* (request) {
       const { id } = session;
-      const stored = editsOf((await StateWriter.read(store, id)).value);
+      const stored = editsOf((await new SessionRecords(store, id).read()).value);
       counts.push([stored.length, editsOf(session.prompt.state).length]);
       yield* inner(request);
     };
@@ -205,22 +205,23 @@ Deno.test("AgentSession.start() stores edits before the request that relies on t
 
 Deno.test("AgentSession.start() stores an edit and tells of it in one write", async () => {
   const told: boolean[] = [];
-  const commits: (readonly StoreRecord[])[] = [];
-  const store = watchedStore((records) => void commits.push(records));
+  const memory = memoryStore();
+  let edits = 0;
+  const store: Store = {
+    ...memory,
+    async commit(records) {
+      await memory.commit(records);
+      const state = records.find((record) => record.type === "state");
+      if (!state) return;
+      const stored = editsOf((await new SessionRecords(memory, state.sessionId).read()).value).length;
+      const events = records.flatMap((one) => one.type === "events" ? one.events : []);
+      if (stored > edits) told.push(events.some(({ type }) => type === "context_rewritten"));
+      edits = stored;
+    },
+  };
   const player = new Player();
   const session = await makeSession(scriptedSessions({ store, tools: player.tools }));
   await player.play(session, "q", [{ ...QUIET, calls: [{ ...READ, size: 40_000 }] }, QUIET]);
-  const replayed = memoryStore();
-  let edits = 0;
-  for (const records of commits) {
-    await replayed.commit(records);
-    const stored = editsOf((await StateWriter.read(replayed, session.id)).value);
-    if (stored.length > edits) {
-      edits = stored.length;
-      const events = records.flatMap((one) => one.type === "events" ? one.events : []);
-      told.push(events.some(({ type }) => type === "context_rewritten"));
-    }
-  }
   assertEquals(told, [true]);
 });
 

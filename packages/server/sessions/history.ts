@@ -1,6 +1,6 @@
 import { argumentsParser } from "@tare/loop/arguments";
 import type { Store } from "@tare/session";
-import { stateRecords, StateWriter, type StoreRecord } from "@tare/session/internal";
+import { type NextState, SessionRecords, stateRecords, type StoreRecord } from "@tare/session/internal";
 import type { AnsweredCall, Journal, LoopEvent, TurnEnd, TurnLedger } from "@tare/loop";
 import { addLedgers, EMPTY_LEDGER } from "@tare/loop/internal";
 import {
@@ -27,7 +27,6 @@ import {
   type OpenTurn,
   OWN_AGENT,
   type SessionEvent,
-  type SessionTotals,
   type StoredTurn,
 } from "./session_types.ts";
 import type { ApprovalOptions } from "./session_options.ts";
@@ -607,34 +606,33 @@ export function costOf(helpers: readonly StoredHelper[]): TurnLedger {
   return helpers.reduce((sum, { ledger }) => addLedgers(sum, ledger), EMPTY_LEDGER);
 }
 
-/** Returns what writes the state of an agent's session. */
-export function agentState(id: string): StateWriter {
-  return new StateWriter({ id, group: "planned", agent: OWN_AGENT });
-}
+/** What the sums over all sessions record the agent's own sessions by. */
+export const OWN_SUMS = { group: "planned", agent: OWN_AGENT } as const;
 
 /** What an agent's session begins with. */
-interface Beginning {
-  readonly title: string;
+interface Beginning extends Pick<NextState, "title" | "totals" | "value"> {
+  readonly store: Store;
   /** Its messages but for the system message. */
   readonly messages: readonly Message[];
   /** Where it works, as its system message describes it. Default: that is not described. */
   readonly workplace?: unknown;
-  /** Default: it has had no turn. */
-  readonly totals?: SessionTotals | undefined;
-  /** Default: it has no prompt yet. */
-  readonly value?: unknown;
 }
 
 /** Returns the records that create a session. */
-export function sessionRecords(
+export function creationRecords(
   session: Omit<Extract<StoreRecord, { readonly type: "session" }>, "type" | "kind">,
-  { messages, workplace, title, totals, value }: Beginning,
+  { store, messages, workplace, ...state }: Beginning,
 ): readonly StoreRecord[] {
   const { id: sessionId } = session;
   const events = messages.map((message) => ({ type: "message_added", message }));
   return [
     { type: "session", kind: "agent", ...session },
-    ...agentState(sessionId).change(StateWriter.NOTHING, { title, totals, value, days: {} }).records,
+    ...new SessionRecords(store, sessionId).change(SessionRecords.NOTHING, {
+      ...OWN_SUMS,
+      ...state,
+      days: {},
+    })
+      .records,
     ...(workplace ? stateRecords(sessionId, { workplace }) : []),
     ...events.length > 0 ? [{ type: "events", sessionId, after: 0, events } as const] : [],
   ];

@@ -1,6 +1,12 @@
 import type { Content } from "@tare/messages";
 import { StoreError } from "@tare/session";
-import type { Hold, HolderRequest, Sighting, StoreRecord } from "@tare/session/internal";
+import {
+  type Hold,
+  type HolderRequest,
+  SessionRecords,
+  type Sighting,
+  type StoreRecord,
+} from "@tare/session/internal";
 import { API_PATH } from "../http/api_path.ts";
 import { HttpError, toHttpError } from "../http/http_error.ts";
 import type { QueuedTurn } from "../turns/turn_queue.ts";
@@ -457,14 +463,11 @@ export class SessionHold {
   /** A session that isn't in the store any more was deleted by another server. */
   async #orGone<T>(work: Promise<T>): Promise<T> {
     const { id, environment: { store }, events } = this.#options;
-    try {
-      return await work;
-    } catch (error) {
-      if (error instanceof StoreError || await store.getSession(id)) throw error;
-      events.removed();
-      this.goAway();
-      throw sessionNotFound(id);
-    }
+    const done = await new SessionRecords(store, id).ifThere(async () => ({ value: await work }));
+    if (done) return done.value;
+    events.removed();
+    this.goAway();
+    throw sessionNotFound(id);
   }
 
   /** Takes from the store what is there, and goes on with the turn that is left there, or ends it. @throws {StoreError} */

@@ -5,8 +5,8 @@ import type { Content, Message } from "@tare/messages";
 import { firstWords, personsWords } from "@tare/messages/internal";
 import {
   type NextState,
+  SessionRecords,
   stateRecords,
-  StateWriter,
   type StoredState,
   type StoreRecord,
 } from "@tare/session/internal";
@@ -26,7 +26,7 @@ import { HttpError } from "../http/http_error.ts";
 import type { PlayedTurn } from "../turns/play_turn.ts";
 import { type QueuedTurn, queueStates } from "../turns/turn_queue.ts";
 import type { EventLog } from "./event_log.ts";
-import { agentState, INTERRUPTED, type KnownHistory, readHistory, type RecoveryOptions } from "./history.ts";
+import { INTERRUPTED, type KnownHistory, OWN_SUMS, readHistory, type RecoveryOptions } from "./history.ts";
 import { type PromptState, SessionPrompt } from "./session_prompt.ts";
 import { choose, type Chosen } from "./session_settings.ts";
 import {
@@ -62,8 +62,8 @@ interface MemoryChange extends Partial<Pick<NextState, "title" | "value">> {
  */
 export class SessionMemory {
   readonly #options: SessionMemoryOptions;
-  readonly #writer: StateWriter;
-  #stored: StoredState = StateWriter.NOTHING;
+  readonly #session: SessionRecords;
+  #stored: StoredState = SessionRecords.NOTHING;
   #history: readonly Message[] = [];
   /** What is stored of that for good, so that only what others have written since is read. */
   #known: KnownHistory | undefined;
@@ -83,7 +83,7 @@ export class SessionMemory {
 
   constructor(options: SessionMemoryOptions) {
     this.#options = options;
-    this.#writer = agentState(options.id);
+    this.#session = new SessionRecords(options.environment.store, options.id);
   }
 
   get history(): readonly Message[] {
@@ -131,7 +131,7 @@ export class SessionMemory {
       ...{ end, goesOn, unknownOutcome: approvals?.unknownOutcome },
     });
     const [stored, queued = []] = await Promise.all([
-      StateWriter.read(store, id),
+      this.#session.read(),
       store.readState(id, "queued") as Promise<readonly QueuedTurn[] | undefined>,
     ]);
     // What was stored is what a session has made.
@@ -438,12 +438,8 @@ export class SessionMemory {
   ): Promise<void> {
     const { id, events: log } = this.#options;
     const { title, value } = { ...this.#stored, ...changed };
-    const { records: own, after } = this.#writer.change(this.#stored, {
-      title,
-      totals,
-      value,
-      days: totals.days,
-    });
+    const next = { ...OWN_SUMS, title, totals, value, days: totals.days };
+    const { records: own, after } = this.#session.change(this.#stored, next);
     // By itself, so that sessions that ask are found.
     const asks = totals.asks !== this.#totals.asks && { asks: totals.asks ?? null };
     return log.append(events, {

@@ -76,18 +76,16 @@ export class SessionWarmth {
   }
 
   #wait(waits: Waits): void {
-    const { id, environment: { warmth }, booked } = this.#options;
+    const { environment: { warmth }, booked } = this.#options;
     const kept = this.#kept;
     if (!kept || !warmth) return;
     const prompt = this.#options.prompt();
     const { conversation } = prompt;
     const rates = this.#rates;
     warmth.waits({
-      ...{ id, consent: waits.consent, key: this.#key, idle: this.#idle(kept, waits) },
+      ...{ session: conversation, consent: waits.consent, key: this.#key, idle: this.#idle(kept, waits) },
       bytes: BYTES_A_TOKEN * (conversation.state.figures?.promptTokens ?? 0),
-      nextPing: (idle) => conversation.nextPing(idle),
-      pinged: (sent) => conversation.pinged(sent),
-      usdOf: (tokenUnits) => rates.price && tokenUnits * rates.price.input / 1e6,
+      price: () => rates.price,
       ping: (type, signal) => this.#ping(kept, type, signal),
       booked(entry) {
         const { usage } = entry;

@@ -2,8 +2,8 @@ import { type Store, StoreError, Warmth } from "@tare/session";
 import {
   HeldSessions,
   type ListedSession,
+  SessionRecords,
   type SharedStore,
-  type Sighting,
   type StoreRecord,
 } from "@tare/session/internal";
 import { type CallReport, ToldWarnings } from "@tare/session/internal/report";
@@ -20,7 +20,7 @@ import { checkBudgets } from "../turns/play_turn.ts";
 import { allToolsOf, includesTool, STAND_IN_NAMES } from "../turns/session_tools.ts";
 import { TurnQueue } from "../turns/turn_queue.ts";
 import { eventsOf } from "./event_log.ts";
-import { sessionRecords, systemMessage } from "./history.ts";
+import { creationRecords, systemMessage } from "./history.ts";
 import { Queue } from "./hold.ts";
 import { AgentSession } from "./agent_session.ts";
 import { CALL_EVENTS, callsOf } from "./session_prompt.ts";
@@ -155,7 +155,9 @@ export class Sessions {
       workplace: isAtWorkplace(wanted[index]!) ? place : "",
     }));
     return await this.#store(
-      made.map(({ title, messages, workplace, ...record }) => [record, { title, messages, workplace }]),
+      made.map((
+        { title, messages, workplace, ...record },
+      ) => [record, { store, title, messages, workplace }]),
       keep,
     );
   }
@@ -182,20 +184,27 @@ export class Sessions {
     const record = { id: crypto.randomUUID(), by, createdAtMs: store.now(), settings: stored };
     const messages = said.slice(systemMessage(settings.instructions, workplace).length);
     const totals = chosen && { ...NO_TURNS, chosen };
-    const made = [{ ...record, archiveOf: from }, { title, workplace, totals, value, messages }] as const;
+    const made = [{ ...record, archiveOf: from }, {
+      store,
+      title,
+      workplace,
+      totals,
+      value,
+      messages,
+    }] as const;
     const [row] = await this.#store([made], ([row]) => keep(row!));
     return row!;
   }
 
   /** Stores new sessions with the records that `keep` returns, and returns their rows. */
   async #store(
-    made: readonly Readonly<Parameters<typeof sessionRecords>>[],
+    made: readonly Readonly<Parameters<typeof creationRecords>>[],
     keep: NonNullable<CreateOptions["keep"]>,
   ): Promise<readonly ListedSession[]> {
     const rows = made.map(([{ archiveOf: _, ...record }, { title, messages }]): ListedSession => ({
       ...{ kind: "agent", ...record, title, lastEvent: messages.length },
     }));
-    const records = made.flatMap((one) => sessionRecords(...one));
+    const records = made.flatMap((one) => creationRecords(...one));
     await this.#admit(made.length, () => this.store.commit([...records, ...keep(rows)]));
     return rows;
   }
@@ -379,9 +388,9 @@ export class Sessions {
 
   /** Goes on with a turn that another process left. */
   async #takeOver(id: string): Promise<void> {
-    const { store: { shared }, onError = () => {} } = this.#options;
-    const holder = shared ? await holderOf(shared, id) : "nobody";
-    if (holder === undefined || holder === "other" || holder === "this") return;
+    const { store, onError = () => {} } = this.#options;
+    const { holder } = await new SessionRecords(store, id).look() ?? {};
+    if (holder !== "nobody" && holder !== "left") return;
     await this.get(id).catch((error) => {
       // It was deleted meanwhile.
       if (error instanceof HttpError && error.status === 404) return;
@@ -397,7 +406,7 @@ export class Sessions {
     const { store } = this.#options;
     for (const id of await shared.left()) {
       // Others take them too.
-      if (await holderOf(shared, id) !== "left") continue;
+      if ((await new SessionRecords(store, id).look())?.holder !== "left") continue;
       if ((await store.getSession(id))?.kind === "agent") await this.get(id);
       // What passes through a gateway has no turn that somebody must end.
       else if (await shared.hold(id)) await shared.release(id);
@@ -549,16 +558,6 @@ function tooManySessions(
     "too_many_sessions",
     `Cannot make ${wanted}: there are ${count}, and at most ${maxSessions} may be kept. Delete some first, or let idle ones expire.`,
   );
-}
-
-/** Who holds a session; nothing if it is gone. @throws {StoreError} */
-async function holderOf(shared: SharedStore, id: string): Promise<Sighting["holder"] | undefined> {
-  try {
-    return (await shared.look(id)).holder;
-  } catch (error) {
-    if (error instanceof StoreError) throw error;
-    return undefined;
-  }
 }
 
 function shuffled<T>(all: readonly T[]): readonly T[] {
