@@ -60,7 +60,7 @@ export interface GatewayOptions {
   readonly limits?: {
     /** Largest request body in bytes: prompts may hold images and recordings. Default: 32 MiB, the most that Anthropic takes. */
     readonly bodyBytes?: number;
-    /** Memory for sessions and requests, in bytes. Default: 128 MiB. */
+    /** Memory for sessions and requests, in bytes. Default: 96 MiB, some 45 conversations of 100,000 tokens; others are read from the store. */
     readonly memoryBytes?: number;
   };
   /**

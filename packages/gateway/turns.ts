@@ -94,7 +94,7 @@ export class Turns {
   readonly #millions = new LRUCache<string, true>({ max: MAX_WINDOWS });
 
   constructor(options: SetOptions) {
-    const { control, now, store, limits: { memoryBytes = 128 * 2 ** 20 } = {}, retention = {} } = options;
+    const { control, now, store, limits: { memoryBytes = 96 * 2 ** 20 } = {}, retention = {} } = options;
     this.#options = options;
     this.#warmth = options.warmth;
     this.#memory = new Memory({ maxBytes: memoryBytes });
