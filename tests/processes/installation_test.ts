@@ -18,7 +18,7 @@ Deno.test({
       return [code, ...out.trim().split("\n"), ...(err ? [err] : [])];
     };
     const first = [
-      "?      Claude Code is 1.2.3; tested is 2.1.330.",
+      "?      Claude Code is 1.2.3; tested is 2.1.332.",
       `ok     The server at ${server.url} answers, for ${machine.home}/a.`,
       `ok     It passes Messages on to ${url}.`,
     ];

@@ -186,7 +186,7 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
   claude: {
     title: "Claude Code",
     program: "claude",
-    tested: "2.1.330",
+    tested: "2.1.332",
     userAgents: ["claude-cli"],
     needs: "messages",
     // Its settings override the environment, and may name another gateway.
@@ -212,7 +212,7 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
   codex: {
     title: "Codex",
     program: "codex",
-    tested: "0.169.0",
+    tested: "0.171.0",
     userAgents: ["codex_exec", "codex_cli_rs", "codex-tui"],
     needs: "chat",
     told: ({ url }) => ({ args: ["--config", `openai_base_url="${url}/v1"`] }),
@@ -353,7 +353,7 @@ export const AGENTS: Readonly<Record<string, AgentEntry>> = {
   openclaw: {
     title: "OpenClaw",
     program: "openclaw",
-    tested: "2026.7.33",
+    tested: "2026.9.6",
     userAgents: ["OpenAI", "undici"],
     needs: "any",
     addresses: {
