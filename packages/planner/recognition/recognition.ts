@@ -195,19 +195,20 @@ export class Recognition<Known extends KnownConversation> {
     if (anew) return { ...this.#back(anew, items), how: "anew" };
     if (named) return grown ?? this.#back(named, items);
     const alike = candidates.filter(({ shared }) => shared > countHeads(items));
-    const unbegun = alike.find(({ known }) => !isBegun(known))?.known ??
-      (isKeyed && alike.length === 0 ? this.#newest(request) : undefined);
+    // A begun one that shares more is continued or forked, whatever began like it.
+    const unbegun =
+      alike.find(({ known, shared }) => !isBegun(known) && shared === alike[0]!.shared)?.known ??
+        (isKeyed && alike.length === 0 ? this.#newest(request) : undefined);
     if (unbegun && !isBegun(unbegun)) {
       return grown?.known === unbegun ? grown : this.#back(unbegun, items);
     }
     const interrupted = alike.find((candidate) => isInterrupted(candidate, request));
     if (interrupted) return this.#back(interrupted.known, items);
-    if (grown) return grown;
     const [longest] = candidates;
-    if (longest && identifies(longest, request)) {
+    if (longest && longest.shared > (grown?.length ?? 0) && identifies(longest, request)) {
       return { type: "fork", known: longest.known, at: longest.shared };
     }
-    return this.#elsewhere(request) ?? { type: "new" };
+    return grown ?? this.#elsewhere(request) ?? { type: "new" };
   }
 
   /**

@@ -81,6 +81,18 @@ Deno.test("Recognition.recognise() continues a conversation whose summary is quo
   assertEquals(recognised({ one: "S u0 a1 u2" }, history("S u1"), said), "new");
 });
 
+Deno.test("Recognition.recognise() forks a conversation that shares more than one without a turn that began alike", () => {
+  const recognition = new Recognition<Known>();
+  const conversation = (id: string, turns?: number): Known => {
+    return { id, facts: { scope: "s", turns, isAmidTurn: false } as Known["facts"] };
+  };
+  const begun = conversation("begun", 1);
+  recognition.follow(begun, history(ONE), 0);
+  recognition.follow(conversation("title"), history("S u1"), 1);
+  const request = history("S u1 a1 r1 u2");
+  assertEquals(recognition.recognise(request), { type: "fork", known: begun, at: 4 });
+});
+
 Deno.test("Recognition.recognise() forks a whole conversation of another scope of the client", () => {
   const recognition = new Recognition<Known>();
   const facts = { scope: "other", client: "c", turns: 1, isAmidTurn: false };
