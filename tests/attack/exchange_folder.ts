@@ -4,6 +4,10 @@
  *
  * @module
  */
+
+/** Longest time that the folder stays in place between two exchanges. */
+const MAX_PAUSE_MS = 0.2;
+
 if (import.meta.main) {
   const [folder = "", outside = ""] = Deno.args;
   const [aside, link] = [`${folder}-aside`, `${folder}-link`];
@@ -28,6 +32,9 @@ if (import.meta.main) {
       Deno.renameSync(link, folder);
       Deno.renameSync(folder, link);
       Deno.renameSync(aside, folder);
+      // A call that opens the file twice must find the folder in place now and then, however fast the exchange is.
+      const untilMs = performance.now() + MAX_PAUSE_MS * Math.random();
+      while (performance.now() < untilMs);
     } catch {
       rebuild();
     }
