@@ -17,11 +17,11 @@ const MAX_BYTES: Readonly<Record<string, number>> = {
   "planner": 124_000,
   "planner/internal/parts": 100_000,
   "planner/policies": 138_000,
-  "adapters/ai-sdk": 143_000,
-  "adapters/langchain": 143_000,
-  "adapters/mastra": 143_000,
-  "adapters/openai-agents": 143_000,
-  "conversation/internal/report": 100_000,
+  "adapters/ai-sdk": 148_000,
+  "adapters/langchain": 146_000,
+  "adapters/mastra": 146_000,
+  "adapters/openai-agents": 146_000,
+  "session/internal/report": 100_000,
   "wire": 120_000,
 };
 
