@@ -414,12 +414,12 @@ export class Recognition<Known extends KnownConversation> {
     { realm, from }: { readonly realm: Realm<Known>; readonly from: number },
   ): void {
     if (from === place.items.length) return;
-    const kept = new Set(
+    const remaining = new Set(
       place.items.slice(0, from).filter((_, at) => isLandmark(place, at)).map(({ exact }) => exact),
     );
     for (let at = from; at < place.items.length; at++) {
       const { exact } = place.items[at]!;
-      if (!isLandmark(place, at) || kept.has(exact)) continue;
+      if (!isLandmark(place, at) || remaining.has(exact)) continue;
       const marked = realm.landmarks.get(exact)?.filter((other) => other !== known) ?? [];
       if (marked.length > 0) realm.landmarks.set(exact, marked);
       else realm.landmarks.delete(exact);
