@@ -2,6 +2,7 @@ import { type Store, StoreError, Warmth } from "@tare/session";
 import {
   HeldSessions,
   type ListedSession,
+  Queue,
   type SessionChange,
   type SessionKind,
   SessionRecords,
@@ -34,7 +35,6 @@ import { allToolsOf, includesTool, STAND_IN_NAMES } from "../turns/session_tools
 import { TurnQueue } from "../turns/turn_queue.ts";
 import { eventsOf } from "./event_log.ts";
 import { creationRecords, planIn, readTranscript, systemMessage } from "./history.ts";
-import { Queue } from "./hold.ts";
 import { AgentSession } from "./agent_session.ts";
 import { CALL_EVENTS, callsOf } from "./session_prompt.ts";
 import {
@@ -139,7 +139,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
       onError,
     });
     store.shared?.listen({
-      asked: (request) => void this.held.find(request.sessionId)?.asked(request),
+      asked: (request) => void this.held.find(request.sessionId)?.ownership.asked(request),
       gone: () => {
         this.#settleAll();
         teller?.wake();
@@ -244,7 +244,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
   /** The events of the session of this id, for who follows them. @throws {HttpError} 404 if there is none. */
   async events(id: string): Promise<AgentSession["events"]> {
     const session = await this.load(id);
-    await session.followable();
+    await session.ownership.followable();
     return session.events;
   }
 
@@ -412,7 +412,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     for (const { id, value } of await store.sessionsWith("asks")) {
       const session = this.held.find(id);
       // What is in memory knows better.
-      if (!session || store.shared && !session.isHeld) {
+      if (!session || store.shared && !session.ownership.isHeld) {
         this.#approvals.set(id, (value as WaitingTurn).untilMs);
       }
     }
