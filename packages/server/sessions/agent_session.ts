@@ -45,7 +45,6 @@ import {
   readJournal,
   type RecoveryOptions,
 } from "./history.ts";
-import { SessionWarmth } from "./session_warmth.ts";
 import { type PromptState, SessionPrompt } from "./session_prompt.ts";
 import {
   checkEffort,
@@ -126,8 +125,6 @@ export class AgentSession {
   readonly helpers: Helpers;
   readonly events: EventLog;
   readonly archive: Archive;
-  /** What keeps its newest prompt in the provider's cache while it waits. */
-  readonly warmth: SessionWarmth;
   readonly ownership: Ownership;
   readonly #record: SessionRecord;
   readonly #records: SessionRecords;
@@ -184,12 +181,6 @@ export class AgentSession {
     this.#tools = new SessionTools({ given: settings.tools, own, source, mayUse });
     this.#needs = { id, by, settings, archive, environment, countTokens, tools: () => this.tools };
     this.#records = new SessionRecords(store, id);
-    this.warmth = new SessionWarmth({
-      ...this.#needs,
-      prompt: () => this.#prompt,
-      alone: (work) => this.#alone(work),
-      booked: (cost) => this.#bookPing(cost),
-    });
     this.ownership = new Ownership({
       ...{ id, store, events, onError: environment.onError },
       isBusy: () => this.#turn !== undefined,
@@ -386,7 +377,7 @@ export class AgentSession {
         committed: () => choose(settings, chosen),
       });
       // What was kept warm is of no use to another model.
-      if (now !== before) this.warmth.goesOn();
+      if (now !== before) this.#prompt.goesOn();
     });
   }
 
@@ -663,7 +654,7 @@ export class AgentSession {
     return this.#alone(async () => {
       if (this.#turn || !when()) return false;
       await this.events.remove();
-      this.warmth.forget();
+      this.#prompt.forget();
       this.ownership.goAway();
       await this.#needs.environment.workspace?.checkpoints?.forget(this.id).catch((error) =>
         this.#needs.environment.onError?.(error)
@@ -759,7 +750,7 @@ export class AgentSession {
           const committed = (waiting: readonly Content[]) => {
             this.#release({
               waiting,
-              ended: () => this.warmth.rests(end, messages, this.parent !== undefined),
+              ended: () => this.#prompt.rests(end, messages, this.parent !== undefined),
             });
           };
           const isStopped = end.reason === "cancelled" && this.#turn?.ending === "stops";
@@ -787,7 +778,7 @@ export class AgentSession {
         .finally(release);
       const cancel = () => {
         controller.abort();
-        this.warmth.goesOn();
+        this.#prompt.goesOn();
       };
       this.#turn = { before, cancel, done };
       this.#account = account;
@@ -839,7 +830,7 @@ export class AgentSession {
 
   /** Nothing runs any more. What waits enters the next turn. */
   #release(
-    { failure, waiting = [], goesOn = false, ended = () => this.warmth.goesOn() }: {
+    { failure, waiting = [], goesOn = false, ended = () => this.#prompt.goesOn() }: {
       readonly failure?: unknown;
       readonly waiting?: readonly Content[];
       readonly goesOn?: boolean;
@@ -920,6 +911,8 @@ export class AgentSession {
       stored: { pins: [], ...value, title, days },
       before: this.#isBegun ? undefined : this.#prompt,
       isStored: (state) => state === this.#stored.value,
+      alone: (work) => this.#alone(work),
+      paid: (cost) => this.#bookPing(cost),
     });
     this.#stored = { ...stored, totals, summed: days, value: this.#prompt.state };
     this.#isBegun = false;
