@@ -31,11 +31,16 @@ import {
   type SessionQuestions,
 } from "../approvals/approvals.ts";
 import { Helpers, TurnAccount } from "../helpers/helpers.ts";
-import { API_PATH } from "../http/api_path.ts";
 import { HttpError, toHttpError } from "../http/http_error.ts";
 import { checkBudgets, type PlayedTurn, TurnLeft, turnPlayer } from "../turns/play_turn.ts";
 import { SessionTools } from "../turns/session_tools.ts";
-import { type QueuedTurn, queueStates } from "../turns/turn_queue.ts";
+import {
+  assertMayWait,
+  queueAfter,
+  type QueueChange,
+  type QueuedTurn,
+  queueStates,
+} from "../turns/turn_queue.ts";
 import { EventLog } from "./event_log.ts";
 import {
   INTERRUPTED,
@@ -45,6 +50,7 @@ import {
   readJournal,
   type RecoveryOptions,
 } from "./history.ts";
+import { callsOpen, serverEnding, sessionNotFound, turnRunning } from "./session_errors.ts";
 import { type PromptState, SessionPrompt } from "./session_prompt.ts";
 import {
   checkEffort,
@@ -65,7 +71,6 @@ import {
   type SessionEnvironment,
   type SessionEvent,
   type SessionNeeds,
-  sessionNotFound,
   type SessionTotals,
   type StoredTurn,
   type TurnRequest,
@@ -83,9 +88,6 @@ type WantedChange =
   | { readonly do: "pin"; readonly change: PinChange; readonly records: readonly StoreRecord[] }
   | { readonly do: "rename"; readonly title: string; readonly records: readonly StoreRecord[] }
   | { readonly do: "queue"; readonly change: QueueChange; readonly records: readonly StoreRecord[] };
-
-/** A change of the turns that wait. */
-type QueueChange = { readonly add: QueuedTurn } | { readonly remove: string };
 
 /** The owner's answer, with what failed if anything did. */
 interface Told {
@@ -498,10 +500,7 @@ export class AgentSession {
   }
 
   async #changeQueue(change: QueueChange, records: readonly StoreRecord[]): Promise<void> {
-    const queued = "add" in change
-      ? [...this.queued, change.add]
-      : this.queued.filter(({ id }) => id !== change.remove);
-    if ("add" in change && queued.length > MOST_IN_A_SESSION) throw queueFull(this.id);
+    const queued = queueAfter(this.queued, { id: this.id, change });
     await this.#append([], {
       states: queueStates(queued),
       records,
@@ -1084,22 +1083,6 @@ export class AgentSession {
   }
 }
 
-const MOST_IN_A_SESSION = 100;
-
-function queueFull(id: string): HttpError {
-  return new HttpError(
-    429,
-    "too_many_turns",
-    `Cannot take the turn: ${MOST_IN_A_SESSION} wait in session ${id} already, and no more may.`,
-    { "retry-after": "30" },
-  );
-}
-
-function callsOpen(id: string): HttpError {
-  const state = `calls of session ${id}'s last turn have no result yet`;
-  return new HttpError(409, "approval_open", `Cannot do this now: ${state}. Answer or cancel them first.`);
-}
-
 function isBusy(error: unknown): boolean {
   return error instanceof HttpError && ["too_many_turns", "server_ending"].includes(error.code);
 }
@@ -1116,47 +1099,8 @@ function storedTurn(
   return { settings, maxOutputTokens, unattended, budget, spent };
 }
 
-const MAX_WAITING = 100;
-
-/** Most characters of their JSON. */
-const MAX_WAITING_CHARS = 16 * 2 ** 20;
-
-/** What the user says to a running turn is stored whole each time. @throws {HttpError} 429 if it is too much. */
-function assertMayWait(id: string, waiting: readonly Content[]): void {
-  if (waiting.length <= MAX_WAITING && JSON.stringify(waiting).length <= MAX_WAITING_CHARS) return;
-  throw new HttpError(
-    429,
-    "too_much_steering",
-    `Cannot steer the turn in session ${id}: ${
-      waiting.length - 1
-    } inputs wait for its next model call, and at most ` +
-      `${MAX_WAITING} of ${MAX_WAITING_CHARS} characters may. Wait for a user_message event, or cancel the turn.`,
-  );
-}
-
 /** @throws {HttpError} the error of an answer of another server. */
 function assertDone(answer: unknown): void {
   const { error } = (answer ?? {}) as Told;
   if (error) throw new HttpError(error.status, error.code, error.message);
-}
-
-/** The error for who wants a session that is left to another process. */
-function serverEnding(id: string): HttpError {
-  return new HttpError(
-    503,
-    "server_ending",
-    `Cannot use session ${id} here: the server is ending, and the session's turn goes on by itself. ` +
-      `Ask again: GET ${API_PATH}/sessions/${id}/events follows it.`,
-    { "retry-after": "1" },
-  );
-}
-
-/** The error for a turn that is asked for while another one runs. */
-function turnRunning(id: string): HttpError {
-  return new HttpError(
-    409,
-    "turn_running",
-    `Cannot start a turn in session ${id}: one is running. Wait for its turn_end, cancel it, or send the input with ` +
-      "steer.",
-  );
 }

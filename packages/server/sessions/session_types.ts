@@ -16,7 +16,6 @@ import type { Days } from "@tare/session/internal/report";
 import type { Warmth } from "@tare/session";
 import type { SessionRecord, StoreRecord } from "@tare/session/internal";
 import type { Archive } from "@tare/prune";
-import { type HttpError, notFound } from "../http/http_error.ts";
 import type { ToolOffer } from "../turns/session_tools.ts";
 import type { SessionOptions } from "./session_options.ts";
 import type { Budget, Chosen, SessionSettings, StoredSettings } from "./session_settings.ts";
@@ -303,9 +302,4 @@ export interface TurnPrompt extends Pick<PromptSession, "view" | "sent"> {
 export interface HelperLink {
   readonly id: string;
   readonly session: string;
-}
-
-/** The error for a session that isn't there. */
-export function sessionNotFound(id: string): HttpError {
-  return notFound(`Cannot find session ${id}: there is no such session.`);
 }
