@@ -50,21 +50,21 @@ import {
   readJournal,
   type RecoveryOptions,
 } from "./history.ts";
-import { callsOpen, serverEnding, sessionNotFound, turnRunning } from "./session_errors.ts";
+import { callsOpen, sessionLeft, sessionNotFound, turnRunning } from "./session_errors.ts";
 import { type PromptState, SessionPrompt } from "./session_prompt.ts";
 import {
   checkEffort,
   choose,
+  type HelperParent,
+  parentOf,
   type SessionSettings,
   type StoredSettings,
   storedSettings,
 } from "./session_settings.ts";
 import {
   type ApprovalAnswered,
-  type HelperParent,
   NO_TURNS,
   type OpenTurn,
-  parentOf,
   type PinChange,
   type Question,
   type RunningTurn,
@@ -221,7 +221,7 @@ export class AgentSession {
       stalled: (error) => events.close(toHttpError(error)),
       gone: () => environment.changed(this),
       unsettled: () => environment.unsettled?.(this),
-      refusal: (why) => why === "gone" ? sessionNotFound(id) : serverEnding(id),
+      refusal: (why) => why === "gone" ? sessionNotFound(id) : sessionLeft(id),
     });
   }
 
@@ -645,7 +645,7 @@ export class AgentSession {
   #leave(): void {
     if (!this.#turn) return;
     this.ownership.leave();
-    this.#release({ failure: serverEnding(this.id) });
+    this.#release({ failure: sessionLeft(this.id) });
   }
 
   /** Removes the session if nothing runs in it then, and `when` says so. Tells whether it did. */

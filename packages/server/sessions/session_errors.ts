@@ -26,7 +26,7 @@ export function callsOpen(id: string): HttpError {
 }
 
 /** Returns the error for a session whose turn is left to another process. */
-export function serverEnding(id: string): HttpError {
+export function sessionLeft(id: string): HttpError {
   return new HttpError(
     503,
     "server_ending",
@@ -54,4 +54,10 @@ export function queueFull(id: string, most: number): HttpError {
     `Cannot take the turn: ${most} wait in session ${id} already, and no more may.`,
     { "retry-after": "30" },
   );
+}
+
+/** Returns the error for a turn that is requested while the server ends. */
+export function serverEnding(): HttpError {
+  const state = "the server is ending. Ask again: another one, or its next start, takes it";
+  return new HttpError(503, "server_ending", `Cannot start a turn: ${state}.`, { "retry-after": "1" });
 }

@@ -35,10 +35,9 @@ import { allowingAsked, judgeBy } from "../approvals/rules.ts";
 import { DELEGATE_TOOL, type Helpers, type TurnAccount } from "../helpers/helpers.ts";
 import { invalidRequest, refusedBy } from "../http/http_error.ts";
 import { modelSettings, type SessionPrompt } from "../sessions/session_prompt.ts";
-import type { Budget, SessionSettings } from "../sessions/session_settings.ts";
+import type { Budget, HelperParent, SessionSettings } from "../sessions/session_settings.ts";
 import type { ApprovalOptions, Workplace } from "../sessions/session_options.ts";
 import type {
-  HelperParent,
   OpenTurn,
   SessionEnvironment,
   SessionEvent,

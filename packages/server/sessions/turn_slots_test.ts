@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { HttpError } from "../http/http_error.ts";
-import { TurnSlots } from "./turn_slots.ts";
+import { TurnSlots } from "./sessions.ts";
 
 Deno.test("TurnSlots refuses with 429 while all slots are taken, and counts a slot that is given back once", () => {
   const slots = new TurnSlots(2, { freed: () => {}, after: () => () => {} });
