@@ -73,7 +73,8 @@ export function configuredModels(
   server?: Pick<ServerProfile, "name" | "windowTokens">,
 ): AgentModels {
   const { apiKey, baseUrl: baseURL = DEFAULT_PROVIDER.baseURL, messagesKey, messagesUrl, model } = settings;
-  const profile = (model: string) => agentProfile(settings, model, server?.name);
+  const profile = agentProfiles(settings, server?.name);
+  const listed = remembered(listWindow);
   const told = new Map<string, number>();
   const ask = (model: string) => {
     if (settings.model === undefined) return noModel;
@@ -109,7 +110,7 @@ export function configuredModels(
     seesPictures: (model) => howToAsk({ model, baseURL }).seesPictures,
     address: (model) => speaksMessages(settings, model) ? messagesUrl : baseURL,
     profile,
-    windowTokens: (model) => toldWindow(model) ?? listWindow(model) ?? USUAL_WINDOW,
+    windowTokens: (model) => toldWindow(model) ?? listed(model) ?? USUAL_WINDOW,
     assumesWindow: (model) => toldWindow(model) === undefined,
   };
 }
@@ -130,13 +131,39 @@ function tellingWindow(model: Model, told: (tokens: number) => void): Model {
   };
 }
 
-/** The cache rules and prices of a model at the provider of chat completions; `server` tells what that says of itself. */
-export function chatProfile(
+/**
+ * Returns the cache rules and prices of models at the provider of chat completions; `server` returns the profile that it
+ * reports itself.
+ */
+function chatProfiles(
   { baseUrl = DEFAULT_PROVIDER.baseURL, profile: own }: ProviderSettings,
-  model: string,
   server?: () => string | undefined,
-): Profile {
-  return own?.profile ?? chooseProfile({ baseUrl, model, server: server?.() });
+): (model: string) => Profile {
+  if (own) return () => own.profile;
+  const choose = (server: string | undefined) =>
+    remembered((model) => chooseProfile({ baseUrl, model, server }));
+  let reported: string | undefined;
+  let chosen = choose(reported);
+  return (model) => {
+    const now = server?.();
+    if (now !== reported) chosen = choose(reported = now);
+    return chosen(model);
+  };
+}
+
+/** Most results that {@linkcode remembered} holds: clients may name any model. */
+const MOST_REMEMBERED = 1_000;
+
+/** Returns a function of a text that computes each result once, as long as it is among the newest. */
+function remembered<T>(work: (text: string) => T): (text: string) => T {
+  const known = new Map<string, T>();
+  return (text) => {
+    if (known.has(text)) return known.get(text)!;
+    if (known.size >= MOST_REMEMBERED) known.clear();
+    const result = work(text);
+    known.set(text, result);
+    return result;
+  };
 }
 
 /** What a model costs in money: one's own price, else the list price; nothing on one's own machine. */
@@ -145,12 +172,17 @@ export function priceOf(
   profile: (model: string) => Profile,
 ): (model: string) => Price | undefined {
   const set = price ?? own?.profile.price;
-  return (model) => set ?? (profile(model).name === "local" ? undefined : listPrice(model));
+  const listed = remembered(listPrice);
+  return (model) => set ?? (profile(model).name === "local" ? undefined : listed(model));
 }
 
-function agentProfile(settings: ProviderSettings, model: string, server?: () => string | undefined): Profile {
-  if (!speaksMessages(settings, model)) return chatProfile(settings, model, server);
-  return settings.profile?.profile ?? chooseProfile({ name: MESSAGES_PROVIDER.profile });
+function agentProfiles(
+  settings: ProviderSettings,
+  server?: () => string | undefined,
+): (model: string) => Profile {
+  const chat = chatProfiles(settings, server);
+  const messages = settings.profile?.profile ?? chooseProfile({ name: MESSAGES_PROVIDER.profile });
+  return (model) => speaksMessages(settings, model) ? messages : chat(model);
 }
 
 /** Whether a model is asked in the Messages format. */
@@ -181,14 +213,15 @@ export function upstreamsOf(
 ): GatewayOptions["upstreams"] {
   const { apiKey, baseUrl: baseURL = DEFAULT_PROVIDER.baseURL } = settings;
   const { messagesKey, messagesUrl, windowTokens, deferTools } = settings;
-  const chatRules = (model: string) => chatProfile(settings, model, asked?.name);
-  const messagesRules = (model: string) => chooseProfile({ model, baseUrl: messagesUrl });
+  const chatRules = chatProfiles(settings, asked?.name);
+  const messagesRules = remembered((model) => chooseProfile({ model, baseUrl: messagesUrl }));
+  const listed = remembered(listWindow);
   const chat = {
     baseURL,
     ...(apiKey !== undefined && { apiKey }),
     profile: chatRules,
     price: priceOf(settings, chatRules),
-    windowTokens: windowTokens ?? ((model: string) => asked?.windowTokens(model) ?? listWindow(model)),
+    windowTokens: windowTokens ?? ((model: string) => asked?.windowTokens(model) ?? listed(model)),
     assumesWindow: (model: string) => asked?.windowTokens(model) === undefined,
   };
   const messages = {
@@ -197,7 +230,7 @@ export function upstreamsOf(
     ...(messagesKey !== undefined && { apiKey: messagesKey }),
     profile: messagesRules,
     price: priceOf(settings, messagesRules),
-    windowTokens: windowTokens ?? listWindow,
+    windowTokens: windowTokens ?? listed,
     ...(deferTools !== "auto" && {
       searchesTools: (model: string) => deferTools === "on" && searchesTools({ model }),
     }),
