@@ -77,8 +77,10 @@ export function upstreamHeaders(
     if (!OWN_REQUEST_HEADERS.test(name) && !hops.has(name)) headers.set(name, value);
   }
   Telemetry.withoutTrace(headers);
-  if (apiKey !== undefined) { for (const name of auth.headers) headers.delete(name); }
-  if (apiKey !== undefined) headers.set(...auth.header(apiKey));
+  if (apiKey !== undefined) {
+    for (const name of auth.headers) headers.delete(name);
+    headers.set(auth.name, auth.prefix + apiKey);
+  }
   return headers;
 }
 

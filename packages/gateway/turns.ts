@@ -235,7 +235,7 @@ export class Turns {
     const precedes = isFirst && !counts;
     const session = found ??
       (precedes ? sessions.precede(recognised) : about?.known ?? sessions.find(recognised));
-    if (this.#warmth && !counts && (!oneShot || precedes)) {
+    if (this.#warmth && protocol.pings && !counts && (!oneShot || precedes)) {
       if (!oneShot) this.#warmth.goesOn(session.id);
       // A subagent without tools begins with a request that may be none of its turns.
       if (recognised.isKeyed) this.#subAgents.asks(session);

@@ -5,6 +5,5 @@
  */
 export { type SchemaCheck, schemaChecker, type SchemaCheckerOptions } from "./arguments/arguments.ts";
 export { addLedgers, BudgetSpent, EMPTY_LEDGER, pinOf, type ToolPin } from "./event.ts";
-export type { ResumedTurn, TurnTime } from "./run_options.ts";
+export { type ResumedTurn, systemClock, type TurnTime } from "./run_options.ts";
 export { SentRequests } from "./run.ts";
-export { systemClock } from "./watchdog.ts";

@@ -32,8 +32,13 @@ import {
   type TurnEnd,
   type TurnLedger,
 } from "./event.ts";
-import { type ResolvedOptions, resolveOptions, type RunOptions } from "./run_options.ts";
-import { type Clock, Watchdog } from "./watchdog.ts";
+import {
+  type Clock,
+  type ResolvedOptions,
+  resolveOptions,
+  type RunOptions,
+  Watchdog,
+} from "./run_options.ts";
 
 /** How a turn ended and what it left. */
 export interface TurnResult extends TurnEnd {
