@@ -326,7 +326,7 @@ const GROUPS = {
       fallback: "",
       help:
         `Comma-separated parts to switch off: ${PARTS.join(", ")} (docs/how_it_works.md, docs/agents.md, ` +
-        "docs/programs.md)",
+        "docs/tools.md)",
       read(names) {
         const parts = list((name) => PARTS.some((part) => part === name))(names);
         return parts && PARTS.filter((part) => parts.includes(part));
