@@ -15,7 +15,7 @@
  * import { shownTools } from "@tare/schemas";
  * import OpenAI from "openai";
  *
- * let exposed: ReadonlySet<number> = new Set(); // what the model has been shown so far
+ * let exposed: ReadonlySet<number> = new Set(); // tools shown so far
  * for (const question of questions) {
  *   const shown = shownTools(tools, { exposed });
  *   await new OpenAI().chat.completions.create({

@@ -139,7 +139,7 @@ const GROUPS = {
     },
     instructions: {
       variable: "TARE_INSTRUCTIONS",
-      help: "A Markdown file that replaces the built-in instructions (docs/prompt.md)",
+      help: "A Markdown file that replaces the built-in instructions (docs/how_it_works.md)",
       read: readInstructions,
       right: "a file that exists",
     },
