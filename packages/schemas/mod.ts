@@ -29,6 +29,5 @@
  *
  * @module
  */
-export { Catalogue } from "./catalogue.ts";
+export { Catalogue, standIns, type StandInsOptions, type ToolPair } from "./stand_ins.ts";
 export { compactTool, shownTools, type ShownToolsOptions, type ToolsView } from "./shown_tools.ts";
-export { standIns, type StandInsOptions, type ToolPair } from "./stand_ins.ts";
