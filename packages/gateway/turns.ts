@@ -48,7 +48,7 @@ import {
 import { GatewayKind } from "./sessions/gateway_kind.ts";
 import { GatewaySessions } from "./sessions/sessions.ts";
 import { GatewayTurn, type SentCall } from "./turn.ts";
-import { upstreamOf } from "./upstream.ts";
+import { upstreamOf } from "./http.ts";
 
 /** A request for the upstream, and its body. */
 export interface Call {
@@ -82,6 +82,7 @@ export class Turns {
   /** Its sessions, as they are registered. */
   readonly kind: GatewayKind;
   readonly #options: SetOptions;
+  #countTokens: CountTokens | undefined;
   readonly #memory: Memory;
   readonly #sessions: GatewaySessions;
   readonly #keeper: Keeper | undefined;
@@ -130,6 +131,11 @@ export class Turns {
     });
   }
 
+  /** Returns the counter of tokens, made once. */
+  async #counter(): Promise<CountTokens> {
+    return this.#countTokens ??= await this.#options.countTokens();
+  }
+
   /** Stores a session: resolves once that is done, or after a short while; never rejects. Default: nothing is stored. */
   save(session: GatewaySession): Promise<void> | undefined {
     return this.#keeper?.save(session);
@@ -156,7 +162,7 @@ export class Turns {
   async #lookFor(id: string, protocol: Protocol, client: string): Promise<Followed | undefined> {
     if (!this.#keeper) return undefined;
     const nothing = { scope: hashOf([client, null]), items: [], basis: { model: "" } };
-    const countTokens = await this.#options.countTokens();
+    const countTokens = await this.#counter();
     const readers = this.#memory.readers(client);
     const prompts = this.#promptsOf(protocol, { client, countTokens });
     await this.#keeper.look({ client, ...nothing, countTokens, prompts }, { follows: id, protocol, readers });
@@ -192,7 +198,7 @@ export class Turns {
     const sized = hashOf([client, protocol.name, readField(body, "model")]);
     if (hints.asksForMillion) this.#millions.set(sized, true);
     else if (!counts) this.#millions.delete(sized);
-    const countTokens = await this.#options.countTokens();
+    const countTokens = await this.#counter();
     const wire = await Session.inSlices(readingRequest(body, protocol, readers));
     const sessions = this.#sessions;
     const choosesTools = !hints.forbidsTools && !(hints.forcesTool && !hasAnswers(wire.items));
@@ -229,7 +235,7 @@ export class Turns {
     const precedes = isFirst && !counts;
     const session = found ??
       (precedes ? sessions.precede(recognised) : about?.known ?? sessions.find(recognised));
-    if (this.#warmth && !counts && (!oneShot || precedes)) {
+    if (this.#warmth && protocol.pings && !counts && (!oneShot || precedes)) {
       if (!oneShot) this.#warmth.goesOn(session.id);
       // A subagent without tools begins with a request that may be none of its turns.
       if (recognised.isKeyed) this.#subAgents.asks(session);
@@ -441,7 +447,7 @@ export class Turns {
   async #makingOf(name: string, client = ""): Promise<Making | undefined> {
     const protocol = PROTOCOLS.find((one) => one.name === name);
     if (!protocol || !this.#options.upstreams[name]) return undefined;
-    const countTokens = await this.#options.countTokens();
+    const countTokens = await this.#counter();
     const prompts = this.#promptsOf(protocol, { client, countTokens });
     return { protocol, countTokens, prompts, readers: this.#memory.readers(client) };
   }

@@ -12,6 +12,8 @@ import {
   countInstructions,
   GatewaySession,
   type HiddenPlace,
+  openingText,
+  personSpoke,
   type Recognised,
   type SessionFacts,
 } from "../sessions/session.ts";
@@ -270,6 +272,7 @@ export function soughtNames(
   const heads = countInstructions(items);
   const keys = items.map(({ key }, at) => at < heads ? instructionKey(scope, key) : key);
   const firsts = [keys[heads] ?? NOTHING, NOTHING];
+  const opening = openingText(personSpoke(items)?.words ?? "");
   return {
     own: [
       ...(follows === undefined ? [] : [nameOf("response", client ?? scope, follows)]),
@@ -280,6 +283,7 @@ export function soughtNames(
       ...endsOf(keys, { heads, reach: REACH }).map((end) => nameOf("end", client ?? scope, end)),
       // One that has nothing but instructions yet may go on in any way.
       ...new Set(firsts.map((first) => nameOf("first", scope, first))),
+      nameOf("opening", scope, opening ?? NOTHING),
       nameOf("summary", scope),
       // A request for a title or the like quotes the conversation that it is about.
       ...(isKeyed || !hasTools ? [nameOf("scope", scope)] : []),
@@ -299,10 +303,12 @@ export interface SessionNames {
 
 /** Returns the names of a session with this history. */
 export function namesOf(session: GatewaySession, { items }: StoredHistory): SessionNames {
-  const { kept, facts: { client, scope, name, heads, summary, responses } } = session;
+  const { kept, facts: { client, scope, name, heads, summary, responses, opening = NOTHING } } = session;
   const keys = items.map(({ exact }) => exact);
-  const first = keys[heads] ?? NOTHING;
-  const settled = keys.slice(0, items.findLastIndex(({ role }) => role === "reply") + 1 || keys.length);
+  const replied = items.findLastIndex(({ role }) => role === "reply") + 1;
+  // Until the model has replied, the first message may end in transient text, of which a short one's opening may be.
+  const openings = replied === 0 ? new Set([opening, NOTHING]) : [];
+  const settled = keys.slice(0, replied || keys.length);
   const ends = () => {
     const newest = [
       ...wholes(keys, { heads, reach: 1 }).map((whole) => nameOf("whole", scope, whole)),
@@ -313,7 +319,8 @@ export function namesOf(session: GatewaySession, { items }: StoredHistory): Sess
   const others = [
     ...responses.map(({ id }) => nameOf("response", client ?? scope, id)),
     ...(name === undefined ? [] : [nameOf("name", scope, name)]),
-    nameOf("first", scope, first),
+    nameOf("first", scope, keys[heads] ?? NOTHING),
+    ...Array.from(openings, (opening) => nameOf("opening", scope, opening)),
     ...(summary ? [nameOf("summary", scope)] : []),
     nameOf("scope", scope),
   ];

@@ -779,7 +779,7 @@ export function quotes(items: readonly WireItem[], texts: readonly string[]): bo
 }
 
 /** A line of what a person said by which it is found again. */
-function openingText(words: string): string | undefined {
+export function openingText(words: string): string | undefined {
   return words.split("\n").map((line) => line.trim())
     .find(({ length }) => length >= QUOTED_CHARS.least)?.slice(0, QUOTED_CHARS.most);
 }
