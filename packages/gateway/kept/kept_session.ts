@@ -1,4 +1,10 @@
-import { Session, type SessionRecord, type SessionState, type StoredState } from "@tare/session/internal";
+import {
+  hashPrefixes,
+  Session,
+  type SessionRecord,
+  type SessionState,
+  type StoredState,
+} from "@tare/session/internal";
 import { contentText, type Message } from "@tare/messages";
 import type { StoredHistory } from "@tare/planner/internal";
 import { hashPiece } from "@tare/messages/internal";
@@ -337,13 +343,7 @@ interface Reach {
 
 /** By all that was said, instructions too; the newest state first. */
 function wholes(keys: readonly string[], { heads, reach }: Reach): readonly string[] {
-  const from = Math.max(heads, keys.length - reach);
-  const hash = createHash("sha256").update(keys.slice(0, from).map(line).join(""));
-  return keys.slice(from).map((key) => hash.update(line(key)).copy().digest("base64url")).reverse();
-}
-
-function line(key: string): string {
-  return `${key}\n`;
+  return hashPrefixes(keys, Math.max(heads, keys.length - reach)).reverse();
 }
 
 /** By its last two items, whatever the instructions; the newest state first. */
