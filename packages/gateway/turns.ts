@@ -112,7 +112,7 @@ export class Turns {
       keepBytes: retention.maxBytes ?? 2 ** 30,
       waitMs: retention.waitMs ?? 250,
       makingOf: (name, client) => this.#makingOf(name, client),
-      restored: ({ conversation: { id }, facts, held }) => this.#remember(id, facts, held),
+      restored: ({ session: { id }, facts, held }) => this.#remember(id, facts, held),
       failed: () => options.telemetry.failedOpen("store"),
       onError: options.onError ?? (() => {}),
       now,
@@ -121,10 +121,10 @@ export class Turns {
       sessions: this.#sessions,
       keeper: this.#keeper,
       warmth: this.#warmth,
-      windowOf: ({ facts: { protocol: name, client = "" }, conversation }) => {
+      windowOf: ({ facts: { protocol: name, client = "" }, session }) => {
         const protocol = PROTOCOLS.find((one) => one.name === name);
         if (!protocol || !options.upstreams[name]) return undefined;
-        return this.#windowOf(protocol, { client, model: conversation.state.model });
+        return this.#windowOf(protocol, { client, model: session.state.model });
       },
       now,
     });
@@ -239,10 +239,10 @@ export class Turns {
     const prompts = isStateful
       ? undefined
       : precedes
-      ? session.conversation.draft()
+      ? session.session.draft()
       : oneShot
       ? viewFor(oneShot, wire)
-      : session.conversation;
+      : session.session;
     const isLeft = session.facts.control || session.facts.isReverted;
     const isHelped = !isLeft && !counts && (!oneShot || prompts !== undefined);
     const asked = isHelped
@@ -298,7 +298,7 @@ export class Turns {
     const { mechanisms: { schemas = true } = {}, alwaysFull } = this.#options.planning ?? {};
     if (!schemas) return undefined;
     const windowTokens = this.#windowOf(wire.protocol, { client, model: wire.model });
-    const { profile } = session.conversation;
+    const { profile } = session.session;
     return functionsInFront(wire, { profile, windowTokens, countTokens, alwaysFull });
   }
 
@@ -312,7 +312,7 @@ export class Turns {
 
   #ratesOf({ request: { protocol, model }, session }: GatewayTurn): Rates {
     const { price = listPrice } = upstreamOf(protocol, this.#options);
-    return { profile: session.conversation.profile, price: price(model) };
+    return { profile: session.session.profile, price: price(model) };
   }
 
   /**
@@ -393,9 +393,9 @@ export class Turns {
     which?: { readonly model: string | undefined; readonly tool?: string },
   ): void {
     const atMs = this.#options.now();
-    session.conversation.book(more, atMs, which);
+    session.session.book(more, atMs, which);
     this.#options.keys?.paid(session.facts.by, more.usd ?? 0);
-    this.#options.telemetry.booked(more, which?.model ?? session.conversation.state.model ?? "");
+    this.#options.telemetry.booked(more, which?.model ?? session.session.state.model ?? "");
     this.#sessions.book(session, more, atMs);
   }
 
@@ -413,21 +413,20 @@ export class Turns {
   ): CallReport {
     const { session, oneShot, request: { model } } = turn;
     const rates = this.#ratesOf(turn);
-    const { conversation } = session;
     const { upgrade } = entry?.warmth ?? {};
     if (upgrade) this.#warmth?.observe(keyOf(turn, this.#options), upgrade);
     const made = reportCall(usage, {
-      number: 1 + sumsOf.days(conversation.state.days).calls,
+      number: 1 + sumsOf.days(session.session.state.days).calls,
       at: new Date(this.#options.now()).toISOString(),
       turn: oneShot === undefined ? session.facts.turns?.all ?? null : null,
       purpose,
       ledger: entry,
       rates,
-      rewrites: purpose === "turn" ? conversation.state.unsent : [],
+      rewrites: purpose === "turn" ? session.session.state.unsent : [],
     });
     const pingCreditTokenUnits = entry?.warmth?.creditTokenUnits ?? 0;
     this.book(session, { ...sumsOf.call(made), pingCreditTokenUnits, savedTokens }, { model });
-    conversation.note(made);
+    session.session.note(made);
     return made;
   }
 
@@ -605,7 +604,7 @@ function viewFor(
   if (!about || about.shared === 0) return undefined;
   const { known: session, shared } = about;
   const restores = purpose === "compaction" || namesSummary(instructionsOf(items));
-  return session.conversation.glimpse(session.lengthOf(items.slice(0, shared)), { restores });
+  return session.session.glimpse(session.lengthOf(items.slice(0, shared)), { restores });
 }
 
 /** The text of the instructions with which a request begins. */

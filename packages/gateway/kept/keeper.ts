@@ -127,7 +127,7 @@ export class Keeper {
   /** Sessions whose newest state isn't stored because the store failed. */
   readonly #waiting = new Set<GatewaySession>();
   /** By conversation: a session that is read anew keeps it. */
-  readonly #written = new WeakMap<GatewaySession["conversation"], Written>();
+  readonly #written = new WeakMap<GatewaySession["session"], Written>();
   readonly #stored = new WeakMap<GatewaySession, SessionRecords>();
   /** Removed sessions, of which turns may still run. */
   readonly #forgotten = new WeakSet<GatewaySession>();
@@ -207,7 +207,7 @@ export class Keeper {
   }
 
   /** Returns what a session has come to that isn't in the sums of the store yet; `undefined` if all is. */
-  unsummed({ conversation: { state }, kept, conversation }: GatewaySession): AddedSessions | undefined {
+  unsummed({ session: { state }, kept, session: conversation }: GatewaySession): AddedSessions | undefined {
     const { summed } = this.#written.get(conversation) ?? NOTHING;
     if (state.days === summed) return undefined;
     const isCounted = summed !== undefined || kept.parent !== undefined;
@@ -217,7 +217,7 @@ export class Keeper {
   /** All calls of a session, the oldest first. @throws {StoreError} */
   async calls(session: GatewaySession): Promise<readonly CallReport[]> {
     const { store } = this.#options;
-    const { id, conversation } = session;
+    const { id, session: conversation } = session;
     const isThere = await store.getSession(id);
     const stored = isThere ? await store.readEvents(id, { types: ["call"] }) : [];
     const calls = stored.map(({ number, event: { type: _, ...call } }) => storedCall(call, number));
@@ -260,7 +260,7 @@ export class Keeper {
   /** Whether it has come to something that isn't in the store yet. */
   #isChanged(session: GatewaySession): boolean {
     return this.#saving.has(session) || this.#waiting.has(session) || session.kept.fence === undefined ||
-      this.#written.get(session.conversation)?.totals !== JSON.stringify(totalsOf(session));
+      this.#written.get(session.session)?.totals !== JSON.stringify(totalsOf(session));
   }
 
   /** Whether the store knows more of a session than is known here, as of this hold. */
@@ -271,7 +271,7 @@ export class Keeper {
 
   /** Takes in a session that was read, if that is still news. */
   #takeIn(restored: StoredSession): void {
-    const { conversation: { id }, kept } = restored.parts;
+    const { session: { id }, kept } = restored.parts;
     if (!this.#isNews(id, kept?.fence ?? 0)) return;
     this.#options.sessions.adopt(restored);
     this.#options.restored(restored.parts);
@@ -300,7 +300,7 @@ export class Keeper {
     if (restored) {
       const { days } = totals;
       const written = { days, summed: days, totals: JSON.stringify(totals), title, lastEvent, writes };
-      this.#written.set(restored.parts.conversation, written);
+      this.#written.set(restored.parts.session, written);
     }
     return restored;
   }
@@ -339,7 +339,7 @@ export class Keeper {
   /** Commits a session: again after what others have written meanwhile, and anew if it is no longer stored. */
   async #commit(session: GatewaySession, more: readonly StoreRecord[]): Promise<void> {
     const { store } = this.#options;
-    const { id, conversation } = session;
+    const { id, session: conversation } = session;
     for (;;) {
       const { kept: { fence } } = session;
       const { records: own, written: after, refs, ends } = await this.#recordsOf(session);
@@ -373,14 +373,14 @@ export class Keeper {
   #begin(session: GatewaySession): void {
     const { fence: _, ...kept } = session.kept;
     session.saved({ ...kept, refs: new Set() });
-    const { summed } = this.#written.get(session.conversation) ?? NOTHING;
-    this.#written.set(session.conversation, { ...NOTHING, ...(summed && { summed }) });
+    const { summed } = this.#written.get(session.session) ?? NOTHING;
+    this.#written.set(session.session, { ...NOTHING, ...(summed && { summed }) });
   }
 
   /** Adds the totals that other servers have stored of a session to those of this one. */
   async #catchUp(session: GatewaySession): Promise<void> {
     const { store } = this.#options;
-    const { id, conversation, kept } = session;
+    const { id, session: conversation, kept } = session;
     const stored = this.#inStore(session);
     const seen = await stored.look();
     const totals = seen && await stored.ifThere(() => store.readState(id, "totals"));
@@ -400,7 +400,7 @@ export class Keeper {
   }
 
   /** Returns the calls that aren't stored yet. */
-  #unwritten(conversation: GatewaySession["conversation"]): readonly CallReport[] {
+  #unwritten(conversation: GatewaySession["session"]): readonly CallReport[] {
     const { lastCall } = this.#written.get(conversation) ?? NOTHING;
     return conversation.calls.slice(lastCall ? conversation.calls.lastIndexOf(lastCall) + 1 : 0);
   }
@@ -413,7 +413,7 @@ export class Keeper {
     }
   > {
     const { store, sessions, isWhole } = this.#options;
-    const { id: sessionId, conversation, kept } = session;
+    const { id: sessionId, session: conversation, kept } = session;
     const before = this.#written.get(conversation) ?? NOTHING;
     const calls = this.#unwritten(conversation);
     const totals = totalsOf(session);

@@ -84,7 +84,7 @@ export function keptRecord(
 }
 
 /** What a session came to. */
-export function totalsOf({ facts, conversation }: GatewaySession): Omit<KeptTotals, "writes"> {
+export function totalsOf({ facts, session: conversation }: GatewaySession): Omit<KeptTotals, "writes"> {
   const { lastMs, isReverted } = facts;
   const { model, epoch, savedTokenUnits, days } = conversation.state;
   return { lastMs, isReverted, model, epoch, savedTokenUnits, days };
@@ -95,7 +95,7 @@ export function keptValue(
   session: GatewaySession,
   { history, instructions, ends }: Pick<KeptValue, "ends"> & Pick<StoredSession, "history" | "instructions">,
 ): unknown {
-  const { hidden, shown, facts, conversation } = session;
+  const { hidden, shown, facts, session: conversation } = session;
   const { scope: _s, client: _c, by: _b, name: _n, protocol: _p, control: _k, ...changing } = facts;
   const { startedMs: _a, lastMs: _l, isReverted: _r, ...others } = changing;
   const { title: _t, model: _m, epoch: _e, savedTokenUnits: _u, days: _d, ...state } = conversation.state;
@@ -158,7 +158,7 @@ export function restoreSession(
   const byHash = new Map(lines.map((line) => [hashPiece(line), line]));
   return {
     parts: {
-      conversation: new Session({
+      session: new Session({
         ...{ id, archive, countTokens },
         prompts: prompts({ archive, ...facts }, { state, lookedAt }),
         state: { ...value.conversation, ...sums, title },
@@ -192,7 +192,7 @@ export function figuresOnly(
   const facts: SessionFacts = { ...nothing, ...isNew, basis, responses: [], compactions: [], ...own };
   const archive = new LayeredArchive();
   return new GatewaySession({
-    conversation: new Session({
+    session: new Session({
       ...{ id, archive, countTokens },
       prompts: prompts({ archive, ...facts }),
       state: { ...sums, title },

@@ -105,7 +105,7 @@ export class GatewayKind
   }
 
   row(session: GatewaySession): ListedSession {
-    const { title } = session.conversation.state;
+    const { title } = session.session.state;
     return { ...keptRecord(session, { isWhole: true }), lastEvent: 0, totals: totalsOf(session), title };
   }
 
@@ -126,7 +126,7 @@ export class GatewayKind
     const { sessions, keeper } = this.#options;
     if (!keeper && by === undefined) yield* sessions.evicted;
     for (const session of sessions.held.values()) {
-      const { facts, group, kept: { parent }, conversation: { state: { days } } } = session;
+      const { facts, group, kept: { parent }, session: { state: { days } } } = session;
       if (by !== undefined && facts.by !== by) continue;
       const more = keeper ? keeper.unsummed(session) : { days, sessions: parent === undefined ? 1 : 0 };
       if (more) yield { group, ...more, row: this.row(session) };
@@ -147,7 +147,7 @@ export class GatewayKind
   }
 
   details(session: GatewaySession): Promise<GatewaySessionDetails> {
-    const { archive, facts: { compactions }, conversation: { state: { figures, rewrites } } } = session;
+    const { archive, facts: { compactions }, session: { state: { figures, rewrites } } } = session;
     const windowTokens = this.#options.windowOf(session) ?? null;
     return Promise.resolve({
       ...this.summary(this.row(session)),
@@ -164,12 +164,12 @@ export class GatewayKind
     return { model, agent, days };
   }
 
-  seen({ conversation }: GatewaySession): Promise<SeenSession> {
-    return conversation.see();
+  seen({ session }: GatewaySession): Promise<SeenSession> {
+    return session.see();
   }
 
   async calls(session: GatewaySession): Promise<readonly CallReport[]> {
-    return await this.#options.keeper?.calls(session) ?? session.conversation.calls;
+    return await this.#options.keeper?.calls(session) ?? session.session.calls;
   }
 
   async change(
@@ -178,7 +178,7 @@ export class GatewayKind
     records: () => readonly StoreRecord[],
   ): Promise<void> {
     if ("title" in change) session.rename(change.title);
-    else session.conversation.pin(change.pins);
+    else session.session.pin(change.pins);
     await this.#options.keeper?.save(session, records);
   }
 

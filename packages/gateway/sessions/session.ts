@@ -176,7 +176,7 @@ export type Shown = readonly (Message | number)[];
 
 /** What a session is made of. */
 export interface SessionParts {
-  readonly conversation: Session;
+  readonly session: Session;
   readonly archive: LayeredArchive;
   /** Counts the sessions of a gateway, forks included. */
   readonly number: number;
@@ -224,7 +224,7 @@ const REACH = 48;
 
 /** A conversation that passes through the gateway: whose it is, where it stands, and what only the upstream knows. */
 export class GatewaySession implements KnownConversation {
-  readonly conversation: Session;
+  readonly session: Session;
   readonly archive: LayeredArchive;
   readonly number: number;
   #length: number;
@@ -243,10 +243,10 @@ export class GatewaySession implements KnownConversation {
   #sameTools: readonly ToolDefinition[] | undefined;
 
   constructor(
-    { conversation, archive, number, length, facts, hidden = [], shown = [], unevicted = shown, held, kept }:
+    { session, archive, number, length, facts, hidden = [], shown = [], unevicted = shown, held, kept }:
       SessionParts,
   ) {
-    this.conversation = conversation;
+    this.session = session;
     this.archive = archive;
     this.number = number;
     this.#length = length;
@@ -260,7 +260,7 @@ export class GatewaySession implements KnownConversation {
 
   /** Its id, which is its conversation's. */
   get id(): string {
-    return this.conversation.id;
+    return this.session.id;
   }
 
   /** Name of the key with which it was begun. Absent: the owner's. */
@@ -309,7 +309,7 @@ export class GatewaySession implements KnownConversation {
     // As bytes, and as text of the message that was read of them.
     const hiddenBytes = items.reduce((sum, { bytes }) => sum + 3 * (bytes?.length ?? 0), 0);
     const itemBytes = ITEM_BYTES * (this.#length + items.length);
-    const { calls } = this.conversation;
+    const { calls } = this.session;
     // As bytes, and as what was read of them.
     const toolBytes = this.#tools.reduce((sum, { bytes }) => sum + 3 * bytes.length, 0);
     return SESSION_BYTES + toolBytes + CALL_BYTES * calls.length + itemBytes + this.#facts.historyBytes +
@@ -321,7 +321,7 @@ export class GatewaySession implements KnownConversation {
   precede({ items }: Pick<Recognised, "items">): void {
     this.#length = items.length;
     this.#know({ heads: countInstructions(items) });
-    if (!this.#facts.isNamed) this.conversation.named(firstWords(personSpoke(items)?.words ?? ""));
+    if (!this.#facts.isNamed) this.session.named(firstWords(personSpoke(items)?.words ?? ""));
   }
 
   /** Plans its prompts by what this request asks for, the first of its first turn or one before that, whatever came before. */
@@ -329,7 +329,7 @@ export class GatewaySession implements KnownConversation {
     const { archive, facts: { control } } = this;
     this.#know({ agent, basis });
     [this.#shown, this.#held] = [[], undefined];
-    this.conversation.begin(prompts({ archive, control, agent, basis }));
+    this.session.begin(prompts({ archive, control, agent, basis }));
   }
 
   /**
@@ -345,10 +345,10 @@ export class GatewaySession implements KnownConversation {
     const isSaid = summary && quotes(items.slice(this.#length), summary.pieces);
     this.#length = items.length;
     // Once a model has answered, a first message of another text is a summary of the client's.
-    if (!this.#facts.isAnswered || this.conversation.state.title === "") {
+    if (!this.#facts.isAnswered || this.session.state.title === "") {
       const words = personSpoke(items)?.words ?? "";
       this.#know({ opening: openingText(words) });
-      if (!this.#facts.isNamed) this.conversation.named(firstWords(words));
+      if (!this.#facts.isNamed) this.session.named(firstWords(words));
     }
     this.#know({
       historyBytes: items.reduce((sum, { bytes }) => sum + (bytes?.length ?? 0), 0),
@@ -372,7 +372,7 @@ export class GatewaySession implements KnownConversation {
   /** A request has come, at this time in milliseconds since the epoch; its model is that of a turn. */
   asked({ atMs, model }: { readonly atMs: number; readonly model?: string | undefined }): void {
     this.#know({ lastMs: atMs });
-    if (model !== undefined) this.conversation.asked(model);
+    if (model !== undefined) this.session.asked(model);
   }
 
   /** A reply of a turn has come whole; it is the last one if it calls nothing. */
@@ -397,7 +397,7 @@ export class GatewaySession implements KnownConversation {
   }
 
   #cutBack(length: number): void {
-    this.conversation.cutBack(length);
+    this.session.cutBack(length);
     this.archive.cutBack(length);
   }
 
@@ -410,13 +410,13 @@ export class GatewaySession implements KnownConversation {
   ): GatewaySession {
     const { hidden, length } = this.#upTo(items);
     const archive = this.archive.fork(length);
-    const conversation = this.conversation.fork(length, { id, archive });
+    const session = this.session.fork(length, { id, archive });
     // What was evicted later of the history that they share is evicted from the fork, too.
-    const state = JSON.stringify(conversation.prompt.state);
+    const state = JSON.stringify(session.prompt.state);
     for (const ref of this.archive.refs()) if (state.includes(ref)) archive.list(ref);
     const { fence, refs, parent = this.id } = this.#kept;
     const fork = new GatewaySession({
-      ...{ conversation, archive, number },
+      ...{ session, archive, number },
       length: items.length,
       facts: {
         ...{ ...this.#facts, scope, name: undefined, responses: [], compactions: [] },
@@ -453,7 +453,7 @@ export class GatewaySession implements KnownConversation {
         }
       };
       if (this.#kept.parent === undefined) return refs;
-      read(JSON.stringify(this.conversation.prompt.state));
+      read(JSON.stringify(this.session.prompt.state));
       read(JSON.stringify(shown()));
       for (let ref = waiting.pop(); ref !== undefined; ref = waiting.pop()) {
         read(await archive.get(ref) ?? "");
@@ -615,7 +615,7 @@ export class GatewaySession implements KnownConversation {
     if (this.#facts.isReverted) return;
     this.#know({ isReverted: true });
     this.#hidden = [];
-    this.conversation.revert();
+    this.session.revert();
   }
 
   /** Its client may follow a response. */
@@ -652,7 +652,7 @@ export class GatewaySession implements KnownConversation {
 
   /** Gives it a title, which it keeps. */
   rename(title: string): void {
-    this.conversation.named(title);
+    this.session.named(title);
     this.#know({ isNamed: true });
   }
 

@@ -52,7 +52,7 @@ export class GatewaySessions {
       weigh: ({ bytes }) => bytes,
       evicted: (session) => {
         this.#forget(session);
-        const { group, kept: { parent }, conversation: { state } } = session;
+        const { group, kept: { parent }, session: { state } } = session;
         const { sessions, days } = this.#evicted.get(group) ?? { sessions: 0, days: {} };
         const isFork = parent !== undefined;
         this.#evicted.set(group, { sessions: sessions + (isFork ? 0 : 1), days: addDays(days, state.days) });
@@ -102,7 +102,7 @@ export class GatewaySessions {
 
   /** Takes in a session that was stored, in place of what is known of it. */
   adopt({ parts, history, instructions }: StoredSession): void {
-    const { conversation: { id }, facts } = parts;
+    const { session: { id }, facts } = parts;
     const before = this.held.find(id);
     if (before) this.#forget(before);
     for (const known of instructions) this.#instructions.learn(known);
@@ -205,7 +205,7 @@ export class GatewaySessions {
     const nowMs = (this.#options.now ?? Date.now)();
     const id = crypto.randomUUID();
     const session = new GatewaySession({
-      conversation: new Session({
+      session: new Session({
         ...{ id, archive, countTokens },
         prompts: prompts({ archive, control, agent, basis }),
       }),

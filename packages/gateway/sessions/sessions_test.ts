@@ -43,7 +43,7 @@ function newSessions(options: Partial<SessionsOptions> = {}) {
 }
 
 const elide = (index: number) => ({ type: "elide", index, toolCallId: "c", ref: "r", text: "" });
-const edited = ({ conversation }: GatewaySession) =>
+const edited = ({ session: conversation }: GatewaySession) =>
   (conversation.prompt.state as { edits: readonly { index: number }[] }).edits.map(({ index }) => index);
 
 Deno.test("GatewaySessions follows a history, its retries and its forks, which take the edits that hold for them", async () => {

@@ -181,7 +181,7 @@ export class AgentSession {
   }
 
   /** What its model sees, and what its calls came to. */
-  get conversation(): SessionPrompt["conversation"] {
+  get session(): SessionPrompt["conversation"] {
     return this.prompt.conversation;
   }
 
