@@ -5,5 +5,5 @@
  */
 export { readBody, readBytes, readPath, withClientSignal } from "./read_request.ts";
 export { type AskedServer, type ServerProfile, serverProfile } from "./upstream.ts";
-export type { GatewaySessionDetails, GatewaySessionSummary } from "./sessions/gateway_kind.ts";
+export type { GatewaySessionDetails, GatewaySessionSummary } from "./sessions/sessions.ts";
 export type { Compaction } from "./sessions/session.ts";

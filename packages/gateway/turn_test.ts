@@ -15,7 +15,7 @@ Deno.test("GatewayTurn answers recalls from the session's archive and goes on be
   const sessions = new GatewaySessions({ maxBytes });
   const body = { model: "m", messages: [{ role: "user", content: "Go." }] };
   const request = readRequest(readWireBody(encode(body)), CHAT_PROTOCOL, readers);
-  const session = sessions.find({
+  const session = sessions.sessionOf({
     basis: { model: "m" },
     countTokens: estimateTokens,
     scope: "",

@@ -34,6 +34,7 @@ export {
   type SessionCall,
   type SessionInit,
   type SessionState,
+  type StoredCopy,
 } from "./session.ts";
 export {
   type HeldOptions,
@@ -82,5 +83,12 @@ export type {
   TypedEvent,
   WaitingSession,
 } from "./store/port.ts";
+export {
+  type LoadedSession,
+  type SessionContent,
+  WriteBehind,
+  type WriteBehindOptions,
+  type WrittenKind,
+} from "./write_behind.ts";
 export type { KeptWarm, Pingable } from "./warmth.ts";
 export { s3Address } from "./store/s3_address.ts";

@@ -1,8 +1,9 @@
-import type { HistoryItem } from "@tare/planner/internal";
+import type { HistoryItem, StoredHistory } from "@tare/planner/internal";
 import { contentText } from "@tare/messages";
-import { hashText } from "@tare/messages/internal";
+import { hashText, personsWords, sameData } from "@tare/messages/internal";
 import type { WireItem } from "@tare/wire/internal";
 import { LRUCache } from "lru-cache";
+import { createHash } from "node:crypto";
 
 /** Roles by the letters before the keys of stored items. `m`: results, then text of the user. */
 const ROLES = { i: "instruction", u: "user", m: "user", r: "result", a: "reply", t: "thought" } as const;
@@ -132,4 +133,193 @@ function sharedLength(one: Known["lines"], other: Known["lines"]): number {
   let sum = 0;
   for (const [line, length] of one) sum += Math.min(length, other.get(line) ?? 0);
   return sum;
+}
+
+/** The shortest and the longest text by which one conversation is found again in another, in UTF-16 code units. */
+export const QUOTED_CHARS = { least: 24, most: 400 } as const;
+
+/** Whether a model has answered in a history. */
+export function hasAnswers(items: readonly WireItem[]): boolean {
+  return items.some(({ parts }) => parts.some(({ message: { role } }) => role === "assistant"));
+}
+
+/** All that is said in a history. */
+export function textOf(items: readonly WireItem[]): string {
+  return items.flatMap(({ parts }) => parts.map(({ message }) => contentText(message.content))).join("\n");
+}
+
+/** How often a user asks something in a history: first, and behind what a model said. What comes with results is no turn. */
+export function countTurns(items: readonly WireItem[]): number {
+  let turns = 0;
+  let before = "assistant";
+  for (const { parts } of items) {
+    const role = parts.find(({ message }) => message.role === "tool")?.message.role ?? parts[0]?.message.role;
+    if (role === undefined || role === "system" || role === "developer") continue;
+    if (role === "user" && before === "assistant") turns++;
+    before = role;
+  }
+  return turns;
+}
+
+/** How many items of instructions a history begins with. */
+export function countInstructions(items: readonly WireItem[]): number {
+  const first = items.findIndex(({ parts }) =>
+    parts.some(({ message: { role } }) => role !== "system" && role !== "developer")
+  );
+  return first < 0 ? items.length : first;
+}
+
+/** What a person said first in a history, behind what agents put in front of it, and the position of its item. */
+export function personSpoke(
+  items: readonly WireItem[],
+): { readonly at: number; readonly words: string } | undefined {
+  for (const [at, { parts }] of items.entries()) {
+    for (const { message } of parts) {
+      const words = personsWords(message);
+      if (words !== "") return { at, words };
+    }
+  }
+  return undefined;
+}
+
+/** Whether items say one of these texts. */
+export function quotes(items: readonly WireItem[], texts: readonly string[]): boolean {
+  const said = textOf(items);
+  return texts.some((text) => said.includes(text));
+}
+
+/** A line of what a person said by which it is found again. */
+export function openingText(words: string): string | undefined {
+  return words.split("\n").map((line) => line.trim())
+    .find(({ length }) => length >= QUOTED_CHARS.least)?.slice(0, QUOTED_CHARS.most);
+}
+
+/** A request is looked up by its history as it was up to so many items ago: a turn may add two for each of many tools. */
+const REACH = 64;
+
+/** Items by which a session's history may be longer than when its names were stored. */
+const MAX_UNNAMED_ITEMS = 16;
+
+/** Most names of ends of a session's history: it may go back to where it was a few turns ago. */
+const MAX_ENDS = 8;
+
+/** Stands for the first item of a history that has none. */
+const NOTHING = "";
+
+/** By what a session is told from others. */
+interface Owner {
+  readonly scope: string;
+  readonly client?: string | undefined;
+  readonly name?: string | undefined;
+}
+
+/** A request whose session is looked for. */
+export interface SoughtHistory extends Owner {
+  readonly items: readonly WireItem[];
+  readonly isKeyed?: boolean;
+  readonly hasTools?: boolean;
+  /** The response that it continues from. */
+  readonly follows: string | undefined;
+}
+
+/** Returns the names of a request's session: `own` ones are of no other, sessions with `alike` ones may be meant. */
+export function soughtNames({ client, scope, name, items, isKeyed, hasTools, follows }: SoughtHistory): {
+  readonly own: readonly string[];
+  readonly alike: readonly string[];
+} {
+  const heads = countInstructions(items);
+  const keys = items.map(({ key }, at) => at < heads ? instructionKey(scope, key) : key);
+  const firsts = [keys[heads] ?? NOTHING, NOTHING];
+  return {
+    own: [
+      ...(follows === undefined ? [] : [nameOf("response", client ?? scope, follows)]),
+      ...(name === undefined ? [] : [nameOf("name", scope, name)]),
+      ...wholes(keys, { heads, reach: REACH }).map((whole) => nameOf("whole", scope, whole)),
+    ],
+    alike: [
+      ...endsOf(keys, { heads, reach: REACH }).map((end) => nameOf("end", client ?? scope, end)),
+      // One that has nothing but instructions yet may go on in any way.
+      ...new Set(firsts.map((first) => nameOf("first", scope, first))),
+      nameOf("summary", scope),
+      // A request for a title or the like quotes the conversation that it is about.
+      ...(isKeyed || !hasTools ? [nameOf("scope", scope)] : []),
+    ],
+  };
+}
+
+/** What the names of a session are of. */
+export interface NamedHistory {
+  /** The names that do not change with each turn. */
+  readonly others: readonly string[];
+  /** The items up to its last reply: what follows may be transient. */
+  readonly settled: readonly string[];
+}
+
+/**
+ * Returns the names under which a session with this history is found, the newest first; `undefined` if those of `known`
+ * still find it. `ends` are those of earlier ends of the history.
+ */
+export function namesOf(
+  { client, scope, name, heads, summary, responses }: Owner & {
+    readonly heads: number;
+    readonly summary?: unknown;
+    readonly responses: readonly { readonly id: string }[];
+  },
+  { items }: StoredHistory,
+  { ends, known }: { readonly ends: readonly string[]; readonly known: NamedHistory | undefined },
+):
+  | { readonly ends: readonly string[]; readonly others: readonly string[]; readonly named: NamedHistory }
+  | undefined {
+  const keys = items.map(({ exact }) => exact);
+  const settled = keys.slice(0, items.findLastIndex(({ role }) => role === "reply") + 1 || keys.length);
+  const others = [
+    ...responses.map(({ id }) => nameOf("response", client ?? scope, id)),
+    ...(name === undefined ? [] : [nameOf("name", scope, name)]),
+    nameOf("first", scope, keys[heads] ?? NOTHING),
+    ...(summary ? [nameOf("summary", scope)] : []),
+    nameOf("scope", scope),
+  ];
+  const isNamed = known && known.settled.length >= settled.length - MAX_UNNAMED_ITEMS &&
+    known.settled.length <= settled.length && known.settled.every((key, at) => key === settled[at]) &&
+    sameData(known.others, others);
+  if (isNamed) return undefined;
+  const newest = [
+    ...wholes(keys, { heads, reach: 1 }).map((whole) => nameOf("whole", scope, whole)),
+    ...endsOf(settled, { heads, reach: 1 }).map((end) => nameOf("end", client ?? scope, end)),
+  ];
+  const all = [...newest, ...ends.filter((one) => !newest.includes(one))].slice(0, MAX_ENDS);
+  return { ends: all, others, named: { others, settled } };
+}
+
+/** How a history is told from others: as it is, and as it was when it was shorter. */
+interface Reach {
+  /** How many instructions it begins with; there is nothing to tell before what follows them. */
+  readonly heads: number;
+  /** So many of the newest of its states. */
+  readonly reach: number;
+}
+
+/** By all that was said, instructions too; the newest state first. */
+function wholes(keys: readonly string[], { heads, reach }: Reach): readonly string[] {
+  const from = Math.max(heads, keys.length - reach);
+  const hash = createHash("sha256").update(keys.slice(0, from).map(line).join(""));
+  return keys.slice(from).map((key) => hash.update(line(key)).copy().digest("base64url")).reverse();
+}
+
+function line(key: string): string {
+  return `${key}\n`;
+}
+
+/** By its last two items, whatever the instructions; the newest state first. */
+function endsOf(keys: readonly string[], { heads, reach }: Reach): readonly string[] {
+  const ends: string[] = [];
+  for (let length = keys.length; length > heads && ends.length < reach; length--) {
+    ends.push(keys.slice(Math.max(heads, length - 2), length).join(" "));
+  }
+  return ends;
+}
+
+/** Hashed: what is stored contains nothing of a client, and a name cannot be guessed from another. */
+function nameOf(...parts: readonly string[]): string {
+  return createHash("sha256").update(JSON.stringify(parts)).digest("base64url").slice(0, 22);
 }
