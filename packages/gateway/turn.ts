@@ -26,7 +26,8 @@ import {
 } from "@tare/wire/internal";
 import { keptOut, withoutSearches } from "./deferral.ts";
 import type { Followed, HeldPrompt, HeldPrompts } from "./memory.ts";
-import type { GatewaySession, HiddenPlace } from "./sessions/session.ts";
+import type { HiddenPlace } from "./sessions/history.ts";
+import type { GatewaySession } from "./sessions/session.ts";
 
 /** What a model asks to have back. */
 type Recalled = Parameters<typeof recallOriginal>[1];

@@ -6,10 +6,12 @@
 export { Coalescer } from "./coalescer.ts";
 export { DocumentReader, type DocumentReaderOptions } from "./documents.ts";
 export { type ContentsItem, sumContents } from "./store/contents.ts";
-export { applyPatch, diffJson, type JsonPatch } from "./store/json_patch.ts";
 export {
+  applyPatch,
   type ArchivedText,
+  diffJson,
   JsonPacker,
+  type JsonPatch,
   type NextState,
   type PackedJson,
   SessionRecords,

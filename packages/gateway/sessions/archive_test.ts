@@ -1,5 +1,5 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { SessionArchive } from "./archive.ts";
+import { SessionArchive } from "./session.ts";
 
 Deno.test("SessionArchive.fork() sees what was put before, and neither sees what the other puts", async () => {
   const archive = new SessionArchive();

@@ -1,7 +1,7 @@
 import type { HistoryItem, StoredHistory } from "@tare/planner/internal";
 import { contentText } from "@tare/messages";
 import { hashText, personsWords, sameData } from "@tare/messages/internal";
-import type { WireItem } from "@tare/wire/internal";
+import { anchorOf, type Protocol, underClientIds, type WireItem, withoutThoughts } from "@tare/wire/internal";
 import { LRUCache } from "lru-cache";
 import { createHash } from "node:crypto";
 
@@ -192,6 +192,68 @@ export function quotes(items: readonly WireItem[], texts: readonly string[]): bo
 export function openingText(words: string): string | undefined {
   return words.split("\n").map((line) => line.trim())
     .find(({ length }) => length >= QUOTED_CHARS.least)?.slice(0, QUOTED_CHARS.most);
+}
+
+/** What the upstream sees at a place of the client's history that the client doesn't know of: recalls and the like. */
+export interface HiddenPlace {
+  /** Length of the client's history when they came. */
+  readonly after: number;
+  /** Which it is of those of one reply. */
+  readonly part: number;
+  /** Names the items of the client in whose place they stand. */
+  readonly replaces: readonly string[];
+  /** Names those before which they stand: the first that is there. */
+  readonly before: readonly string[];
+  /** Names what a model thought that stands among these already. */
+  readonly thoughts: readonly string[];
+  readonly items: readonly WireItem[];
+}
+
+/** How far behind its place an anchor is looked for: clients may put items of their own in between. */
+const ANCHOR_REACH = 48;
+
+/**
+ * The client's history with what only the upstream knows of. `hidden` comes back without what stands at items that the
+ * client has taken out of its history: it would stand nowhere.
+ *
+ * @param protocol How calls are given the ids that the client calls them by. Default: they have those of the upstream.
+ */
+export function expandHidden(
+  items: readonly WireItem[],
+  hidden: readonly HiddenPlace[],
+  protocol?: Protocol,
+): { readonly items: readonly WireItem[]; readonly hidden: readonly HiddenPlace[] } {
+  if (hidden.length === 0) return { items, hidden };
+  const names = new Map<number, string | undefined>();
+  const nameAt = (at: number) => {
+    const message = items[at]?.parts[0]?.message;
+    if (!names.has(at)) names.set(at, message && anchorOf(message));
+    return names.get(at) ?? "";
+  };
+  const gone = new Set<number>();
+  const shown = new Map<number, HiddenPlace[]>();
+  const thoughts = new Map<number, string[]>();
+  const kept = hidden.filter((place) => {
+    const { after, part, replaces, before } = place;
+    if (after >= items.length) return true;
+    const isFree = (at: number) => !gone.has(at) && !shown.get(at)?.some((other) => other.part === part);
+    for (let at = after; at < Math.min(items.length, after + ANCHOR_REACH); at++) {
+      if (!isFree(at) || !(replaces.includes(nameAt(at)) || before.includes(nameAt(at)))) continue;
+      let next = at;
+      while (replaces.includes(nameAt(next))) gone.add(next++);
+      shown.set(at, [...shown.get(at) ?? [], place]);
+      thoughts.set(next, [...thoughts.get(next) ?? [], ...place.thoughts]);
+      return true;
+    }
+    return false;
+  });
+  const expanded = items.flatMap((item, at) => [
+    ...shown.get(at)?.flatMap(({ items, replaces }) =>
+      protocol && replaces.length > 0 ? underClientIds(items, item, protocol) : items
+    ) ?? [],
+    ...gone.has(at) ? [] : [withoutThoughts(item, thoughts.get(at) ?? [])],
+  ]);
+  return { items: expanded, hidden: kept };
 }
 
 /** A request is looked up by its history as it was up to so many items ago: a turn may add two for each of many tools. */

@@ -5,25 +5,24 @@ import { firstWords, hashBytes, hashPiece } from "@tare/messages/internal";
 import type { PromptSession, SessionView } from "@tare/planner";
 import type { Continuation, KnownConversation, StoredHistory } from "@tare/planner/internal";
 import type { Archive } from "@tare/prune";
-import { placeholderRefs } from "@tare/prune/internal";
+import { bytesFromText, placeholderRefs } from "@tare/prune/internal";
 import {
-  anchorOf,
   type ItemPart,
   type Protocol,
   readItems,
   steadyTools,
-  underClientIds,
   type WireItem,
   type WireReply,
   type WireRequest,
-  withoutThoughts,
 } from "@tare/wire/internal";
+import { createHash } from "node:crypto";
 import type { Followed, StoredPrompt } from "../memory.ts";
-import { SessionArchive } from "./archive.ts";
 import {
   countInstructions,
   countTurns,
+  expandHidden,
   hasAnswers,
+  type HiddenPlace,
   type Known,
   type NamedHistory,
   namesOf,
@@ -96,21 +95,6 @@ export interface ClientSummary {
   readonly uncounted: readonly Compaction[];
   /** Whether the client said that it is a summary. */
   readonly isSaid: boolean;
-}
-
-/** What the upstream sees at a place of the client's history that the client doesn't know of: recalls and the like. */
-export interface HiddenPlace {
-  /** Length of the client's history when they came. */
-  readonly after: number;
-  /** Which it is of those of one reply. */
-  readonly part: number;
-  /** Names the items of the client in whose place they stand. */
-  readonly replaces: readonly string[];
-  /** Names those before which they stand: the first that is there. */
-  readonly before: readonly string[];
-  /** Names what a model thought that stands among these already. */
-  readonly thoughts: readonly string[];
-  readonly items: readonly WireItem[];
 }
 
 /** What is known of whose conversation it is, and where it stands. Plain data, which is kept. */
@@ -282,8 +266,98 @@ const ANY_REF = /\b[0-9a-f]{16}\b/g;
 /** Number of sessions made in this process. */
 let made = 0;
 
-/** How far behind its place an anchor is looked for: clients may put items of their own in between. */
-const REACH = 48;
+/** Memory for a text in addition to its characters, in bytes. */
+const ENTRY_BYTES = 200;
+
+/** What an archive begins with. */
+interface ArchiveInit {
+  /** Texts by reference. Default: none. */
+  readonly texts?: ReadonlyMap<string, string>;
+  /** References of the session's texts. Default: none. */
+  readonly listed?: Iterable<readonly [ref: string, length: number]>;
+  /** Reads texts that aren't in memory. Default: there are none. */
+  readonly stored?: Archive["get"] | undefined;
+}
+
+/**
+ * The archive of a session, in memory and in its store. A fork has the texts that were archived before it; from then on
+ * neither sees what the other archives. A text belongs to the session whose history was complete up to there when it was
+ * archived: a fork has all texts, and lists those of the history that it shares.
+ */
+export class SessionArchive implements Archive {
+  readonly #texts: Map<string, string>;
+  /** References of the session's texts, each with the length of its history at that time, in messages. */
+  readonly #listed: Map<string, number>;
+  readonly #stored: Archive["get"] | undefined;
+  #length = 0;
+  #bytes = 0;
+
+  constructor({ texts = new Map(), listed = [], stored }: ArchiveInit = {}) {
+    this.#texts = new Map(texts);
+    this.#listed = new Map(listed);
+    this.#stored = stored;
+    for (const text of texts.values()) this.#bytes += ENTRY_BYTES + text.length;
+  }
+
+  /** Bytes of memory that its texts take; what forks share counts for each. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** The references of the session's texts, with the length of its history at that time; the oldest first. */
+  get listed(): Iterable<readonly [ref: string, length: number]> {
+    return this.#listed;
+  }
+
+  /** All texts in memory, by reference. */
+  get texts(): Iterable<readonly [ref: string, content: string]> {
+    return this.#texts;
+  }
+
+  /** Returns the references of the session's texts, the oldest first. */
+  refs(): readonly string[] {
+    return [...this.#listed.keys()];
+  }
+
+  /** The history has so many messages: what is archived from now on is of these. */
+  grewTo(length: number): void {
+    this.#length = length;
+  }
+
+  /** The history went back to so many messages: what was evicted stays listed, but not for a fork of an earlier place. */
+  cutBack(length: number): void {
+    for (const [ref, at] of this.#listed) this.#listed.set(ref, Math.min(at, length + 1));
+  }
+
+  /** Lists a text that a fork shares, though it was archived of a longer history. */
+  list(ref: string): void {
+    if (!this.#listed.has(ref)) this.#listed.set(ref, this.#length);
+  }
+
+  /** Returns another archive with all that this one has now. It lists the texts of the first `length` messages. */
+  fork(length: number): SessionArchive {
+    const listed = [...this.#listed].filter(([, at]) => at <= length);
+    return new SessionArchive({ texts: this.#texts, listed, stored: this.#stored });
+  }
+
+  /** Stores a text in memory. @throws {Error} if its reference belongs to other content. */
+  put(content: string): Promise<string> {
+    // `archiveRef`, but at once: handing a text to another thread takes four times as long as hashing it here.
+    const ref = createHash("sha256").update(bytesFromText(content)).digest("hex").slice(0, 16);
+    const known = this.#texts.get(ref);
+    if (known !== undefined && known !== content) {
+      return Promise.reject(new Error(`Cannot archive a text under ${ref}: other content stands there`));
+    }
+    if (known === undefined) this.#bytes += ENTRY_BYTES + content.length;
+    this.#texts.set(ref, content);
+    this.list(ref);
+    return Promise.resolve(ref);
+  }
+
+  async get(ref: string): Promise<string | undefined> {
+    return this.#texts.get(ref) ?? await this.#stored?.(ref);
+  }
+}
 
 /** A conversation that passes through the gateway: whose it is, where it stands, and what only the upstream knows. */
 export class GatewaySession implements KnownConversation {
@@ -793,50 +867,6 @@ export class GatewaySession implements KnownConversation {
   #know(facts: Partial<SessionFacts>): void {
     this.#facts = { ...this.#facts, ...facts };
   }
-}
-
-/**
- * The client's history with what only the upstream knows of. `hidden` comes back without what stands at items that the
- * client has taken out of its history: it would stand nowhere.
- *
- * @param protocol How calls are given the ids that the client calls them by. Default: they have those of the upstream.
- */
-export function expandHidden(
-  items: readonly WireItem[],
-  hidden: readonly HiddenPlace[],
-  protocol?: Protocol,
-): { readonly items: readonly WireItem[]; readonly hidden: readonly HiddenPlace[] } {
-  if (hidden.length === 0) return { items, hidden };
-  const names = new Map<number, string | undefined>();
-  const nameAt = (at: number) => {
-    const message = items[at]?.parts[0]?.message;
-    if (!names.has(at)) names.set(at, message && anchorOf(message));
-    return names.get(at) ?? "";
-  };
-  const gone = new Set<number>();
-  const shown = new Map<number, HiddenPlace[]>();
-  const thoughts = new Map<number, string[]>();
-  const kept = hidden.filter((place) => {
-    const { after, part, replaces, before } = place;
-    if (after >= items.length) return true;
-    const isFree = (at: number) => !gone.has(at) && !shown.get(at)?.some((other) => other.part === part);
-    for (let at = after; at < Math.min(items.length, after + REACH); at++) {
-      if (!isFree(at) || !(replaces.includes(nameAt(at)) || before.includes(nameAt(at)))) continue;
-      let next = at;
-      while (replaces.includes(nameAt(next))) gone.add(next++);
-      shown.set(at, [...shown.get(at) ?? [], place]);
-      thoughts.set(next, [...thoughts.get(next) ?? [], ...place.thoughts]);
-      return true;
-    }
-    return false;
-  });
-  const expanded = items.flatMap((item, at) => [
-    ...shown.get(at)?.flatMap(({ items, replaces }) =>
-      protocol && replaces.length > 0 ? underClientIds(items, item, protocol) : items
-    ) ?? [],
-    ...gone.has(at) ? [] : [withoutThoughts(item, thoughts.get(at) ?? [])],
-  ]);
-  return { items: expanded, hidden: kept };
 }
 
 /** How many messages, from the first, are the same. */

@@ -29,7 +29,6 @@ import {
   sumsOf,
   ToldWarnings,
 } from "@tare/session/internal/report";
-import { SessionArchive } from "./archive.ts";
 import {
   countInstructions,
   historyItem,
@@ -46,6 +45,7 @@ import {
   type GatewayTotals,
   type Making,
   type Recognised,
+  SessionArchive,
 } from "./session.ts";
 
 /** A session of another agent in a list. */
