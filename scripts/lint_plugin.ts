@@ -128,7 +128,7 @@ export const PROTOCOL_NAMES: Readonly<Record<string, readonly string[]>> = {
 /** What may name another protocol's fields, with the reason. */
 const PROTOCOL_EXCEPTIONS: readonly string[] = [
   // Providers of chat completions report their cache in other protocols' words.
-  "wire/chat/usage.ts",
+  "wire/chat/chat_completions.ts",
   // The agent as a model takes responses itself, and its OpenAPI document describes them field by field.
   "server/as_model/",
   // It asks as an agent does, to see whether the key of one passes.

@@ -2,11 +2,11 @@ import { assert, assertEquals } from "@std/assert";
 
 const root = new URL("../", import.meta.url);
 
-Deno.test("docs/mechanisms.md names tests that exist", async () => {
-  const text = await Deno.readTextFile(new URL("docs/mechanisms.md", root));
+Deno.test("tests/mechanisms.md: every named test exists", async () => {
+  const text = await Deno.readTextFile(new URL("tests/mechanisms.md", root));
   const rows = [...text.matchAll(/^\|[^|]+\| `(\S+_test\.ts)` +\| `([^`|]+)` +\|$/gm)];
   assert(rows.length > 0);
-  // No row that was meant to name a test is overlooked.
+  // Every line that names a test file was read as a row.
   assertEquals(rows.length, text.match(/_test\.ts/g)?.length);
   const missing: string[] = [];
   for (const [, path = "", name = ""] of rows) {

@@ -5,32 +5,32 @@ const read = (path: string) => Deno.readTextFileSync(new URL(`../packages/${path
 
 for (const [name, imports] of Object.entries(PACKAGE_TABLE)) {
   if (JSON.parse(read(`${name}/deno.json`)).publish === false) continue;
-  Deno.test(`README.md of ${name} says how to install it, shows it and names what it may import`, () => {
+  Deno.test(`README.md of ${name} states installation, an example and allowed imports`, () => {
     const text = read(`${name}/README.md`);
     assert(text.startsWith(`# @tare/${name}\n`));
     const [line = "", ...others] = text.match(/^deno add .*$/gm) ?? [];
     assert(line.startsWith(`deno add jsr:@tare/${name}`) && others.length === 0);
     const imported = [...text.matchAll(/ from "(@tare\/\w+)/g)].map(([, one]) => one!);
     for (const one of imported) assert(line.split(" ").includes(`jsr:${one}`), `${line} lacks ${one}`);
-    // Its examples run in the suite, as everywhere.
+    // The suite runs its examples.
     assert(text.includes("```ts\n") && text.includes(`"@tare/${name}`));
-    const told = /Of Tare's packages it may import (.*?)\./.exec(text.replaceAll(/\s+/g, " "))?.[1] ?? "";
-    assertEquals([...told.matchAll(/`(\w+)`/g)].map(([, other]) => other), [...imports]);
+    const stated = /Imports from Tare: (.*?)\./.exec(text.replaceAll(/\s+/g, " "))?.[1] ?? "";
+    assertEquals([...stated.matchAll(/`(\w+)`/g)].map(([, other]) => other), [...imports]);
   });
 }
 
 for (const name of Object.keys(PACKAGE_TABLE)) {
   const { publish, exports, license } = JSON.parse(read(`${name}/deno.json`));
   if (publish === false) continue;
-  Deno.test(`${name} has what JSR's score asks of its files`, () => {
+  Deno.test(`${name} has the files that JSR's score requires`, () => {
     assertEquals(license, "MIT");
     const entries: readonly string[] = typeof exports === "string" ? [exports] : Object.values(exports);
     for (const path of entries) {
       const [documentation = ""] = /^(?:\/\/.*\n)*\/\*\*[^]*?\*\//.exec(read(`${name}/${path}`)) ?? [];
       assert(documentation.includes("@module"), `${path} must begin with the documentation of its module`);
     }
-    // Who publishes sets them by hand, after what is written here.
-    const needs = /## What it needs\n\n([^]*?)\n\n/.exec(read(`${name}/README.md`))?.[1] ?? "";
+    // A publisher sets the runtimes by hand, from the README.
+    const needs = /## Requirements\n\n([^]*?)\n\n/.exec(read(`${name}/README.md`))?.[1] ?? "";
     const runtimes = ["Deno", "Node", "Bun", "workerd", "browser"].filter((runtime) =>
       needs.includes(runtime)
     );
@@ -38,27 +38,27 @@ for (const name of Object.keys(PACKAGE_TABLE)) {
   });
 }
 
-/** The packages whose READMEs' blocks a test runs with their real clients. */
+/** Packages whose README examples a test runs with real clients. */
 const RUN_WITH_CLIENTS: readonly string[] = JSON.parse(
   /^const PACKAGES = (\[[^]*?\]);$/m.exec(
     Deno.readTextFileSync(new URL("../tests/apart/clients/adapters/examples_test.ts", import.meta.url)),
   )![1]!.replace(/,\s*\]/, "]"),
 );
 
-/** Most lines with which a README begins. */
+/** Longest first example of a README, in lines. */
 const MOST_LINES = 30;
 
-/** Packages that take things out of prompts. */
+/** Packages that evict content from prompts. */
 const PRUNING = ["adapters", "context", "gateway", "planner", "prune", "schemas"];
 
 for (const name of Object.keys(PACKAGE_TABLE)) {
   if (JSON.parse(read(`${name}/deno.json`)).publish === false) continue;
-  Deno.test(`README.md of ${name} begins with what most people need, as a test runs it`, () => {
+  Deno.test(`README.md of ${name} begins with the main example, which a test runs`, () => {
     const [front = ""] = read(`${name}/README.md`).split("\n## ");
     const [, kind, code = ""] = /```(ts|ts ignore)\n([^]*?)```/.exec(front) ?? [];
-    // The suite itself runs what isn't ignored.
+    // The suite runs blocks that aren't ignored.
     assertEquals(kind, RUN_WITH_CLIENTS.includes(name) ? "ts ignore" : "ts");
     assert(code.split("\n").length <= MOST_LINES, `it has ${code.split("\n").length} lines`);
-    assertEquals(/^What never leaves[^.]*\bbecause\b/m.test(front), PRUNING.includes(name));
+    assertEquals(/^Never (?:evicted|removed)[^.]*\bbecause\b/m.test(front), PRUNING.includes(name));
   });
 }

@@ -65,7 +65,10 @@ export interface AiSdkOptions<Model> extends TareOptions<CallParams> {
 export interface AiSdkAdapter<Model> extends Books {
   /** The model, called with what is still needed. */
   readonly model: Model;
-  /** To be put among the tools. Without it, what was evicted from a prompt can't be read back. */
+  /**
+   * To be added to the tools. Without it, evicted content can't be read. The tools of AI SDK 5 know no Standard JSON Schema:
+   * there, make one by `jsonSchema(lean.tools.recall.inputSchema["~standard"].jsonSchema.input())`.
+   */
   readonly tools: { readonly recall: FrameworkRecallTool };
 }
 

@@ -2,7 +2,54 @@ import { type CountTokens, estimateTokens } from "@tare/messages";
 import { chooseProfile, type LedgerEntry, listWindow, type PromptSessionOptions } from "@tare/planner";
 import type { Archive } from "@tare/prune";
 
-/** Where an adapter stores the state of conversations. */
+/**
+ * Where an adapter stores the state of conversations.
+ *
+ * @example A conversation continues in another process with the same bytes
+ * ```ts
+ * import { assert, assertEquals } from "@std/assert";
+ * import { tare } from "@tare/adapters/ai-sdk";
+ * import { memoryArchive } from "@tare/prune";
+ *
+ * const states = new Map<string, string>();
+ * const options = {
+ *   store: {
+ *     load: (key: string) => JSON.parse(states.get(key) ?? "null"),
+ *     save: (key: string, state: unknown) => void states.set(key, JSON.stringify(state)),
+ *   },
+ *   archive: memoryArchive(), // one that outlives the process
+ * };
+ *
+ * // A model of the AI SDK that records its prompts.
+ * const prompts: unknown[] = [];
+ * const model = {
+ *   specificationVersion: "v4",
+ *   modelId: "gpt-5.5",
+ *   doGenerate(params: { prompt: object[] }) {
+ *     prompts.push(params.prompt);
+ *     return Promise.resolve({ usage: { inputTokens: {}, outputTokens: {} } });
+ *   },
+ *   doStream: () => Promise.reject(new Error("not streamed")),
+ * };
+ *
+ * // The request after a step that read a log.
+ * const log = Array.from({ length: 20_000 }, (_, at) => `GET /page/${at} 200\n`).join("");
+ * const output = { type: "text", value: log };
+ * const prompt = [
+ *   { role: "user", content: [{ type: "text", text: "Is the server up?" }] },
+ *   {
+ *     role: "assistant",
+ *     content: [{ type: "tool-call", toolCallId: "1", toolName: "read_log", input: {} }],
+ *   },
+ *   { role: "tool", content: [{ type: "tool-result", toolCallId: "1", toolName: "read_log", output }] },
+ * ];
+ * await tare({ model, ...options }).model.doGenerate({ prompt });
+ * assert(JSON.stringify(prompts[0]).length < 0.25 * JSON.stringify(prompt).length);
+ *
+ * await tare({ model, ...options }).model.doGenerate({ prompt });
+ * assertEquals(prompts[1], prompts[0]);
+ * ```
+ */
 export interface StateStore {
   /** Returns what was saved last under a key; nothing if nothing was. Called once for each key, before its first call. */
   load(key: string): unknown;

@@ -4,7 +4,16 @@ import { Warmth } from "@tare/session";
 import { pingUsdOfToday } from "@tare/session/internal/report";
 import { type Figures, Telemetry } from "@tare/session/telemetry";
 import { gateway, type HttpGateway } from "@tare/gateway";
-import { type ServerProfile, serverProfile } from "@tare/gateway/internal";
+import {
+  type AgentModels,
+  configuredModels,
+  hasChatProvider,
+  isRehearsed,
+  priceOf,
+  type ServerProfile,
+  serverProfile,
+  upstreamsOf,
+} from "./providers.ts";
 import type { McpSdk } from "@tare/tools/mcp";
 import type { Sandbox } from "@tare/tools/sandbox";
 import { type CountTokens, sampledCount } from "@tare/messages";
@@ -15,18 +24,14 @@ import { agentHandler, type HttpAgent } from "@tare/server";
 import { allowedHosts, isLoopback } from "@tare/server/internal";
 import type { PolicyOptions } from "@tare/planner/policies";
 import { loadTokenizer } from "@tare/tiktoken";
-import { type AgentModels, configuredModels, hasChatProvider, isRehearsed, priceOf } from "./agent_models.ts";
-import { connectTls } from "./connect_tls.ts";
 import { type OpenData, openData } from "./data/open_data.ts";
 import { greet } from "./greeting.ts";
 import { lazily } from "./lazily.ts";
 import { ANSWER_GRACE_MS, listenAsSet, reachable, serverUrl } from "./listen.ts";
 import INSTRUCTIONS from "./prompt/instructions.md" with { type: "text" };
 import { type InstructionPlaces, realPath } from "@tare/tools/internal/instructions";
-import { promptOptions } from "./prompt_options.ts";
 import { offlineDemo } from "./offline_demo.ts";
 import type { Settings } from "./settings/settings.ts";
-import { upstreamsOf } from "./upstreams.ts";
 import { type OpenWorkspace, openWorkspace } from "./workspace.ts";
 
 /** Largest request bodies, since other agents' prompts may hold images and recordings, and most sessions stored. */
@@ -120,8 +125,7 @@ export async function startServer(
   });
   const instance = crypto.randomUUID();
   const agent = agentOf(settings, { ...shared, provider, workspace, passing, instance, sandbox: found });
-  const fetch = (request: Request) => agent.fetch(request, { signal: request.signal });
-  const server = await listenAsSet(settings, { fetch, lastPort, maxConnections, onError }).catch(
+  const server = await listenAsSet(settings, { fetch: agent.fetch, lastPort, maxConnections, onError }).catch(
     async (error) => {
       await workspace.close();
       await opened.close();
@@ -278,4 +282,38 @@ function refuseUnsafe({ host, token, mcp }: Settings, hasMcp: boolean): void {
       "Cannot start: TARE_MCP is set, and main.ts has no client of MCP servers; start with start.ts.",
     );
   }
+}
+
+/** Connects with a host by TLS at one of its addresses. */
+export async function connectTls(
+  { host, address, port }: { readonly host: string; readonly address: string; readonly port: number },
+): Promise<Deno.TlsConn> {
+  const connection = await Deno.connect({ hostname: address, port });
+  try {
+    return await Deno.startTls(connection, { hostname: host });
+  } catch (error) {
+    connection.close();
+    throw error;
+  }
+}
+
+/** Returns the options of prompt sessions, the agent's and the gateway's. `triggers` are those of classic sessions. */
+export function promptOptions(
+  { policy, off, truncateTokens }: Pick<Settings, "policy" | "off" | "truncateTokens">,
+  triggers: PolicyOptions["triggers"] = {},
+): PolicyOptions {
+  return {
+    policy: policy === "classic" ? "classic" : "planner",
+    mechanisms: {
+      context: !off.includes("context"),
+      prune: !off.includes("prune"),
+      schemas: !off.includes("schemas"),
+      truncate: !off.includes("truncate"),
+      ...(off.includes("references") && { references: false }),
+      notation: !off.includes("notation"),
+    },
+    forget: policy === "lossless" ? "nothing" : "costly",
+    truncateTokens,
+    triggers,
+  };
 }

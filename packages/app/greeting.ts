@@ -3,7 +3,7 @@ import { OWNER_FILE } from "@tare/cli/parts";
 import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import type { Sandbox } from "@tare/tools/sandbox";
 import { encodingOfModel } from "@tare/tiktoken";
-import { type AgentModels, hasChatProvider } from "./agent_models.ts";
+import { type AgentModels, hasChatProvider } from "./providers.ts";
 import type { Settings } from "./settings/settings.ts";
 
 /** Returns what a server serves, a line each, and how to direct an agent to it. */

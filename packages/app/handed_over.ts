@@ -4,7 +4,7 @@ import { USUAL_PORT } from "@tare/cli/parts";
 import { s3Address } from "@tare/session/internal";
 import type { Sandbox } from "@tare/tools/sandbox";
 import { DEFAULT_PROVIDER } from "@tare/planner/internal";
-import { hasChatProvider } from "./agent_models.ts";
+import { hasChatProvider } from "./providers.ts";
 import { filesOf, type InstructionPlaces, realPath } from "@tare/tools/internal/instructions";
 import { type Settings, VARIABLES } from "./settings/settings.ts";
 

@@ -1,5 +1,5 @@
 import { USUAL_PORT } from "@tare/cli/parts";
-import { type HttpListener, listenHttp } from "@tare/server/internal/listen";
+import { type AnswerRequest, type HttpListener, listenHttp } from "@tare/server/internal/listen";
 import type { Settings } from "./settings/settings.ts";
 
 /** Time that answers have to finish when a server ends, in milliseconds. */
@@ -35,7 +35,7 @@ export async function usualMaxConnections(): Promise<number> {
 export async function listenAsSet(
   { host, port }: Settings,
   { fetch, onError, lastPort = USUAL_PORT, maxConnections }: {
-    readonly fetch: (request: Request) => Promise<Response>;
+    readonly fetch: AnswerRequest;
     readonly onError: (error: unknown) => void;
     readonly lastPort?: number | undefined;
     /** Default: {@linkcode usualMaxConnections}. */

@@ -3,7 +3,7 @@ import { profileNamed } from "@tare/planner";
 import { DEFAULT_PROVIDER } from "@tare/planner/internal";
 import { rehearsal, simulator } from "@tare/simulator";
 import type { Tokenizer } from "@tare/tiktoken";
-import { type AgentModels, USUAL_WINDOW } from "./agent_models.ts";
+import { type AgentModels, USUAL_WINDOW } from "./providers.ts";
 import { lazily } from "./lazily.ts";
 import type { Settings } from "./settings/settings.ts";
 

@@ -15,7 +15,7 @@ await runCommandLine({
   usage: ["[--url URL] FILE"],
   details:
     `To go back to it, end the server, empty its data folder and put the file there as tare.db. A server whose sessions are
-in PostgreSQL is backed up where that runs: docs/many_servers.md.`,
+in PostgreSQL is backed up by PostgreSQL's tools: docs/several_servers.md.`,
   options: SERVER_OPTIONS,
   notes: KEY_NOTE,
   hasWords: true,

@@ -1,5 +1,5 @@
 /**
- * Has programs told when turns end: `deno task hooks add URL`.
+ * Manages webhooks: `deno task hooks add URL`.
  *
  * @module
  */
@@ -40,7 +40,7 @@ function deliveryLine({ id, type, session, createdAt, status, nextAttemptAt, att
 
 await runCommandLine({
   call: "deno task hooks",
-  summary: "Has programs told when turns end, and when calls wait for a yes (docs/webhooks.md)",
+  summary: "Manages webhooks: requests when turns end or calls need approval (docs/operation.md)",
   usage: [
     ...["add URL [--types turn.ended,approval.asked]", "list", "enable ID", "disable ID", "rotate ID"],
     ...["remove ID", "deliveries ID", "redeliver ID DELIVERY"],

@@ -34,7 +34,7 @@ import { ApiError, peekField, type Protocol, PROTOCOLS } from "@tare/wire/intern
 import type { PolicyOptions } from "@tare/planner/policies";
 import type { GatewayOptions, GatewayUpstream } from "./options.ts";
 import { PlannedCalls } from "./planned_calls.ts";
-import { readBody, readPath } from "./read_request.ts";
+import { readBody, readPath } from "./http.ts";
 import type { GatewaySessionDetails, GatewaySessionSummary } from "./sessions/sessions.ts";
 import { Turns } from "./turns.ts";
 

@@ -3,7 +3,6 @@
  *
  * @module
  */
-export { readBody, readBytes, readPath, withClientSignal } from "./read_request.ts";
-export { type AskedServer, type ServerProfile, serverProfile } from "./upstream.ts";
+export { readBody, readBytes, readPath, withClientSignal } from "./http.ts";
 export type { GatewaySessionDetails, GatewaySessionSummary } from "./sessions/sessions.ts";
 export type { Compaction } from "./sessions/session.ts";

@@ -7,7 +7,7 @@ import { LRUCache } from "lru-cache";
 import type { GatewayOptions } from "./options.ts";
 import type { GatewaySession } from "./sessions/session.ts";
 import type { GatewayTurn } from "./turn.ts";
-import { askUpstream, upstreamOf } from "./upstream.ts";
+import { askUpstream, upstreamOf } from "./http.ts";
 
 /** The last call of a turn, as it was answered. */
 export interface EndedTurn {

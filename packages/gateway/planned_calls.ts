@@ -16,8 +16,16 @@ import type { GatewayUpstream, SetOptions } from "./options.ts";
 import type { GatewaySession } from "./sessions/session.ts";
 import type { GatewayTurn, SentCall } from "./turn.ts";
 import type { Call, Turns } from "./turns.ts";
-import { withClientSignal } from "./read_request.ts";
-import { answerHeaders, askUpstream, beginningOf, passOn, streamOf, upstreamOf, warned } from "./upstream.ts";
+import {
+  answerHeaders,
+  askUpstream,
+  beginningOf,
+  passOn,
+  streamOf,
+  upstreamOf,
+  warned,
+  withClientSignal,
+} from "./http.ts";
 
 /** So many calls of a turn may do nothing but recall; then one can't. */
 const MAX_RECALL_CALLS = 64;

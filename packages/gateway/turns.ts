@@ -39,7 +39,7 @@ import { countInstructions, hasAnswers, textOf } from "./sessions/history.ts";
 import type { Compaction, GatewaySession, Making, Recognised, SessionFacts } from "./sessions/session.ts";
 import { GatewaySessions } from "./sessions/sessions.ts";
 import { GatewayTurn, type SentCall } from "./turn.ts";
-import { upstreamOf } from "./upstream.ts";
+import { upstreamOf } from "./http.ts";
 
 /** A request for the upstream, and its body. */
 export interface Call {
@@ -72,6 +72,7 @@ const MAX_WINDOWS = 1_000;
 export class Turns {
   readonly sessions: GatewaySessions;
   readonly #options: SetOptions;
+  #countTokens: CountTokens | undefined;
   readonly #memory: Memory;
   /** Absent: nothing is kept warm. */
   readonly #warmth: Warmth | undefined;
@@ -109,6 +110,11 @@ export class Turns {
     });
   }
 
+  /** Returns the counter of tokens, made once. */
+  async #counter(): Promise<CountTokens> {
+    return this.#countTokens ??= await this.#options.countTokens();
+  }
+
   /** Waits until all sessions are stored, for a while. Never rejects. */
   async close(): Promise<void> {
     this.#warmth?.close();
@@ -138,7 +144,7 @@ export class Turns {
   async #lookFor(id: string, protocol: Protocol, client: string): Promise<Followed | undefined> {
     if (!this.#options.store) return undefined;
     const nothing = { scope: hashOf([client, null]), items: [], basis: { model: "" } };
-    const countTokens = await this.#options.countTokens();
+    const countTokens = await this.#counter();
     const readers = this.#memory.readers(client);
     const prompts = this.#promptsOf(protocol, { client, countTokens });
     const looked = { client, ...nothing, countTokens, prompts };
@@ -175,7 +181,7 @@ export class Turns {
     const sized = hashOf([client, protocol.name, readField(body, "model")]);
     if (hints.asksForMillion) this.#millions.set(sized, true);
     else if (!counts) this.#millions.delete(sized);
-    const countTokens = await this.#options.countTokens();
+    const countTokens = await this.#counter();
     const wire = await Session.inSlices(readingRequest(body, protocol, readers));
     const choosesTools = !hints.forbidsTools && !(hints.forcesTool && !hasAnswers(wire.items));
     const hasTools = (wire.tools ?? []).length > 0 && choosesTools;
@@ -212,7 +218,7 @@ export class Turns {
     const precedes = isFirst && !counts;
     const session = found ??
       (precedes ? sessions.precede(recognised) : about?.known ?? sessions.sessionOf(recognised));
-    if (this.#warmth && !counts && (!oneShot || precedes)) {
+    if (this.#warmth && protocol.pings && !counts && (!oneShot || precedes)) {
       if (!oneShot) this.#warmth.goesOn(session.id);
       // A subagent without tools begins with a request that may be none of its turns.
       if (recognised.isKeyed) this.#subAgents.asks(session);
@@ -422,7 +428,7 @@ export class Turns {
   async #makingOf(name: string, client = ""): Promise<Making | undefined> {
     const protocol = PROTOCOLS.find((one) => one.name === name);
     if (!protocol || !this.#options.upstreams[name]) return undefined;
-    const countTokens = await this.#options.countTokens();
+    const countTokens = await this.#counter();
     const prompts = this.#promptsOf(protocol, { client, countTokens });
     return { protocol, countTokens, prompts, readers: this.#memory.readers(client) };
   }

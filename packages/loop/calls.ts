@@ -23,7 +23,7 @@ import {
 } from "./event.ts";
 import { MadeCalls } from "./made_calls.ts";
 import type { CheckedArguments } from "./arguments/arguments.ts";
-import type { Clock, Watchdog } from "./watchdog.ts";
+import type { Clock, Watchdog } from "./run_options.ts";
 
 /** A tool with what has been worked out of it before the turn. */
 export interface PreparedTool {

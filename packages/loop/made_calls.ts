@@ -9,7 +9,7 @@ import type {
 } from "@tare/messages";
 import type { NestedCalls } from "@tare/messages/internal";
 import type { AskedCall, Journal, LoopEvent } from "./event.ts";
-import type { Clock } from "./watchdog.ts";
+import type { Clock } from "./run_options.ts";
 
 /** Most calls that one call may make. */
 const MOST_CALLS = 256;

@@ -46,5 +46,4 @@ export {
 } from "./event.ts";
 export type { ProviderOptions } from "./provider.ts";
 export { run, type TurnResult } from "./run.ts";
-export type { RunLimits, RunOptions, TurnApprovals, TurnCosts } from "./run_options.ts";
-export { type Clock } from "./watchdog.ts";
+export type { Clock, RunLimits, RunOptions, TurnApprovals, TurnCosts } from "./run_options.ts";

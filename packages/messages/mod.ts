@@ -10,9 +10,9 @@
  * import OpenAI from "openai";
  *
  * const request = { messages: [{ role: "user" as const, content: "Why do nightly builds fail?" }], tools };
- * const reckoned = countRequestTokens(request, estimateTokens);
+ * const estimate = countRequestTokens(request, estimateTokens);
  * const { usage } = await new OpenAI().chat.completions.create({ ...request, model: "gpt-5.5" });
- * console.log(`${reckoned} tokens were reckoned, and ${usage?.prompt_tokens} were charged.`);
+ * console.log(`Estimated ${estimate} tokens, charged ${usage?.prompt_tokens}.`);
  * ```
  *
  * @module

@@ -338,6 +338,41 @@ export interface PromptSession {
    * Returns the next keep-alive request for the newest prefix; `undefined` if its cache is to lapse. Sets no timer: call it
    * when a request has been answered, after each ping, when something else is pending, and when the time has come. Absent:
    * the policy knows no costs.
+   *
+   * @example
+   * ```ts
+   * import { assertEquals } from "@std/assert";
+   * import { estimateTokens } from "@tare/messages";
+   * import { observeUpgrade, plannerSession, profileNamed, UNTRIED } from "@tare/planner";
+   * import { memoryArchive } from "@tare/prune";
+   *
+   * const session = plannerSession({
+   *   profile: profileNamed("anthropic-5m"),
+   *   archive: memoryArchive(),
+   *   countTokens: estimateTokens,
+   * });
+   * const messages = [{ role: "user", content: "Is the server up?" }] as const;
+   * for (let minute = 0; minute < 40; minute++) {
+   *   await session.view({ messages, tools: [] }, { nowMs: minute * 60_000 });
+   *   session.sent({ promptTokens: 50_000, cachedTokens: minute === 0 ? 0 : 49_000, outputTokens: 300 });
+   * }
+   * // To be stored for each provider, key and model.
+   * let trial = UNTRIED;
+   * const ping = session.nextPing({ nowMs: 40 * 60_000, pending: "person", trial });
+   * assertEquals([ping?.type, ping?.atMs], ["upgrade", 39 * 60_000 + 280_000]);
+   * // Send it then, and pass the reported usage: here the provider grants the hour.
+   * const usage = {
+   *   promptTokens: 50_305,
+   *   cachedTokens: 50_000,
+   *   cacheWriteTokens: 300,
+   *   hourWriteTokens: 300,
+   *   outputTokens: 0,
+   * };
+   * const { tokenUnits, upgrade } = session.pinged({ type: "upgrade", atMs: ping!.atMs, usage });
+   * if (upgrade) trial = observeUpgrade(trial, upgrade); // also with `warmth.upgrade` of each ledger entry
+   * assertEquals([tokenUnits, trial.isBilled], [5_605, true]);
+   * assertEquals(session.nextPing({ nowMs: ping!.atMs, pending: "person", trial }), undefined);
+   * ```
    */
   readonly nextPing?: (idle: Idle) => Ping | undefined;
   /**

@@ -22,7 +22,7 @@ import {
   type Retention,
   type SessionView,
 } from "./prompt_session.ts";
-import { type Profile, referencesPay } from "./providers.ts";
+import { currentProfile, currentWindow, type Profile, referencesPay } from "./providers.ts";
 import { KEEP_WANTED } from "./retention/retention.ts";
 import { decide, type FullWindow, NEVER_FULL, quotePrompt } from "./rule/decide.ts";
 import { KnownSession, type LookedAt, type Plan, planAsItIs, staysAsItIs } from "./rule/look.ts";
@@ -114,7 +114,13 @@ function checkState(state: unknown): void {
 /** @param from What is known of the session that is forked. */
 function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSession {
   const { summarise: _, ...alone } = given;
-  const options: FlatSessionOptions = given.observe ? { ...alone, archive: NOTHING_KEPT } : given;
+  /** The profile and the window of the current call, each read once for it. */
+  let told: { profile?: Profile; windowTokens?: number } = {};
+  const options: FlatSessionOptions = {
+    ...given.observe ? { ...alone, archive: NOTHING_KEPT } : given,
+    profile: () => told.profile ??= currentProfile(given.profile),
+    windowTokens: () => told.windowTokens ??= currentWindow(given.windowTokens),
+  };
   // What was stored is what `state` gave.
   const stored = options.state as Partial<SessionState> | undefined;
   let state: SessionState = { ...NEW_STATE, ...stored };
@@ -192,6 +198,7 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
 
   async function makeView(history: History, call: PromptCall): Promise<SessionView> {
     checkCall({ history, call });
+    told = {};
     if (call.oneShot) return options.observe ? showAll(history, call) : await look(history, call);
     if (!known.isStartOf(history.messages)) {
       const edits = fittingEdits(state.edits, history.messages);
@@ -295,6 +302,7 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
     view: oneByOne(makeView),
     sent(usage, view = newest, heldTokens) {
       checkUsage(usage);
+      told = {};
       if (!view || !plans.has(view)) {
         throw new Error("Cannot book a call: this session viewed nothing for it");
       }
@@ -313,6 +321,7 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
       }
       const plan = plans.get(view);
       if (!plan) return;
+      told = {};
       if (restorations.has(view) && limit === undefined) {
         isRefused = true;
         return;
@@ -327,23 +336,27 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
       return known.lookedAt;
     },
     quote(history, call) {
+      told = {};
       // The history may have gone back since.
       const edits = fittingEdits(state.edits, history.messages);
       const { situation } = known.lookAside({ ...requestOf(history, call), edits });
       return quotePrompt(situation.removals.filter(({ goes }) => goes), situation);
     },
     nextPing(idle) {
+      told = {};
       return known.nextPing(idle);
     },
     pinged(ping) {
       if (known.account.sent.length === 0) {
         throw new Error("Cannot book a ping: this session has sent nothing yet");
       }
+      told = {};
       const entry = known.bookPing(ping);
       state = { ...state, planner: known.account };
       return entry;
     },
     get profile() {
+      told = {};
       return known.profile;
     },
     resume(stored) {
@@ -365,10 +378,10 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
     fork(length, archive, { aside = false } = {}) {
       const { summary: _, ...rest } = state;
       const edited = { ...rest, ...cutBack(state, length) };
-      if (aside) return makeSession({ ...options, archive, state: edited }, known);
+      if (aside) return makeSession({ ...given, archive, state: edited }, known);
       const fork = known.fork(length, edited.edits);
       const forked: SessionState = { ...edited, planner: fork.account, stopSaid: false };
-      return makeSession({ ...options, archive, state: forked }, fork);
+      return makeSession({ ...given, archive, state: forked }, fork);
     },
     get noPins() {
       return isEdited() ? undefined : "nothing leaves this session's prompt, which is sent as it is";

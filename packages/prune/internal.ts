@@ -24,11 +24,12 @@ export {
 export {
   type ElideOptions,
   type ElisionCandidate,
+  looksLikeError,
+  reportsError,
   resultOriginal,
   resultText,
   type SelectOptions,
   traitsOf,
 } from "./prune_results.ts";
-export { looksLikeError, reportsError } from "./reports_error.ts";
 export type { TurnsSummary } from "./summarise_turns.ts";
 export { truncateText, type TruncateTextOptions } from "./truncate_results.ts";

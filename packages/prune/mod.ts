@@ -13,7 +13,7 @@
  * const archive = memoryArchive();
  * const options = { archive, windowTokens: 32_000, recall: true };
  * const pruned = await pruneResults(messages, options);
- * if (pruned.failure) throw pruned.failure; // what can't be archived doesn't leave
+ * if (pruned.failure) throw pruned.failure; // unarchived results are not evicted
  * const reply = await new OpenAI().chat.completions.create({
  *   model: "gpt-5.5",
  *   messages: [...pruned.messages],

@@ -15,7 +15,7 @@
  * import { shownTools } from "@tare/schemas";
  * import OpenAI from "openai";
  *
- * let exposed: ReadonlySet<number> = new Set(); // what the model has been shown so far
+ * let exposed: ReadonlySet<number> = new Set(); // tools shown so far
  * for (const question of questions) {
  *   const shown = shownTools(tools, { exposed });
  *   await new OpenAI().chat.completions.create({
@@ -29,6 +29,5 @@
  *
  * @module
  */
-export { Catalogue } from "./catalogue.ts";
+export { Catalogue, standIns, type StandInsOptions, type ToolPair } from "./stand_ins.ts";
 export { compactTool, shownTools, type ShownToolsOptions, type ToolsView } from "./shown_tools.ts";
-export { standIns, type StandInsOptions, type ToolPair } from "./stand_ins.ts";

@@ -36,7 +36,7 @@ import { systemClock } from "@tare/loop/internal";
 import { type AgentOptions, checkAgentOptions } from "./agent_options.ts";
 import { health } from "./api/health_routes.ts";
 import { measured, observeServer } from "./api/metrics_routes.ts";
-import { AgentKind, assertSees, type ServerSessions } from "./api/agent_kind.ts";
+import { assertSees, type ServerSessions } from "./api/session_body.ts";
 import { respondAt } from "./as_model/errors.ts";
 import { dispatcher } from "./http/dispatcher.ts";
 import { admission, guard } from "./http/guard.ts";
@@ -127,10 +127,7 @@ export function agentHandler(options: AgentOptions): HttpAgent {
     { telemetry: new Telemetry("@tare/server", { figures }), ...options },
     told.teller,
   );
-  const registry: ServerSessions = new SessionRegistry([
-    new AgentKind(sessions),
-    ...gateway?.sessions.kinds ?? [],
-  ]);
+  const registry: ServerSessions = new SessionRegistry([sessions, ...gateway?.sessions.kinds ?? []]);
   const { routes: healthRoutes, end } = health(options);
   const routes: readonly Route[] = routeTable({
     ...options,

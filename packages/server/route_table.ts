@@ -1,14 +1,13 @@
 import type { JsonSchema } from "@tare/messages";
 import { type TProperties, Type } from "typebox";
 import type { AgentOptions } from "./agent_options.ts";
-import type { ServerSessions } from "./api/agent_kind.ts";
 import { approvalRoutes } from "./api/approval_routes.ts";
 import { fileRoutes, undoRoutes } from "./api/file_routes.ts";
 import type { health } from "./api/health_routes.ts";
 import { keyRoutes } from "./api/key_routes.ts";
 import { metricsRoutes } from "./api/metrics_routes.ts";
 import { ledgerRoutes, promptRoutes } from "./api/prompt_routes.ts";
-import { SEES_PICTURES } from "./api/session_body.ts";
+import { SEES_PICTURES, type ServerSessions } from "./api/session_body.ts";
 import { agentSessionRoutes, sessionRoutes } from "./api/session_routes.ts";
 import { transferRoutes } from "./api/transfer_routes.ts";
 import { turnRoutes } from "./api/turn_routes.ts";

@@ -23,6 +23,7 @@ export {
 } from "./store/session_records.ts";
 export { isConflict } from "./store/store_error.ts";
 export { expiryClock } from "./expiry_clock.ts";
+export { isFenced, type OwnedEvents, type OwnedSession, Ownership, Queue, type Tenure } from "./ownership.ts";
 export {
   type BookOptions,
   type CacheKeyOptions,

@@ -4,6 +4,5 @@
  * @module
  */
 export { openAt, pathAfterLinks } from "./files/resolve_in_workspace.ts";
-export { clearWorkspaces } from "./sandbox/guard.ts";
-export { isProtected } from "./sandbox/protected_paths.ts";
+export { clearWorkspaces, isProtected } from "./sandbox/guard.ts";
 export { endLeftCommands } from "./shell/shell_tool.ts";

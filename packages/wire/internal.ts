@@ -11,8 +11,7 @@ export { MessageWriter, statusOf } from "./anthropic/write_message.ts";
 export { finishedReply, MESSAGES_FORMS } from "./anthropic/write_messages_body.ts";
 export { ApiError } from "./api_error.ts";
 export { CHAT_PROTOCOL } from "./chat/chat_protocol.ts";
-export { ReplyAssembler } from "./chat/reply_assembler.ts";
-export { CHAT_FORMS } from "./chat/write_chat_body.ts";
+export { CHAT_FORMS, ReplyAssembler } from "./chat/chat_completions.ts";
 export { CompletionWriter } from "./chat/write_completion.ts";
 export { deferTools, isFunction, steadyTools } from "./client_tools.ts";
 export { asRecord, joinBytes, jsonExcess, readJsonAt, type Span } from "./json.ts";
@@ -21,7 +20,7 @@ export { legalArguments, type LegalForms, originalCalls } from "./legality.ts";
 export { statedFailure } from "./meaning.ts";
 export * from "./protocol.ts";
 export { PROTOCOLS } from "./protocols.ts";
-export { ReplyTooLong, StreamedText } from "./reply_stream.ts";
+export { ReplyTooLong, StreamedText } from "./sse.ts";
 export {
   anchorOf,
   peekField,

@@ -33,8 +33,7 @@
  * @module
  */
 export { messagesBody, type MessagesBodyOptions } from "./anthropic/write_messages_body.ts";
-export { readUsage } from "./chat/usage.ts";
-export { chatBody, type ChatBodyOptions } from "./chat/write_chat_body.ts";
+export { chatBody, type ChatBodyOptions, readUsage } from "./chat/chat_completions.ts";
 export {
   type AnthropicRequest,
   fromAnthropic,

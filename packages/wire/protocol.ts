@@ -79,8 +79,10 @@ export interface Protocol {
   readonly auth: {
     /** Headers by which clients show who they are, in lower case. */
     readonly headers: readonly string[];
-    /** The header with this key: its name and value. */
-    readonly header: (key: string) => readonly [string, string];
+    /** Name of the header with the key. */
+    readonly name: string;
+    /** Text of its value before the key. */
+    readonly prefix: string;
   };
   /** Names of the fields that say how many tokens a reply may have. */
   readonly replyFields: readonly string[];
@@ -317,7 +319,8 @@ export class UnknownShape extends Error {
 /** A key as OpenAI's clients send it. */
 export const BEARER: Protocol["auth"] = {
   headers: ["authorization"],
-  header: (key) => ["authorization", `Bearer ${key}`],
+  name: "authorization",
+  prefix: "Bearer ",
 };
 
 /** A body of JSON with the places of its fields. */

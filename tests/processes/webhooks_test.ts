@@ -1,4 +1,4 @@
-// The real server, as it is started, tells the receiver that docs/webhooks.md shows.
+// The real server sends to the webhook receiver of docs/operation.md.
 import { assert, assertEquals } from "@std/assert";
 import { fromFileUrl, join } from "@std/path";
 import { ownerKeyIn } from "../../packages/cli/server/find_owner_key.ts";
@@ -17,7 +17,7 @@ async function lineOf(lines: ReadableStreamDefaultReader<string>, pattern: RegEx
   }
 }
 
-Deno.test("docs/webhooks.md: the receiver takes what the server sends, and nothing else", async () => {
+Deno.test("docs/operation.md: the webhook receiver accepts signed requests only", async () => {
   const folder = await Deno.makeTempDir();
   const data = join(folder, "data");
   const args = ["--port", "0", "--workspace", folder, "--data", data, "--webhook-hosts", "127.0.0.1"];
@@ -37,7 +37,7 @@ Deno.test("docs/webhooks.md: the receiver takes what the server sends, and nothi
     await ask("/tare/v1/webhooks", { url: "http://127.0.0.1:9000", types }),
   );
 
-  const page = Deno.readTextFileSync(join(ROOT, "docs/webhooks.md"));
+  const page = Deno.readTextFileSync(join(ROOT, "docs/operation.md"));
   const shown = /^```ts ignore\n([^]*?)^```$/m.exec(page)![1]!;
   assert(shown.includes("port: 9000"));
   await Deno.writeTextFile(join(folder, "receiver.ts"), shown.replace("port: 9000", "port: 0"));
@@ -58,7 +58,7 @@ Deno.test("docs/webhooks.md: the receiver takes what the server sends, and nothi
   await ask(`/tare/v1/webhooks/${id}`, { url });
 
   const unsigned = await fetch(url, { method: "POST", body: "{}" });
-  assertEquals([unsigned.status, await unsigned.text()], [401, "This isn't signed by my server."]);
+  assertEquals([unsigned.status, await unsigned.text()], [401, "Invalid signature."]);
   const { id: session } = JSON.parse(await ask("/tare/v1/sessions", {}));
   await ask(`/tare/v1/sessions/${session}/turns`, { input: "Which files are there?" });
   assertEquals(await lineOf(heard!, /^turn\.ended (\S+ completed)/m), `${session} completed`);

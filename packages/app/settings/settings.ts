@@ -139,7 +139,7 @@ const GROUPS = {
     },
     instructions: {
       variable: "TARE_INSTRUCTIONS",
-      help: "A Markdown file that replaces the built-in instructions (docs/prompt.md)",
+      help: "A Markdown file that replaces the built-in instructions (docs/how_it_works.md)",
       read: readInstructions,
       right: "a file that exists",
     },
@@ -226,7 +226,7 @@ const GROUPS = {
       variable: "TARE_WEBHOOK_HOSTS",
       fallback: "",
       help:
-        "Comma-separated hosts, with or without a port, to which webhooks may be sent (docs/webhooks.md); * for " +
+        "Comma-separated hosts, with or without a port, to which webhooks may be sent (docs/operation.md); * for " +
         "all public ones by HTTPS",
       read: list((host) => /^(\*|([a-z0-9_.-]+|\[[0-9a-f:]+\])(:\d{1,5})?)$/.test(host)),
       right: "host names in lower case such as hooks.example,127.0.0.1:9000, with commas between them, or *",
@@ -242,13 +242,13 @@ const GROUPS = {
       variable: "TARE_METRICS",
       fallback: "off",
       help:
-        "Access to GET /metrics for Prometheus (docs/telemetry.md): key, the owner and keys added with --routes " +
+        "Access to GET /metrics for Prometheus (docs/operation.md): key, the owner and keys added with --routes " +
         "metrics; open, every client; off",
       ...oneOf("off", "key", "open"),
     },
     captureContent: {
       variable: "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT",
-      help: "Whether telemetry holds message contents (docs/telemetry.md): true or false. Default: false",
+      help: "Whether telemetry holds message contents (docs/operation.md): true or false. Default: false",
       // Every other value means no, as in other instrumentations.
       read: (value: string) => /^(true|span_only|span_and_event)$/i.test(value),
     },
@@ -264,7 +264,7 @@ const GROUPS = {
       isSecret: true,
       help:
         "A PostgreSQL database in place of the data folder's file, so that several servers share the sessions " +
-        "(docs/many_servers.md): its address, or a file that holds it",
+        "(docs/several_servers.md): its address, or a file that holds it",
       read: readDatabase,
       right: "an address such as postgres://user:password@host:5432/name, or a file that holds one",
     },
@@ -326,7 +326,7 @@ const GROUPS = {
       fallback: "",
       help:
         `Comma-separated parts to switch off: ${PARTS.join(", ")} (docs/how_it_works.md, docs/agents.md, ` +
-        "docs/programs.md)",
+        "docs/tools.md)",
       read(names) {
         const parts = list((name) => PARTS.some((part) => part === name))(names);
         return parts && PARTS.filter((part) => parts.includes(part));

@@ -22,7 +22,7 @@ await runCommandLine({
   summary:
     "Lets an editor use the running agent server, by the Agent Client Protocol over standard input and output",
   options: SERVER_OPTIONS,
-  notes: `${KEY_NOTE} The editor starts this command; docs/editors.md says how it is told to.`,
+  notes: `${KEY_NOTE} The editor starts this command; docs/agents.md describes its configuration.`,
 }, async ({ values }) => {
   const { url, client } = await connect(values.url);
   const { app, leave } = editorAgent({

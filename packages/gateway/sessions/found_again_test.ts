@@ -6,7 +6,7 @@ import { memoryStore } from "@tare/session/sqlite";
 import { sharedMemory } from "../../../tests/shared_memory.ts";
 import { openStore } from "@tare/session/sqlite";
 import { longResult } from "../agents_fixture_test.ts";
-import { completion, gatewayed, OPTIONS, post, READ } from "../fixture_test.ts";
+import { completion, gatewayed, OPTIONS, post, READ, UPSTREAM } from "../fixture_test.ts";
 import { functionCall, responsesUpstream, says } from "../responses_fixture_test.ts";
 import {
   type Asked,
@@ -18,7 +18,7 @@ import {
   turn,
   whole,
 } from "./conversations_fixture_test.ts";
-import { CHAT } from "./dialects_fixture_test.ts";
+import { CHAT, DIALECTS } from "./dialects_fixture_test.ts";
 
 /** Conversations that go on step by step, each once all others have been there. */
 function inTurns(
@@ -64,6 +64,28 @@ for (
         const store = (at: number) => stores[(gatewayAt(at) as { readonly which?: number }).which ?? 0]!;
         assertSame(await played(asked, CHAT, { store, gatewayAt }), expected);
       }
+    }
+  });
+}
+
+for (const dialect of DIALECTS) {
+  Deno.test(`a conversation whose first message ended in transient text is found again after a restart: ${dialect.name}`, async () => {
+    const options = { store: memoryStore(), upstreams: { [dialect.name]: UPSTREAM } };
+    for (const task of ["Find the constants in all files of the folder.", "Go."]) {
+      const ids: unknown[] = [];
+      const opening = (at: number) => dialect.opening(`${task}\n\nIt is second number ${at} of the hour.`);
+      for (const history of [opening(1), [...dialect.opening(task), ...dialect.step("a.ts", "A.")]]) {
+        const { fetch } = gatewayed(
+          ({ body }) => dialect.answer(body, { text: "Yes.", id: "m1" }, 0),
+          options,
+        );
+        const response = await fetch(
+          post(dialect.body(history, { rules: "Rules.", tools: true }), {}, dialect.path),
+        );
+        assert(response.ok, await response.text());
+        ids.push(response.headers.get("x-tare-session"));
+      }
+      assertEquals(ids[1], ids[0], task);
     }
   });
 }

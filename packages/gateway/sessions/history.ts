@@ -292,6 +292,7 @@ export function soughtNames({ client, scope, name, items, isKeyed, hasTools, fol
   const heads = countInstructions(items);
   const keys = items.map(({ key }, at) => at < heads ? instructionKey(scope, key) : key);
   const firsts = [keys[heads] ?? NOTHING, NOTHING];
+  const opening = openingText(personSpoke(items)?.words ?? "");
   return {
     own: [
       ...(follows === undefined ? [] : [nameOf("response", client ?? scope, follows)]),
@@ -302,6 +303,7 @@ export function soughtNames({ client, scope, name, items, isKeyed, hasTools, fol
       ...endsOf(keys, { heads, reach: REACH }).map((end) => nameOf("end", client ?? scope, end)),
       // One that has nothing but instructions yet may go on in any way.
       ...new Set(firsts.map((first) => nameOf("first", scope, first))),
+      nameOf("opening", scope, opening ?? NOTHING),
       nameOf("summary", scope),
       // A request for a title or the like quotes the conversation that it is about.
       ...(isKeyed || !hasTools ? [nameOf("scope", scope)] : []),
@@ -322,8 +324,9 @@ export interface NamedHistory {
  * still find it. `ends` are those of earlier ends of the history.
  */
 export function namesOf(
-  { client, scope, name, heads, summary, responses }: Owner & {
+  { client, scope, name, heads, opening = NOTHING, summary, responses }: Owner & {
     readonly heads: number;
+    readonly opening?: string | undefined;
     readonly summary?: unknown;
     readonly responses: readonly { readonly id: string }[];
   },
@@ -333,11 +336,15 @@ export function namesOf(
   | { readonly ends: readonly string[]; readonly others: readonly string[]; readonly named: NamedHistory }
   | undefined {
   const keys = items.map(({ exact }) => exact);
-  const settled = keys.slice(0, items.findLastIndex(({ role }) => role === "reply") + 1 || keys.length);
+  const replied = items.findLastIndex(({ role }) => role === "reply") + 1;
+  // Until the model has replied, the first message may end in transient text, of which a short one's opening may be.
+  const openings = replied === 0 ? new Set([opening, NOTHING]) : [];
+  const settled = keys.slice(0, replied || keys.length);
   const others = [
     ...responses.map(({ id }) => nameOf("response", client ?? scope, id)),
     ...(name === undefined ? [] : [nameOf("name", scope, name)]),
     nameOf("first", scope, keys[heads] ?? NOTHING),
+    ...Array.from(openings, (opening) => nameOf("opening", scope, opening)),
     ...(summary ? [nameOf("summary", scope)] : []),
     nameOf("scope", scope),
   ];

@@ -171,7 +171,7 @@ export function openaiModel(options: OpenaiModelOptions): Model {
 
 /** Returns the error that an event contains, if it does. */
 function errorIn(json: unknown, name: string | undefined): JsonRecord | undefined {
-  const { type = name, error, response } = asRecord(json) ?? {};
+  const { type = name, error, response } = Object(json) as JsonRecord;
   if (type === "response.failed") {
     return asRecord(asRecord(response)?.error) ?? { message: "the response failed" };
   }

@@ -304,24 +304,28 @@ export class Recognition<Known extends KnownConversation> {
     }
   }
 
-  /** Returns the conversation whose summary a request quotes, or continues after its client requested one. */
+  /**
+   * Returns the conversation whose summary a request quotes, or continues after its client requested one. A summary with which
+   * a history begins may be quoted once more before a model has answered.
+   */
   #quotedBy(
     request: RequestHistory,
     candidates: readonly Candidate<Known>[],
     named: Known | undefined,
   ): Known | undefined {
     const { items, isKeyed } = request;
-    const quotable = (named ? [named] : this.#recent(request)).filter((known) =>
-      quotableOf(known).length > 0
-    );
+    // A history that continues after a reply of the model is a branch.
+    const isBranch = items.slice(0, candidates[0]?.shared ?? 0).some(isReply);
+    const piecesOf = ({ facts: { summary, begunWith } }: Known) =>
+      summary?.pieces ?? (begunWith?.isAnswered === false && !isBranch ? begunWith.pieces : []);
+    const quotable = (named ? [named] : this.#recent(request)).filter((known) => piecesOf(known).length > 0);
     const text = quotable.length > 0 ? textOf(request) : "";
-    const quoted = quotable.find((known) => quotesAny(text, quotableOf(known)));
+    const quoted = quotable.find((known) => quotesAny(text, piecesOf(known)));
     if (quoted) return quoted;
-    // A summary that can't be read: the conversation is the same if key and instructions are. A history that continues after
-    // a reply of the model is a branch.
-    const newest = named ?? (isKeyed ? this.#newest(request) : undefined);
-    if (!newest?.facts.summary?.isSaid || !named && this.#shared(newest, items) === 0) return undefined;
-    return items.slice(0, candidates[0]?.shared).some(isReply) && candidates[0] ? undefined : newest;
+    // A summary that can't be read: the conversation is the same if key and instructions are.
+    const newest = named ?? (isKeyed ? this.#newest(request, isBegun) : undefined);
+    const isMeant = newest?.facts.summary?.isSaid && (named || this.#shared(newest, items) > 0);
+    return isMeant && !isBranch ? newest : undefined;
   }
 
   /** Returns the conversation whose history ends like that of a request, which begins with something else in its place. */
@@ -365,9 +369,11 @@ export class Recognition<Known extends KnownConversation> {
     return this.#realms.get(client ?? scope)?.scopes.get(scope)?.toReversed() ?? [];
   }
 
-  /** Returns the conversation without a name that was continued last in a request's scope. */
-  #newest(request: RequestHistory): Known | undefined {
-    const unnamed = this.#recent(request).filter(({ facts: { name } }) => name === undefined);
+  /** Returns the conversation without a name that was continued last in a request's scope, of all or of some. */
+  #newest(request: RequestHistory, isWanted: (known: Known) => boolean = () => true): Known | undefined {
+    const unnamed = this.#recent(request).filter((known) =>
+      known.facts.name === undefined && isWanted(known)
+    );
     return unnamed.map((known) => ({ known, place: this.#places.get(known)! })).sort(byAge)[0]?.known;
   }
 
@@ -451,11 +457,14 @@ function grownBy<Known extends KnownConversation>(
 }
 
 /** Returns how a request continues the one of these conversations of which it contains most; `undefined` if none. */
-function bestOf<Known>(candidates: readonly Candidate<Known>[]): Continued<Known> | undefined {
+function bestOf<Known extends KnownConversation>(
+  candidates: readonly Candidate<Known>[],
+): Continued<Known> | undefined {
   const missing = ({ place, grown }: Candidate<Known>) => place.items.length - grown!.length;
   const [longest] = candidates;
   const [best] = candidates.filter(({ grown }) => grown).sort((one, other) =>
-    other.grown!.length - one.grown!.length || missing(one) - missing(other) || byAge(one, other)
+    other.grown!.length - one.grown!.length || Number(isBegun(other.known)) - Number(isBegun(one.known)) ||
+    missing(one) - missing(other) || byAge(one, other)
   );
   if (!longest || !best?.grown) return undefined;
   // A reply that another history shares tells more than transient items, or than what an older request left open.
@@ -485,11 +494,6 @@ function endOf(
     (isResult(before) || before.role === now.role) &&
     before.exact !== now.exact && stems.includes(stemsOf(textsOf(length - 1)).at(-1)!);
   return isCut ? { end: length - 1, isCut } : whole;
-}
-
-/** Returns pieces of the summary with which a client may begin a new history, or has and no model has answered yet. */
-function quotableOf({ facts: { summary, begunWith } }: KnownConversation): readonly string[] {
-  return summary?.pieces ?? (begunWith?.isAnswered === false ? begunWith.pieces : []);
 }
 
 /** Whether it has had a turn. */

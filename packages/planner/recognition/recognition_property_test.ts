@@ -23,7 +23,7 @@ interface Talk {
   /** What the recogniser took it for. */
   known?: Known;
   readonly scope: string;
-  readonly name?: string;
+  readonly name: string | undefined;
   readonly isKeyed: boolean;
   readonly tail: "none" | "items" | "text";
   /** The user's first message. */
@@ -71,6 +71,8 @@ const OPS = [
   "title",
   "count",
   "begin alike",
+  "begin titled",
+  "leave unbegun",
   "subagent",
   "restart",
 ] as const;
@@ -107,19 +109,42 @@ class Play {
     return { role, exact: `${role} ${text} ${shape ?? ""}`, shape, texts: [text] };
   }
 
-  begin({ rules = "You are an agent.", task = this.#unique("Do the task number") } = {}): void {
+  begin(
+    { rules = "You are an agent.", task = this.#unique("Do the task number"), isTitled = false } = {},
+  ): void {
     const { isKeyed, tail, isNamed } = this.manner;
     const talk: Talk = {
       ...{ scope: "scope", isKeyed, tail, task, sent: [] },
-      ...(isNamed && { name: this.#unique("name") }),
+      name: this.#nameOne(),
       items: [...this.manner.hasRules ? [this.item("instruction", rules)] : [], this.item("user", task)],
     };
     // What equals a conversation that waits for its first reply is a retry of that, transient text aside.
     if (this.#hasTwin(talk.items) && !isNamed) return;
     // Under a key whose client requested a summary, what begins next continues from it.
     if (isKeyed && [...this.#knowns].some(({ facts: { summary } }) => summary?.isSaid)) return;
+    if (isTitled) this.#precede(talk, talk.items);
     this.#talks.push(talk);
     this.ask(talk, ["new"]);
+  }
+
+  #nameOne(): string | undefined {
+    return this.manner.isNamed ? this.#unique("name") : undefined;
+  }
+
+  #named(name: string | undefined): Known | undefined {
+    return name === undefined ? undefined : [...this.#knowns].find(({ facts }) => facts.name === name);
+  }
+
+  /** Sends a request that isn't a turn. About no known conversation, it is that of one without a turn, which may stay so. */
+  #precede({ scope, isKeyed, name }: Pick<Talk, "scope" | "isKeyed" | "name">, items: readonly Item[]): void {
+    const request = { scope, isKeyed, name, items, textsOf: (at: number) => items[at]!.texts };
+    const named = this.#named(name);
+    if (this.#recognition.about(request, named)) return;
+    const known: Known = this.#recognition.preceding(request, named) ??
+      { facts: { scope, name, isAmidTurn: false } };
+    assertEquals(known.facts.turns, undefined);
+    this.#knowns.add(known);
+    this.#recognition.follow(known, request, ++this.#count);
   }
 
   /** Twins: whether a history is also what another conversation may have become, had it got the same replies. */
@@ -150,17 +175,18 @@ class Play {
   }
 
   ask(talk: Talk, outcomes: readonly Outcome[], request = this.#request(talk)): void {
-    const named = talk.name === undefined
-      ? undefined
-      : [...this.#knowns].find(({ facts: { name } }) => name === talk.name);
+    const named = this.#named(talk.name);
     const before = talk.known;
     const recognised = this.#recognition.recognise(request, named);
     const outcome = recognised.type;
+    // A turn that begins a conversation without one is the first of a new one.
+    const isFirst = outcome === "continue" && recognised.known.facts.turns === undefined;
     assert(
-      outcomes.includes(outcome) || named === before && outcome === "continue" && named !== undefined,
+      outcomes.includes(isFirst ? "new" : outcome) ||
+        named === before && outcome === "continue" && named !== undefined,
       `${outcome} instead of ${outcomes}: ${request.items.map(({ exact }) => exact).join(" | ")}`,
     );
-    if (outcome === "continue" && before) assertStrictEquals(recognised.known, before);
+    if (outcome === "continue" && before && !isFirst) assertStrictEquals(recognised.known, before);
     // Of several that share as much any may be forked.
     if (outcome === "fork") {
       const { known, at } = recognised;
@@ -178,7 +204,7 @@ class Play {
     const pieces = isAnew ? summary?.pieces : facts.begunWith?.pieces;
     const isAnswered = !isAnew && request.items.some(({ role }) => role === "reply");
     const begunWith = pieces && { pieces, isAnswered };
-    known.facts = { ...facts, begunWith, isAmidTurn: true, ...(!isAnew && { summary }) };
+    known.facts = { ...facts, begunWith, turns: 1, isAmidTurn: true, ...(!isAnew && { summary }) };
     this.#recognition.follow(known, request, ++this.#count);
     talk.known = known;
     talk.sent = request.items;
@@ -306,6 +332,13 @@ class Play {
         return this.#aside(talk, talk.sent, true);
       case "begin alike":
         return this.begin({ task: talk.task });
+      case "begin titled":
+        return this.begin({ isTitled: true });
+      case "leave unbegun": {
+        const opening = [...heads, says("Do the task number")];
+        const asked = size % 3 === 0 ? [...opening, ...steps(1), says("Summarize")] : opening;
+        return this.#precede({ ...talk, name: this.#nameOne() }, asked);
+      }
       case "subagent":
         return this.begin({ rules: "You are a subagent.", task: talk.task });
       case "restart": {

@@ -1,4 +1,4 @@
-import { assertEquals, assertStrictEquals } from "@std/assert";
+import { assert, assertEquals, assertStrictEquals } from "@std/assert";
 import {
   type HistoryItem,
   type KnownConversation,
@@ -81,16 +81,40 @@ Deno.test("Recognition.recognise() continues a conversation whose summary is quo
   assertEquals(recognised({ one: "S u0 a1 u2" }, history("S u1"), said), "new");
 });
 
-Deno.test("Recognition.recognise() forks a conversation that shares more than one without a turn that began alike", () => {
+for (
+  const [what, begun, unbegun, request, expected, facts] of [
+    ["forks what shares more", ONE, "S u1", "S u1 a1 r1 u2", "fork 4"],
+    ["continues after a cut stream", "S u1 t", "S u1", "S u1 a1 r1", "continue 2"],
+    ["continues after an opaque summary", ONE, "S uX aX", "S u2", "continue 1", {
+      summary: { pieces: [], isSaid: true },
+    }],
+  ] as const
+) {
+  Deno.test(`Recognition.recognise() ${what} despite a conversation without a turn`, () => {
+    const recognition = new Recognition<Known>();
+    const conversation = (id: string, turns?: number): Known => {
+      return { id, facts: { scope: "s", turns, isAmidTurn: false, ...turns && facts } };
+    };
+    recognition.follow(conversation("begun", 1), history(begun), 0);
+    recognition.follow(conversation("unbegun"), history(unbegun), 1);
+    const found = recognition.recognise(history(request, { isKeyed: facts !== undefined }));
+    assert(found.type !== "new");
+    assertEquals([found.known.id, `${found.type} ${found.at}`], ["begun", expected]);
+  });
+}
+
+Deno.test("Recognition.recognise() forks a branch that shares a reply, also if another one quotes its summary", () => {
   const recognition = new Recognition<Known>();
-  const conversation = (id: string, turns?: number): Known => {
-    return { id, facts: { scope: "s", turns, isAmidTurn: false } as Known["facts"] };
-  };
-  const begun = conversation("begun", 1);
-  recognition.follow(begun, history(ONE), 0);
-  recognition.follow(conversation("title"), history("S u1"), 1);
-  const request = history("S u1 a1 r1 u2");
-  assertEquals(recognition.recognise(request), { type: "fork", known: begun, at: 4 });
+  const begunWith = (isAnswered: boolean) => ({ pieces: ["uS"], isAnswered });
+  const facts = { scope: "s", turns: 1, isAmidTurn: false };
+  const one: Known = { id: "one", facts: { ...facts, begunWith: begunWith(true) } };
+  recognition.follow(one, history("S uS a1 u2 a2"), 0);
+  recognition.follow(
+    { id: "other", facts: { ...facts, begunWith: begunWith(false) } },
+    history("S uS u3"),
+    1,
+  );
+  assertEquals(recognition.recognise(history("S uS a1 u4")), { type: "fork", known: one, at: 3 });
 });
 
 Deno.test("Recognition.recognise() forks a whole conversation of another scope of the client", () => {

@@ -1,10 +1,9 @@
 import { Type } from "typebox";
 import { answerTo } from "../approvals/approvals.ts";
-import type { Question } from "../sessions/session_types.ts";
 import { json, route } from "../http/route.ts";
 import { closed, COUNT } from "../http/schema.ts";
 import type { Sessions } from "../sessions/sessions.ts";
-import { APPROVAL, SESSION, sessionBody } from "./session_body.ts";
+import { APPROVAL, approvalBodies, SESSION, sessionBody } from "./session_body.ts";
 
 const APPROVALS = Type.Array(APPROVAL);
 
@@ -21,15 +20,6 @@ export const ANSWER = closed(
   "ApprovalAnswer",
   { decision: "deny", reason: "Use the staging database." },
 );
-
-/** The JSON that clients get of what is asked. */
-export function approvalBodies(questions: readonly Question[]) {
-  return questions.map(({ approvalId, id: callId, pin: _pin, beganAtMs: _began, ...shown }) => ({
-    id: approvalId,
-    callId,
-    ...shown,
-  }));
-}
 
 /** The routes that show what is asked before calls run, and take the answers. */
 export function approvalRoutes(sessions: Sessions) {

@@ -20,7 +20,7 @@ import {
   SPEND_QUERY,
   SPEND_REPORT,
 } from "./report_schemas.ts";
-import { assertSees, openSession, type ServerSessions } from "./agent_kind.ts";
+import { assertSees, openSession, type ServerSessions } from "./session_body.ts";
 import { MISSES_REPORT, reportMisses } from "./misses.ts";
 import { KIND } from "./session_routes.ts";
 import { reportSessionSpend, SESSION_SPEND } from "./session_spend.ts";

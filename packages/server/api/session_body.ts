@@ -1,10 +1,18 @@
-import type { ListedSession } from "@tare/session/internal";
+import { type Asker, Keys } from "@tare/session";
+import type { ListedSession, OpenSession, SessionRegistry } from "@tare/session/internal";
 import { sumsOf } from "@tare/session/internal/report";
 import { EMPTY_LEDGER } from "@tare/loop/internal";
 import { type Static, Type } from "typebox";
+import type { Reads } from "../http/route.ts";
 import { closed, COUNT, count, optionalText, text } from "../http/schema.ts";
 import { SESSION_SETTINGS, type StoredSettings, storedSettings } from "../sessions/session_settings.ts";
-import { NO_TURNS, parentOf, type SessionTotals } from "../sessions/session_types.ts";
+import {
+  NO_TURNS,
+  parentOf,
+  type Question,
+  sessionNotFound,
+  type SessionTotals,
+} from "../sessions/session_types.ts";
 import { BEGUN, EFFECTS, FILE_CHANGE, LEDGER, PARENT, WHY } from "./event_schema.ts";
 import { MESSAGE } from "./message_schemas.ts";
 import { PASSING_SESSION, PASSING_SESSION_DETAILS, SUMS } from "./report_schemas.ts";
@@ -117,6 +125,40 @@ export const ANY_SESSION = Type.Union([SESSION, PASSING_SESSION]);
 
 /** A session of either kind, with all that is told of one. */
 export const ANY_SESSION_DETAILS = Type.Union([SESSION_WITH_MESSAGES, PASSING_SESSION_DETAILS]);
+
+/** A session of either kind as lists contain it. */
+export type SessionSummary = Reads<Static<typeof ANY_SESSION>>;
+
+/** A session of either kind with everything that clients read of one. */
+export type SessionDetails = Reads<Static<typeof ANY_SESSION_DETAILS>>;
+
+/** The sessions of a server: the agent's, and with a gateway those that pass through it. */
+export type ServerSessions = SessionRegistry<SessionSummary, SessionDetails>;
+
+/** Opens a session of either kind. @throws {HttpError} 404 if there is none. */
+export async function openSession(
+  registry: ServerSessions,
+  id: string,
+): Promise<OpenSession<SessionSummary, SessionDetails>> {
+  const session = await registry.open(id);
+  if (!session) throw sessionNotFound(id);
+  return session;
+}
+
+/** @throws {HttpError} 404 if there is no such session, or the asker may not see it. */
+export async function assertSees(registry: ServerSessions, id: string, asker: Asker): Promise<void> {
+  const found = await registry.find(id);
+  if (!found || !Keys.sees(asker, found.by)) throw sessionNotFound(id);
+}
+
+/** Returns the JSON that clients get of pending approvals. */
+export function approvalBodies(questions: readonly Question[]) {
+  return questions.map(({ approvalId, id: callId, pin: _pin, beganAtMs: _began, ...shown }) => ({
+    id: approvalId,
+    callId,
+    ...shown,
+  }));
+}
 
 /** Returns the JSON that clients get of a session of the agent. */
 export function sessionBody(

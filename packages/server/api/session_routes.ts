@@ -13,9 +13,15 @@ import type { ListedSession } from "@tare/session/internal";
 import { sessionNotFound } from "../sessions/session_types.ts";
 import { CREATE_SESSION } from "../sessions/session_settings.ts";
 import type { Sessions } from "../sessions/sessions.ts";
-import { openSession, type ServerSessions } from "./agent_kind.ts";
 import { CONTENT } from "./message_schemas.ts";
-import { ANY_SESSION, ANY_SESSION_DETAILS, SESSION, sessionBody } from "./session_body.ts";
+import {
+  ANY_SESSION,
+  ANY_SESSION_DETAILS,
+  openSession,
+  type ServerSessions,
+  SESSION,
+  sessionBody,
+} from "./session_body.ts";
 
 const COST = Type.Number({ minimum: 0 });
 const QUOTED_PROMPT = closed(

@@ -118,7 +118,7 @@ export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) 
         const { input, steer, budget, effort, leavesNow, background = false, unattended = false } = body;
         if (steer && effort !== undefined) throw invalidRequest(STEER_OR_CHOOSE);
         const settings = effort === undefined ? undefined : { reasoning_effort: effort };
-        const session = await sessions.open(id);
+        const session = await sessions.load(id);
         if (background) {
           if (steer) throw invalidRequest(STEER_OR_WAIT);
           if (leavesNow) throw invalidRequest(LEAVES_LATER);

@@ -137,7 +137,7 @@ Deno.test("continueConversation() forks while the known session is busy", async 
 Deno.test("continueConversation() starts over when the known session was deleted", async () => {
   const { play, ask, options } = harness([{ content: "a" }, { content: "b" }]);
   const first = await play([user("1")]);
-  await options.sessions.delete(first.id);
+  await options.sessions.delete(first);
   const second = await play([user("1"), agent("a"), user("2")]);
   assertEquals(second.prompt, ["Be brief.", "1", "a", "2"]);
   await assertRejects(() => ask([user("2")], { after: first.point }), HttpError, "there is no such session");

@@ -69,7 +69,7 @@ Deno.test("storedResponseRoutes() gives a response as long as its session is the
   const response = await post({});
   const { id } = await response.json();
   await (await get(id)).body?.cancel();
-  await options.sessions.delete(response.headers.get("tare-session")!);
+  await options.sessions.delete({ id: response.headers.get("tare-session")! });
   assertEquals(await failure(await get(id)), [404, "id", "response_not_found"]);
 });
 

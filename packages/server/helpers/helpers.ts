@@ -80,7 +80,11 @@ export class TurnAccount {
   }
 
   get sum(): TurnLedger {
-    return [this.helpers, this.#pings].reduce(addLedgers, this.#own);
+    const more = [
+      ...this.#helpers.size > 0 ? [this.helpers] : [],
+      ...this.#pings === EMPTY_LEDGER ? [] : [this.#pings],
+    ];
+    return more.reduce(addLedgers, this.#own);
   }
 }
 

@@ -201,8 +201,11 @@ const UNREADABLE = lastWords(
   "Cannot read the request: its method, target and host make none.",
 );
 
-/** Answers a request. */
-export type AnswerRequest = (request: Request) => Promise<Response>;
+/** Answers a request. `client.signal` is aborted when its client leaves, or no answer is needed any more. */
+export type AnswerRequest = (
+  request: Request,
+  client: { readonly signal: AbortSignal },
+) => Promise<Response>;
 
 /** Answers a `node:http` request by `fetch`. Never rejects; a client that leaves aborts the request's signal. */
 async function answerRequest(
@@ -237,7 +240,7 @@ async function answerRequest(
     // A body that the web knows of no use for, such as that of a GET, keeps nobody waiting.
     if (!request?.body) incoming.resume();
     if (request) {
-      const answered = fetch(request);
+      const answered = fetch(request, { signal: over.signal });
       const answer = await Promise.race([refused.promise, answered]);
       // What would have been said to a body without its end.
       if (over.signal.aborted) {

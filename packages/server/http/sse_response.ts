@@ -1,4 +1,3 @@
-import { systemClock } from "@tare/loop/internal";
 import { eventText, type SseMessage } from "@tare/wire/internal/sse";
 
 /** How a stream shows that it is alive while nothing happens. */
@@ -16,7 +15,7 @@ export interface Heartbeat {
  * slow or lost client costs neither memory nor a timer. A client that disconnects ends the iteration.
  */
 export function sseResponse(messages: AsyncIterable<SseMessage>, heartbeat: Heartbeat = {}): Response {
-  const { intervalMs = 15_000, after = systemClock.after } = heartbeat;
+  const { intervalMs = 15_000, after = afterMs } = heartbeat;
   const iterator = messages[Symbol.asyncIterator]();
   const encoder = new TextEncoder();
   let next: Promise<IteratorResult<SseMessage>> | undefined;
@@ -51,4 +50,9 @@ export function sseResponse(messages: AsyncIterable<SseMessage>, heartbeat: Hear
       "x-accel-buffering": "no",
     },
   });
+}
+
+function afterMs(ms: number, callback: () => void): () => void {
+  const timer = setTimeout(callback, ms);
+  return () => clearTimeout(timer);
 }

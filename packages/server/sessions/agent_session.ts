@@ -1,29 +1,55 @@
-import type { TurnLedger } from "@tare/loop";
+import type { LoopEvent, TurnEnd, TurnLedger } from "@tare/loop";
+import { addLedgers, EMPTY_LEDGER } from "@tare/loop/internal";
 import { recallTool } from "@tare/tools";
 import type { Content, CountTokens, Message, Tool } from "@tare/messages";
+import { firstWords, personsWords } from "@tare/messages/internal";
+import { pinsAfter } from "@tare/planner/internal";
 import type { Archive } from "@tare/prune";
 import { StoreError } from "@tare/session";
-import type {
-  HolderRequest,
-  ListedSession,
-  SessionChange,
-  SessionRecord,
-  StoreRecord,
+import {
+  isFenced,
+  type ListedSession,
+  type NextState,
+  Ownership,
+  type SessionChange,
+  type SessionRecord,
+  SessionRecords,
+  stateRecords,
+  type StoredState,
+  type StoreRecord,
 } from "@tare/session/internal";
-import { openCalls, type Opening, type SessionQuestions } from "../approvals/approvals.ts";
+import {
+  closeTurn,
+  hear,
+  leaveTurn,
+  NO_QUESTIONS,
+  openCalls,
+  type Opening,
+  openQuestions,
+  openTurn,
+  questionsAfter,
+  type SessionQuestions,
+} from "../approvals/approvals.ts";
 import { Helpers, TurnAccount } from "../helpers/helpers.ts";
+import { API_PATH } from "../http/api_path.ts";
 import { HttpError, toHttpError } from "../http/http_error.ts";
-import { checkBudgets, TurnLeft, turnPlayer } from "../turns/play_turn.ts";
+import { checkBudgets, type PlayedTurn, TurnLeft, turnPlayer } from "../turns/play_turn.ts";
 import { SessionTools } from "../turns/session_tools.ts";
-import type { QueuedTurn } from "../turns/turn_queue.ts";
+import { type QueuedTurn, queueStates } from "../turns/turn_queue.ts";
 import { EventLog } from "./event_log.ts";
-import { INTERRUPTED, readJournal } from "./history.ts";
-import { type QueueChange, serverEnding, SessionHold, turnRunning, type WantedChange } from "./hold.ts";
-import { SessionMemory } from "./session_memory.ts";
+import {
+  INTERRUPTED,
+  type KnownHistory,
+  OWN_SUMS,
+  readHistory,
+  readJournal,
+  type RecoveryOptions,
+} from "./history.ts";
 import { SessionWarmth } from "./session_warmth.ts";
-import type { SessionPrompt } from "./session_prompt.ts";
+import { type PromptState, SessionPrompt } from "./session_prompt.ts";
 import {
   checkEffort,
+  choose,
   type SessionSettings,
   type StoredSettings,
   storedSettings,
@@ -31,19 +57,65 @@ import {
 import {
   type ApprovalAnswered,
   type HelperParent,
+  NO_TURNS,
   type OpenTurn,
   parentOf,
+  type PinChange,
   type Question,
   type RunningTurn,
   type SessionEnvironment,
+  type SessionEvent,
+  type SessionNeeds,
+  sessionNotFound,
   type SessionTotals,
   type StoredTurn,
   type TurnRequest,
 } from "./session_types.ts";
 
+/** What one server requests of the one that owns a session. That one does it if a turn runs there; else the former may. */
+type Wanted =
+  | { readonly do: "know" }
+  | { readonly do: "cancel" }
+  | WantedChange;
+
+/** A change that a running turn takes, and the records that are committed with it. */
+type WantedChange =
+  | { readonly do: "steer"; readonly input: Content; readonly records: readonly StoreRecord[] }
+  | { readonly do: "pin"; readonly change: PinChange; readonly records: readonly StoreRecord[] }
+  | { readonly do: "rename"; readonly title: string; readonly records: readonly StoreRecord[] }
+  | { readonly do: "queue"; readonly change: QueueChange; readonly records: readonly StoreRecord[] };
+
+/** A change of the turns that wait. */
+type QueueChange = { readonly add: QueuedTurn } | { readonly remove: string };
+
+/** The owner's answer, with what failed if anything did. */
+interface Told {
+  readonly error?: Pick<HttpError, "status" | "code" | "message">;
+}
+
+/** What a change stores besides events. Default of each: what is stored. */
+interface Change extends Partial<Pick<NextState, "title" | "value">> {
+  readonly totals?: SessionTotals;
+  /** Other states by name. */
+  readonly states?: object;
+  readonly records?: readonly StoreRecord[];
+  readonly committed?: () => void;
+}
+
+/** How a session is read. */
+interface ReadOptions {
+  /** How an unfinished turn ends. Without it that turn runs on another server. */
+  readonly end?: RecoveryOptions["end"] | undefined;
+  /** Whether its missing events are committed with the next commit. Default: at once. */
+  readonly isLate?: boolean;
+  /** Whether it continues here instead, if it can. Default: no. */
+  readonly goesOn?: boolean;
+}
+
 /**
- * A conversation with the agent, in memory while it is used. All that changes it waits in one queue, so that nothing
- * comes between what is looked at and what is done about it.
+ * A conversation with the agent, in memory while it is used. Changes wait in one queue, so that nothing comes between
+ * what is read and what is done about it. Each change is one commit; memory changes once that is done, before its events
+ * can be read.
  */
 export class AgentSession {
   readonly id: string;
@@ -56,15 +128,32 @@ export class AgentSession {
   readonly archive: Archive;
   /** What keeps its newest prompt in the provider's cache while it waits. */
   readonly warmth: SessionWarmth;
+  readonly ownership: Ownership;
   readonly #record: SessionRecord;
-  readonly #environment: SessionEnvironment;
-  readonly #countTokens: CountTokens;
-  readonly #memory: SessionMemory;
+  readonly #records: SessionRecords;
+  readonly #needs: SessionNeeds;
   readonly #tools: SessionTools;
-  readonly #hold: SessionHold;
+  #stored: StoredState & { readonly totals: SessionTotals } = { ...SessionRecords.NOTHING, totals: NO_TURNS };
+  #history: readonly Message[] = [];
+  /** The stored history up to the last turn that has ended: only later events are read anew. */
+  #known: KnownHistory | undefined;
+  /** Cost of all turns. Keep-alive requests between turns are in the totals alone: no event reports them. */
+  #cost = EMPTY_LEDGER;
+  #questions = NO_QUESTIONS;
+  #prompt!: SessionPrompt;
+  /** Stored inputs of a running turn that no event contains yet. */
+  #waiting: readonly Content[] = [];
+  #taken = 0;
+  #queued: readonly QueuedTurn[] = [];
+  /** Whether the request of the running turn is stored. */
+  #isOpen = false;
+  /** Whether a turn has begun here and not ended here: it may still change the prompt. */
+  #isBegun = false;
   #turn: (RunningTurn & { ending?: "stops" | "leaves" }) | undefined;
   /** What the running turn costs. */
   #account: TurnAccount | undefined;
+  /** Number of the last event before the turn that another server runs, as it was when the session was read. */
+  #elsewhereAfter: number | undefined;
 
   private constructor(
     record: SessionRecord,
@@ -82,38 +171,64 @@ export class AgentSession {
       ...{ sessionId: id, last: lastEvent },
       told: teller && { ...teller, recordsOf: (committed) => teller.recordsOf(this, committed) },
     });
-    this.helpers = new Helpers(this, { environment, alone: (work) => this.#hold.queued(work) });
-    const shown = () => this.#memory.prompt.conversation.newest?.view.messages ?? [];
-    const { archive } = this;
+    this.helpers = new Helpers(this, { environment, alone: (work) => this.ownership.queued(work) });
+    const shown = () => this.session.newest?.view.messages ?? [];
+    const { by, settings, archive, events } = this;
     const recalled: Archive = {
       put: (content) => archive.put(content),
       get: (ref) => archive.get(ref),
-      refs: () => this.#memory.prompt.archived,
+      refs: () => this.#prompt.archived,
     };
     const own = [...tools, recallTool(recalled, { countTokens, shown }), this.helpers.tool];
     const mayUse = (record.settings as StoredSettings).helper?.tools;
-    this.#tools = new SessionTools({ given: this.settings.tools, own, source, mayUse });
-    this.#environment = environment;
-    this.#countTokens = countTokens;
-    const { by, settings } = this;
-    const parts = { id, by, settings, archive, environment, countTokens };
-    const { events, helpers } = this;
-    this.#memory = new SessionMemory({ ...parts, tools: () => this.tools, events, helpers });
+    this.#tools = new SessionTools({ given: settings.tools, own, source, mayUse });
+    this.#needs = { id, by, settings, archive, environment, countTokens, tools: () => this.tools };
+    this.#records = new SessionRecords(store, id);
     this.warmth = new SessionWarmth({
-      ...parts,
-      prompt: () => this.prompt,
-      alone: (work) => this.#hold.alone(work),
+      ...this.#needs,
+      prompt: () => this.#prompt,
+      alone: (work) => this.#alone(work),
       booked: (cost) => this.#bookPing(cost),
     });
-    this.#hold = new SessionHold({
-      ...{ id, environment, events, memory: this.#memory },
-      turn: () => this.#turn,
-      take: (wanted) => this.#take(wanted),
-      resume: (open) => this.#resume(open),
-      left: () => this.#release({ failure: serverEnding(id), waiting: [] }),
-      ended: (how) => this.#release(how),
-      changed: () => environment.changed(this),
+    this.ownership = new Ownership({
+      ...{ id, store, events, onError: environment.onError },
+      isBusy: () => this.#turn !== undefined,
+      recover: async () => {
+        await teller?.refresh();
+        if (store.shared) events.reach(await store.lastEvent(id));
+        // A turn that ended because the disk was full continues once it is requested.
+        await this.#mend(store.shared ? { goesOn: true } : { isLate: true });
+      },
+      read: async (isOther) => {
+        const { waiting, runningAfter } = await this.#read({});
+        this.#release({ waiting, goesOn: isOther || runningAfter !== undefined });
+        if (isOther) this.#elsewhereAfter = runningAfter;
+        return runningAfter !== undefined;
+      },
+      noticed: async (seen) => {
+        await events.catchUp(seen);
+        if (seen.holder === "other") return events.open(), true;
+        const last = events.newest;
+        if (last?.type !== "turn_end" || last.reason === "approval") return false;
+        // The rest is read before the session is used.
+        this.#queued = (await store.readState(id, "queued") ?? []) as readonly QueuedTurn[];
+        this.#questions = { ...this.#questions, asked: [] };
+        this.#release({});
+        return true;
+      },
+      obey: (wanted, answer) => this.#obey(wanted as Wanted, answer),
+      lost: () => {
+        const turn = this.#turn;
+        if (!turn) return;
+        turn.cancel();
+        this.#release({});
+        this.#elsewhereAfter = turn.before;
+        events.open();
+      },
+      stalled: (error) => events.close(toHttpError(error)),
+      gone: () => environment.changed(this),
       unsettled: () => environment.unsettled?.(this),
+      refusal: (why) => why === "gone" ? sessionNotFound(id) : serverEnding(id),
     });
   }
 
@@ -122,12 +237,20 @@ export class AgentSession {
     const lastEvent = await environment.store.lastEvent(record.id);
     const countTokens = await environment.models.countTokens();
     const session = new AgentSession(record, environment, { countTokens, lastEvent });
-    await session.#hold.load();
+    if (environment.store.shared) await session.ready();
+    else {
+      await session.#mend({ isLate: true, goesOn: true }).catch(async (error) => {
+        // A full store can still be read.
+        if (!(error instanceof StoreError && error.code === "full")) throw error;
+        environment.onError?.(error);
+        await session.#mend({ isLate: true });
+      });
+    }
     return session;
   }
 
   get history(): readonly Message[] {
-    return this.#memory.history;
+    return this.#history;
   }
 
   /** The tools of the last turn; before the first one those that are known. */
@@ -137,16 +260,16 @@ export class AgentSession {
 
   /** Number of the last event before the running turn; nothing if none runs. */
   get runningAfter(): number | undefined {
-    return this.#turn?.before ?? this.#hold.elsewhereAfter;
+    return this.#turn?.before ?? this.#elsewhereAfter;
   }
 
   get ledger(): TurnLedger {
-    return this.#memory.totals.ledger;
+    return this.totals.ledger;
   }
 
   /** What all its turns come to. */
   get totals(): SessionTotals {
-    return this.#memory.totals;
+    return this.#stored.totals;
   }
 
   get lastEvent(): number {
@@ -161,17 +284,13 @@ export class AgentSession {
     return this.#turn !== undefined;
   }
 
-  /** Whether this server holds it, if others could. */
-  get isHeld(): boolean {
-    return this.#hold.isHeld;
-  }
-
   get isGone(): boolean {
-    return this.#hold.isGone;
+    return this.ownership.isGone;
   }
 
+  /** Empty before anything was said. */
   get title(): string {
-    return this.#memory.title;
+    return this.session.state.title;
   }
 
   /** Its row in a list. */
@@ -187,11 +306,11 @@ export class AgentSession {
 
   /** What is made of what was said, and what was asked for of it. */
   get prompt(): SessionPrompt {
-    return this.#memory.prompt;
+    return this.#prompt;
   }
 
   get questions(): readonly Question[] {
-    return this.#memory.questions;
+    return openQuestions(this.#questions);
   }
 
   /**
@@ -199,12 +318,7 @@ export class AgentSession {
    * one of them left that is gone is taken, and its turn ended. @throws {StoreError}
    */
   ready(): Promise<void> {
-    return this.#hold.ready();
-  }
-
-  /** Settles when its events can be followed, whoever writes them. @throws {StoreError} */
-  followable(): Promise<void> {
-    return this.#hold.followable();
+    return this.ownership.ready();
   }
 
   /** Changes pins or title, and stores that with these records. @throws {HttpError} 404 if it is gone. */
@@ -214,7 +328,7 @@ export class AgentSession {
         ? { do: "rename", title: change.title, records }
         : { do: "pin", change: change.pins, records },
     );
-    if (!this.isHeld) await this.ready();
+    if (!this.ownership.isHeld) await this.ready();
   }
 
   /** @throws {HttpError} 409 if calls wait for an answer: their results would have to come first. */
@@ -228,11 +342,14 @@ export class AgentSession {
    * @throws {HttpError} 409 if a turn runs, or asks; 404 if the session is gone; and what `work` throws.
    */
   betweenTurns<T>(work: () => Promise<T>, told: (done: T) => string): Promise<T> {
-    return this.#hold.alone(async () => {
+    return this.#alone(async () => {
       if (this.#turn) throw turnRunning(this.id);
       this.assertSettled();
       const done = await work();
-      await this.#memory.add({ role: "system", content: told(done) });
+      const message = { role: "system", content: told(done) } as const;
+      await this.#append([{ type: "message_added", message }], {
+        committed: () => this.#history = [...this.#history, message],
+      });
       return done;
     });
   }
@@ -245,13 +362,13 @@ export class AgentSession {
    * runs or asks; 404 if the session is gone.
    */
   choose({ model, effort }: { readonly model?: string; readonly effort?: string | null }): Promise<void> {
-    return this.#hold.alone(async () => {
+    return this.#alone(async () => {
       if (this.#turn) throw turnRunning(this.id);
       if (openCalls(this.history).length > 0) throw callsOpen(this.id);
       const { settings } = this;
       const before = settings.model;
       const now = model ?? before;
-      const known = this.#environment.models.efforts?.(now);
+      const known = this.#needs.environment.models.efforts?.(now);
       if (typeof effort === "string") checkEffort(effort, { model: now, known });
       const wished = effort === undefined
         ? settings.effort ?? this.totals.chosen?.effortOfOthers
@@ -259,10 +376,14 @@ export class AgentSession {
       // Of a model of which nobody knows what it has, an effort is asked that was chosen for it.
       const isFor = effort !== undefined || settings.effort !== undefined && now === before;
       const has = wished !== undefined && (known?.includes(wished) ?? isFor);
-      checkBudgets({ session: settings.budget }, { rates: this.#environment.ratesOf(now), model: now });
-      await this.#memory.choose({
+      checkBudgets({ session: settings.budget }, { rates: this.#needs.environment.ratesOf(now), model: now });
+      const chosen = {
         model: now,
         ...(wished !== undefined && (has ? { effort: wished } : { effortOfOthers: wished })),
+      };
+      await this.#append([], {
+        totals: { ...this.totals, chosen },
+        committed: () => choose(settings, chosen),
       });
       // What was kept warm is of no use to another model.
       if (now !== before) this.warmth.goesOn();
@@ -282,7 +403,7 @@ export class AgentSession {
   start(request: TurnRequest): Promise<RunningTurn>;
   start(request: TurnRequest, when: () => boolean): Promise<RunningTurn | undefined>;
   start(request: TurnRequest, when: () => boolean = () => true): Promise<RunningTurn | undefined> {
-    return this.#hold.alone(async () => when() ? await this.#start(request) : undefined, {
+    return this.#alone(async () => when() ? await this.#start(request) : undefined, {
       told: () => {
         if (when()) throw turnRunning(this.id);
         return undefined;
@@ -300,15 +421,15 @@ export class AgentSession {
   steerOrStart(request: TurnRequest & { readonly input: Content }): Promise<RunningTurn | undefined> {
     const { input } = request;
     const keep = () => request.keep?.("steers") ?? [];
-    return this.#hold.alone(async () => {
+    return this.#alone(async () => {
       if (!this.#turn) return await this.#start(request);
-      await this.#memory.steer(input, keep);
+      await this.#steer(input, keep());
       return undefined;
     }, { wanted: () => ({ do: "steer", input, records: keep() }), told: () => undefined });
   }
 
   get queued(): readonly QueuedTurn[] {
-    return this.#memory.queued;
+    return this.#queued;
   }
 
   /**
@@ -320,21 +441,21 @@ export class AgentSession {
     request: Pick<TurnRequest, "input" | "budget" | "settings" | "unattended">,
     keep: (turn: QueuedTurn) => readonly StoreRecord[],
   ): Promise<QueuedTurn> {
-    const { store } = this.#environment;
+    const { store } = this.#needs.environment;
     this.#checkEffort(request);
     const turn = { ...request, id: crypto.randomUUID(), askedAtMs: store.now() };
     const add = async () => {
       // What can't begin is refused at once, where that is known.
-      if (!this.#turn && this.queued.length === 0) this.#memory.opening(request);
+      if (!this.#turn && this.queued.length === 0) this.#opening(request);
       await this.#changeQueue({ add: turn }, keep(turn));
       // Whoever follows sees it begin.
       if (!this.#turn) this.events.open();
     };
-    await this.#hold.alone(add, {
+    await this.#alone(add, {
       wanted: () => ({ do: "queue", change: { add: turn }, records: keep(turn) }),
       told: () => {},
     });
-    this.#environment.changed(this);
+    this.#needs.environment.changed(this);
     return turn;
   }
 
@@ -352,7 +473,7 @@ export class AgentSession {
    * could be started.
    */
   startQueued(): Promise<boolean> {
-    return this.#hold.alone(async () => {
+    return this.#alone(async () => {
       const [next] = this.queued;
       if (!next || this.#turn || this.questions.length > 0) return false;
       const { askedAtMs: _, ...request } = next;
@@ -360,7 +481,7 @@ export class AgentSession {
         await this.#start(request);
       } catch (error) {
         if (error instanceof StoreError || isBusy(error)) throw error;
-        await this.#memory.refuse(next, toHttpError(error).message);
+        await this.#refuse(next, toHttpError(error).message);
         this.#release({});
       }
       return true;
@@ -369,19 +490,19 @@ export class AgentSession {
 
   /** Makes a change here, or has the server make it on which a turn runs. */
   #change(wanted: WantedChange): Promise<void> {
-    return this.#hold.alone(() => this.#take(wanted), { wanted: () => wanted, told: () => {} });
+    return this.#alone(() => this.#take(wanted), { wanted: () => wanted, told: () => {} });
   }
 
   async #take(wanted: WantedChange): Promise<void> {
     switch (wanted.do) {
       case "steer":
-        return await this.#memory.steer(wanted.input, () => wanted.records);
+        return await this.#steer(wanted.input, wanted.records);
       case "queue":
         return await this.#changeQueue(wanted.change, wanted.records);
       case "rename":
-        return await this.#memory.rename(wanted.title, wanted.records);
+        return await this.#append([], { title: wanted.title, records: wanted.records });
       case "pin":
-        return await this.#memory.changePins(wanted.change, wanted.records);
+        return await this.#changePins(wanted.change, wanted.records);
     }
   }
 
@@ -390,7 +511,65 @@ export class AgentSession {
       ? [...this.queued, change.add]
       : this.queued.filter(({ id }) => id !== change.remove);
     if ("add" in change && queued.length > MOST_IN_A_SESSION) throw queueFull(this.id);
-    await this.#memory.queue(queued, records);
+    await this.#append([], {
+      states: queueStates(queued),
+      records,
+      committed: () => this.#queued = queued,
+    });
+  }
+
+  async #changePins(change: PinChange, records: readonly StoreRecord[]): Promise<void> {
+    const pins = pinsAfter(this.#prompt.pins, change);
+    await this.#append([], { value: { ...this.#stored.value as PromptState, pins }, records });
+    // A call may have ended some meanwhile.
+    this.session.pin(change);
+  }
+
+  /** Lets the input wait for the running turn's next model call. @throws {HttpError} 429 if too much waits. */
+  async #steer(input: Content, records: readonly StoreRecord[]): Promise<void> {
+    const waiting = [...this.#waiting, input];
+    assertMayWait(this.id, waiting);
+    const committed = () => this.#waiting = waiting;
+    await this.#append([], { states: { steering: waiting }, records, committed });
+  }
+
+  /** Does what another server requests of the running turn. Returns false if the answer is due once that has ended. */
+  async #obey(wanted: Wanted, answer: (told: Told) => StoreRecord): Promise<boolean> {
+    const { store } = this.#needs.environment;
+    try {
+      if (wanted.do === "cancel") return this.#turn?.cancel(), false;
+      if (wanted.do === "know") await store.commit([answer({})]);
+      else await this.#take({ ...wanted, records: [...wanted.records, answer({})] });
+    } catch (error) {
+      if (isFenced(error)) throw error;
+      const { status, code, message } = toHttpError(error);
+      await store.commit([answer({ error: { status, code, message } })]);
+    }
+    return true;
+  }
+
+  /**
+   * Does work when nothing else happens in the session, and memory holds what is stored. If a turn runs on another server,
+   * that one receives the request `wanted`, and `told` returns the result. Default: HTTP 409.
+   *
+   * @throws {HttpError} what the other server answers.
+   */
+  #alone<T>(
+    work: () => Promise<T>,
+    {
+      wanted = () => ({ do: "know" }),
+      told = () => {
+        throw turnRunning(this.id);
+      },
+    }: { readonly wanted?: () => Wanted; readonly told?: () => T } = {},
+  ): Promise<T> {
+    return this.ownership.alone(work, {
+      wanted,
+      told: (answer) => {
+        assertDone(answer);
+        return told();
+      },
+    });
   }
 
   /**
@@ -402,14 +581,14 @@ export class AgentSession {
     say: (questions: SessionQuestions) => readonly ApprovalAnswered[],
     request: Pick<TurnRequest, "unattended"> = {},
   ): Promise<RunningTurn | undefined> {
-    return this.#hold.alone(async () => {
-      const { told, isAll } = this.#memory.hear(say);
+    return this.#alone(async () => {
+      const { told, isAll } = hear(this.#questions, say);
       if (isAll) return await this.#start({ ...request, told });
-      await this.#memory.tell(told);
+      await this.#append(told);
       return undefined;
     }, {
       told: () => {
-        if (this.#memory.hear(say).told.length > 0) throw turnRunning(this.id);
+        if (hear(this.#questions, say).told.length > 0) throw turnRunning(this.id);
         return undefined;
       },
     });
@@ -417,9 +596,16 @@ export class AgentSession {
 
   /** Denies what is asked, and nothing goes on. False if nothing is. */
   withdraw(): Promise<boolean> {
-    return this.#hold.alone(async () => {
+    return this.#alone(async () => {
       if (this.questions.length === 0) return false;
-      await this.#memory.withdraw((waiting) => this.#release({ waiting }));
+      const { events, answers } = leaveTurn(this.#questions, this.#history, { by: "cancel" });
+      await this.#commit(events, {
+        ended: { asks: undefined },
+        committed: () => {
+          this.#history = [...this.#history, ...answers];
+          this.#release({ waiting: this.#waiting });
+        },
+      });
       return true;
     }, { told: () => false });
   }
@@ -427,7 +613,10 @@ export class AgentSession {
   /** Cancels the running turn, on whichever server, and waits for its end. False if none runs. */
   async cancel(): Promise<boolean> {
     if (await this.cancelHere()) return true;
-    return this.isRunning && await this.#hold.ask({ do: "cancel" });
+    if (!this.isRunning) return false;
+    const asked = await this.ownership.ask({ do: "cancel" } satisfies Wanted);
+    assertDone(asked?.answer);
+    return asked !== undefined;
   }
 
   /** Cancels the turn that runs on this server and waits for its end. False if none does. */
@@ -451,31 +640,33 @@ export class AgentSession {
   async leave(signal: AbortSignal): Promise<void> {
     const turn = this.#turn;
     if (!turn) return;
-    if (this.#memory.isOpen) turn.ending = "leaves";
+    if (this.#isOpen) turn.ending = "leaves";
     const cut = () => {
-      this.#hold.leave();
+      this.#leave();
       turn.cancel();
     };
     if (signal.aborted) cut();
     else signal.addEventListener("abort", cut);
     await turn.done.finally(() => signal.removeEventListener("abort", cut));
-    await this.#hold.giveUp();
+    await this.ownership.giveUp();
   }
 
-  /** Does what another server asks, if a turn runs. */
-  asked(request: HolderRequest): Promise<void> {
-    return this.#hold.asked(request);
+  /** Leaves the running turn to another process: nothing more of it is written or reported here. */
+  #leave(): void {
+    if (!this.#turn) return;
+    this.ownership.leave();
+    this.#release({ failure: serverEnding(this.id) });
   }
 
   /** Removes the session if nothing runs in it then, and `when` says so. Tells whether it did. */
   deleteIdle(when: () => boolean = () => true): Promise<boolean> {
-    return this.#hold.alone(async () => {
+    return this.#alone(async () => {
       if (this.#turn || !when()) return false;
       await this.events.remove();
       this.warmth.forget();
-      this.#hold.goAway();
-      await this.#environment.workspace?.checkpoints?.forget(this.id).catch((error) =>
-        this.#environment.onError?.(error)
+      this.ownership.goAway();
+      await this.#needs.environment.workspace?.checkpoints?.forget(this.id).catch((error) =>
+        this.#needs.environment.onError?.(error)
       );
       return true;
     }, { told: () => false });
@@ -485,7 +676,7 @@ export class AgentSession {
   #checkEffort({ settings: { reasoning_effort: effort } = {} }: Pick<TurnRequest, "settings">): void {
     const { model } = this.settings;
     if (effort !== undefined) {
-      checkEffort(effort, { model, known: this.#environment.models.efforts?.(model) });
+      checkEffort(effort, { model, known: this.#needs.environment.models.efforts?.(model) });
     }
   }
 
@@ -494,31 +685,34 @@ export class AgentSession {
   ): Promise<RunningTurn> {
     if (this.#turn) throw turnRunning(this.id);
     this.#checkEffort(given);
-    const opening = this.#memory.opening({ input, results, told, budget });
+    const opening = this.#opening({ input, results, told, budget });
     const before = this.events.last + opening.events.length;
     return await this.#play({ input, ...given }, {
-      ...{ before, opening, release: giveBack ?? this.#environment.takeSlot() },
+      ...{ before, opening, release: giveBack ?? this.#needs.environment.takeSlot() },
       begin: (committed) =>
-        this.#memory.begin(opening, { input, keep, id, committed, turn: storedTurn(given, opening) }),
+        this.#begin(opening, { input, keep, id, committed, turn: storedTurn(given, opening) }),
     });
   }
 
   /** Goes on with a turn that another process left. One that can't go on here ends. */
   async #resume(open: OpenTurn): Promise<void> {
-    const { before, resumed, asked: { budget, spent, ...given } } = open;
-    const { always } = this.#memory.allQuestions;
+    const { before, resumed, events, asked: { budget, spent, ...given } } = open;
+    const { always } = this.#questions;
     const opening = { budget, spent, always, events: [], answers: [], answered: [] };
-    const release = this.#environment.takeSlot("running");
-    const begin = (committed: () => void) => this.#memory.resume(open, { committed });
+    const release = this.#needs.environment.takeSlot("running");
+    const begin = (committed: () => void) => {
+      this.#isBegun = true;
+      return this.#append(events, { committed });
+    };
     try {
       await this.#play({ ...given, resumed }, { before, opening, release, begin });
     } catch (error) {
       if (error instanceof StoreError) throw error;
-      this.#environment.onError?.(error);
+      this.#needs.environment.onError?.(error);
       const message = `The server ended in the middle of this turn, and can't go on with it. ${
         toHttpError(error).message
       } It can be continued.`;
-      this.#release(await this.#memory.restore({ end: { reason: "interrupted", message } }));
+      await this.#settle({ end: { reason: "interrupted", message } });
     }
   }
 
@@ -535,29 +729,29 @@ export class AgentSession {
     const outcome: { error?: unknown } = {};
     const onError = (error: unknown) => {
       outcome.error = error;
-      this.#environment.onError?.(error);
+      this.#needs.environment.onError?.(error);
     };
-    const tenure = this.#hold.tenure();
+    const tenure = this.ownership.tenure();
     try {
       const turn = asked.input === undefined ? await this.#usersTurn() ?? before : before;
       const account = new TurnAccount();
       const play = turnPlayer({ ...asked, signal: controller.signal }, {
         ...{
           session: this,
-          environment: this.#environment,
-          countTokens: this.#countTokens,
+          environment: this.#needs.environment,
+          countTokens: this.#needs.countTokens,
           opening,
           account,
           turn,
         },
         takeTools: (signal) => this.#tools.take(signal),
-        steering: () => tenure.isOwn() ? this.#memory.takeWaiting() : [],
-        commit: (events, options) => tenure.run(() => this.#memory.commit(events, options)),
+        steering: () => tenure.isOwn() ? this.#takeWaiting() : [],
+        commit: (events, options) => tenure.run(() => this.#commit(events, options)),
         assertOwn: tenure.assertOwn,
         isLeft: () => this.#turn?.ending === "leaves",
-        journal: (call) => readJournal(this.id, call, this.#environment.store),
+        journal: (call) => readJournal(this.id, call, this.#needs.environment.store),
       });
-      await this.#environment.teller?.refresh();
+      await this.#needs.environment.teller?.refresh();
       await begin(() => this.events.open());
       const done = play()
         .then(({ result: { messages, error, ...end }, ...played }) => {
@@ -570,22 +764,24 @@ export class AgentSession {
           };
           const isStopped = end.reason === "cancelled" && this.#turn?.ending === "stops";
           const told = { ...end, ...(isStopped && INTERRUPTED) };
-          return tenure.run(() =>
-            this.#memory.end({ ...played, end: told, messages }, { opening, committed })
-          );
+          return tenure.run(() => this.#end({ ...played, end: told, messages }, { opening, committed }));
         })
         .catch((error) => {
-          if (error instanceof TurnLeft) return this.#hold.leave();
-          // What it does after it was left is nobody's.
-          if (this.#hold.isLeft) return;
+          if (error instanceof TurnLeft) return this.#leave();
+          // What it does after it was left counts for nothing.
+          if (this.ownership.isLeft) return;
           // A bug of ours, or the store: the turn ends with what is stored of it.
           onError(error);
           const end = { reason: "internal_error", message: toHttpError(error).message } as const;
-          return tenure.fail(end, (storeError, isLost) => {
-            onError(storeError);
-            // Not even the end could be committed, so nobody may see one: readers are told of the failure itself.
-            if (!isLost) this.#release({ failure: toHttpError(storeError) });
-          });
+          return tenure.run(() =>
+            this.#settle({ end }).then(() => {}, (storeError) => {
+              onError(storeError);
+              if (isFenced(storeError)) throw storeError;
+              // Not even the end could be committed: readers receive the failure itself.
+              this.#release({ failure: toHttpError(storeError) });
+            })
+            // A turn whose session was lost is ended by the server that owns it now.
+          ).catch(() => {});
         })
         .then(() => ({ ...outcome, messages: this.history.length }))
         .finally(release);
@@ -595,7 +791,7 @@ export class AgentSession {
       };
       this.#turn = { before, cancel, done };
       this.#account = account;
-      this.#environment.changed(this);
+      this.#needs.environment.changed(this);
       return this.#turn;
     } catch (error) {
       release();
@@ -608,7 +804,7 @@ export class AgentSession {
    * belongs to it.
    */
   async #usersTurn(): Promise<number | undefined> {
-    const { store, workspace: { checkpoints } = {} } = this.#environment;
+    const { store, workspace: { checkpoints } = {} } = this.#needs.environment;
     if (!checkpoints) return undefined;
     const starts = await store.readEvents(this.id, { types: ["turn_start"] });
     const start = starts.findLast(({ event }) => "input" in event && event.input !== undefined);
@@ -618,10 +814,27 @@ export class AgentSession {
   /** What a ping cost is paid for by the turn that runs. */
   #bookPing(cost: TurnLedger): void {
     this.#account?.pinged(cost);
-    this.#environment.keys?.paid(this.by, cost.usd ?? 0);
-    const store = this.#memory.pinged(cost, { inTurn: this.#account !== undefined });
-    this.#hold.alone(store, { told: () => {} })
-      .catch((error) => this.#environment.onError?.(error));
+    this.#needs.environment.keys?.paid(this.by, cost.usd ?? 0);
+    const inTurn = this.#account !== undefined;
+    const prompt = this.#prompt;
+    const store = async () => {
+      // What was read again since doesn't include it.
+      if (prompt !== this.#prompt) return;
+      const { ledger, pinged = EMPTY_LEDGER, asks } = this.totals;
+      const totals = {
+        ...this.totals,
+        days: prompt.conversation.state.days,
+        // What no turn pays for the session does, and the turn that continues once it is answered.
+        ...(!inTurn && {
+          ledger: addLedgers(ledger, cost),
+          pinged: addLedgers(pinged, cost),
+          ...(asks && { asks: { ...asks, spent: addLedgers(asks.spent, cost) } }),
+        }),
+      };
+      await this.#append([], { totals, value: prompt.state });
+    };
+    this.#alone(store, { told: () => {} })
+      .catch((error) => this.#needs.environment.onError?.(error));
   }
 
   /** Nothing runs any more. What waits enters the next turn. */
@@ -636,13 +849,245 @@ export class AgentSession {
   ): void {
     this.#turn = undefined;
     this.#account = undefined;
+    this.#elsewhereAfter = undefined;
     ended();
-    this.#memory.rest(waiting);
+    this.#waiting = waiting;
+    this.#taken = 0;
     // Whoever follows a turn that asks sees it go on.
     const isToBegin = this.questions.length > 0 || this.queued.length > 0;
     if (goesOn || failure === undefined && isToBegin) this.events.open();
     else this.events.close(failure);
-    this.#environment.changed(this);
+    this.#needs.environment.changed(this);
+  }
+
+  /** Reads what is stored. A turn that was left continues here or ends, unless this server is ending. @throws {StoreError} */
+  async #mend(how: Omit<ReadOptions, "end">): Promise<void> {
+    const open = await this.#settle(
+      this.#needs.environment.isEnding() ? {} : { ...how, end: INTERRUPTED },
+    );
+    if (open) await this.#resume(open);
+  }
+
+  /** Reads what is stored while nothing runs, and returns the turn that can continue. @throws {StoreError} */
+  async #settle(how: ReadOptions): Promise<OpenTurn | undefined> {
+    const { open, waiting } = await this.#read(how);
+    this.#release({ waiting, goesOn: open !== undefined });
+    return open;
+  }
+
+  /**
+   * Reads the session from the store.
+   *
+   * @returns Inputs that wait, the number of the last event before a turn that runs elsewhere, and the turn that continues here.
+   * @throws {StoreError}
+   */
+  async #read({ end, isLate = false, goesOn = false }: ReadOptions): Promise<{
+    readonly waiting: readonly Content[];
+    readonly runningAfter?: number | undefined;
+    readonly open?: OpenTurn | undefined;
+  }> {
+    const { id, settings, tools, environment: { store, approvals } } = this.#needs;
+    const { events, helpers } = this;
+    const { rebuilt, links, recovery, waiting, runningAfter, open, known: history } = await readHistory(id, {
+      ...{ store, tools: tools(), instructions: settings.instructions, known: this.#known },
+      ...{ end, goesOn, unknownOutcome: approvals?.unknownOutcome },
+    });
+    const [stored, queued = []] = await Promise.all([
+      this.#records.read(),
+      store.readState(id, "queued") as Promise<readonly QueuedTurn[] | undefined>,
+    ]);
+    const value = stored.value as PromptState | undefined;
+    const known: SessionTotals = { ...NO_TURNS, ...stored.totals as SessionTotals | undefined };
+    const { days, pinged, chosen } = known;
+    if (chosen) choose(settings, chosen);
+    // Events report only what turns cost.
+    const ledger = pinged ? addLedgers(rebuilt.ledger, pinged) : rebuilt.ledger;
+    const totals = { ...known, ledger, turns: rebuilt.turns };
+    const records = stateRecords(id, { totals, steering: [], turn: null });
+    if (open) events.mend([], []);
+    else if (isLate) events.mend(recovery, recovery.length === 0 ? [] : records);
+    else if (recovery.length > 0 || end && end !== INTERRUPTED) await events.append(recovery, { records });
+    this.#history = rebuilt.messages;
+    this.#known = history;
+    this.#cost = rebuilt.ledger;
+    helpers.adopt(links);
+    this.#questions = rebuilt.questions;
+    this.#isOpen = open !== undefined;
+    this.#queued = queued;
+    const { title } = stored;
+    this.#prompt = new SessionPrompt({
+      ...this.#needs,
+      stored: { pins: [], ...value, title, days },
+      before: this.#isBegun ? undefined : this.#prompt,
+      isStored: (state) => state === this.#stored.value,
+    });
+    this.#stored = { ...stored, totals, summed: days, value: this.#prompt.state };
+    this.#isBegun = false;
+    return { waiting, runningAfter, open };
+  }
+
+  /** Returns the inputs that wait for the loop, which takes them now. */
+  #takeWaiting(): readonly Content[] {
+    const fresh = this.#waiting.slice(this.#taken);
+    this.#taken = this.#waiting.length;
+    return fresh;
+  }
+
+  /** Returns how a turn opens. @throws {HttpError} 409 if it can't be continued. */
+  #opening(request: Parameters<typeof openTurn>[0]): Opening {
+    const { id, history, totals: { asks } } = this;
+    return openTurn(request, { id, history, questions: this.#questions, asks });
+  }
+
+  /** Commits that a turn which has waited can't be played, and why. */
+  async #refuse({ id, input }: QueuedTurn, message: string): Promise<void> {
+    const start = { type: "turn_start", ...(input !== undefined && { input }), id } as const;
+    const end = {
+      type: "turn_end",
+      reason: "internal_error",
+      text: "",
+      message,
+      ledger: EMPTY_LEDGER,
+    } as const;
+    const queued = this.#queued.filter((turn) => turn.id !== id);
+    await this.#append([start, end], {
+      totals: { ...this.totals, turns: this.totals.turns + 1 },
+      states: queueStates(queued),
+      committed: () => {
+        this.#queued = queued;
+        if (input !== undefined) this.#history = [...this.#history, { role: "user", content: input }];
+      },
+    });
+  }
+
+  async #begin(
+    opening: Opening,
+    { input, keep, id, turn, committed }: Pick<TurnRequest, "input" | "keep" | "id"> & {
+      /** What it was asked for, if another process may go on with it. */
+      readonly turn: StoredTurn | undefined;
+      readonly committed: () => void;
+    },
+  ): Promise<void> {
+    const title = this.title || firstWords(input && personsWords({ role: "user", content: input }));
+    const start = {
+      type: "turn_start",
+      ...(input !== undefined && { input }),
+      ...(id !== undefined && { id }),
+    } as const;
+    const queued = this.#queued.filter((one) => one.id !== id);
+    const { asks, ...totals } = this.totals;
+    this.#isBegun = true;
+    await this.#append([...opening.events, start], {
+      title,
+      ...(asks && { totals }),
+      states: { ...(turn && { turn }), ...(id !== undefined && queueStates(queued)) },
+      records: keep?.("starts") ?? [],
+      committed: () => {
+        this.#history = [...this.#history, ...opening.answers];
+        this.#isOpen = turn !== undefined;
+        this.#queued = queued;
+        committed();
+      },
+    });
+  }
+
+  /**
+   * Commits events of the turn with what has changed beside them. Unless all is settled, the prompt's part waits for what
+   * tells of it.
+   */
+  async #commit(
+    events: readonly SessionEvent[],
+    { committed, ended, settled = true }: {
+      readonly committed?: () => void;
+      /** What else the turns come to now. Default: nothing more. */
+      readonly ended?: Partial<SessionTotals>;
+      /** Whether nothing goes on until they are stored. Default: so it is. */
+      readonly settled?: boolean;
+    },
+  ): Promise<void> {
+    const prompt = this.#prompt;
+    const before = this.totals;
+    prompt.book(events);
+    const { promptTokens } = events.findLast((event) => event.type === "step_end")?.usage ?? before;
+    const { days } = prompt.conversation.state;
+    const isChanged = ended !== undefined || days !== before.days;
+    const heard = events.filter(({ type }) => type === "user_message").length;
+    await this.#append(events, {
+      ...(isChanged && { totals: { ...before, ...ended, days, promptTokens } }),
+      ...(settled && { value: prompt.state }),
+      states: {
+        ...(heard > 0 && { steering: this.#waiting.slice(heard) }),
+        ...(ended && this.#isOpen && { turn: null }),
+      },
+      committed: () => {
+        this.#waiting = this.#waiting.slice(heard);
+        this.#taken -= heard;
+        committed?.();
+      },
+    });
+  }
+
+  /**
+   * Commits a turn's end. What the user said too late for this turn is not lost: the next one begins with it. It waits
+   * for that one if calls are open, because nothing may come between these and their results.
+   */
+  async #end(
+    { step, asked, last, end, messages }: Pick<PlayedTurn, "step" | "asked" | "last"> & {
+      readonly end: Omit<TurnEnd, "type">;
+      readonly messages: readonly Message[];
+    },
+    { opening, committed }: {
+      readonly opening: Opening;
+      /** Is given what still waits to be said. */
+      readonly committed: (waiting: readonly Content[]) => void;
+    },
+  ): Promise<void> {
+    const { events, helpers } = this;
+    const isOpen = end.reason === "tool_calls" || end.reason === "approval";
+    const [waiting, unheard] = isOpen ? [this.#waiting, []] : [[], this.#waiting];
+    const { events: put, asks } = closeTurn(asked, {
+      ...{ ledger: end.ledger, opening, options: this.#needs.environment },
+    });
+    const { turns, ledger } = this.totals;
+    const ended = { turns: turns + 1, ledger: addLedgers(ledger, end.ledger), asks };
+    // The turn began before it asked for an answer.
+    const whole = opening.spent && { whole: addLedgers(opening.spent, end.ledger) };
+    const told = unheard.map((input): LoopEvent => ({ type: "user_message", step, input }));
+    await this.#commit([...last, ...told, ...put, { type: "turn_end", ...end, ...whole }], {
+      ended,
+      committed: () => {
+        const said = unheard.map((content) => ({ role: "user", content }) as const);
+        this.#history = [...this.#history, ...messages, ...said];
+        this.#isBegun = false;
+        this.#cost = addLedgers(this.#cost, end.ledger);
+        this.#known = {
+          ...{ after: events.last, messages: this.#history, links: helpers.links },
+          ...{ ledger: this.#cost, turns: this.totals.turns, questions: this.#questions },
+        };
+        committed(waiting);
+      },
+    });
+  }
+
+  #append(
+    events: readonly SessionEvent[],
+    { totals = this.totals, states, records = [], committed, ...changed }: Change = {},
+  ): Promise<void> {
+    const { id, events: log } = this;
+    const { title, value } = { ...this.#stored, ...changed };
+    const next = { ...OWN_SUMS, title, totals, value, days: totals.days };
+    const { records: own, after } = this.#records.change(this.#stored, next);
+    // A state of its own, by which sessions that wait for an approval are found.
+    const asks = totals.asks !== this.totals.asks && { asks: totals.asks ?? null };
+    return log.append(events, {
+      records: [...own, ...stateRecords(id, { ...asks, ...states }), ...records],
+      committed: () => {
+        this.#stored = { ...after, totals };
+        this.#questions = events.reduce(questionsAfter, this.#questions);
+        this.#prompt.conversation.named(title);
+        committed?.();
+      },
+    });
   }
 }
 
@@ -676,4 +1121,49 @@ function storedTurn(
 ): StoredTurn | undefined {
   if (clientTools || payer || tools) return undefined;
   return { settings, maxOutputTokens, unattended, budget, spent };
+}
+
+const MAX_WAITING = 100;
+
+/** Most characters of their JSON. */
+const MAX_WAITING_CHARS = 16 * 2 ** 20;
+
+/** What the user says to a running turn is stored whole each time. @throws {HttpError} 429 if it is too much. */
+function assertMayWait(id: string, waiting: readonly Content[]): void {
+  if (waiting.length <= MAX_WAITING && JSON.stringify(waiting).length <= MAX_WAITING_CHARS) return;
+  throw new HttpError(
+    429,
+    "too_much_steering",
+    `Cannot steer the turn in session ${id}: ${
+      waiting.length - 1
+    } inputs wait for its next model call, and at most ` +
+      `${MAX_WAITING} of ${MAX_WAITING_CHARS} characters may. Wait for a user_message event, or cancel the turn.`,
+  );
+}
+
+/** @throws {HttpError} the error of an answer of another server. */
+function assertDone(answer: unknown): void {
+  const { error } = (answer ?? {}) as Told;
+  if (error) throw new HttpError(error.status, error.code, error.message);
+}
+
+/** The error for who wants a session that is left to another process. */
+function serverEnding(id: string): HttpError {
+  return new HttpError(
+    503,
+    "server_ending",
+    `Cannot use session ${id} here: the server is ending, and the session's turn goes on by itself. ` +
+      `Ask again: GET ${API_PATH}/sessions/${id}/events follows it.`,
+    { "retry-after": "1" },
+  );
+}
+
+/** The error for a turn that is asked for while another one runs. */
+function turnRunning(id: string): HttpError {
+  return new HttpError(
+    409,
+    "turn_running",
+    `Cannot start a turn in session ${id}: one is running. Wait for its turn_end, cancel it, or send the input with ` +
+      "steer.",
+  );
 }

@@ -1,14 +1,10 @@
 import type { Store } from "@tare/session";
-import type { Sighting, StoredEvent, StoreRecord } from "@tare/session/internal";
+import type { OwnedEvents, Sighting, StoredEvent, StoreRecord } from "@tare/session/internal";
 import { notFound } from "../http/http_error.ts";
 import type { NumberedEvent, SessionEvent, Teller } from "./session_types.ts";
 
-interface FollowedLog {
-  /** Tells how the session is, at the beginning and whenever something may have been written. Gives what ends that. */
-  readonly watch: (changed: (seen?: Sighting) => void) => () => void;
-  /** Tells the log how the session is. Default: finds that out. Settles in any case. */
-  readonly look: (seen?: Sighting) => Promise<void>;
-}
+/** How writes of other servers are found. */
+type FollowedLog = NonNullable<Parameters<OwnedEvents["follow"]>[0]>;
 
 /** How programs outside learn of a log's events. */
 interface ToldLog extends Pick<Teller, "isHeard" | "wake" | "onError"> {
@@ -22,14 +18,14 @@ const TOLD: readonly SessionEvent["type"][] = ["turn_end", "approval_asked"];
 const PAGE = 256;
 
 /** So many events that others told of are kept for who reads them. */
-export const MOST_TOLD = 64;
+const MOST_TOLD = 64;
 
 /**
  * The events of a session in order, numbered from 1, kept in the store. An event is committed before any reader gets
  * it. Any number of readers follow, each at its own pace: a reader holds one page of events, so a slow one neither
  * delays the turn nor costs memory.
  */
-export class EventLog {
+export class EventLog implements OwnedEvents {
   readonly #store: Store;
   readonly #sessionId: string;
   readonly #told: ToldLog | undefined;
@@ -120,6 +116,14 @@ export class EventLog {
     this.#mended = [];
     this.#records = [];
     this.#wake();
+  }
+
+  /** Takes what other servers have written, with the newest events unless these are too many. @throws {StoreError} */
+  async catchUp({ lastEvent, told = [] }: Sighting): Promise<void> {
+    const first = told[0]?.number ?? lastEvent + 1;
+    const isRead = first > this.#last + 1 && lastEvent - this.#last <= MOST_TOLD;
+    const page = { after: this.#last, limit: lastEvent - this.#last };
+    this.reach(lastEvent, isRead ? await this.#store.readEvents(this.#sessionId, page) : told);
   }
 
   /** The newest event, if it is in memory. */

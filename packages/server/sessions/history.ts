@@ -11,7 +11,13 @@ import {
   type ToolCall,
   type ToolMessage,
 } from "@tare/messages";
-import { describeCall, meantCall, toolResultMessage } from "@tare/messages/internal";
+import {
+  describeCall,
+  meantCall,
+  planAfter,
+  toolResultMessage,
+  type WorkPlan,
+} from "@tare/messages/internal";
 import {
   answeredCalls,
   deniedResult,
@@ -470,6 +476,12 @@ export async function readTranscript(
       },
     }),
   };
+}
+
+/** Returns the plan as the model last wrote it; `undefined` if it keeps none. */
+export function planIn(messages: readonly Message[]): WorkPlan | undefined {
+  const calls = messages.flatMap((message) => message.role === "assistant" ? message.tool_calls ?? [] : []);
+  return calls.reduce<WorkPlan | undefined>((plan, call) => planAfter(plan, describeCall(call)), undefined);
 }
 
 /** How many messages stand before the turn that begins behind this event. @throws {HttpError} 404 if none does. */

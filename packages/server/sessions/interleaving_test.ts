@@ -5,7 +5,6 @@ import { memoryStore } from "@tare/session/sqlite";
 import fc, { cases } from "../../../tests/cases.ts";
 import { echo } from "../fixture_test.ts";
 import { scriptedSessions, snapshot, unpaired } from "../script_fixture_test.ts";
-import { AgentKind } from "../api/agent_kind.ts";
 import { HttpError } from "../http/http_error.ts";
 import type { RunningTurn } from "./session_types.ts";
 import type { Sessions } from "./sessions.ts";
@@ -65,7 +64,7 @@ interface Done {
 
 async function act(sessions: Sessions, id: string, [act, input]: readonly [Act, string]): Promise<Done> {
   try {
-    if (act === "list") return (await new SessionRegistry([new AgentKind(sessions)]).list(), { act, input });
+    if (act === "list") return (await new SessionRegistry([sessions]).list(), { act, input });
     const session = await sessions.get(id);
     switch (act) {
       case "start":
@@ -78,7 +77,7 @@ async function act(sessions: Sessions, id: string, [act, input]: readonly [Act, 
         await session.cancel();
         break;
       case "delete":
-        await sessions.delete(id);
+        await sessions.delete(session);
         break;
       case "show":
         session.prompt.quote(session.history);

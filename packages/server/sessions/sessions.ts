@@ -2,17 +2,31 @@ import { type Store, StoreError, Warmth } from "@tare/session";
 import {
   HeldSessions,
   type ListedSession,
+  Queue,
+  type SessionChange,
+  type SessionKind,
   SessionRecords,
   type SharedStore,
   type StoreRecord,
 } from "@tare/session/internal";
-import { type CallReport, ToldWarnings } from "@tare/session/internal/report";
+import {
+  type CallReport,
+  type SeenSession,
+  type SpendingSession,
+  ToldWarnings,
+} from "@tare/session/internal/report";
 import { systemClock } from "@tare/loop/internal";
 import type { Message } from "@tare/messages";
 import { firstWords, personsWords } from "@tare/messages/internal";
 import { listPrice, type Profile } from "@tare/planner";
 import type { Rates } from "@tare/planner/internal/parts";
 import { RECALL_TOOL } from "@tare/prune";
+import {
+  approvalBodies,
+  sessionBody,
+  type SessionDetails,
+  type SessionSummary,
+} from "../api/session_body.ts";
 import { ApprovalTimers } from "../approvals/approvals.ts";
 import { DELEGATE_TOOL } from "../helpers/helpers.ts";
 import { HttpError, invalidRequest } from "../http/http_error.ts";
@@ -20,8 +34,7 @@ import { checkBudgets } from "../turns/play_turn.ts";
 import { allToolsOf, includesTool, STAND_IN_NAMES } from "../turns/session_tools.ts";
 import { TurnQueue } from "../turns/turn_queue.ts";
 import { eventsOf } from "./event_log.ts";
-import { creationRecords, systemMessage } from "./history.ts";
-import { Queue } from "./hold.ts";
+import { creationRecords, planIn, readTranscript, systemMessage } from "./history.ts";
 import { AgentSession } from "./agent_session.ts";
 import { CALL_EVENTS, callsOf } from "./session_prompt.ts";
 import {
@@ -29,11 +42,14 @@ import {
   type CreateSession,
   type SessionSettings,
   type StoredSettings,
+  storedSettings,
 } from "./session_settings.ts";
 import {
   type HelperLink,
   NO_TURNS,
+  OWN_AGENT,
   sessionNotFound,
+  type SessionTotals,
   type Teller,
   type WaitingTurn,
   type WatchedSession,
@@ -74,7 +90,8 @@ const LOOK_MS = 3_000;
  * that somebody still holds. A session that an earlier process left in the middle of a turn is mended when it is first
  * asked for.
  */
-export class Sessions {
+export class Sessions implements SessionKind<AgentSession, SessionSummary, SessionDetails> {
+  readonly kind = "agent";
   readonly slots: TurnSlots;
   readonly #options: SessionOptions;
   readonly #teller: Teller | undefined;
@@ -122,7 +139,7 @@ export class Sessions {
       onError,
     });
     store.shared?.listen({
-      asked: (request) => void this.held.find(request.sessionId)?.asked(request),
+      asked: (request) => void this.held.find(request.sessionId)?.ownership.asked(request),
       gone: () => {
         this.#settleAll();
         teller?.wake();
@@ -211,15 +228,23 @@ export class Sessions {
 
   /** The session of this id, as it is now. @throws {HttpError} 404 if there is none. */
   async get(id: string): Promise<AgentSession> {
-    const session = await this.open(id);
+    const session = await this.load(id);
     await session.ready();
     return session;
   }
 
+  open(id: string): Promise<AgentSession | undefined> {
+    return ifThere(this.get(id));
+  }
+
+  find(id: string): AgentSession | undefined {
+    return this.held.find(id);
+  }
+
   /** The events of the session of this id, for who follows them. @throws {HttpError} 404 if there is none. */
   async events(id: string): Promise<AgentSession["events"]> {
-    const session = await this.open(id);
-    await session.followable();
+    const session = await this.load(id);
+    await session.ownership.followable();
     return session.events;
   }
 
@@ -228,11 +253,60 @@ export class Sessions {
    *
    * @throws {HttpError} 404 if there is none.
    */
-  async open(id: string): Promise<AgentSession> {
+  async load(id: string): Promise<AgentSession> {
     const session = this.held.find(id) ?? await this.held.load(id, () => this.#read(id));
     if (!session) throw sessionNotFound(id);
     if (!session.isGone) this.held.use(session);
     return session;
+  }
+
+  now(): number {
+    return this.store.now();
+  }
+
+  row(session: AgentSession): ListedSession {
+    return session.row;
+  }
+
+  known(row: ListedSession): ListedSession {
+    return this.find(row.id)?.isPlayed ? { ...row, isHeld: true } : row;
+  }
+
+  summary(row: ListedSession): SessionSummary {
+    return sessionBody(row);
+  }
+
+  async details(session: AgentSession): Promise<SessionDetails> {
+    const { row, totals: { promptTokens: tokens = 0 }, settings: { model } } = session;
+    const helpers = await this.helpers(session);
+    const transcript = await readTranscript(session, this.store);
+    const plan = planIn(transcript.messages);
+    const seesPictures = this.seesPictures(model);
+    return {
+      ...sessionBody(row),
+      ...{ helpers, approvals: approvalBodies(session.questions) },
+      prompt: { tokens, windowTokens: this.windowOf(model) },
+      ...(plan && { plan }),
+      ...(seesPictures !== undefined && { seesPictures }),
+      ...transcript,
+    };
+  }
+
+  spending({ settings, totals }: ListedSession): Pick<SpendingSession, "model" | "agent" | "days"> {
+    const { days, chosen } = { ...NO_TURNS, ...totals as SessionTotals | undefined };
+    return { model: storedSettings(settings, chosen).model, agent: OWN_AGENT, days };
+  }
+
+  seen(session: AgentSession): Promise<SeenSession> {
+    return session.prompt.seen(session);
+  }
+
+  change(
+    session: AgentSession,
+    change: SessionChange,
+    records: () => readonly StoreRecord[],
+  ): Promise<void> {
+    return session.change(change, records());
   }
 
   /** The helpers of a session whose own sessions are still there. @throws {StoreError} */
@@ -242,16 +316,13 @@ export class Sessions {
   }
 
   /** Cancels what runs in a session, and removes it and then its helpers. @throws {HttpError} 404 if there is none. */
-  async delete(id: string): Promise<void> {
+  async delete({ id }: Pick<AgentSession, "id">): Promise<void> {
     const session = await this.get(id);
     // Who has read a turn's end may start the next at once.
     do await session.cancel(); while (!await session.deleteIdle());
     await this.#options.workspace?.background?.end(id);
     for (const helper of await this.helpers(session)) {
-      await this.delete(helper.session).catch((error) => {
-        // Somebody else was faster.
-        if (!(error instanceof HttpError && error.status === 404)) throw error;
-      });
+      await ifThere(this.delete({ id: helper.session }));
     }
   }
 
@@ -341,7 +412,7 @@ export class Sessions {
     for (const { id, value } of await store.sessionsWith("asks")) {
       const session = this.held.find(id);
       // What is in memory knows better.
-      if (!session || store.shared && !session.isHeld) {
+      if (!session || store.shared && !session.ownership.isHeld) {
         this.#approvals.set(id, (value as WaitingTurn).untilMs);
       }
     }
@@ -374,7 +445,7 @@ export class Sessions {
   async #startQueued(id: string): Promise<boolean> {
     if (this.held.find(id)?.isPlayed) return false;
     try {
-      return await (await this.open(id)).startQueued();
+      return await (await this.load(id)).startQueued();
     } catch (error) {
       // Somebody else was faster, or has deleted it.
       if (error instanceof HttpError) return false;
@@ -391,9 +462,7 @@ export class Sessions {
     const { store, onError = () => {} } = this.#options;
     const { holder } = await new SessionRecords(store, id).look() ?? {};
     if (holder !== "nobody" && holder !== "left") return;
-    await this.get(id).catch((error) => {
-      // It was deleted meanwhile.
-      if (error instanceof HttpError && error.status === 404) return;
+    await this.open(id).catch((error) => {
       if (error instanceof StoreError && error.code !== "corrupt") throw error;
       // One that can't be read keeps nobody from the others, and is told of once.
       this.#broken.add(id);
@@ -524,7 +593,7 @@ export class Sessions {
       warmth: this.warmth,
       takeSlot: (of) => this.slots.take(of),
       isEnding: () => this.#isClosed,
-      open: (id) => this.open(id),
+      open: (id) => this.load(id),
       admit: (count, commit) => this.#admit(count, commit),
       changed: (session) => this.#note(session),
       unsettled: (session) => {
@@ -545,6 +614,16 @@ export class Sessions {
     const session = this.held.find(id);
     if (isGone) this.held.delete(id);
     else if (session) this.held.use(session);
+  }
+}
+
+/** Returns what the work returns; `undefined` if its session was deleted meanwhile. */
+async function ifThere<T>(work: Promise<T>): Promise<T | undefined> {
+  try {
+    return await work;
+  } catch (error) {
+    if (error instanceof HttpError && error.status === 404) return undefined;
+    throw error;
   }
 }
 

@@ -1,6 +1,5 @@
 import { ALLOW_EVERYTHING } from "@tare/server";
 import { assert, assertEquals, assertNotStrictEquals, assertRejects, assertStrictEquals } from "@std/assert";
-import { AgentKind } from "../api/agent_kind.ts";
 import { sessionBody } from "../api/session_body.ts";
 import { HttpError } from "../http/http_error.ts";
 import type { NumberedEvent } from "./session_types.ts";
@@ -238,8 +237,7 @@ Deno.test("SessionRegistry.list() reports of sessions that aren't loaded what it
     const session = await makeSession(sessions, { metadata: { index: `${index}` } });
     if (index > 0) await player.play(session, "q");
   }
-  const told = async (all: typeof sessions) =>
-    (await new SessionRegistry([new AgentKind(all)]).list())?.sessions ?? [];
+  const told = async (all: typeof sessions) => (await new SessionRegistry([all]).list())?.sessions ?? [];
   const listed = await told(sessions);
   assertEquals(await told(scriptedSessions({ store })), listed);
   assertEquals(
@@ -256,7 +254,7 @@ Deno.test("sessions that pass through the gateway are none of the agent's, and d
   const sessions = scriptedSessions({ store, maxSessions: 1 });
   const { id } = await makeSession(sessions);
   await assertRejects(() => sessions.get("theirs"), HttpError, "there is no such session");
-  const registry = new SessionRegistry([new AgentKind(sessions)]);
+  const registry = new SessionRegistry([sessions]);
   assertEquals([await registry.open("theirs"), await registry.list({ after: "theirs" })], [
     undefined,
     undefined,
@@ -277,7 +275,7 @@ Deno.test("Sessions.delete() removes a session and tells those who still read it
   const slow = session.events.read();
   await slow.next();
   const held = session.events.read();
-  await sessions.delete(session.id);
+  await sessions.delete(session);
   assertEquals(await store.countSessions(), 0);
   await assertRejects(() => sessions.get(session.id), HttpError, "there is no such session");
   await assertRejects(() => readAll(held), HttpError, `session ${session.id} was deleted`);

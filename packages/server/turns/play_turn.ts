@@ -180,7 +180,9 @@ export function turnPlayer(
     model: reserved.model(assertOwn ? ownModel(asks, assertOwn) : asks),
     async takeTools(signal) {
       const found = tools ? { tools, warnings: [] } : await takeTools(signal);
-      const watched = found.tools.map((tool) => inSession(isHarmless(tool) ? tool : watch(tool), about));
+      const watched = found.tools.map((tool) =>
+        inSession(tool, { about, watch: isHarmless(tool) || isReader(tool) ? undefined : watch })
+      );
       taken = assertOwn ? watched.map((tool) => ownTool(tool, assertOwn)) : watched;
       return { ...found, tools: taken };
     },
@@ -218,6 +220,11 @@ const HARMLESS = [DELEGATE_TOOL.function.name, programTool().definition.function
 
 function isHarmless({ definition }: Tool): boolean {
   return HARMLESS.includes(definition.function.name);
+}
+
+/** Whether calls of a tool only read. */
+function isReader({ stance, resolve }: Tool): boolean {
+  return stance === "rederivable" && !resolve;
 }
 
 /** Asks before what may have run is made once more: see `unknownOutcome`. Of what only reads nobody is asked. */
@@ -342,9 +349,19 @@ function runningIn(messages: readonly Message[]): readonly string[] {
   return [...running];
 }
 
-/** A tool that knows in which session it is called, and what that session's model is shown. */
-function inSession(tool: Tool, about: Pick<ToolContext, "session" | "seesPictures">): Tool {
-  return { ...tool, run: (args, context) => tool.run(args, { ...context, ...about }) };
+/** A tool that knows in which session it is called, and what that session's model is shown; watched once it is called. */
+function inSession(
+  tool: Tool,
+  { about, watch = (tool) => tool }: {
+    readonly about: Pick<ToolContext, "session" | "seesPictures">;
+    readonly watch: ((tool: Tool) => Tool) | undefined;
+  },
+): Tool {
+  return {
+    ...tool,
+    ...(tool.resolve && { resolve: (args) => watch(tool).resolve!(args) }),
+    run: (args, context) => watch(tool).run(args, { ...context, ...about }),
+  };
 }
 
 /** A tool that runs only as long as this doesn't throw. */
@@ -487,9 +504,7 @@ async function runTurn(
       },
     });
   })();
-  const readers = [...listed, ...unlisted].filter(({ stance, resolve }) =>
-    stance === "rederivable" && !resolve
-  );
+  const readers = [...listed, ...unlisted].filter(isReader);
   const needed = replies({ clientTools: options.clientTools, readers });
   const mayLeave = betweenCalls(options.resumed?.calls ?? answered.map(({ call }) => call));
   try {
@@ -731,9 +746,15 @@ export function overBudget(
   const { turn = {}, session = {} } = budgets;
   const { rates } = measure;
   return (ledger) =>
-    usedUp("turn", turn, addLedgers(spent, ledger), rates) ??
-      usedUp("session", session, addLedgers(before, ledger), rates);
+    (hasLimit(turn) ? usedUp("turn", turn, addLedgers(spent, ledger), rates) : undefined) ??
+      (hasLimit(session) ? usedUp("session", session, addLedgers(before, ledger), rates) : undefined);
 }
+
+function hasLimit(budget: Budget): boolean {
+  return LIMITS.some((name) => budget[name] !== undefined);
+}
+
+const LIMITS = ["maxSteps", "maxTokens", "maxUsd", "maxTokenUnits"] as const;
 
 function usedUp(what: string, budget: Budget, ledger: TurnLedger, rates: Rates): string | undefined {
   // What the calls cost isn't known of turns from before it was noted.
@@ -744,7 +765,7 @@ function usedUp(what: string, budget: Budget, ledger: TurnLedger, rates: Rates):
     maxUsd: ledger.usd ?? all.usd ?? 0,
     maxTokenUnits: ledger.tokenUnits ?? all.tokenUnits,
   };
-  for (const name of ["maxSteps", "maxTokens", "maxUsd", "maxTokenUnits"] as const) {
+  for (const name of LIMITS) {
     const limit = budget[name];
     if (limit === undefined || spent[name] < limit) continue;
     const used = name === "maxUsd" ? Number(spent.maxUsd.toPrecision(4)) : Math.round(spent[name]);

@@ -143,6 +143,9 @@ export function offerTools(
   const isDeferrable = ({ mayDefer = false, definition }: Tool) =>
     mayDefer && !alwaysFull.includes(definition.function.name);
   const deferrable = tools.filter(isDeferrable);
+  if (before === undefined && deferrable.length === 0) {
+    return { listed: tools, unlisted: [], state: undefined, deferred: () => undefined };
+  }
   const catalogue = new Catalogue(deferrable.map(({ definition }) => definition), { countTokens });
   const { told } = catalogue;
   if (!before?.isDeferred) {

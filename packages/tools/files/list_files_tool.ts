@@ -5,9 +5,9 @@ import {
   assertAllowed,
   effectsOn,
   resolveInWorkspace,
+  statInWorkspace,
   type WorkspaceLimits,
 } from "./resolve_in_workspace.ts";
-import { statInWorkspace } from "./stat_in_workspace.ts";
 import { fittingRows } from "../result_text.ts";
 import { type Skipped, walk, type WalkEntry } from "./walk.ts";
 

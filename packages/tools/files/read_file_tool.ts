@@ -10,9 +10,9 @@ import {
   effectsOn,
   openAt,
   resolveInWorkspace,
+  statFile,
   type WorkspaceLimits,
 } from "./resolve_in_workspace.ts";
-import { statFile } from "./stat_in_workspace.ts";
 import { readText, type TextBlock } from "./text_file.ts";
 
 type ReadFileArguments = { readonly path: string; readonly start_line?: number; readonly end_line?: number };

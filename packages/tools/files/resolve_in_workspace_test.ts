@@ -2,8 +2,15 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { basename, dirname, join, resolve } from "@std/path";
 import fc, { cases } from "../../../tests/cases.ts";
 import { systemCode, ToolRefusal } from "../define_tool.ts";
-import { makeWorkspace } from "../fixture_test.ts";
-import { resolveInWorkspace } from "./resolve_in_workspace.ts";
+import { context, makeWorkspace } from "../fixture_test.ts";
+import {
+  isWithin,
+  pathWithin,
+  resolveInWorkspace,
+  statFile,
+  statInWorkspace,
+} from "./resolve_in_workspace.ts";
+import { needs, NOT_WINDOWS } from "../../../tests/needs.ts";
 
 Deno.test("resolveInWorkspace() takes relative and absolute paths inside, existing or not", async () => {
   await using ws = await makeWorkspace({ "src/a.ts": "" });
@@ -130,3 +137,58 @@ Deno.test("resolveInWorkspace() never leaves the workspace, and agrees with the 
     { numRuns: cases(200) },
   );
 });
+
+const files = { "src/server/handler.ts": "12345", "src/handler_test.ts": "", "docs/": "", "node/x": "" };
+
+Deno.test("statInWorkspace() describes what is there", async () => {
+  await using ws = await makeWorkspace(files);
+  const stat = async (path: string) =>
+    await statInWorkspace(await resolveInWorkspace(ws.root, path), context);
+  assertEquals((await stat("src/server/handler.ts")).size, 5);
+  assertEquals((await stat("docs")).isDirectory(), true);
+});
+
+Deno.test("statInWorkspace() suggests paths with the same or a similar name", async () => {
+  await using ws = await makeWorkspace(files);
+  const refusal = async (path: string) => {
+    const place = await resolveInWorkspace(ws.root, path);
+    return (await assertRejects(() => statInWorkspace(place, context), ToolRefusal)).message;
+  };
+  assertEquals(
+    await refusal("src/Handler.ts"),
+    "it does not exist. Did you mean src/server/handler.ts or src/handler_test.ts?",
+  );
+  assertEquals(await refusal("src/sever"), "it does not exist. Did you mean src/server/?");
+  assertEquals(await refusal("zzz.bin"), "it does not exist. Look for it with list_files.");
+});
+
+Deno.test("statFile() refuses folders and pipes", async () => {
+  await using ws = await makeWorkspace(files);
+  await new Deno.Command("mkfifo", { args: [ws.at("pipe")] }).output();
+  const stat = async (path: string) => await statFile(await resolveInWorkspace(ws.root, path), context);
+  assertEquals((await stat("node/x")).isFile(), true);
+  await assertRejects(() => stat("docs"), ToolRefusal, "it is a folder. See what is in it with list_files.");
+  await assertRejects(() => stat("pipe"), ToolRefusal, "it is a pipe, a socket or a device");
+});
+
+Deno.test(
+  needs(NOT_WINDOWS, "pathWithin() returns the path from a folder, and nothing outside of it"),
+  () => {
+    for (
+      const [folder, path, expected] of [
+        ["/a", "/a", "."],
+        ["/a", "/a/b/c", "b/c"],
+        ["/", "/a", "a"],
+        ["/a/", "/a/b", "b"],
+        ["/a", "/a/..b", "..b"],
+        ["/a", "/ab", undefined],
+        ["/a", "/", undefined],
+        ["/a", "/a/../b", undefined],
+        ["/a/b", "/a", undefined],
+      ] as const
+    ) {
+      assertEquals(pathWithin(folder, path), expected, `${folder} ${path}`);
+      assertEquals(isWithin(path, folder), expected !== undefined);
+    }
+  },
+);

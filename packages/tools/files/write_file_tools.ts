@@ -13,12 +13,14 @@ import {
   inNewFolder,
   openAt,
   readAt,
+  regular,
   resolveInWorkspace,
+  similarity,
+  statFile,
   temporaryName,
   type WorkspaceLimits,
   type WorkspacePath,
 } from "./resolve_in_workspace.ts";
-import { regular, similarity, statFile } from "./stat_in_workspace.ts";
 import { shortLines, sliceText } from "../result_text.ts";
 import { approvePath } from "../sandbox/guard.ts";
 

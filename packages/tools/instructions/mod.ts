@@ -4,16 +4,18 @@
  *
  * @module
  */
-export { type FoundFile, readFound } from "./found_file.ts";
-export { type FrontMatter, readFrontMatter } from "./front_matter.ts";
-export { realPath } from "./real_path.ts";
-export { skillTool } from "./skill_tool.ts";
 export {
   filesOf,
   findPlaces,
+  type FoundFile,
+  type FrontMatter,
   type InstructionPlaces,
   lookAround,
+  readFound,
+  readFrontMatter,
+  realPath,
   skillsOutside,
+  skillTool,
   type ToldFile,
   type ToldWorkplace,
   workplaceOf,

@@ -1,12 +1,11 @@
 import { dirname, join, resolve } from "@std/path";
 import type { Tool } from "@tare/messages";
-import { readdirSync, readFileSync, type Stats, statSync } from "node:fs";
+import { readdirSync, readFileSync, realpathSync, type Stats, statSync } from "node:fs";
 import { arch, platform } from "node:process";
 import { isDenied, isMissing, systemCode } from "../define_tool.ts";
 import { byteLength, sliceText } from "../result_text.ts";
-import { type FoundFile, isFollowed, readFound } from "./found_file.ts";
-import { readFrontMatter } from "./front_matter.ts";
-import { realPath } from "./real_path.ts";
+import { realpath } from "node:fs/promises";
+import { isWithin, openAt } from "../files/resolve_in_workspace.ts";
 
 /** Files with instructions for agents: of each folder the first one that is there counts. */
 const NAMES = ["AGENTS.md", "CLAUDE.md", join(".github", "copilot-instructions.md")];
@@ -353,4 +352,138 @@ async function gitStatus(shell: Tool | undefined): Promise<string | undefined> {
       lines.slice(0, MOST_CHANGED).map((line) => `${line.slice(0, 2).trim()} ${line.slice(3)}`).join(", ")
     }${more}`;
   return `${branch.slice(3)}; ${changed}`;
+}
+
+/** So much of a file is read, in bytes. */
+const MOST_OF_A_FILE = 32 * 1024;
+
+/** A file in full, its beginning, or why it isn't. */
+export type FoundFile = { readonly bytes: Uint8Array; readonly size: number } | { readonly why: string };
+
+/** Reads the beginning of a file. The user's links are followed; a project's only to its own Markdown files. */
+export async function readFound(
+  path: string,
+  { within, hidden }: { readonly within?: string | undefined; readonly hidden?: string | undefined },
+): Promise<FoundFile | undefined> {
+  try {
+    const real = await realpath(path);
+    if (within !== undefined && real !== path) {
+      const isTold = isFollowed(real, within) && (hidden === undefined || !isWithin(real, hidden));
+      if (!isTold) return { why: "it is a link to what isn't a Markdown file of this project" };
+    }
+    const file = await openAt(real);
+    try {
+      const info = await file.stat();
+      if (!info.isFile()) return { why: "it isn't a file" };
+      return { bytes: await readBeginning(file, MOST_OF_A_FILE), size: info.size };
+    } finally {
+      await file.close();
+    }
+  } catch (error) {
+    if (isMissing(error)) return undefined;
+    return { why: isDenied(error) ? UNKNOWN_AT_START : (error as Error).message };
+  }
+}
+
+const UNKNOWN_AT_START = "it leads to where the server couldn't know at its start that it would have to read";
+
+async function readBeginning(
+  file: Awaited<ReturnType<typeof openAt>>,
+  most: number,
+): Promise<Uint8Array> {
+  const bytes = new Uint8Array(most);
+  let length = 0;
+  while (length < most) {
+    const { bytesRead } = await file.read(bytes, length, most - length, length);
+    if (bytesRead === 0) break;
+    length += bytesRead;
+  }
+  return bytes.subarray(0, length);
+}
+
+/** Whether a link of the project may lead there. */
+export function isFollowed(path: string, within: string): boolean {
+  return isWithin(path, within) && /\.md$/i.test(path);
+}
+
+/** A Markdown file in two parts. */
+export interface FrontMatter {
+  /** What its head says, as far as that is text. */
+  readonly fields: Readonly<Record<string, string>>;
+  readonly body: string;
+}
+
+const HEAD = /^\uFEFF?---[ \t]*\r?\n((?:[^\n]*\n)*?)---[ \t]*(?:\r?\n|$)/;
+
+/** Parts a file from the YAML between two lines of `---` in front of it, if there is some. */
+export async function readFrontMatter(text: string): Promise<FrontMatter> {
+  const [head, yaml = ""] = HEAD.exec(text) ?? [];
+  if (head === undefined) return { fields: {}, body: text };
+  return { fields: await fieldsOf(yaml), body: text.slice(head.length) };
+}
+
+async function fieldsOf(yaml: string): Promise<Readonly<Record<string, string>>> {
+  // Most folders have no such file.
+  const { parse } = await import("yaml");
+  try {
+    const fields: unknown = parse(yaml, { maxAliasCount: 0, logLevel: "error" });
+    const isMap = typeof fields === "object" && fields !== null && !Array.isArray(fields);
+    if (isMap) {
+      return Object.fromEntries(
+        Object.entries(fields).filter((field): field is [string, string] => typeof field[1] === "string"),
+      );
+    }
+  } catch {
+    // Descriptions hold colons, which people don't quote and YAML doesn't take: the next line does.
+  }
+  return Object.fromEntries(
+    [...yaml.matchAll(/^(\w[\w-]*):[ \t]*(\S.*?)[ \t]*\r?$/gm)].map(([, name, value]) => [name, value]),
+  );
+}
+
+/** Returns the absolute path without symbolic links, or the resolved path if it doesn't exist or can't be read. */
+export function realPath(path: string): string {
+  try {
+    return realpathSync(resolve(path));
+  } catch (error) {
+    // Its use reports why it can't be accessed.
+    if (systemCode(error) === "ENOENT" || isDenied(error)) return resolve(path);
+    throw error;
+  }
+}
+
+/** Returns `read_skill`, which reads skills outside of the workspace; `undefined` if these folders have none. */
+export function skillTool(folders: readonly string[]): Tool | undefined {
+  const there = folders.filter((folder) => namesIn(folder).length > 0);
+  if (there.length === 0) return undefined;
+  return {
+    definition: {
+      type: "function",
+      function: {
+        name: "read_skill",
+        description: "Reads a file of a skill that lies outside of the workspace.",
+        parameters: {
+          type: "object",
+          properties: { path: { type: "string", description: "Whole path, such as that of its SKILL.md." } },
+          required: ["path"],
+          additionalProperties: false,
+        },
+      },
+    },
+    stance: "rederivable",
+    reads: "path",
+    async run({ path }) {
+      const given = String(path);
+      const isThere = there.some((folder) => isWithin(realPath(given), realPath(folder)));
+      const file = isThere ? await readFound(given, {}) : undefined;
+      if (!file || "why" in file) {
+        const why = file?.why ?? (isThere ? "it does not exist" : `it lies in none of ${there.join(", ")}`);
+        return { content: `Cannot read ${given}: ${why}.`, error: true };
+      }
+      const { bytes, size } = file;
+      const isCut = bytes.length < size;
+      const text = new TextDecoder().decode(bytes, { stream: isCut });
+      return isCut ? `${text}\n[only its first ${bytes.length} of ${size} bytes]` : text;
+    },
+  };
 }

@@ -3,8 +3,8 @@ import { basename, DELIMITER, dirname, isAbsolute, join, relative, resolve, SEPA
 import type { ChildProcess } from "node:child_process";
 import process from "node:process";
 import { Writable } from "node:stream";
-import { isWithin } from "../path_within.ts";
-import { PROTECTED_REGEX } from "./protected_paths.ts";
+import { isWithin } from "../files/resolve_in_workspace.ts";
+import { PROTECTED_REGEX } from "./guard.ts";
 import { systemCallFilter } from "./system_call_filter.ts";
 
 /**

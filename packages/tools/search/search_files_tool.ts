@@ -6,10 +6,11 @@ import {
   assertAllowed,
   effectsOn,
   resolveInWorkspace,
+  statFile,
+  statInWorkspace,
   type WorkspaceLimits,
   type WorkspacePath,
 } from "../files/resolve_in_workspace.ts";
-import { statFile, statInWorkspace } from "../files/stat_in_workspace.ts";
 import { byteLength, decodeText, fittingRows, MAX_RESULT_BYTES, sliceText } from "../result_text.ts";
 import { MAX_LINE_BYTES, openText, textBlocks } from "../files/text_file.ts";
 import { type Skipped, walk } from "../files/walk.ts";

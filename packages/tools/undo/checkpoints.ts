@@ -1,7 +1,7 @@
 import { rm } from "node:fs/promises";
 import { join, resolve } from "@std/path";
 import type { Tool } from "@tare/messages";
-import { pathWithin } from "../path_within.ts";
+import { pathWithin } from "../files/resolve_in_workspace.ts";
 import {
   type ChangedFile,
   changedFiles,
@@ -14,9 +14,15 @@ import {
   reversed,
   unkept,
 } from "./file_state.ts";
-import { type CheckpointOptions, FileStates, inGroups, MOST_NAMED } from "./file_states.ts";
+import {
+  type CheckpointOptions,
+  FileStates,
+  inGroups,
+  MOST_NAMED,
+  readJson,
+  writeWhole,
+} from "./file_states.ts";
 import { changesOfTurn, hasChanges, type JournalLine, Journals, type TurnChanges } from "./journals.ts";
-import { readJson, writeWhole } from "./stored_files.ts";
 
 /** The reason why an undo or redo was refused. Nothing was changed. */
 export class UndoRefused extends Error {

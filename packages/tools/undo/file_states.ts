@@ -7,11 +7,13 @@ import {
   readFile,
   readlink,
   realpath,
+  rename,
   rm,
   rmdir,
   stat,
   symlink,
   unlink,
+  writeFile,
 } from "node:fs/promises";
 import { setImmediate } from "node:timers";
 import { basename, dirname, join } from "@std/path";
@@ -30,7 +32,6 @@ import {
 import { IgnoreRules } from "../files/walk.ts";
 import { removeTemporary, writeAtomically } from "../files/write_file_tools.ts";
 import { contentsOf, type FileState, type FileStateChange, isFolder, modeOf } from "./file_state.ts";
-import { readJson, writeWhole } from "./stored_files.ts";
 
 /** Options of `openCheckpoints()`. */
 export interface CheckpointOptions {
@@ -517,4 +518,22 @@ const AT_ONCE = 32;
 /** Calls a function for each element, for some at a time. */
 export async function inGroups<T>(all: readonly T[], work: (one: T) => Promise<void>): Promise<void> {
   for (let at = 0; at < all.length; at += AT_ONCE) await Promise.all(all.slice(at, at + AT_ONCE).map(work));
+}
+
+/** Writes a file such that it is whole or missing whenever the process ends. */
+export async function writeWhole(
+  path: string,
+  content: string | Uint8Array,
+  { isFlushed = false }: { readonly isFlushed?: boolean } = {},
+): Promise<void> {
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  const temporary = join(dirname(path), `${basename(path)}.${crypto.randomUUID()}.tmp`);
+  await writeFile(temporary, content, { mode: 0o600, flush: isFlushed });
+  await rename(temporary, path);
+}
+
+/** Returns the content of a JSON file, or `undefined` if it is missing. */
+export async function readJson<T>(path: string): Promise<T | undefined> {
+  const text = await readFile(path, "utf8").catch(ignoreMissing);
+  return text === undefined ? undefined : JSON.parse(text);
 }

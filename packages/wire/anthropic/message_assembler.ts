@@ -1,9 +1,8 @@
 import type { AssistantMessage, FinishReason, FunctionToolCall, ModelEvent, Usage } from "@tare/messages";
 import { freeCallId } from "@tare/messages/internal";
-import { readUsage } from "../chat/usage.ts";
+import { readUsage } from "../chat/chat_completions.ts";
 import { asRecord, isRecord, type JsonRecord, listOf, parseRecord, withoutNulls } from "../json.ts";
-import { MAX_CALLS, ReplyTooLong } from "../reply_stream.ts";
-import type { RawEvent } from "../sse.ts";
+import { MAX_CALLS, type RawEvent, ReplyTooLong } from "../sse.ts";
 import { readInput, writeReply } from "./write_messages_body.ts";
 
 /** Words for why a reply ended. Any other word is taken for `stop`. */

@@ -47,7 +47,8 @@ import { anchorOf, readCommonHints, readField, wholeTool } from "../request.ts";
 /** A key as clients of the Messages API send it; those who have signed in send a bearer token. */
 const API_KEY: Protocol["auth"] = {
   headers: ["x-api-key", "authorization"],
-  header: (key) => ["x-api-key", key],
+  name: "x-api-key",
+  prefix: "",
 };
 
 /** Where Claude Code names its session beside its device, whose name two first starts at once change in the middle. */

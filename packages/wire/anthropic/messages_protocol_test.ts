@@ -180,7 +180,7 @@ Deno.test("MESSAGES_PROTOCOL tells what a request says of its session, and which
   const { speaks, auth } = MESSAGES_PROTOCOL;
   assertEquals(speaks?.(new Headers({ "anthropic-version": "2023-06-01" })), true);
   assertEquals(speaks?.(new Headers()), false);
-  assertEquals(auth.header("k"), ["x-api-key", "k"]);
+  assertEquals([auth.name, auth.prefix], ["x-api-key", ""]);
 });
 
 Deno.test("MESSAGES_PROTOCOL refuses as its provider does", async () => {

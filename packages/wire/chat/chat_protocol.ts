@@ -23,8 +23,7 @@ import {
 } from "../meaning.ts";
 import { legalArguments } from "../legality.ts";
 import { eventText, type RawEvent, splitEvents, SseSplitter } from "../sse.ts";
-import { CallAssembler, mergeDelta } from "./reply_assembler.ts";
-import { readUsage } from "./usage.ts";
+import { CallAssembler, mergeDelta, readUsage } from "./chat_completions.ts";
 import { anchorOf, readCommonHints, readField, wholeTool } from "../request.ts";
 
 /** OpenAI's chat completions: their messages are the planner's own. */

@@ -57,7 +57,7 @@ Deno.test("CHAT_PROTOCOL answers recalls and refuses requests in its own way", a
   assertEquals(JSON.parse(answer ?? ""), { role: "tool", tool_call_id: "c", content: "a" });
   const refused = CHAT_PROTOCOL.refuse(413, "Too large.", "body_too_large");
   assertEquals([refused.status, (await refused.json()).error.code], [413, "body_too_large"]);
-  assertEquals(CHAT_PROTOCOL.auth.header("k"), ["authorization", "Bearer k"]);
+  assertEquals([CHAT_PROTOCOL.auth.name, CHAT_PROTOCOL.auth.prefix], ["authorization", "Bearer "]);
 });
 
 const chunk = (delta: object, finish_reason: string | null = null, more: object = {}): object => (

@@ -1,5 +1,5 @@
 import type { AssistantMessage, FunctionToolCall, Usage } from "@tare/messages";
-import { writeUsage } from "./usage.ts";
+import { writeUsage } from "./chat_completions.ts";
 
 /**
  * Writes one reply of the chat completions: whole, chunk by chunk as it comes, or as the chunks of one that is whole.

@@ -1,8 +1,8 @@
 import type { AssistantMessage, FinishReason, FunctionToolCall, ModelEvent, Usage } from "@tare/messages";
 import { freeCallId } from "@tare/messages/internal";
-import { readUsage } from "../chat/usage.ts";
+import { readUsage } from "../chat/chat_completions.ts";
 import { asRecord, isRecord, type JsonRecord, withoutNulls } from "../json.ts";
-import { MAX_CALLS, ReplyTooLong } from "../reply_stream.ts";
+import { MAX_CALLS, ReplyTooLong } from "../sse.ts";
 import { isThought, summary } from "./responses_protocol.ts";
 
 /** A response. */

@@ -21,7 +21,7 @@ import {
   type WireReply,
 } from "../protocol.ts";
 import { inOrder, plainContent, saidArguments, saidParts, statedFailure, toldFields } from "../meaning.ts";
-import { readUsage } from "../chat/usage.ts";
+import { readUsage } from "../chat/chat_completions.ts";
 import { responsesTool } from "./write_responses_body.ts";
 import { legalArguments } from "../legality.ts";
 import { type RawEvent, splitEvents, SseSplitter, typedEvent } from "../sse.ts";

@@ -1,4 +1,4 @@
-// What docs/many_servers.md says of backups of a database.
+// Backups of a database, as docs/several_servers.md describes them.
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import type { Store } from "@tare/session";

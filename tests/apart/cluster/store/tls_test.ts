@@ -1,4 +1,4 @@
-// What docs/many_servers.md says of connections across a network.
+// Connections across a network, as docs/several_servers.md describes them.
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
 import { StoreError } from "@tare/session";

@@ -1,9 +1,8 @@
-import { chooseProfile } from "@tare/planner";
-import { readModelList } from "@tare/planner/internal";
 import { Telemetry } from "@tare/session/telemetry";
-import { CHAT_PROTOCOL, joinBytes, type Protocol } from "@tare/wire/internal";
+import { ApiError, CHAT_PROTOCOL, joinBytes, type Protocol } from "@tare/wire/internal";
 import type { GatewayOptions, GatewayUpstream } from "./options.ts";
-import { readBytes } from "./read_request.ts";
+import { promisify } from "node:util";
+import * as zlib from "node:zlib";
 
 /** Headers that belong to one connection, to this server, or to a browser. */
 const OWN_REQUEST_HEADERS = new RegExp(
@@ -78,8 +77,10 @@ export function upstreamHeaders(
     if (!OWN_REQUEST_HEADERS.test(name) && !hops.has(name)) headers.set(name, value);
   }
   Telemetry.withoutTrace(headers);
-  if (apiKey !== undefined) { for (const name of auth.headers) headers.delete(name); }
-  if (apiKey !== undefined) headers.set(...auth.header(apiKey));
+  if (apiKey !== undefined) {
+    for (const name of auth.headers) headers.delete(name);
+    headers.set(auth.name, auth.prefix + apiKey);
+  }
   return headers;
 }
 
@@ -155,97 +156,134 @@ export function warned(warning: string | undefined): Readonly<Record<string, str
     : { "x-tare-warning": warning.replaceAll(/[^\x20-\x7e]+/g, " ").slice(0, 500) };
 }
 
-/** Longest list of models that is read, in bytes: who passes on others' models has hundreds. */
-const MAX_LIST_BYTES = 2 ** 23;
+type Decode = (bytes: Uint8Array, options: { readonly maxOutputLength: number }) => Promise<Uint8Array>;
 
-/** An answer may take so many looks of so many milliseconds: time for which this process stood still is one of them. */
-const MOST_LOOKS = 10;
-const LOOK_MS = 100;
+/** Ways in which a body can be compressed, as `content-encoding` names them, as far as this platform knows them. */
+const DECODERS: Readonly<Record<string, Decode | undefined>> = {
+  gzip: promisify(zlib.gunzip) as Decode,
+  "x-gzip": promisify(zlib.gunzip) as Decode,
+  deflate: promisify(zlib.inflate) as Decode,
+  br: promisify(zlib.brotliDecompress) as Decode,
+  zstd: zlib.zstdDecompress && promisify(zlib.zstdDecompress) as Decode,
+};
 
-/** A server that gave no list is asked again after so long, in milliseconds. */
-const PAUSE_MS = 30_000;
-
-/** Whom to ask, and how. */
-export interface AskedServer {
-  readonly baseURL: string;
-  readonly apiKey?: string | undefined;
-  /** Default: the global `fetch`. */
-  readonly fetch?: typeof fetch;
-  /** Milliseconds since some fixed moment. Default: `performance.now`. */
-  readonly now?: () => number;
-}
-
-/** What a server says of itself. */
-export interface ServerProfile {
-  /** Name of the profile that it points to, as far as is known by now; asks the server, without waiting, if it isn't. */
-  readonly name: () => string | undefined;
-  /** The context window of a model in tokens, as far as that is known by now. */
-  readonly windowTokens: (model: string) => number | undefined;
-  /** Settles when the server has been asked for the first time; never rejects. */
-  readonly asked: () => Promise<void>;
-  /** Asks no more, and settles when nothing is asked any longer. */
-  readonly close: () => Promise<void>;
+/**
+ * The parts of a path, each decoded once: `/v1/a%2Fb` has the parts `v1` and `a/b`. Nothing of one that isn't encoded as
+ * UTF-8.
+ */
+export function readPath(pathname: string): readonly string[] | undefined {
+  try {
+    return pathname.slice(1).split("/").map((part) => part.includes("%") ? decodeURIComponent(part) : part);
+  } catch {
+    return undefined;
+  }
 }
 
 /**
- * Finds out from a provider's list of models how much each reads, and whether it is a server on one's own machine, such
- * as llama.cpp or vLLM: their ports and the names of their models say nothing. A provider that its address tells isn't asked; one that
- * doesn't answer changes nothing.
+ * A request's body as it was before its client compressed it, read once. Nothing, and the body stays unread, if it is
+ * compressed in a way that isn't known here.
+ *
+ * @throws {ApiError} if the body has too many bytes, compressed or not (413), or isn't what it says it is (400).
  */
-export function serverProfile(
-  { baseURL, apiKey, fetch = globalThis.fetch, now = () => performance.now() }: AskedServer,
-): ServerProfile {
-  const byAddress = chooseProfile({ baseUrl: baseURL }).name;
-  let isKnown = byAddress !== "none" && byAddress !== "local";
-  let name: string | undefined;
-  let windows: ReadonlyMap<string, number> = new Map();
-  let asking: Promise<void> | undefined;
-  let askedAt = -Infinity;
-  const controller = new AbortController();
-  const ask = async () => {
-    askedAt = now();
-    const late = new AbortController();
-    let looked = 0;
-    const looks = setInterval(() => ++looked === MOST_LOOKS && late.abort(), LOOK_MS);
-    try {
-      const response = await fetch(`${baseURL.replace(/\/+$/, "")}/models`, {
-        headers: { ...(apiKey !== undefined && { authorization: `Bearer ${apiKey}` }) },
-        redirect: "manual",
-        signal: AbortSignal.any([controller.signal, late.signal]),
-      });
-      const list = JSON.parse(new TextDecoder().decode(await readBytes(response, MAX_LIST_BYTES)));
-      ({ profile: name, windows } = readModelList(list));
-      // A list without models may have some later.
-      isKnown = response.ok && Array.isArray(list?.data) && list.data.length > 0;
-    } catch {
-      // Whatever answers there says nothing of itself.
-    } finally {
-      clearInterval(looks);
-      asking = undefined;
+export async function readBody(
+  request: Request,
+  limits: {
+    /** Most bytes that it may have, compressed or not. */
+    readonly maxBytes: number;
+    /**
+     * Told what has come once that is more than `bytes`, a first piece of it before all: gives a limit in place of
+     * `maxBytes`, or nothing if it can't tell.
+     */
+    readonly early?: {
+      readonly bytes: number;
+      readonly limit: (begin: Uint8Array<ArrayBuffer>) => number | undefined;
+    };
+  },
+): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  const encoding = request.headers.get("content-encoding");
+  if (encoding === null) {
+    const declared = request.headers.get("content-length");
+    // A server's runtime holds a body to its declared length, and reads it at once faster than in pieces.
+    const atOnce = Math.min(limits.maxBytes, limits.early?.bytes ?? Infinity);
+    if (declared === null || Number(declared) > atOnce) return await read(request, limits);
+    const bytes = new Uint8Array(await request.arrayBuffer());
+    if (bytes.length > atOnce) throw tooLarge(atOnce);
+    return bytes;
+  }
+  const names = encoding.toLowerCase().split(",").map((name) => name.trim()).filter((name) =>
+    name !== "identity"
+  );
+  const decoders = names.map((name) => Object.hasOwn(DECODERS, name) ? DECODERS[name] : undefined);
+  if (decoders.includes(undefined)) return undefined;
+  const { maxBytes } = limits;
+  let body = await readBytes(request, maxBytes);
+  try {
+    for (const decode of decoders.toReversed()) {
+      const decoded = await decode!(body, { maxOutputLength: maxBytes });
+      body = new Uint8Array(decoded.buffer as ArrayBuffer, decoded.byteOffset, decoded.byteLength);
     }
-  };
-  const look = () => {
-    if (!isKnown && !asking && now() - askedAt >= PAUSE_MS) asking = ask();
-  };
-  return {
-    name() {
-      look();
-      return name;
-    },
-    windowTokens(model) {
-      look();
-      // One's own server answers with the one that it has, however it is called.
-      const [only] = name === "local" && windows.size === 1 ? windows.values() : [];
-      return windows.get(model) ?? only;
-    },
-    async asked() {
-      if (!isKnown && askedAt === -Infinity) asking = ask();
-      await asking;
-    },
-    async close() {
-      isKnown = true;
-      controller.abort();
-      await asking;
-    },
-  };
+  } catch (error) {
+    if ((error as { readonly code?: unknown }).code === "ERR_BUFFER_TOO_LARGE") throw tooLarge(maxBytes);
+    const reason = `its content-encoding is ${encoding}, but it can't be read as that`;
+    throw new ApiError(400, `Cannot read the body: ${reason}.`, { code: "invalid_body" });
+  }
+  return body;
+}
+
+/** The body of a request or a reply. @throws {ApiError} if it has more bytes (413). */
+export async function readBytes(
+  message: Pick<Response, "headers" | "body">,
+  maxBytes: number,
+): Promise<Uint8Array<ArrayBuffer>> {
+  return await read(message, { maxBytes });
+}
+
+async function read(
+  { headers, body }: Pick<Response, "headers" | "body">,
+  { maxBytes, early }: Parameters<typeof readBody>[1],
+): Promise<Uint8Array<ArrayBuffer>> {
+  if (Number(headers.get("content-length") ?? 0) > maxBytes) throw tooLarge(maxBytes);
+  const chunks: Uint8Array<ArrayBuffer>[] = [];
+  let length = 0;
+  let most = maxBytes;
+  let isTold = early === undefined;
+  for await (const chunk of body ?? []) {
+    length += chunk.length;
+    chunks.push(chunk);
+    if (!isTold && early && length > early.bytes) {
+      isTold = true;
+      // What is asked for stands in front mostly: the rest isn't joined twice.
+      most = early.limit(chunks[0]!) ?? early.limit(joinBytes(chunks)) ?? maxBytes;
+    }
+    if (length > most) throw tooLarge(most);
+  }
+  return joinBytes(chunks);
+}
+
+function tooLarge(maxBytes: number): ApiError {
+  return new ApiError(413, `Cannot read the body: it has more than ${maxBytes} bytes.`, {
+    code: "body_too_large",
+  });
+}
+
+/**
+ * Runs `work` with a controller that is aborted if the client of a request disconnects before `work` settles, as the
+ * signal reports. A client that disconnects later cancels the response's body; `Deno.serve` aborts a request's signal
+ * then too, and after each response that was sent.
+ *
+ * @throws The error of `work`.
+ */
+export async function withClientSignal<T>(
+  signal: AbortSignal | undefined,
+  work: (abort: AbortController) => Promise<T>,
+): Promise<T> {
+  const abort = new AbortController();
+  const follow = () => abort.abort(signal?.reason);
+  if (signal?.aborted) follow();
+  else signal?.addEventListener("abort", follow, { once: true });
+  try {
+    return await work(abort);
+  } finally {
+    signal?.removeEventListener("abort", follow);
+  }
 }

@@ -1,0 +1,589 @@
+import {
+  type AssistantMessage,
+  type Content,
+  type ContentPart,
+  contentText,
+  type FinishReason,
+  type FunctionToolCall,
+  type Message,
+  type ModelEvent,
+  type ModelRequest,
+  type ModelSettings,
+  type Usage,
+} from "@tare/messages";
+import { describeCall, freeCallId } from "@tare/messages/internal";
+import { asRecord, type JsonRecord, withoutNulls } from "../json.ts";
+import {
+  absentPart,
+  EMPTY_MESSAGE,
+  type LegalForms,
+  type LegalMessage,
+  legalPrompt,
+  wellFormed,
+} from "../legality.ts";
+import { MAX_CALLS, ReplyTooLong } from "../sse.ts";
+
+/** What servers of chat completions accept: the narrowest of their documented rules, since any may be asked. */
+export const CHAT_FORMS: LegalForms = {
+  name: /^[A-Za-z_][A-Za-z0-9_-]{0,63}$/,
+  id: /^[\x20-\x7e]{1,40}$/,
+  schema: { makesGrammar: true },
+  allowsNoSchema: true,
+};
+
+/** Options of {@linkcode chatBody}: what only some servers require. */
+export interface ChatBodyOptions {
+  /** Whether each reply must have reasoning: a blank stands for missing reasoning. Default: false. */
+  readonly needsReasoning?: boolean | undefined;
+  /** Whether each result must name its tool. Default: false. */
+  readonly namesResults?: boolean | undefined;
+}
+
+/**
+ * Returns the fields of a chat-completions request that hold its prompt, `messages` and `tools`, and its settings. Pictures
+ * in results, which that format lets only users show, follow in a message of the user. Every server that speaks the format
+ * accepts them, whatever the model, a tool or a client produced: names and ids that are not legal are replaced, arguments
+ * that are no JSON object are put into one, schemas are reshaped.
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { chatBody } from "@tare/wire";
+ *
+ * const messages = [{ role: "user", content: "Hi." }] as const;
+ * assertEquals(chatBody({ messages, tools: [], settings: { seed: 1 } }), { messages: [...messages], seed: 1 });
+ * ```
+ */
+export function chatBody(
+  request: Pick<ModelRequest, "messages" | "tools" | "settings">,
+  { needsReasoning = false, namesResults = false }: ChatBodyOptions = {},
+): JsonRecord {
+  const { settings = {} } = request;
+  const legal = legalPrompt(request, CHAT_FORMS);
+  const tools = legal.tools.map(({ definition }) => definition);
+  const named = namesResults ? withNames(legal.messages) : legal.messages.map(({ message }) => message);
+  const messages = picturesBehind(named).map((message) => chatMessage(message, needsReasoning));
+  return wellFormed({
+    messages: messages.length > 0 ? messages : [{ role: "user", content: EMPTY_MESSAGE }],
+    // An empty list is refused.
+    ...(tools.length > 0 && { tools }),
+    ...settingsOf(settings, legal.nameOf),
+  });
+}
+
+function settingsOf(
+  { tool_choice: choice, ...settings }: ModelSettings,
+  nameOf: (name: string) => string,
+): JsonRecord {
+  if (choice === undefined || choice === "required") {
+    return { ...settings, ...(choice && { tool_choice: choice }) };
+  }
+  return {
+    ...settings,
+    tool_choice: { ...choice, function: { ...choice.function, name: nameOf(choice.function.name) } },
+  };
+}
+
+/** The messages, each result with the name of its tool. */
+function withNames(messages: readonly LegalMessage[]): readonly Message[] {
+  const names = new Map<string, string>();
+  return messages.map(({ message }) => {
+    if (message.role === "assistant") {
+      for (const call of message.tool_calls ?? []) names.set(call.id, describeCall(call).name);
+    }
+    return message.role === "tool" ? { ...message, name: names.get(message.tool_call_id) ?? "" } : message;
+  });
+}
+
+/** A message as chat completions have it, without what only the planner reads. */
+function chatMessage(message: Message, needsReasoning: boolean): Message {
+  if (message.role === "assistant") return chatReply(message, needsReasoning);
+  if (message.role === "function") return message;
+  const { keep: _, failed: __, findsTools: ___, ...sent } = { keep: 0, failed: 0, findsTools: 0, ...message };
+  const content = contentFor(message.role, message.content);
+  const isEmpty = content.length === 0 && message.role !== "tool";
+  const shown = isEmpty ? EMPTY_MESSAGE : content.length === 0 ? "" : content;
+  return withLegalName({ ...sent, content: shown });
+}
+
+/** Names of those who write, as providers take them. */
+const WRITER = /^[A-Za-z0-9_-]{1,64}$/;
+
+function withLegalName<Sent extends Message>(message: Sent): Sent {
+  if (!("name" in message) || WRITER.test(String(message.name))) return message;
+  const { name: _, ...rest } = message;
+  return rest as Sent;
+}
+
+function chatReply(message: AssistantMessage, needsReasoning: boolean): Message {
+  const { carried: _, keep: __, findsTools: ___, refusal, ...said } = message;
+  const content = message.content && contentFor("assistant", message.content);
+  const isSilent = !content || content.length === 0;
+  const hasCalls = (message.tool_calls ?? []).length > 0;
+  return withLegalName({
+    ...said,
+    // Some servers want a text, and know no refusal beside it.
+    ...(isSilent
+      ? { content: hasCalls ? message.content === "" ? "" : null : refusal || EMPTY_MESSAGE }
+      : { content }),
+    ...(!isSilent && refusal !== undefined && { refusal }),
+    ...(needsReasoning && !said.reasoning_content && { reasoning_content: " " }),
+  });
+}
+
+/** Kinds of parts that a role may not show. */
+function contentFor(role: "system" | "developer" | "user" | "assistant" | "tool", content: Content): Content {
+  if (typeof content === "string") return content;
+  const parts = content.map((part) => partFor(role, part)).filter((part) =>
+    part.type === "text" ? part.text !== "" : part.type !== "refusal" || part.refusal !== ""
+  );
+  return parts.length === content.length && parts.every((part, at) => part === content[at]) ? content : parts;
+}
+
+function partFor(role: Parameters<typeof contentFor>[0], part: ContentPart): ContentPart {
+  if (part.type === "text") return part;
+  if (part.type === "refusal") return role === "assistant" ? part : { type: "text", text: part.refusal };
+  return role === "user" ? part : { type: "text", text: absentPart(part.type) };
+}
+
+/** What stands in front of the pictures of results. */
+const SHOWN = "What the calls above show:";
+
+/** The messages with the pictures of a step's results in a message of the user behind these: results may hold text alone. */
+function picturesBehind(messages: readonly Message[]): readonly Message[] {
+  if (!messages.some((message) => message.role === "tool" && typeof message.content !== "string")) {
+    return messages;
+  }
+  const sent: Message[] = [];
+  let shown: ContentPart[] = [];
+  for (const [at, message] of messages.entries()) {
+    if (message.role === "tool" && typeof message.content !== "string") {
+      const pictures = message.content.filter(isPicture);
+      const others = message.content.filter((part) => !isPicture(part)).map((part) => partFor("tool", part));
+      sent.push({ ...message, content: contentText(others) });
+      shown.push(...pictures);
+    } else sent.push(message);
+    if (shown.length === 0 || messages[at + 1]?.role === "tool") continue;
+    sent.push({ role: "user", content: [{ type: "text", text: SHOWN }, ...shown] });
+    shown = [];
+  }
+  return sent;
+}
+
+function isPicture({ type }: ContentPart): boolean {
+  return type === "image_url";
+}
+
+/** Where providers put the reasoning; some fill several of these with the same text. */
+const REASONING_FIELDS = ["reasoning_content", "reasoning", "reasoning_text"];
+
+/** Words for a reply that the provider gave up. */
+const FAILED = ["error", "insufficient_system_resource"];
+
+/** Words for why a reply ended. Any other word is taken for `stop`. */
+const FINISH_REASONS: Readonly<Record<string, FinishReason>> = {
+  length: "length",
+  max_tokens: "length",
+  model_length: "length",
+  content_filter: "content_filter",
+};
+
+/** Puts a reply together from the chunks of a chat-completions stream. */
+export class ReplyAssembler {
+  readonly #calls = new CallAssembler();
+  #content: string | null = null;
+  #fields: JsonRecord = {};
+  #finish = "";
+  #usage: Usage | undefined;
+  #begun = false;
+  #isReply = false;
+
+  /** True once a chunk was one of a chat completion. */
+  get isReply(): boolean {
+    return this.#isReply;
+  }
+
+  /** Takes one chunk and gives what it tells those who watch. */
+  read(chunk: unknown): ModelEvent[] {
+    const { choices, usage, x_groq: groq } = asRecord(chunk) ?? {};
+    this.#isReply ||= Array.isArray(choices);
+    const choice = asRecord(Array.isArray(choices) ? choices[0] : undefined) ?? {};
+    this.#usage = readUsage(usage) ?? readUsage(choice.usage) ?? readUsage(asRecord(groq)?.usage) ??
+      this.#usage;
+    if (typeof choice.finish_reason === "string") this.#finish ||= choice.finish_reason;
+    const events = this.#take(asRecord(choice.delta) ?? {});
+    // Some servers send the whole reply as a message instead of deltas, or once more after them.
+    const message = this.#begun || events.length > 0 ? undefined : asRecord(choice.message);
+    if (message) events.push(...this.#take(message));
+    this.#begun ||= events.length > 0;
+    return events;
+  }
+
+  /** The whole reply, or nothing if the stream ended before it was whole. */
+  finish(takenIds: ReadonlySet<string>): Extract<ModelEvent, { type: "completed" }> | undefined {
+    if (!this.#finish || FAILED.includes(this.#finish)) return undefined;
+    const calls = this.#calls.finish(takenIds);
+    const finishReason = FINISH_REASONS[this.#finish] ?? (calls.length > 0 ? "tool_calls" : "stop");
+    return {
+      type: "completed",
+      message: {
+        role: "assistant",
+        content: this.#content,
+        ...withoutNulls(this.#fields),
+        ...(calls.length > 0 && { tool_calls: calls }),
+      },
+      finishReason,
+      ...(this.#usage && { usage: this.#usage }),
+    };
+  }
+
+  #take({ role: _, content, tool_calls: calls, ...fields }: JsonRecord): ModelEvent[] {
+    const events: ModelEvent[] = [];
+    const reasoning = reasoningOf(fields);
+    if (reasoning) events.push({ type: "reasoning_delta", text: reasoning });
+    const text = textOf(content);
+    if (text !== undefined) this.#content = (this.#content ?? "") + text;
+    const said = (text ?? "") + (typeof fields.refusal === "string" ? fields.refusal : "");
+    if (said) events.push({ type: "text_delta", text: said });
+    if (calls) events.push(...this.#calls.read(calls));
+    this.#fields = mergeDelta(this.#fields, fields);
+    return events;
+  }
+}
+
+function textOf(content: unknown): string | undefined {
+  if (typeof content === "string") return content;
+  return Array.isArray(content) ? joinField(content, ["text"]) : undefined;
+}
+
+function reasoningOf(fields: JsonRecord): string {
+  for (const name of REASONING_FIELDS) {
+    const text = fields[name];
+    if (typeof text === "string" && text !== "") return text;
+  }
+  const { reasoning_details: details } = fields;
+  return Array.isArray(details) ? joinField(details, ["text", "summary"]) : "";
+}
+
+function joinField(parts: readonly unknown[], names: readonly string[]): string {
+  return parts.flatMap((part) => names.map((name) => asRecord(part)?.[name])).filter((text) =>
+    typeof text === "string"
+  ).join("");
+}
+
+type CallDelta = Extract<ModelEvent, { type: "tool_call_delta" }>;
+
+interface Piece {
+  readonly index: number | undefined;
+  readonly id: string;
+  readonly name: string;
+  readonly arguments: string;
+  /** True if `arguments` came as an object, which is always whole. */
+  readonly isWhole: boolean;
+  readonly extra: JsonRecord;
+  readonly functionExtra: JsonRecord;
+}
+
+interface PartialCall {
+  readonly index: number;
+  id: string;
+  name: string;
+  arguments: string;
+  extra: JsonRecord;
+  functionExtra: JsonRecord;
+  /** Number of the chunk that its newest piece came in. */
+  chunk: number;
+}
+
+/**
+ * Puts tool calls together from the pieces of a stream. By the book, each piece has the index of its call, the first
+ * also id and name. In the wild, index and id are missing, shared or repeated, names are split or repeated, and
+ * whole calls come at once with their arguments as an object.
+ */
+export class CallAssembler {
+  readonly #calls: PartialCall[] = [];
+  readonly #byIndex = new Map<number, PartialCall>();
+  /** The first call of each id. */
+  readonly #byId = new Map<string, PartialCall>();
+  #chunk = 0;
+
+  /** Takes the `tool_calls` of one chunk. @throws {ReplyTooLong} with more than {@linkcode MAX_CALLS}. */
+  read(pieces: unknown): CallDelta[] {
+    this.#chunk++;
+    const list = Array.isArray(pieces) ? pieces : [pieces];
+    return list.map(asPiece).filter((piece) => piece !== undefined).map((piece) => this.#add(piece));
+  }
+
+  /** The name of a call as far as it has come, by the index in its deltas. */
+  nameOf(index: number): string | undefined {
+    return this.#calls[index]?.name;
+  }
+
+  /** The whole calls, with ids that are not empty, unique, and not among those taken. */
+  finish(taken: ReadonlySet<string>): FunctionToolCall[] {
+    const used = new Set(taken);
+    return this.#calls
+      .filter((call) => call.id || call.name || call.arguments)
+      .map((call) => {
+        const id = freeCallId(call.id, used);
+        used.add(id);
+        return {
+          id,
+          type: "function",
+          // Providers parse the arguments that are passed back to them.
+          function: {
+            name: call.name,
+            arguments: call.arguments.trim() || "{}",
+            ...withoutNulls(call.functionExtra),
+          },
+          ...withoutNulls(call.extra),
+        };
+      });
+  }
+
+  #add(piece: Piece): CallDelta {
+    let call = this.#find(piece);
+    if (!call || startsAnew(piece, call, this.#chunk)) {
+      const index = this.#calls.length;
+      if (index === MAX_CALLS) throw new ReplyTooLong(`it makes more than ${MAX_CALLS} calls of tools`);
+      call = { index, id: "", name: "", arguments: "", extra: {}, functionExtra: {}, chunk: this.#chunk };
+      this.#calls.push(call);
+      if (piece.index !== undefined) this.#byIndex.set(piece.index, call);
+    }
+    call.chunk = this.#chunk;
+    call.id ||= piece.id;
+    if (call.id && !this.#byId.has(call.id)) this.#byId.set(call.id, call);
+    addName(call, piece);
+    addArguments(call, piece);
+    call.extra = mergeDelta(call.extra, piece.extra);
+    call.functionExtra = mergeDelta(call.functionExtra, piece.functionExtra);
+    return {
+      type: "tool_call_delta",
+      index: call.index,
+      ...(piece.id && { id: piece.id }),
+      ...(piece.name && { name: piece.name }),
+      ...(piece.arguments && { arguments: piece.arguments }),
+    };
+  }
+
+  #find({ index, id, name }: Piece): PartialCall | undefined {
+    const byId = id ? this.#byId.get(id) : undefined;
+    // Different calls may share an id; a piece with a name may be the first of its call.
+    if (index !== undefined) return this.#byIndex.get(index) ?? (name ? undefined : byId);
+    return byId ?? this.#calls.at(-1);
+  }
+}
+
+/** Whether a piece that seems to continue a call is in truth the first of another. Only a piece with a name can be. */
+function startsAnew(piece: Piece, call: PartialCall, chunk: number): boolean {
+  if (!piece.name) return false;
+  if (call.chunk === chunk) {
+    const same = piece.id !== "" && piece.id === call.id && piece.name === call.name;
+    return !same || isJsonObject(call.arguments);
+  }
+  if (piece.id && call.id) return piece.id !== call.id;
+  return (piece.arguments.trimStart().startsWith("{") || piece.name !== call.name) &&
+    isJsonObject(call.arguments);
+}
+
+function addName(call: PartialCall, { name }: Piece): void {
+  // Repeated or grown names replace, split ones are joined.
+  if (name.startsWith(call.name)) call.name = name;
+  else if (!call.arguments) call.name += name;
+}
+
+function addArguments(call: PartialCall, piece: Piece): void {
+  if (piece.isWhole) call.arguments = piece.arguments;
+  // Some servers open each call with empty arguments, although more follow.
+  else if (call.arguments === "{}" && piece.arguments.trim()) call.arguments = piece.arguments;
+  // Some servers send the whole call once more at its end.
+  else if (piece.arguments !== call.arguments || !isJsonObject(call.arguments)) {
+    call.arguments += piece.arguments;
+  }
+}
+
+function asPiece(value: unknown): Piece | undefined {
+  const piece = asRecord(value);
+  if (!piece) return undefined;
+  const { index, id, type: _, function: inner, ...extra } = piece;
+  const { name, arguments: text, ...functionExtra } = asRecord(inner) ?? {};
+  const isWhole = typeof text === "object" && text !== null;
+  return {
+    index: typeof index === "number" ? index : undefined,
+    id: typeof id === "string" ? id : "",
+    name: typeof name === "string" ? name : "",
+    arguments: isWhole ? JSON.stringify(text) : typeof text === "string" ? text : "",
+    isWhole,
+    extra,
+    functionExtra,
+  };
+}
+
+function isJsonObject(text: string): boolean {
+  try {
+    return asRecord(JSON.parse(text)) !== undefined;
+  } catch {
+    return false;
+  }
+}
+
+/** Fields of a part of reasoning whose text grows from delta to delta. */
+const GROWING = ["text", "summary", "thinking"];
+
+/**
+ * Adds a delta's fields to what came before: texts are joined, lists appended, objects merged, anything else replaced;
+ * null adds nothing, but stands where nothing came before. This is how fields arrive that only the provider knows, and
+ * they have to be passed back whole.
+ */
+export function mergeDelta(before: JsonRecord, delta: JsonRecord): JsonRecord {
+  const merged: Record<string, unknown> = { ...before };
+  for (const [name, value] of Object.entries(delta)) merged[name] = mergeValue(merged[name], value);
+  return merged;
+}
+
+function mergeValue(before: unknown, value: unknown): unknown {
+  if (value === null || value === undefined) return before ?? value;
+  if (typeof before === "string" && typeof value === "string") return before + value;
+  if (Array.isArray(before) && Array.isArray(value)) {
+    const parts = [...before];
+    for (const piece of value) appendPart(parts, piece);
+    return parts;
+  }
+  const [old, added] = [asRecord(before), asRecord(value)];
+  return old && added ? mergeDelta(old, added) : value;
+}
+
+/** Parts of reasoning come in pieces; a piece belongs to the last part if it has its type, index and id. */
+function appendPart(parts: unknown[], piece: unknown): void {
+  const [last, added] = [asRecord(parts.at(-1)), asRecord(piece)];
+  const continues = last && added && [...GROWING, "signature"].some((name) => name in added) &&
+    last.type === added.type && last.index === added.index && (added.id ?? last.id) === (last.id ?? added.id);
+  if (!continues) {
+    parts.push(piece);
+    return;
+  }
+  const whole: Record<string, unknown> = { ...last };
+  for (const [name, value] of Object.entries(added)) {
+    if (value === null) continue;
+    whole[name] = GROWING.includes(name) ? mergeValue(whole[name], value) : value;
+  }
+  parts[parts.length - 1] = whole;
+}
+
+/** Writes the `usage` of a reply, in a dialect of `CompletionWriter`. */
+export function writeUsage(
+  usage: Usage,
+  dialect: "openai" | "deepseek" | "anthropic" = "openai",
+): JsonRecord {
+  const { promptTokens, cachedTokens, cacheWriteTokens = 0, outputTokens, reasoningTokens } = usage;
+  const common = {
+    prompt_tokens: promptTokens,
+    completion_tokens: outputTokens,
+    total_tokens: promptTokens + outputTokens,
+    prompt_tokens_details: { cached_tokens: cachedTokens },
+    ...(reasoningTokens !== undefined &&
+      { completion_tokens_details: { reasoning_tokens: reasoningTokens } }),
+  };
+  switch (dialect) {
+    case "openai":
+      return common;
+    case "deepseek":
+      return {
+        ...common,
+        prompt_cache_hit_tokens: cachedTokens,
+        prompt_cache_miss_tokens: promptTokens - cachedTokens,
+      };
+    case "anthropic":
+      return {
+        ...common,
+        prompt_tokens_details: { cached_tokens: cachedTokens, cache_write_tokens: cacheWriteTokens },
+        cache_read_input_tokens: cachedTokens,
+        cache_creation_input_tokens: cacheWriteTokens,
+      };
+  }
+}
+
+/**
+ * Reads a provider's `usage` in any dialect of a `CompletionWriter`, or in one of these:
+ *
+ * - Moonshot: `cached_tokens`
+ * - OpenRouter: `prompt_tokens_details.cache_write_tokens`
+ * - Anthropic itself: `input_tokens`, which holds neither what the cache served nor what it took, for five minutes or
+ *   for an hour
+ * - xAI: `completion_tokens` without the reasoning, which `total_tokens` shows
+ *
+ * @returns The usage, or undefined if the value has no prompt tokens (some servers send zeros).
+ *
+ * @example
+ * ```ts
+ * import { assertEquals } from "@std/assert";
+ * import { readUsage } from "@tare/wire";
+ *
+ * const usage = { input_tokens: 10, cache_read_input_tokens: 90, output_tokens: 5 };
+ * assertEquals(readUsage(usage), { promptTokens: 100, cachedTokens: 90, outputTokens: 5 });
+ * ```
+ */
+export function readUsage(value: unknown): Usage | undefined {
+  const usage = asRecord(value);
+  if (!usage) return undefined;
+  const details = asRecord(usage.prompt_tokens_details) ?? asRecord(usage.input_tokens_details) ?? {};
+  const { ephemeral_5m_input_tokens: short, ephemeral_1h_input_tokens: hour } =
+    asRecord(usage.cache_creation) ?? {};
+  const hourWriteTokens = largest(hour);
+  const created = largest(
+    usage.cache_creation_input_tokens,
+    largest(short, hour) === undefined ? undefined : (largest(short) ?? 0) + (hourWriteTokens ?? 0),
+  );
+  const cachedTokens = largest(
+    details.cached_tokens,
+    usage.prompt_cache_hit_tokens,
+    usage.cache_read_input_tokens,
+    usage.cached_tokens,
+  ) ?? 0;
+  const cacheWriteTokens = largest(
+    details.cache_write_tokens,
+    details.cache_creation_tokens,
+    usage.cache_write_tokens,
+    created,
+  );
+  const promptTokens = wholePrompt(usage, { created, cacheTokens: cachedTokens + (cacheWriteTokens ?? 0) });
+  if (!promptTokens) return undefined;
+  return {
+    promptTokens,
+    cachedTokens,
+    ...(cacheWriteTokens !== undefined && { cacheWriteTokens }),
+    ...(hourWriteTokens !== undefined && { hourWriteTokens }),
+    outputTokens: wholeOutput(usage),
+    ...(reasoningTokensOf(usage) > 0 && { reasoningTokens: reasoningTokensOf(usage) }),
+  };
+}
+
+function wholePrompt(
+  usage: JsonRecord,
+  { created = 0, cacheTokens }: { readonly created: number | undefined; readonly cacheTokens: number },
+): number {
+  const told = largest(
+    usage.prompt_tokens,
+    (largest(usage.prompt_cache_hit_tokens) ?? 0) + (largest(usage.prompt_cache_miss_tokens) ?? 0),
+    (largest(usage.input_tokens) ?? 0) + (largest(usage.cache_read_input_tokens) ?? 0) + created,
+  ) ?? 0;
+  // What the cache served and took is a part of the prompt: a smaller figure leaves it out.
+  return told > 0 && told < cacheTokens ? told + cacheTokens : told;
+}
+
+function wholeOutput(usage: JsonRecord): number {
+  const written = largest(usage.completion_tokens, usage.output_tokens) ?? 0;
+  const reasoning = largest(asRecord(usage.completion_tokens_details)?.reasoning_tokens) ?? 0;
+  const apart = (largest(usage.prompt_tokens) ?? 0) + written + reasoning;
+  return (largest(usage.total_tokens) ?? 0) >= apart ? written + reasoning : written;
+}
+
+function reasoningTokensOf(usage: JsonRecord): number {
+  const details = asRecord(usage.completion_tokens_details) ?? asRecord(usage.output_tokens_details);
+  return largest(details?.reasoning_tokens) ?? 0;
+}
+
+function largest(...values: readonly unknown[]): number | undefined {
+  const counts = values.filter((value) => typeof value === "number" && Number.isFinite(value) && value >= 0);
+  return counts.length > 0 ? Math.max(...counts as number[]) : undefined;
+}
