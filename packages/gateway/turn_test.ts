@@ -15,7 +15,7 @@ Deno.test("GatewayTurn answers recalls from the session's archive and goes on be
   const sessions = new GatewaySessions({ maxBytes });
   const body = { model: "m", messages: [{ role: "user", content: "Go." }] };
   const request = readRequest(readWireBody(encode(body)), CHAT_PROTOCOL, readers);
-  const session = sessions.find({
+  const session = sessions.sessionOf({
     basis: { model: "m" },
     countTokens: estimateTokens,
     scope: "",
@@ -24,7 +24,7 @@ Deno.test("GatewayTurn answers recalls from the session's archive and goes on be
       plannerSession({ profile: profileNamed("none"), countTokens: estimateTokens, archive }),
   });
   const ref = await session.archive.put("the original");
-  const options = { client: "c", session, request, recall: true, prompts: session.conversation, readers };
+  const options = { client: "c", session, request, recall: true, prompts: session.session, readers };
   const held = new HeldPrompts({ maxBytes: 1_000 });
   const turn = new GatewayTurn({ ...options, held, countTokens: estimateTokens, now: () => 0 });
   const { signal } = new AbortController();
