@@ -31,11 +31,16 @@ import {
   type SessionQuestions,
 } from "../approvals/approvals.ts";
 import { Helpers, TurnAccount } from "../helpers/helpers.ts";
-import { API_PATH } from "../http/api_path.ts";
 import { HttpError, toHttpError } from "../http/http_error.ts";
 import { checkBudgets, type PlayedTurn, TurnLeft, turnPlayer } from "../turns/play_turn.ts";
 import { SessionTools } from "../turns/session_tools.ts";
-import { type QueuedTurn, queueStates } from "../turns/turn_queue.ts";
+import {
+  assertMayWait,
+  queueAfter,
+  type QueueChange,
+  type QueuedTurn,
+  queueStates,
+} from "../turns/turn_queue.ts";
 import { EventLog } from "./event_log.ts";
 import {
   INTERRUPTED,
@@ -45,28 +50,27 @@ import {
   readJournal,
   type RecoveryOptions,
 } from "./history.ts";
-import { SessionWarmth } from "./session_warmth.ts";
+import { callsOpen, sessionLeft, sessionNotFound, turnRunning } from "./session_errors.ts";
 import { type PromptState, SessionPrompt } from "./session_prompt.ts";
 import {
   checkEffort,
   choose,
+  type HelperParent,
+  parentOf,
   type SessionSettings,
   type StoredSettings,
   storedSettings,
 } from "./session_settings.ts";
 import {
   type ApprovalAnswered,
-  type HelperParent,
   NO_TURNS,
   type OpenTurn,
-  parentOf,
   type PinChange,
   type Question,
   type RunningTurn,
   type SessionEnvironment,
   type SessionEvent,
   type SessionNeeds,
-  sessionNotFound,
   type SessionTotals,
   type StoredTurn,
   type TurnRequest,
@@ -84,9 +88,6 @@ type WantedChange =
   | { readonly do: "pin"; readonly change: PinChange; readonly records: readonly StoreRecord[] }
   | { readonly do: "rename"; readonly title: string; readonly records: readonly StoreRecord[] }
   | { readonly do: "queue"; readonly change: QueueChange; readonly records: readonly StoreRecord[] };
-
-/** A change of the turns that wait. */
-type QueueChange = { readonly add: QueuedTurn } | { readonly remove: string };
 
 /** The owner's answer, with what failed if anything did. */
 interface Told {
@@ -126,8 +127,6 @@ export class AgentSession {
   readonly helpers: Helpers;
   readonly events: EventLog;
   readonly archive: Archive;
-  /** What keeps its newest prompt in the provider's cache while it waits. */
-  readonly warmth: SessionWarmth;
   readonly ownership: Ownership;
   readonly #record: SessionRecord;
   readonly #records: SessionRecords;
@@ -184,12 +183,6 @@ export class AgentSession {
     this.#tools = new SessionTools({ given: settings.tools, own, source, mayUse });
     this.#needs = { id, by, settings, archive, environment, countTokens, tools: () => this.tools };
     this.#records = new SessionRecords(store, id);
-    this.warmth = new SessionWarmth({
-      ...this.#needs,
-      prompt: () => this.#prompt,
-      alone: (work) => this.#alone(work),
-      booked: (cost) => this.#bookPing(cost),
-    });
     this.ownership = new Ownership({
       ...{ id, store, events, onError: environment.onError },
       isBusy: () => this.#turn !== undefined,
@@ -228,7 +221,7 @@ export class AgentSession {
       stalled: (error) => events.close(toHttpError(error)),
       gone: () => environment.changed(this),
       unsettled: () => environment.unsettled?.(this),
-      refusal: (why) => why === "gone" ? sessionNotFound(id) : serverEnding(id),
+      refusal: (why) => why === "gone" ? sessionNotFound(id) : sessionLeft(id),
     });
   }
 
@@ -386,7 +379,7 @@ export class AgentSession {
         committed: () => choose(settings, chosen),
       });
       // What was kept warm is of no use to another model.
-      if (now !== before) this.warmth.goesOn();
+      if (now !== before) this.#prompt.goesOn();
     });
   }
 
@@ -507,10 +500,7 @@ export class AgentSession {
   }
 
   async #changeQueue(change: QueueChange, records: readonly StoreRecord[]): Promise<void> {
-    const queued = "add" in change
-      ? [...this.queued, change.add]
-      : this.queued.filter(({ id }) => id !== change.remove);
-    if ("add" in change && queued.length > MOST_IN_A_SESSION) throw queueFull(this.id);
+    const queued = queueAfter(this.queued, { id: this.id, change });
     await this.#append([], {
       states: queueStates(queued),
       records,
@@ -655,7 +645,7 @@ export class AgentSession {
   #leave(): void {
     if (!this.#turn) return;
     this.ownership.leave();
-    this.#release({ failure: serverEnding(this.id) });
+    this.#release({ failure: sessionLeft(this.id) });
   }
 
   /** Removes the session if nothing runs in it then, and `when` says so. Tells whether it did. */
@@ -663,7 +653,7 @@ export class AgentSession {
     return this.#alone(async () => {
       if (this.#turn || !when()) return false;
       await this.events.remove();
-      this.warmth.forget();
+      this.#prompt.forget();
       this.ownership.goAway();
       await this.#needs.environment.workspace?.checkpoints?.forget(this.id).catch((error) =>
         this.#needs.environment.onError?.(error)
@@ -759,7 +749,7 @@ export class AgentSession {
           const committed = (waiting: readonly Content[]) => {
             this.#release({
               waiting,
-              ended: () => this.warmth.rests(end, messages, this.parent !== undefined),
+              ended: () => this.#prompt.rests(end, messages, this.parent !== undefined),
             });
           };
           const isStopped = end.reason === "cancelled" && this.#turn?.ending === "stops";
@@ -787,7 +777,7 @@ export class AgentSession {
         .finally(release);
       const cancel = () => {
         controller.abort();
-        this.warmth.goesOn();
+        this.#prompt.goesOn();
       };
       this.#turn = { before, cancel, done };
       this.#account = account;
@@ -839,7 +829,7 @@ export class AgentSession {
 
   /** Nothing runs any more. What waits enters the next turn. */
   #release(
-    { failure, waiting = [], goesOn = false, ended = () => this.warmth.goesOn() }: {
+    { failure, waiting = [], goesOn = false, ended = () => this.#prompt.goesOn() }: {
       readonly failure?: unknown;
       readonly waiting?: readonly Content[];
       readonly goesOn?: boolean;
@@ -920,6 +910,8 @@ export class AgentSession {
       stored: { pins: [], ...value, title, days },
       before: this.#isBegun ? undefined : this.#prompt,
       isStored: (state) => state === this.#stored.value,
+      alone: (work) => this.#alone(work),
+      paid: (cost) => this.#bookPing(cost),
     });
     this.#stored = { ...stored, totals, summed: days, value: this.#prompt.state };
     this.#isBegun = false;
@@ -1091,22 +1083,6 @@ export class AgentSession {
   }
 }
 
-const MOST_IN_A_SESSION = 100;
-
-function queueFull(id: string): HttpError {
-  return new HttpError(
-    429,
-    "too_many_turns",
-    `Cannot take the turn: ${MOST_IN_A_SESSION} wait in session ${id} already, and no more may.`,
-    { "retry-after": "30" },
-  );
-}
-
-function callsOpen(id: string): HttpError {
-  const state = `calls of session ${id}'s last turn have no result yet`;
-  return new HttpError(409, "approval_open", `Cannot do this now: ${state}. Answer or cancel them first.`);
-}
-
 function isBusy(error: unknown): boolean {
   return error instanceof HttpError && ["too_many_turns", "server_ending"].includes(error.code);
 }
@@ -1123,47 +1099,8 @@ function storedTurn(
   return { settings, maxOutputTokens, unattended, budget, spent };
 }
 
-const MAX_WAITING = 100;
-
-/** Most characters of their JSON. */
-const MAX_WAITING_CHARS = 16 * 2 ** 20;
-
-/** What the user says to a running turn is stored whole each time. @throws {HttpError} 429 if it is too much. */
-function assertMayWait(id: string, waiting: readonly Content[]): void {
-  if (waiting.length <= MAX_WAITING && JSON.stringify(waiting).length <= MAX_WAITING_CHARS) return;
-  throw new HttpError(
-    429,
-    "too_much_steering",
-    `Cannot steer the turn in session ${id}: ${
-      waiting.length - 1
-    } inputs wait for its next model call, and at most ` +
-      `${MAX_WAITING} of ${MAX_WAITING_CHARS} characters may. Wait for a user_message event, or cancel the turn.`,
-  );
-}
-
 /** @throws {HttpError} the error of an answer of another server. */
 function assertDone(answer: unknown): void {
   const { error } = (answer ?? {}) as Told;
   if (error) throw new HttpError(error.status, error.code, error.message);
-}
-
-/** The error for who wants a session that is left to another process. */
-function serverEnding(id: string): HttpError {
-  return new HttpError(
-    503,
-    "server_ending",
-    `Cannot use session ${id} here: the server is ending, and the session's turn goes on by itself. ` +
-      `Ask again: GET ${API_PATH}/sessions/${id}/events follows it.`,
-    { "retry-after": "1" },
-  );
-}
-
-/** The error for a turn that is asked for while another one runs. */
-function turnRunning(id: string): HttpError {
-  return new HttpError(
-    409,
-    "turn_running",
-    `Cannot start a turn in session ${id}: one is running. Wait for its turn_end, cancel it, or send the input with ` +
-      "steer.",
-  );
 }
