@@ -16,7 +16,8 @@ import {
   type WireRequest,
 } from "@tare/wire/internal";
 import { createHash } from "node:crypto";
-import type { Followed, StoredPrompt } from "../memory.ts";
+import type { StoredPrompt } from "@tare/planner/internal/parts";
+import type { Followed } from "../request_cache.ts";
 import {
   countInstructions,
   countTurns,
