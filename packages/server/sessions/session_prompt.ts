@@ -47,7 +47,7 @@ interface SessionPromptOptions extends SessionNeeds {
   /** The session's prompt until now, which isn't used any more. Default: there was none. */
   readonly before?: SessionPrompt | undefined;
   /** Does work while nothing else changes the session. Throws if another server owns it. */
-  readonly alone: (work: () => Promise<void>) => Promise<void>;
+  readonly exclusively: (work: () => Promise<void>) => Promise<void>;
   /** Called with what a keep-alive request cost. Never throws. */
   readonly paid: (cost: TurnLedger) => void;
 }
@@ -261,9 +261,9 @@ export class SessionPrompt implements TurnPrompt {
     type: Ping["type"],
     signal: AbortSignal,
   ): Promise<Usage | "refused" | undefined> {
-    const { alone, environment: { store } } = this.#options;
+    const { exclusively, environment: { store } } = this.#options;
     // What another server has done meanwhile ends this.
-    if (store.shared) await alone(() => Promise.resolve());
+    if (store.shared) await exclusively(() => Promise.resolve());
     signal.throwIfAborted();
     try {
       return await ping(type, signal);

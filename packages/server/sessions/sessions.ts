@@ -139,7 +139,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
       onError,
     });
     store.shared?.listen({
-      asked: (request) => void this.held.find(request.sessionId)?.ownership.asked(request),
+      asked: (request) => void this.held.find(request.sessionId)?.ownership.receive(request),
       gone: () => {
         this.#settleAll();
         teller?.wake();
