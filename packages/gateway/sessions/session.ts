@@ -35,31 +35,18 @@ import {
   writeHistoryItem,
 } from "./history.ts";
 
-/** What a session is recognised by. */
-export interface Recognised {
-  /** Keeps apart histories that must never meet: clients, protocols. */
-  readonly scope: string;
-  /** Who asks: its conversations may go on under another scope. Default: they may not. */
-  readonly client?: string;
-  /** Name of the key with which it comes. Default: the owner's. */
-  readonly by?: string | undefined;
-  /** Whether the client itself keeps its conversations apart, so that a scope holds one. Default: no. */
+/** A request, by which its session is recognised or begun. */
+export interface Recognised
+  extends
+    Pick<SessionFacts, "scope" | "client" | "by" | "name" | "basis">,
+    Partial<Pick<SessionFacts, "protocol" | "agent" | "hasTools">> {
+  /** Whether its client gives each conversation a key, so that a scope contains one. Default: no. */
   readonly isKeyed?: boolean;
-  /** The client's name for the session. Default: it is recognised by content. */
-  readonly name?: string | undefined;
-  /** Name of the protocol. Default: none. */
-  readonly protocol?: string;
-  /** Name of the program that asks. Default: it doesn't say. */
-  readonly agent?: string | undefined;
   readonly items: readonly WireItem[];
-  /** Whether its model may call tools. Default: no. */
-  readonly hasTools?: boolean;
-  /** Whether a new session is left as it is. Default: only if it is one of those to compare with. */
+  /** Whether a new session is forwarded unchanged. Default: only if it is in the holdout. */
   readonly isObserved?: boolean;
-  /** What the prompts of a new session are planned by. */
-  readonly basis: SessionBasis;
   readonly countTokens: CountTokens;
-  /** Decides what leaves the prompts of a session: of a new one, or of one that goes on from what was stored. */
+  /** Makes what plans the prompts of a session: of a new one, or of one that continues from what was stored. */
   readonly prompts: (
     session: Pick<SessionFacts, "control" | "basis" | "agent"> & { readonly archive: SessionArchive },
     stored?: Pick<PromptSession, "state" | "lookedAt">,
@@ -157,6 +144,15 @@ export interface SessionFacts {
   readonly compactions: readonly Compaction[];
 }
 
+/** The facts of a session in which nothing has happened. */
+export const NEW_FACTS: Omit<
+  SessionFacts,
+  "scope" | "protocol" | "basis" | "control" | "startedMs" | "lastMs"
+> = {
+  ...{ historyBytes: 0, heads: 0, hasTools: false, isAnswered: false, isAmidTurn: false },
+  ...{ refusals: 0, isReverted: false, responses: [], compactions: [] },
+};
+
 /** What was sent last: messages, or of a session that was stored hashes of those that aren't lines. */
 export type Shown = readonly (Message | number)[];
 
@@ -180,10 +176,7 @@ export interface SessionParts {
 }
 
 /** What of a session never changes: the settings of its record. */
-export interface GatewaySettings
-  extends
-    Pick<SessionFacts, "protocol" | "agent" | "control">,
-    Partial<Pick<SessionFacts, "scope" | "client" | "name">> {
+export interface GatewaySettings extends Pick<SessionFacts, "protocol" | "agent" | "control" | "client"> {
   /** The session that it is a fork of, whether that is stored or not. */
   readonly forkOf?: string;
 }
@@ -398,8 +391,9 @@ export class GatewaySession implements KnownConversation {
     const value = stored as StoredValue | undefined;
     if (value?.format !== FORMAT) return undefined;
     const { items, stems, instructions, hidden, archived, shown, lines, state, lookedAt } = value;
-    const { forkOf: parent, sums, facts: own } = readRecord({ record, totals });
-    const facts: SessionFacts = { ...value.facts, ...own };
+    const { forkOf: parent } = record.settings as GatewaySettings;
+    const { lastMs, isReverted, ...sums } = totals as GatewayTotals;
+    const facts: SessionFacts = { ...value.facts, lastMs, isReverted };
     const archive = new SessionArchive({ stored: text, listed: archived });
     const byHash = new Map(lines.map((line) => [hashPiece(line), line]));
     const session = new GatewaySession({
@@ -422,7 +416,7 @@ export class GatewaySession implements KnownConversation {
       session,
       history: { items: items.map(readHistoryItem), stems },
       instructions: Object.entries(instructions)
-        .map(([key, lines]): Known => ({ scope: own.scope, key, lines: pairsOf(lines) })),
+        .map(([key, lines]): Known => ({ scope: facts.scope, key, lines: pairsOf(lines) })),
     };
   }
 
@@ -431,11 +425,11 @@ export class GatewaySession implements KnownConversation {
     { record, totals, title, stored }: LoadedSession,
     { countTokens, prompts }: Making,
   ): GatewaySession {
-    const { sums, facts: own } = readRecord({ record, totals });
-    const facts: SessionFacts = {
-      ...{ historyBytes: 0, heads: 0, hasTools: false, refusals: 0, isAnswered: false, isAmidTurn: false },
-      ...{ basis: { model: sums.model }, responses: [], compactions: [], ...own },
-    };
+    const { by, createdAtMs: startedMs } = record;
+    const { forkOf: _, ...settings } = record.settings as GatewaySettings;
+    const { lastMs, isReverted, ...sums } = totals as GatewayTotals;
+    const basis = { model: sums.model };
+    const facts = { ...NEW_FACTS, scope: "", ...settings, basis, by, startedMs, lastMs, isReverted };
     const archive = new SessionArchive();
     return new GatewaySession({
       session: new Session({
@@ -880,14 +874,6 @@ function turnsAfter(
   const now = countTurns(items);
   const isSame = now === shown || (summary !== undefined && all > 0);
   return { all: isSame ? all : all + Math.max(1, now - shown), shown: now };
-}
-
-/** Returns what a session's record and totals contain of it. */
-function readRecord({ record, totals }: Pick<LoadedSession, "record" | "totals">) {
-  const { by, createdAtMs: startedMs } = record;
-  const { scope = "", forkOf, ...settings } = record.settings as GatewaySettings;
-  const { lastMs, isReverted, ...sums } = totals as GatewayTotals;
-  return { forkOf, sums, facts: { ...settings, scope, by, startedMs, lastMs, isReverted } };
 }
 
 function pairsOf(flat: readonly number[]): Map<number, number> {

@@ -44,6 +44,7 @@ import {
   type GatewaySettings,
   type GatewayTotals,
   type Making,
+  NEW_FACTS,
   type Recognised,
   SessionArchive,
 } from "./session.ts";
@@ -210,14 +211,12 @@ export class GatewaySessions
 
   row(session: GatewaySession): ListedSession & { readonly totals: GatewayTotals } {
     const { id, facts, totals, session: { state: { title }, stored: { parent: forkOf } } } = session;
-    const { startedMs: createdAtMs, protocol, agent, control, scope, client, name, by } = facts;
-    // Without content nothing tells whose it is.
-    const whose = this.#options.storing?.storesContent &&
-      { scope, ...(client !== undefined && { client }), ...(name !== undefined && { name }) };
+    const { startedMs: createdAtMs, protocol, agent, control, client, by } = facts;
     const settings: GatewaySettings = {
       ...{ protocol, ...(agent !== undefined && { agent }), control },
       ...(forkOf !== undefined && { forkOf }),
-      ...whose,
+      // Without content nothing stored identifies its client.
+      ...(client !== undefined && this.#options.storing?.storesContent && { client }),
     };
     const record = { id, createdAtMs, settings, ...(by !== undefined && { by }) };
     return { ...record, kind: this.kind, lastEvent: 0, totals, title };
@@ -453,10 +452,8 @@ export class GatewaySessions
       }),
       archive,
       facts: {
-        ...{ scope, client, by, name: recognised.name, protocol, agent, basis, control },
-        ...{ startedMs: nowMs, lastMs: nowMs, historyBytes: 0, heads: 0, hasTools: false },
-        ...{ isAnswered: false, isAmidTurn: false },
-        ...{ refusals: 0, isReverted: false, responses: [], compactions: [] },
+        ...{ ...NEW_FACTS, scope, client, by, name: recognised.name, protocol, agent, basis, control },
+        ...{ startedMs: nowMs, lastMs: nowMs },
       },
     });
     if (name !== undefined) this.#names.set(name, id);
