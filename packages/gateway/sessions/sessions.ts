@@ -350,7 +350,7 @@ export class GatewaySessions
       const isAnswered = found.how === "grown" && items.length > found.at;
       if (!session.isBegun && !isAnswered) session.begin(recognised);
     }
-    session.goOn(recognised, begunWith);
+    session.continueWith(recognised, begunWith);
     if (begunWith) this.#options.resumed?.(session, begunWith);
     return this.#follow(session, history);
   }
