@@ -6,7 +6,7 @@ import { loadTokenizer } from "@tare/tiktoken";
 import { type LedgerEntry, plannerSession, profileNamed } from "@tare/planner";
 import { memoryArchive, RECALL_TOOL } from "@tare/prune";
 import { type SimulatedModel, simulator } from "@tare/simulator";
-import { summariseWith } from "../packages/server/sessions/session_prompt.ts";
+import { summariseWith } from "../packages/server/sessions/summarise.ts";
 
 const WINDOW = 16_000;
 const TURNS = 20;

@@ -1,12 +1,4 @@
-import {
-  contentText,
-  type CountTokens,
-  type Message,
-  type Rewrite,
-  type ToolDefinition,
-  type Usage,
-} from "@tare/messages";
-import { countMessageTokens, countToolTokens, hashBytes } from "@tare/messages/internal";
+import { contentText, type CountTokens, type Message, type Rewrite, type Usage } from "@tare/messages";
 import {
   type History,
   type Idle,
@@ -24,11 +16,13 @@ import {
   type SessionView,
 } from "@tare/planner";
 import { makePin, type NewPin, pinsAfter } from "@tare/planner/internal";
+import { findClientChange, withClientChange } from "@tare/planner/internal/parts";
 import type { Archive } from "@tare/prune";
 import { createHash } from "node:crypto";
 import { setImmediate } from "node:timers";
 import { addDays, addToDay, type CallReport, type Days, type Sums } from "./report/calls.ts";
 import type { SeenSession } from "./report/prompt_report.ts";
+import type { StoredState } from "./store/session_records.ts";
 
 /** What is known of a conversation beside its messages and what its prompts are made by. Plain data, which is kept. */
 export interface SessionState {
@@ -59,6 +53,31 @@ export interface DatedRewrite extends Rewrite {
   readonly atMs: number;
 }
 
+/** A session that is written after the fact as its store has it, as far as that is known. */
+export interface StoredCopy extends Pick<StoredState, "title" | "whole" | "summed" | "refs"> {
+  /** Fencing number of its newest hold when it was last read or written; 0 where the store isn't shared. Absent: it isn't stored. */
+  readonly fence?: number | undefined;
+  /** The session that it is a fork of: the nearest of its ancestors that was stored. Absent: it is none. */
+  readonly parent?: string | undefined;
+  /** The days of its stored totals. */
+  readonly days: Days;
+  /** Its totals as JSON. */
+  readonly totals?: string;
+  /** Number of its last event, each of which is a call. */
+  readonly lastEvent: number;
+  /** The newest stored call that was made in this process. */
+  readonly lastCall?: CallReport | undefined;
+  /** Ids of its newest commits, the newest first. */
+  readonly writes: readonly string[];
+  /** What its stored names are of. Absent: unknown. */
+  readonly named?: unknown;
+  /** How it is stored if a commit succeeded that failed or wasn't answered; the newest first. */
+  readonly attempts?: readonly StoredCopy[];
+}
+
+/** A session of which nothing is stored. */
+export const NOT_STORED: StoredCopy = { title: "", refs: new Set(), days: {}, lastEvent: 0, writes: [] };
+
 /** What a conversation is made of. */
 export interface SessionInit {
   readonly id: string;
@@ -71,6 +90,8 @@ export interface SessionInit {
   readonly tools?: PromptSessionOptions["tools"];
   /** Its stored state. Default: it is new. */
   readonly state?: Partial<SessionState> | undefined;
+  /** What is stored of it, if it is written after the fact. Default: nothing. */
+  readonly stored?: StoredCopy;
 }
 
 /** A call for which a prompt is planned. */
@@ -183,6 +204,7 @@ export class Session {
   readonly #countTokens: CountTokens;
   readonly #tools: SessionInit["tools"];
   #state: SessionState;
+  #stored: StoredCopy;
   #calls: readonly CallReport[] = [];
   #seen: Pick<SeenSession, "history" | "view"> | undefined;
   /** What its client asked with then, as that spelled it. */
@@ -191,18 +213,29 @@ export class Session {
   #changed: NonNullable<LedgerEntry["changed"]> | undefined;
 
   /** A conversation as it was kept, or a new one. */
-  constructor({ id, archive, prompts, countTokens, tools, state }: SessionInit) {
+  constructor({ id, archive, prompts, countTokens, tools, state, stored = NOT_STORED }: SessionInit) {
     this.id = id;
     this.archive = archive;
     this.#prompts = prompts;
     this.#countTokens = countTokens;
     this.#tools = tools;
     this.#state = { ...NEW, ...state };
+    this.#stored = stored;
   }
 
   /** What is known of it: the same object as long as nothing has changed. */
   get state(): SessionState {
     return this.#state;
+  }
+
+  /** What is stored of it, if it is written after the fact. */
+  get stored(): StoredCopy {
+    return this.#stored;
+  }
+
+  /** It was written to its store, or that was tried. */
+  wrote(stored: StoredCopy): void {
+    this.#stored = stored;
   }
 
   /** What its prompts are made by, to be kept: see `PromptSession.state` and `lookedAt`. */
@@ -274,7 +307,7 @@ export class Session {
     if (call.oneShot || prompts !== this.#prompts) return view;
     const { rewrites, promptTokens, saved, endedPins = [] } = view;
     const asked = { messages: spelled, tools: history.tools };
-    this.#changed ??= findPrefixChange(this.#asked, asked, this.#countTokens);
+    this.#changed ??= findClientChange(this.#asked, asked, this.#countTokens);
     this.#asked = asked;
     this.#seen = { history, view };
     const { pins, epoch, rewrites: before, unsent } = this.#state;
@@ -301,7 +334,7 @@ export class Session {
     if (entry) this.#change({ savedTokenUnits: entry.savedTokenUnits });
     const changed = this.#changed;
     this.#changed = undefined;
-    return entry && changed ? withPrefixChange(entry, changed) : entry;
+    return entry && changed ? withClientChange(entry, changed) : entry;
   }
 
   /**
@@ -404,12 +437,14 @@ export class Session {
   /** A conversation that goes on from the first `length` messages, with an archive that holds what this one's does. */
   fork(length: number, { id, archive }: ForkPlace): Session {
     const { title, model, epoch, pins } = this.#state;
+    const { fence, refs, parent = this.id } = this.#stored;
     return new Session({
       id,
       archive,
       prompts: this.#prompts.fork(length, archive),
       countTokens: this.#countTokens,
       state: { title, model, epoch, pins: pins.filter(({ place }) => place < length) },
+      stored: { ...NOT_STORED, refs, parent: fence === undefined ? parent : this.id },
     });
   }
 
@@ -462,154 +497,3 @@ const NOTHING_SEEN: Pick<SeenSession, "history" | "view"> = {
   history: { messages: [], tools: [] },
   view: { messages: [], tools: [], places: [] },
 };
-
-/** What a client has changed of what it had sent before, so that whatever stands behind it is read again. */
-type PrefixChange = NonNullable<LedgerEntry["changed"]>;
-
-/** Characters that are quoted, and of these those in front of the first that differs. */
-const QUOTED_CHARS = 120;
-const CHARS_BEFORE = 40;
-
-/** So many lines above may say what a line belongs to. */
-const LINES_ABOVE = 40;
-
-/**
- * What stands first among what a client has changed of the request before; nothing if it only went on, or took back what it
- * had said last: then nothing is read again that was read before.
- */
-function findPrefixChange(
-  before: History | undefined,
-  now: History,
-  countTokens: CountTokens,
-): LedgerEntry["changed"] {
-  if (!before) return undefined;
-  const again = (messages: readonly Message[]) => {
-    const stood = new Set(before.messages.map(hashBytes));
-    return messages.filter((message) => stood.has(hashBytes(message)));
-  };
-  const tokensOf = (messages: readonly Message[]) =>
-    again(messages).reduce((sum, message) => sum + countMessageTokens(message, countTokens), 0);
-  const [least, most] = [before.tools.length, now.tools.length].sort((a, b) => a - b);
-  // Messages only go on; of tools each that comes or goes breaks what stands behind.
-  const tool = firstOther(before.tools, now.tools) ?? (least === most ? undefined : least);
-  if (tool !== undefined) {
-    const behind = now.tools.slice(tool).reduce((sum, one) => sum + countToolTokens(one, countTokens), 0);
-    return { ...changeOfTools(before.tools, now.tools, tool), tokens: behind + tokensOf(now.messages) };
-  }
-  const place = firstOther(before.messages, now.messages);
-  const [one, other] = [before.messages[place ?? -1], now.messages[place ?? -1]];
-  if (place === undefined || !one || !other || again(now.messages.slice(place + 1)).length === 0) {
-    return undefined;
-  }
-  const isInstructions = other.role === "system" || other.role === "developer";
-  return {
-    where: isInstructions ? "instructions" : "message",
-    place,
-    ...changeOfText(contentText(one.content), contentText(other.content)),
-    tokens: countMessageTokens(other, countTokens) + tokensOf(now.messages.slice(place + 1)),
-  };
-}
-
-/** The first place where two lists differ that is in both. */
-function firstOther<T extends Message | ToolDefinition>(
-  before: readonly T[],
-  now: readonly T[],
-): number | undefined {
-  const at = before.findIndex((one, at) => {
-    const other = now[at];
-    return one !== other && other !== undefined && hashBytes(one) !== hashBytes(other);
-  });
-  return at < 0 ? undefined : at;
-}
-
-function changeOfTools(
-  before: readonly ToolDefinition[],
-  now: readonly ToolDefinition[],
-  place: number,
-): Omit<PrefixChange, "tokens"> {
-  const namesOf = (tools: readonly ToolDefinition[]) => tools.map((tool) => tool.function.name);
-  const [names, others] = [namesOf(before), namesOf(now)];
-  const told = { where: "tools", place } as const;
-  const [gone, come] = [
-    names.filter((name) => !others.includes(name)),
-    others.filter((name) => !names.includes(name)),
-  ];
-  if (gone.length + come.length > 0) {
-    return {
-      ...told,
-      kind: "list",
-      line: null,
-      before: quoted(gone.join(", ")),
-      after: quoted(come.join(", ")),
-    };
-  }
-  if (names[place] !== others[place]) {
-    const order = (list: readonly string[]) => quoted(list.slice(place).join(", "));
-    return { ...told, kind: "order", line: null, before: order(names), after: order(others) };
-  }
-  const text = (tool: ToolDefinition | undefined) => JSON.stringify(tool?.function, null, 1) ?? "";
-  return { ...told, ...changeOfText(text(before[place]), text(now[place])), line: null };
-}
-
-function changeOfText(before: string, now: string): Pick<PrefixChange, "kind" | "line" | "before" | "after"> {
-  const [lines, others] = [before.split("\n"), now.split("\n")];
-  const at = lines.findIndex((line, at) => line !== others[at]);
-  const place = at < 0 ? lines.length : at;
-  const [one = "", other = ""] = [lines[place], others[place]];
-  const differs = Array.from(one).findIndex((character, at) => character !== other[at]);
-  const from = Math.max(0, (differs < 0 ? one.length : differs) - CHARS_BEFORE);
-  return {
-    kind: kindOf(one, other, others.slice(Math.max(0, place - LINES_ABOVE), place)),
-    line: place + 1,
-    before: quoted(one.slice(from)),
-    after: quoted(other.slice(from)),
-  };
-}
-
-const DATE =
-  /\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[/.]\d{1,2}[/.]\d{2,4}|\d{1,2}:\d{2}|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? \d/i;
-const GIT =
-  /git ?status|recent commits|current branch|^\s*(?:[MADRCU?!]{1,2})\s+\S+[./]\S*$|^[0-9a-f]{7,40} /im;
-const VARYING = /[0-9a-f]{8}-[0-9a-f-]{20,}|[0-9a-f]{6,}|\d+/gi;
-
-function kindOf(before: string, now: string, above: readonly string[]): PrefixChange["kind"] {
-  if (/\bcch=/.test(before) && /\bcch=/.test(now)) return "bill";
-  if (GIT.test(before) || GIT.test(now) || above.some((line) => /git ?status/i.test(line))) {
-    return "git_status";
-  }
-  if (DATE.test(before) && DATE.test(now)) return "date";
-  const still = (line: string) => line.replaceAll(VARYING, "#");
-  return still(before) === still(now) ? "number" : "text";
-}
-
-function quoted(text: string): string {
-  return text.length <= QUOTED_CHARS ? text : `${text.slice(0, QUOTED_CHARS - 1)}…`;
-}
-
-/** Causes that a client's change may have hidden behind: what stands behind it was new to the cache. */
-const HIDDEN_BEHIND: readonly LedgerEntry["uncached"][number]["cause"][] = [
-  "own_rewrite",
-  "not_marked",
-  "provider_lost",
-  "new",
-];
-
-/** What the ledger says of a call whose client had changed something in front of what is read again. */
-function withPrefixChange(
-  entry: LedgerEntry,
-  changed: NonNullable<LedgerEntry["changed"]>,
-): LedgerEntry {
-  if (changed.where === "tools") return { ...entry, changed };
-  let left = changed.tokens;
-  const uncached = entry.uncached.map(({ cause, tokens }) => {
-    const its = HIDDEN_BEHIND.includes(cause) ? Math.min(left, tokens) : 0;
-    left -= its;
-    return { cause, tokens: tokens - its };
-  }).filter(({ tokens }) => tokens > 0);
-  const tokens = changed.tokens - left;
-  return {
-    ...entry,
-    changed,
-    uncached: tokens > 0 ? [{ cause: "client_changed", tokens }, ...uncached] : uncached,
-  };
-}

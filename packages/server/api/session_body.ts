@@ -5,14 +5,14 @@ import { EMPTY_LEDGER } from "@tare/loop/internal";
 import { type Static, Type } from "typebox";
 import type { Reads } from "../http/route.ts";
 import { closed, COUNT, count, optionalText, text } from "../http/schema.ts";
-import { SESSION_SETTINGS, type StoredSettings, storedSettings } from "../sessions/session_settings.ts";
 import {
-  NO_TURNS,
   parentOf,
-  type Question,
-  sessionNotFound,
-  type SessionTotals,
-} from "../sessions/session_types.ts";
+  SESSION_SETTINGS,
+  type StoredSettings,
+  storedSettings,
+} from "../sessions/session_settings.ts";
+import { sessionNotFound } from "../sessions/session_errors.ts";
+import { NO_TURNS, type Question, type SessionTotals } from "../sessions/session_types.ts";
 import { BEGUN, EFFECTS, FILE_CHANGE, LEDGER, PARENT, WHY } from "./event_schema.ts";
 import { MESSAGE } from "./message_schemas.ts";
 import { PASSING_SESSION, PASSING_SESSION_DETAILS, SUMS } from "./report_schemas.ts";

@@ -10,7 +10,7 @@ import { closed, COUNT, count, limitOf, optionalText } from "../http/schema.ts";
 import { readTranscript, type Transcript } from "../sessions/history.ts";
 import type { AgentSession } from "../sessions/agent_session.ts";
 import type { ListedSession } from "@tare/session/internal";
-import { sessionNotFound } from "../sessions/session_types.ts";
+import { sessionNotFound } from "../sessions/session_errors.ts";
 import { CREATE_SESSION } from "../sessions/session_settings.ts";
 import type { Sessions } from "../sessions/sessions.ts";
 import { CONTENT } from "./message_schemas.ts";

@@ -1,4 +1,5 @@
-import { Session } from "@tare/session/internal";
+import { Warmth } from "@tare/session";
+import { type Pingable, Session } from "@tare/session/internal";
 import {
   type CallReport,
   reportCall,
@@ -6,47 +7,30 @@ import {
   sumsOf,
   UNFINISHED,
 } from "@tare/session/internal/report";
-import {
-  contentText,
-  countRequestTokens,
-  type CountTokens,
-  type Message,
-  type Model,
-  type ModelRequest,
-  type ModelSettings,
-  type Rewrite,
-  type Tool,
-  type ToolCall,
-  type ToolDefinition,
-  type Usage,
-} from "@tare/messages";
-import {
-  addUsage,
-  countMessageTokens,
-  describeCall,
-  pairCalls,
-  PLAN_TOOL_NAME,
-  planAfter,
-  sameData,
-  transcribe,
-} from "@tare/messages/internal";
-import { SentRequests } from "@tare/loop/internal";
+import { ModelError, type TurnEnd, type TurnLedger } from "@tare/loop";
+import { EMPTY_LEDGER } from "@tare/loop/internal";
 import type {
-  History,
-  LedgerEntry,
-  Pin,
-  PingEntry,
-  PromptCall,
-  PromptSession,
-  SessionView,
-  Summarise,
-} from "@tare/planner";
-import type { Rates } from "@tare/planner/internal/parts";
+  AssistantMessage,
+  KeepablePrompt,
+  Message,
+  Model,
+  ModelSettings,
+  Rewrite,
+  Tool,
+  ToolCall,
+  ToolDefinition,
+  Usage,
+} from "@tare/messages";
+import { describeCall, pairCalls, PLAN_TOOL_NAME, planAfter, sameData } from "@tare/messages/internal";
+import type { History, LedgerEntry, Pin, Ping, PromptCall, PromptSession, SessionView } from "@tare/planner";
+import { callCost, type Rates } from "@tare/planner/internal/parts";
 import { policySession } from "@tare/planner/policies";
+import { DELEGATE_TOOL } from "../helpers/helpers.ts";
 import { type OfferState, offerTools, type ToolOffer } from "../turns/session_tools.ts";
 import { askedModel, tracedModel } from "../turns/traced_turn.ts";
 import type { SessionSettings } from "./session_settings.ts";
 import type { SessionEvent, SessionNeeds, SessionTotals, TurnPrompt } from "./session_types.ts";
+import { summariseWith } from "./summarise.ts";
 
 /** What a session's prompts continue from, as it is stored. */
 export interface PromptState {
@@ -62,7 +46,20 @@ interface SessionPromptOptions extends SessionNeeds {
   readonly isStored: (state: PromptState) => boolean;
   /** The session's prompt as it was known until now, which isn't used any more. Default: nothing was known. */
   readonly before?: SessionPrompt | undefined;
+  /** Does work while nothing else changes the session. Throws if another server owns it. */
+  readonly alone: (work: () => Promise<void>) => Promise<void>;
+  /** Called with what a keep-alive request cost. Never throws. */
+  readonly paid: (cost: TurnLedger) => void;
 }
+
+/** What a session waits for, and which consent pays for keep-alive requests meanwhile. */
+interface Waits extends Pick<Pingable["idle"], "pending" | "hasCommitted">, Pick<Pingable, "consent"> {}
+
+/** Bytes of a request for each token of its prompt, estimated. */
+const BYTES_A_TOKEN = 4;
+
+/** Ends of a turn after which the cache isn't kept alive. */
+const GIVEN_UP: readonly TurnEnd["reason"][] = ["cancelled", "stalled", "model_error", "internal_error"];
 
 /** How a session's model shall write: as the session says, and a turn outranks it. Nothing if neither says anything. */
 export function modelSettings(
@@ -105,7 +102,7 @@ function placesOfPlan(messages: readonly Message[]): readonly number[] {
   return [...new Set([...places.slice(0, 1), ...places.slice(-1)])];
 }
 
-/** A session's conversation, and which tools its model is offered. */
+/** A session's conversation, which tools its model is offered, and what keeps its newest prompt in the provider's cache. */
 export class SessionPrompt implements TurnPrompt {
   readonly #options: SessionPromptOptions;
   readonly #prompts: PromptSession;
@@ -118,6 +115,8 @@ export class SessionPrompt implements TurnPrompt {
   #offer: ToolOffer | undefined;
   /** Every tool that was offered once, by name: its results may still be there when it has gone. */
   readonly #known: Record<string, Tool>;
+  /** The newest request's prompt, if it can be sent again; in memory alone, and only while the session waits. */
+  #kept: KeepablePrompt | undefined;
 
   constructor(options: SessionPromptOptions) {
     const { id, environment, settings, archive, countTokens, stored } = options;
@@ -130,7 +129,7 @@ export class SessionPrompt implements TurnPrompt {
       ...environment.prompt,
       windowTokens: () => environment.windowOf(settings.model),
       ...{ archive, countTokens, state: context },
-      profile: () => environment.ratesOf(settings.model).profile,
+      profile: () => this.#rates.profile,
       tools: this.#known,
       advanced: {
         inSlices: Session.inSlices,
@@ -198,9 +197,91 @@ export class SessionPrompt implements TurnPrompt {
     this.conversation.rejected(words, view);
   }
 
-  bookPing(entry: PingEntry): void {
+  /** A request of a turn is sent, whose prompt can be sent again. */
+  made(prompt: KeepablePrompt): void {
+    this.#kept = prompt;
+  }
+
+  /** What a request has shown of extended keep-alive counts for all sessions. */
+  learns({ warmth }: Pick<LedgerEntry, "warmth">): void {
+    if (warmth?.upgrade) this.#options.environment.warmth?.observe(this.#key, warmth.upgrade);
+  }
+
+  waitsForCalls(calls: NonNullable<AssistantMessage["tool_calls"]>): void {
+    const isHelped = calls.some((call) =>
+      call.type === "function" && call.function.name === DELEGATE_TOOL.function.name
+    );
+    this.#wait({ pending: isHelped ? "helper" : "tool", consent: "turn" });
+  }
+
+  /** A turn with these messages has ended. A subagent isn't used again, nor surely what was stopped or failed. */
+  rests({ reason }: Pick<TurnEnd, "reason">, messages: readonly Message[], isHelper: boolean): void {
+    const hasCommitted = Warmth.hasCommitted(messages);
+    if (reason === "approval") return this.#wait({ pending: "person", consent: "turn", hasCommitted });
+    // Its client runs them.
+    if (reason === "tool_calls") return this.#wait({ pending: "tool", consent: "turn" });
+    if (isHelper || GIVEN_UP.includes(reason)) return this.goesOn();
+    this.#wait({ pending: "person", consent: "budget", hasCommitted });
+  }
+
+  /** A request begins, or nothing more comes of the last one. */
+  goesOn(): void {
+    this.#kept = undefined;
+    this.#options.environment.warmth?.goesOn(this.#options.id);
+  }
+
+  /** The session is deleted. */
+  forget(): void {
+    this.goesOn();
+    this.#options.environment.warmth?.forget(this.#options.id);
+  }
+
+  #wait({ consent, ...idle }: Waits): void {
+    const { paid, environment: { warmth } } = this.#options;
+    const kept = this.#kept;
+    if (!kept || !warmth) return;
+    const rates = this.#rates;
+    warmth.waits({
+      ...{ session: this.conversation, consent, key: this.#key },
+      idle: { ...idle, answerBlocks: kept.answerBlocks },
+      bytes: BYTES_A_TOKEN * (this.conversation.state.figures?.promptTokens ?? 0),
+      price: () => rates.price,
+      ping: (type, signal) => this.#ping(kept, type, signal),
+      booked: (entry) => {
+        const { usage, atMs } = entry;
+        const { promptTokens, cachedTokens, outputTokens } = usage;
+        this.#book(sumsOf.ping(entry, this.#rates), atMs);
+        paid({ ...EMPTY_LEDGER, promptTokens, cachedTokens, outputTokens, ...callCost(usage, rates) });
+      },
+    });
+  }
+
+  async #ping(
+    { ping }: KeepablePrompt,
+    type: Ping["type"],
+    signal: AbortSignal,
+  ): Promise<Usage | "refused" | undefined> {
+    const { alone, environment: { store } } = this.#options;
+    // What another server has done meanwhile ends this.
+    if (store.shared) await alone(() => Promise.resolve());
+    signal.throwIfAborted();
+    try {
+      return await ping(type, signal);
+    } catch (error) {
+      if (error instanceof ModelError && error.code === "bad_request") return "refused";
+      throw error;
+    }
+  }
+
+  get #rates() {
     const { environment, settings: { model } } = this.#options;
-    this.#book(sumsOf.ping(entry, environment.ratesOf(model)), entry.atMs);
+    return environment.ratesOf(model);
+  }
+
+  /** Where its requests go, and to which model: the server has one key for each address. */
+  get #key(): string {
+    const { environment: { models: { address } }, settings: { model } } = this.#options;
+    return `${address?.(model) ?? this.#rates.profile.name} ${model}`;
   }
 
   /** Keeps the plan as the model last wrote it: the result of a call brings the call along. What it was before may leave. */
@@ -219,15 +300,14 @@ export class SessionPrompt implements TurnPrompt {
   }
 
   book(events: readonly SessionEvent[]): void {
-    const { environment, settings: { model } } = this.#options;
     const book: Session["book"] = (...booked) => this.#book(...booked);
-    bookCalls({ book }, events, { rates: environment.ratesOf(model), nowMs: this.#now() });
+    bookCalls({ book }, events, { rates: this.#rates, nowMs: this.#now() });
   }
 
   /** Takes note of what a request for a summary took whose reply did not reach its end: no turn's ledger holds it. */
   #bookUnfinished(usage: Usage): void {
-    const { environment: { ratesOf, keys }, settings: { model }, by } = this.#options;
-    const told = { number: 0, at: null, turn: null, purpose: UNFINISHED, rates: ratesOf(model) };
+    const { environment: { keys }, by } = this.#options;
+    const told = { number: 0, at: null, turn: null, purpose: UNFINISHED, rates: this.#rates };
     const call = reportCall(usage, told);
     this.#book(sumsOf.call(call), this.#now());
     keys?.paid(by, call.usd ?? 0);
@@ -304,7 +384,7 @@ export class SessionPrompt implements TurnPrompt {
       ...{ alwaysFull, countTokens, mayTell },
       windowTokens: environment.windowOf(model),
       mayDefer: mechanisms?.schemas,
-      profile: environment.ratesOf(model).profile,
+      profile: this.#rates.profile,
     });
   }
 }
@@ -378,172 +458,4 @@ function bookCalls(
     const savedTokens = Object.values(event.ledger.saved).reduce((sum, tokens) => sum + tokens, 0);
     conversation.book({ savedTokens }, nowMs);
   }
-}
-
-/** Longest time that a summary may take, in milliseconds. */
-const SUMMARY_TIMEOUT_MS = 120_000;
-
-/** Room for the answer, as a share of the window, and at most, in tokens. */
-const ANSWER_SHARE = 1 / 16;
-const ANSWER_TOKENS = 4_096;
-
-/** Characters of a message by which the model is told where a stretch ends. */
-const QUOTED_CHARS = 120;
-
-const WHAT =
-  "Write it for the agent, who will go on without seeing that part: what was found and decided and why, what was changed " +
-  "and where (paths, names, identifiers as they are), what is still open. Leave out what no longer matters. Answer " +
-  "with the summary alone, as plain text of at most 800 words.";
-
-/**
- * Lets a model summarise the older part of a conversation. The conversation is sent as it was sent last, with the same
- * tools, and the instruction behind it, so that all but the instruction is read from the provider's cache. Only if that
- * doesn't fit the window a transcript is sent in one user message, in parts if it has to be, each with the summary of
- * those before. A summary that takes longer than two minutes fails; a reply without a text has none.
- */
-export function summariseWith(
-  model: Model,
-  options: {
-    readonly countTokens: CountTokens;
-    /** Told what a request took whose reply did not reach its end, estimated. */
-    readonly unfinished: (usage: Usage) => void;
-  },
-): Summarise {
-  const { countTokens } = options;
-  return async (request) => {
-    const { sent, signal, progress, windowTokens = Infinity } = request;
-    const timeout = AbortSignal.timeout(SUMMARY_TIMEOUT_MS);
-    const ask = (messages: readonly Message[], tools: ModelRequest["tools"]) =>
-      askModel(model, {
-        messages,
-        tools,
-        signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
-        ...(progress && { progress }),
-      }, options);
-    const promptTokens = windowTokens - Math.min(ANSWER_TOKENS, ANSWER_SHARE * windowTokens);
-    const warm: readonly Message[] = [...sent.messages, said(instruct(request))];
-    if (countRequestTokens({ messages: warm, tools: sent.tools }, countTokens) <= promptTokens) {
-      return await ask(warm, sent.tools);
-    }
-    let summary: Awaited<ReturnType<Summarise>> | undefined;
-    for (const part of transcriptParts(request, { promptTokens, countTokens })) {
-      const next = await ask([said(instructPart(request, part, summary?.text))], []);
-      summary = { text: next.text, usage: summary ? addUsage(summary.usage, next.usage) : next.usage };
-      if (next.text === "") break;
-    }
-    return summary ?? { text: "", usage: NOTHING };
-  };
-}
-
-const NOTHING: Usage = { promptTokens: 0, cachedTokens: 0, outputTokens: 0, estimated: true };
-
-async function askModel(
-  model: Model,
-  request: ModelRequest,
-  { countTokens, unfinished }: Parameters<typeof summariseWith>[1],
-): ReturnType<Summarise> {
-  const sent = new SentRequests(request, countTokens);
-  try {
-    for await (const event of model(sent.watched(request))) {
-      request.progress?.();
-      sent.received(event);
-      if (event.type !== "completed") continue;
-      const { message } = event;
-      // A reply that calls tools is no summary, whatever it says besides.
-      const text = message.tool_calls?.length ? "" : contentText(message.content).trim();
-      const usage = event.usage ?? {
-        promptTokens: countRequestTokens(request, countTokens),
-        cachedTokens: 0,
-        outputTokens: countMessageTokens(message, countTokens),
-        estimated: true,
-      };
-      return { text, usage };
-    }
-    throw new Error("the model's reply ended without an end");
-  } finally {
-    sent.end({ isStopped: request.signal.aborted });
-    sent.take().forEach(unfinished);
-  }
-}
-
-function said(content: string): Message {
-  return { role: "user", content };
-}
-
-function instruct({ next, users }: Parameters<Summarise>[0]): string {
-  const where = next
-    ? `all that stands in front of the message that begins with ${quote(next)}`
-    : "all that stands above";
-  return `The context window is nearly full. Don't go on with the task and don't call any tool: summarise the older part ` +
-    `of this conversation, ${where}. ${WHAT} ${aboutUsers(users)}`;
-}
-
-function aboutUsers(users: readonly Message[]): string {
-  const [first] = users;
-  const last = users.at(-1);
-  if (!first || !last) return "What the user said there stays as it is; don't repeat it.";
-  const which = first === last
-    ? `the user's message that begins with ${quote(first)} leaves`
-    : `the user's messages from the one that begins with ${quote(first)} to the one that begins with ${
-      quote(last)
-    } leave`;
-  return `With it ${which} as well: keep every wish, rule and fact in it. What else the user said stays as it is.`;
-}
-
-function quote(message: Message): string {
-  return JSON.stringify(contentText(message.content).slice(0, QUOTED_CHARS).toWellFormed());
-}
-
-function instructPart(
-  request: Parameters<Summarise>[0],
-  transcript: string,
-  before: string | undefined,
-): string {
-  const sofar = before === undefined
-    ? ""
-    : `\n\nSummary of what came before, to be kept in yours:\n${before}`;
-  return `Below is the older part of a conversation between a user and an agent with tools. Summarise it. ${WHAT} ${
-    aboutUsers(request.users)
-  }${sofar}\n\n${transcript}`;
-}
-
-/** The transcript, cut so that each part fits with the instruction and the summary of those before. */
-function transcriptParts(
-  request: Parameters<Summarise>[0],
-  { promptTokens, countTokens }: { readonly promptTokens: number; readonly countTokens: CountTokens },
-): string[] {
-  const frame = countMessageTokens(said(instructPart(request, "", "")), countTokens);
-  const whole = request.messages.map(transcribe).join("\n\n");
-  if (frame + countTokens(whole) <= promptTokens) return [whole];
-  // A quarter is left for the summary of the parts before.
-  const most = Math.max(1, (promptTokens - frame) * 0.75);
-  const parts: string[][] = [[]];
-  let tokens = 0;
-  for (const message of request.messages) {
-    for (const piece of cut(transcribe(message), { most, countTokens })) {
-      if (tokens > 0 && tokens + piece.tokens > most) {
-        parts.push([]);
-        tokens = 0;
-      }
-      parts.at(-1)!.push(piece.text);
-      tokens += piece.tokens + BETWEEN_TOKENS;
-    }
-  }
-  return parts.map((pieces) => pieces.join("\n\n"));
-}
-
-/** Tokens of what stands between two messages of a transcript. */
-const BETWEEN_TOKENS = 1;
-
-/** A text in pieces of at most so many tokens, each with its own. */
-function cut(
-  text: string,
-  { most, countTokens }: { readonly most: number; readonly countTokens: CountTokens },
-): { readonly text: string; readonly tokens: number }[] {
-  const tokens = countTokens(text);
-  if (text.length <= 1 || tokens <= most) return [{ text, tokens }];
-  const middle = Math.ceil(text.length / 2);
-  const lineEnd = text.lastIndexOf("\n", middle);
-  const at = lineEnd > middle / 2 ? lineEnd + 1 : middle;
-  return [text.slice(0, at), text.slice(at)].flatMap((half) => cut(half, { most, countTokens }));
 }

@@ -1,4 +1,5 @@
 import { MODELS_DATE } from "@tare/planner/internal";
+import type { SessionRecord } from "@tare/session/internal";
 import { type Static, Type } from "typebox";
 import { closed, METADATA, text } from "../http/schema.ts";
 import { APPROVAL_RULES } from "../approvals/rules.ts";
@@ -70,6 +71,21 @@ export interface StoredSettings extends SessionSettings {
   };
   /** Where it goes on from what was said in another session. Absent: it doesn't. */
   readonly forkedFrom?: ForkedFrom;
+}
+
+/** The session and the call that a subagent was started for. */
+export interface HelperParent {
+  readonly session: string;
+  readonly call: string;
+}
+
+/** Returns what a stored session was started for; `undefined` if it is no subagent. */
+export function parentOf(
+  { parent, settings }: Pick<SessionRecord, "parent" | "settings">,
+): HelperParent | undefined {
+  return parent === undefined
+    ? undefined
+    : { session: parent, call: (settings as StoredSettings).helper?.call ?? "" };
 }
 
 /** Where a session goes on from what was said in another one. */

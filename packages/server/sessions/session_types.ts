@@ -14,12 +14,11 @@ import type { Profile, PromptSession, SessionView } from "@tare/planner";
 import type { Rates } from "@tare/planner/internal/parts";
 import type { Days } from "@tare/session/internal/report";
 import type { Warmth } from "@tare/session";
-import type { SessionRecord, StoreRecord } from "@tare/session/internal";
+import type { StoreRecord } from "@tare/session/internal";
 import type { Archive } from "@tare/prune";
-import { type HttpError, notFound } from "../http/http_error.ts";
 import type { ToolOffer } from "../turns/session_tools.ts";
 import type { SessionOptions } from "./session_options.ts";
-import type { Budget, Chosen, SessionSettings, StoredSettings } from "./session_settings.ts";
+import type { Budget, Chosen, HelperParent, SessionSettings } from "./session_settings.ts";
 
 export type { PinChange } from "@tare/session/internal";
 
@@ -140,21 +139,6 @@ export const OWN_AGENT = "tare";
 
 /** A session in which nothing has happened. */
 export const NO_TURNS: SessionTotals = { turns: 0, ledger: EMPTY_LEDGER, days: {} };
-
-/** Whose helper a session is. */
-export interface HelperParent {
-  readonly session: string;
-  readonly call: string;
-}
-
-/** Whose helper a stored session is. */
-export function parentOf(
-  { parent, settings }: Pick<SessionRecord, "parent" | "settings">,
-): HelperParent | undefined {
-  return parent === undefined
-    ? undefined
-    : { session: parent, call: (settings as StoredSettings).helper?.call ?? "" };
-}
 
 /** The turn that a helper works for. */
 interface Payer extends Pick<TurnApprovals, "judge"> {
@@ -303,9 +287,4 @@ export interface TurnPrompt extends Pick<PromptSession, "view" | "sent"> {
 export interface HelperLink {
   readonly id: string;
   readonly session: string;
-}
-
-/** The error for a session that isn't there. */
-export function sessionNotFound(id: string): HttpError {
-  return notFound(`Cannot find session ${id}: there is no such session.`);
 }

@@ -36,6 +36,7 @@ import { TurnQueue } from "../turns/turn_queue.ts";
 import { eventsOf } from "./event_log.ts";
 import { creationRecords, planIn, readTranscript, systemMessage } from "./history.ts";
 import { AgentSession } from "./agent_session.ts";
+import { serverEnding, sessionNotFound, tooManySessions } from "./session_errors.ts";
 import { CALL_EVENTS, callsOf } from "./session_prompt.ts";
 import {
   checkEffort,
@@ -48,7 +49,6 @@ import {
   type HelperLink,
   NO_TURNS,
   OWN_AGENT,
-  sessionNotFound,
   type SessionTotals,
   type Teller,
   type WaitingTurn,
@@ -627,18 +627,6 @@ async function ifThere<T>(work: Promise<T>): Promise<T | undefined> {
   }
 }
 
-function tooManySessions(
-  more: number,
-  { count, maxSessions }: { readonly count: number; readonly maxSessions: number },
-): HttpError {
-  const wanted = more === 1 ? "a session" : `${more} sessions`;
-  return new HttpError(
-    507,
-    "too_many_sessions",
-    `Cannot make ${wanted}: there are ${count}, and at most ${maxSessions} may be kept. Delete some first, or let idle ones expire.`,
-  );
-}
-
 function shuffled<T>(all: readonly T[]): readonly T[] {
   const rest = [...all];
   for (let at = rest.length - 1; at > 0; at--) {
@@ -646,11 +634,6 @@ function shuffled<T>(all: readonly T[]): readonly T[] {
     [rest[at], rest[other]] = [rest[other]!, rest[at]!];
   }
   return rest;
-}
-
-function endingServer(): HttpError {
-  const state = "the server is ending. Ask again: another one, or its next start, takes it";
-  return new HttpError(503, "server_ending", `Cannot start a turn: ${state}.`, { "retry-after": "1" });
 }
 
 /** Seconds after which a client that was refused a turn may ask again. */
@@ -719,7 +702,7 @@ export class TurnSlots {
    * @throws {HttpError} 429 with `retry-after` if all are taken, 503 if the server ends.
    */
   take(of?: "running"): () => void {
-    if (this.#isClosed) throw endingServer();
+    if (this.#isClosed) throw serverEnding();
     if (of === undefined && this.#taken >= this.limit) {
       throw new HttpError(
         429,

@@ -34,18 +34,16 @@ import { type AskedEvent, CANNOT_ASK, openCalls, type Opening } from "../approva
 import { allowingAsked, judgeBy } from "../approvals/rules.ts";
 import { DELEGATE_TOOL, type Helpers, type TurnAccount } from "../helpers/helpers.ts";
 import { invalidRequest, refusedBy } from "../http/http_error.ts";
-import { modelSettings } from "../sessions/session_prompt.ts";
-import type { Budget, SessionSettings } from "../sessions/session_settings.ts";
+import { modelSettings, type SessionPrompt } from "../sessions/session_prompt.ts";
+import type { Budget, HelperParent, SessionSettings } from "../sessions/session_settings.ts";
 import type { ApprovalOptions, Workplace } from "../sessions/session_options.ts";
 import type {
-  HelperParent,
   OpenTurn,
   SessionEnvironment,
   SessionEvent,
   TurnPrompt,
   TurnRequest,
 } from "../sessions/session_types.ts";
-import type { SessionWarmth } from "../sessions/session_warmth.ts";
 import type { TakenTools } from "./session_tools.ts";
 import { askedModel, tracedTurn } from "./traced_turn.ts";
 
@@ -73,7 +71,7 @@ interface Stage extends
   > {
   readonly environment: SessionEnvironment;
   /** Its history is read when the turn is played. */
-  readonly session: Required<Pick<RunTurnOptions, "prompt" | "history">> & {
+  readonly session: Required<Pick<RunTurnOptions, "history">> & {
     readonly id: string;
     readonly parent: HelperParent | undefined;
     /** Name of the key that pays for it. */
@@ -82,7 +80,7 @@ interface Stage extends
     /** What it has cost so far. */
     readonly ledger: TurnLedger;
     readonly helpers: Pick<Helpers, "begin">;
-    readonly warmth: TurnWarmth;
+    readonly prompt: TurnPrompt & TurnWarmth;
   };
   readonly account: TurnAccount;
   readonly opening: Opening;
@@ -144,7 +142,7 @@ export function turnPlayer(
   if (unpriced) throw refusedBy(unpriced);
   const overOwn = overBudget({ turn, session: own.budget }, measure);
   const most = Math.min(asked.maxOutputTokens ?? Infinity, limits.maxOutputTokens ?? Infinity);
-  const { warmth } = session;
+  const { prompt: warmth } = session;
   const writes = modelSettings(own, settings);
   const observed = tellingKeepable(portOf(modelName), warmth);
   // The client of an agent as a model can't take back what was sent.
@@ -244,8 +242,8 @@ export class TurnLeft extends Error {
   override readonly name = "TurnLeft";
 }
 
-/** What keeps a session warm, as its turns see it. */
-type TurnWarmth = Pick<SessionWarmth, "made" | "learns" | "waitsForCalls" | "goesOn">;
+/** The cache keep-alive of a session, as its turns use it. */
+type TurnWarmth = Pick<SessionPrompt, "made" | "learns" | "waitsForCalls" | "goesOn">;
 
 /** A model that tells how its newest prompt is kept in the cache. */
 function tellingKeepable(model: Model, warmth: TurnWarmth): Model {

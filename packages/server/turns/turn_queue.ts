@@ -1,6 +1,8 @@
+import type { Content } from "@tare/messages";
 import type { Store } from "@tare/session";
 import { Coalescer } from "@tare/session/internal";
 import { HttpError } from "../http/http_error.ts";
+import { queueFull } from "../sessions/session_errors.ts";
 import type { TurnRequest } from "../sessions/session_types.ts";
 
 /** A turn that waits for its time: until those before it in its session have ended, and there is room. */
@@ -8,6 +10,22 @@ export interface QueuedTurn extends Pick<TurnRequest, "input" | "budget" | "sett
   readonly id: string;
   /** In milliseconds since the epoch. */
   readonly askedAtMs: number;
+}
+
+/** A change of the turns that wait in a session. */
+export type QueueChange = { readonly add: QueuedTurn } | { readonly remove: string };
+
+/** Most turns that wait in a session. */
+const MOST_IN_A_SESSION = 100;
+
+/** Returns the turns that wait in a session after a change. @throws {HttpError} 429 if these are too many. */
+export function queueAfter(
+  queued: readonly QueuedTurn[],
+  { id, change }: { readonly id: string; readonly change: QueueChange },
+): readonly QueuedTurn[] {
+  if (!("add" in change)) return queued.filter((turn) => turn.id !== change.remove);
+  if (queued.length >= MOST_IN_A_SESSION) throw queueFull(id, MOST_IN_A_SESSION);
+  return [...queued, change.add];
 }
 
 /** The states by which a session's waiting turns are stored, and by which it is found that there are some. */
@@ -94,4 +112,23 @@ export class TurnQueue {
     // What was stored is what `queueStates` has made.
     return rows.map(({ value, ...row }) => ({ ...row, value: value as QueueRow }));
   }
+}
+
+/** Most inputs that wait for the next model call of a running turn. */
+const MAX_WAITING = 100;
+
+/** Most characters of their JSON. */
+const MAX_WAITING_CHARS = 16 * 2 ** 20;
+
+/** Checks that so many inputs may wait, which are stored whole each time. @throws {HttpError} 429 if they are too many. */
+export function assertMayWait(id: string, waiting: readonly Content[]): void {
+  if (waiting.length <= MAX_WAITING && JSON.stringify(waiting).length <= MAX_WAITING_CHARS) return;
+  throw new HttpError(
+    429,
+    "too_much_steering",
+    `Cannot steer the turn in session ${id}: ${
+      waiting.length - 1
+    } inputs wait for its next model call, and at most ` +
+      `${MAX_WAITING} of ${MAX_WAITING_CHARS} characters may. Wait for a user_message event, or cancel the turn.`,
+  );
 }

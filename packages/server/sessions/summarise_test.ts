@@ -10,7 +10,7 @@ import {
   type ToolDefinition,
   type Usage,
 } from "@tare/messages";
-import { summariseWith } from "./session_prompt.ts";
+import { summariseWith } from "./summarise.ts";
 
 const words = (text: string) => text.split(/\s+/).length;
 

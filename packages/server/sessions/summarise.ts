@@ -1,0 +1,180 @@
+import { SentRequests } from "@tare/loop/internal";
+import {
+  contentText,
+  countRequestTokens,
+  type CountTokens,
+  type Message,
+  type Model,
+  type ModelRequest,
+  type Usage,
+} from "@tare/messages";
+import { addUsage, countMessageTokens, transcribe } from "@tare/messages/internal";
+import type { Summarise } from "@tare/planner";
+
+/** Longest time that a summary may take, in milliseconds. */
+const SUMMARY_TIMEOUT_MS = 120_000;
+
+/** Room for the answer, as a share of the window, and at most, in tokens. */
+const ANSWER_SHARE = 1 / 16;
+const ANSWER_TOKENS = 4_096;
+
+/** Characters of a message by which the model is told where a stretch ends. */
+const QUOTED_CHARS = 120;
+
+const WHAT =
+  "Write it for the agent, who will go on without seeing that part: what was found and decided and why, what was changed " +
+  "and where (paths, names, identifiers as they are), what is still open. Leave out what no longer matters. Answer " +
+  "with the summary alone, as plain text of at most 800 words.";
+
+/**
+ * Lets a model summarise the older part of a conversation. The conversation is sent as it was sent last, with the same
+ * tools, and the instruction behind it, so that all but the instruction is read from the provider's cache. Only if that
+ * doesn't fit the window a transcript is sent in one user message, in parts if it has to be, each with the summary of
+ * those before. A summary that takes longer than two minutes fails; a reply without a text has none.
+ */
+export function summariseWith(
+  model: Model,
+  options: {
+    readonly countTokens: CountTokens;
+    /** Told what a request took whose reply did not reach its end, estimated. */
+    readonly unfinished: (usage: Usage) => void;
+  },
+): Summarise {
+  const { countTokens } = options;
+  return async (request) => {
+    const { sent, signal, progress, windowTokens = Infinity } = request;
+    const timeout = AbortSignal.timeout(SUMMARY_TIMEOUT_MS);
+    const ask = (messages: readonly Message[], tools: ModelRequest["tools"]) =>
+      askModel(model, {
+        messages,
+        tools,
+        signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
+        ...(progress && { progress }),
+      }, options);
+    const promptTokens = windowTokens - Math.min(ANSWER_TOKENS, ANSWER_SHARE * windowTokens);
+    const warm: readonly Message[] = [...sent.messages, said(instruct(request))];
+    if (countRequestTokens({ messages: warm, tools: sent.tools }, countTokens) <= promptTokens) {
+      return await ask(warm, sent.tools);
+    }
+    let summary: Awaited<ReturnType<Summarise>> | undefined;
+    for (const part of transcriptParts(request, { promptTokens, countTokens })) {
+      const next = await ask([said(instructPart(request, part, summary?.text))], []);
+      summary = { text: next.text, usage: summary ? addUsage(summary.usage, next.usage) : next.usage };
+      if (next.text === "") break;
+    }
+    return summary ?? { text: "", usage: NOTHING };
+  };
+}
+
+const NOTHING: Usage = { promptTokens: 0, cachedTokens: 0, outputTokens: 0, estimated: true };
+
+async function askModel(
+  model: Model,
+  request: ModelRequest,
+  { countTokens, unfinished }: Parameters<typeof summariseWith>[1],
+): ReturnType<Summarise> {
+  const sent = new SentRequests(request, countTokens);
+  try {
+    for await (const event of model(sent.watched(request))) {
+      request.progress?.();
+      sent.received(event);
+      if (event.type !== "completed") continue;
+      const { message } = event;
+      // A reply that calls tools is no summary, whatever it says besides.
+      const text = message.tool_calls?.length ? "" : contentText(message.content).trim();
+      const usage = event.usage ?? {
+        promptTokens: countRequestTokens(request, countTokens),
+        cachedTokens: 0,
+        outputTokens: countMessageTokens(message, countTokens),
+        estimated: true,
+      };
+      return { text, usage };
+    }
+    throw new Error("the model's reply ended without an end");
+  } finally {
+    sent.end({ isStopped: request.signal.aborted });
+    sent.take().forEach(unfinished);
+  }
+}
+
+function said(content: string): Message {
+  return { role: "user", content };
+}
+
+function instruct({ next, users }: Parameters<Summarise>[0]): string {
+  const where = next
+    ? `all that stands in front of the message that begins with ${quote(next)}`
+    : "all that stands above";
+  return `The context window is nearly full. Don't go on with the task and don't call any tool: summarise the older part ` +
+    `of this conversation, ${where}. ${WHAT} ${aboutUsers(users)}`;
+}
+
+function aboutUsers(users: readonly Message[]): string {
+  const [first] = users;
+  const last = users.at(-1);
+  if (!first || !last) return "What the user said there stays as it is; don't repeat it.";
+  const which = first === last
+    ? `the user's message that begins with ${quote(first)} leaves`
+    : `the user's messages from the one that begins with ${quote(first)} to the one that begins with ${
+      quote(last)
+    } leave`;
+  return `With it ${which} as well: keep every wish, rule and fact in it. What else the user said stays as it is.`;
+}
+
+function quote(message: Message): string {
+  return JSON.stringify(contentText(message.content).slice(0, QUOTED_CHARS).toWellFormed());
+}
+
+function instructPart(
+  request: Parameters<Summarise>[0],
+  transcript: string,
+  before: string | undefined,
+): string {
+  const sofar = before === undefined
+    ? ""
+    : `\n\nSummary of what came before, to be kept in yours:\n${before}`;
+  return `Below is the older part of a conversation between a user and an agent with tools. Summarise it. ${WHAT} ${
+    aboutUsers(request.users)
+  }${sofar}\n\n${transcript}`;
+}
+
+/** The transcript, cut so that each part fits with the instruction and the summary of those before. */
+function transcriptParts(
+  request: Parameters<Summarise>[0],
+  { promptTokens, countTokens }: { readonly promptTokens: number; readonly countTokens: CountTokens },
+): string[] {
+  const frame = countMessageTokens(said(instructPart(request, "", "")), countTokens);
+  const whole = request.messages.map(transcribe).join("\n\n");
+  if (frame + countTokens(whole) <= promptTokens) return [whole];
+  // A quarter is left for the summary of the parts before.
+  const most = Math.max(1, (promptTokens - frame) * 0.75);
+  const parts: string[][] = [[]];
+  let tokens = 0;
+  for (const message of request.messages) {
+    for (const piece of cut(transcribe(message), { most, countTokens })) {
+      if (tokens > 0 && tokens + piece.tokens > most) {
+        parts.push([]);
+        tokens = 0;
+      }
+      parts.at(-1)!.push(piece.text);
+      tokens += piece.tokens + BETWEEN_TOKENS;
+    }
+  }
+  return parts.map((pieces) => pieces.join("\n\n"));
+}
+
+/** Tokens of what stands between two messages of a transcript. */
+const BETWEEN_TOKENS = 1;
+
+/** A text in pieces of at most so many tokens, each with its own. */
+function cut(
+  text: string,
+  { most, countTokens }: { readonly most: number; readonly countTokens: CountTokens },
+): { readonly text: string; readonly tokens: number }[] {
+  const tokens = countTokens(text);
+  if (text.length <= 1 || tokens <= most) return [{ text, tokens }];
+  const middle = Math.ceil(text.length / 2);
+  const lineEnd = text.lastIndexOf("\n", middle);
+  const at = lineEnd > middle / 2 ? lineEnd + 1 : middle;
+  return [text.slice(0, at), text.slice(at)].flatMap((half) => cut(half, { most, countTokens }));
+}
