@@ -57,7 +57,7 @@ Deno.test("page: a turn is sent and streamed, with calls, results and ledger tot
   assertEquals(await texts(".reply ol li", page), ["Read the first.", "Read the second third & last."]);
   const links = await page.$$eval(".reply a", (all) => all.map((link) => [link.textContent, link.href]));
   assertEquals(links, [["the web", "https://example.com/a"], [
-    "[picture: a picture]",
+    "[image: a picture]",
     "https://example.com/p.png",
   ]]);
   assertEquals(await texts(".dead-link", page), ["nothing"]);
