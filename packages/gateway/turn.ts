@@ -25,7 +25,8 @@ import {
   writeRequest,
 } from "@tare/wire/internal";
 import { keptOut, withoutSearches } from "./deferral.ts";
-import type { Followed, HeldPrompt, HeldPrompts } from "./memory.ts";
+import type { HeldPrompt, HeldPrompts } from "@tare/planner/internal/parts";
+import type { Followed } from "./request_cache.ts";
 import type { HiddenPlace } from "./sessions/history.ts";
 import type { GatewaySession } from "./sessions/session.ts";
 

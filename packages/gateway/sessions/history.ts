@@ -1,6 +1,7 @@
 import type { HistoryItem, StoredHistory } from "@tare/planner/internal";
 import { contentText } from "@tare/messages";
 import { hashText, personsWords, sameData } from "@tare/messages/internal";
+import { hashPrefixes } from "@tare/session/internal";
 import { anchorOf, type Protocol, underClientIds, type WireItem, withoutThoughts } from "@tare/wire/internal";
 import { LRUCache } from "lru-cache";
 import { createHash } from "node:crypto";
@@ -370,13 +371,7 @@ interface Reach {
 
 /** By all that was said, instructions too; the newest state first. */
 function wholes(keys: readonly string[], { heads, reach }: Reach): readonly string[] {
-  const from = Math.max(heads, keys.length - reach);
-  const hash = createHash("sha256").update(keys.slice(0, from).map(line).join(""));
-  return keys.slice(from).map((key) => hash.update(line(key)).copy().digest("base64url")).reverse();
-}
-
-function line(key: string): string {
-  return `${key}\n`;
+  return hashPrefixes(keys, Math.max(heads, keys.length - reach)).reverse();
 }
 
 /** By its last two items, whatever the instructions; the newest state first. */
