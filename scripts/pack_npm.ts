@@ -94,7 +94,9 @@ async function dependencies(name: string, folder: string): Promise<Readonly<Reco
       const ours = /^@tare\/(.+)/.exec(other)?.[1];
       const version = ours === undefined ? IMPORTED[other] : `^${readConfig(ours).version}`;
       if (version !== undefined) return [other, version];
-      throw new Error(`Cannot pack ${name}: it imports ${other}, which is no npm package in deno.json. Add it.`);
+      throw new Error(
+        `Cannot pack ${name}: it imports ${other}, which is no npm package in deno.json. Add it.`,
+      );
     }),
   );
 }

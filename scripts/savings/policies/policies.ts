@@ -48,7 +48,9 @@ export const POLICIES: Readonly<Record<string, MakePolicy>> = {
 export function policyNamed(name: string): { readonly make: MakePolicy; readonly recall: boolean } {
   const make = Object.hasOwn(POLICIES, name) ? POLICIES[name] : undefined;
   if (!make) {
-    throw new RangeError(`Cannot run policy ${name}: it is unknown. Use ${Object.keys(POLICIES).join(", ")}.`);
+    throw new RangeError(
+      `Cannot run policy ${name}: it is unknown. Use ${Object.keys(POLICIES).join(", ")}.`,
+    );
   }
   return { make, recall: name !== "resend" };
 }
