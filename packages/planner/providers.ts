@@ -35,9 +35,7 @@ export interface Profile {
   }[];
   /** Usage format (a `UsageDialect` of `@tare/wire`). */
   readonly dialect: "openai" | "deepseek" | "anthropic";
-  /** Notes on the measurement. */
   readonly notes?: string;
-  /** Source of the measurement. */
   readonly source?: string;
 }
 
@@ -45,7 +43,6 @@ const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 
-/** Rules shared by most providers. */
 const COMMON = {
   dialect: "openai",
   minTokens: 1024,
@@ -83,7 +80,6 @@ const ANTHROPIC = {
 /** Default profile and base URL. */
 export const DEFAULT_PROVIDER = { profile: "openai", baseURL: "https://api.openai.com/v1" } as const;
 
-/** Profile of local servers, which have no price. */
 const LOCAL_PROFILE = "local";
 
 /**
@@ -209,7 +205,6 @@ const RULES: Readonly<Record<string, Omit<Profile, "name">>> = {
     ttlMs: 0,
     read: 1,
     warmth: [],
-    // No known prefix cache.
   },
 };
 
@@ -281,9 +276,7 @@ export function profileForTtl(profile: Profile, ttlMs: number): Profile {
 
 /** Fields and headers that identify a conversation to the cache at one address. */
 interface CacheRoute {
-  /** Base URLs at which this is documented. */
   readonly address: RegExp;
-  /** Fields of the body that contain the conversation's key. */
   readonly fields: readonly string[];
   /** Headers that contain it, unless the client sends any of them. */
   readonly headers: readonly string[];
@@ -291,7 +284,6 @@ interface CacheRoute {
   readonly day?: RegExp;
   /** Whether only marked content is cached. Default: false. */
   readonly needsMarks?: true;
-  /** Models with the provider's own search for deferred tools. Default: none. */
   readonly searchesTools?: RegExp;
 }
 
@@ -359,7 +351,6 @@ const CACHE_ROUTES: readonly CacheRoute[] = [
 
 /** A conversation's request, for cache routing. */
 export interface CacheRequest {
-  /** Base URL, before `/chat/completions` or `/responses`. */
   readonly baseURL: string;
   readonly model: string;
   /** Identifies the conversation: equal for all requests with the same start. */
@@ -423,16 +414,13 @@ function routeAt(baseURL = ""): CacheRoute | undefined {
  * ```
  */
 export function searchesTools({ baseURL, model }: {
-  /** Base URL. Default: one that accepts it. */
   readonly baseURL?: string;
-  /** Name of the model. */
   readonly model: string;
 }): boolean {
   const models = baseURL === undefined ? TOOL_SEARCHERS : routeAt(baseURL)?.searchesTools;
   return models?.test(plainModelName(model)) ?? false;
 }
 
-/** Whether a model's prompts are cached for a day at this address on request. */
 function lastsADay(
   { baseURL, model = "" }: { readonly baseURL?: string | undefined; readonly model?: string | undefined },
 ): boolean {
@@ -470,7 +458,6 @@ export interface ProfileHints {
   readonly name?: string;
   /** Profile derived from the server's list of models. */
   readonly server?: string | undefined;
-  /** Base URL of the provider. */
   readonly baseUrl?: string;
   /**
    * Name of the model, in any provider's spelling (`anthropic/claude-…`, `us.anthropic.claude-…-v1:0`,
@@ -507,11 +494,9 @@ export function chooseProfile({ name, server, baseUrl, model }: ProfileHints): P
 /** Owners in the lists of llama.cpp, vLLM, SGLang, Ollama and LM Studio. */
 const LOCAL_OWNERS: readonly unknown[] = ["llamacpp", "vllm", "sglang", "library", "organization_owner"];
 
-/** Model in a list. */
 interface JsonModel {
   readonly id?: unknown;
   readonly owned_by?: unknown;
-  /** Details from llama.cpp. */
   readonly meta?: unknown;
 }
 
@@ -526,7 +511,6 @@ const WINDOW_FIELDS = [
 ];
 const LLAMA_WINDOW_FIELDS = ["n_ctx", "n_ctx_train"];
 
-/** Range of plausible windows. */
 const LEAST_WINDOW = 512;
 const MOST_WINDOW = 100_000_000;
 
@@ -571,7 +555,6 @@ function windowFrom(value: unknown): number | undefined {
   return Number.isInteger(tokens) && tokens >= LEAST_WINDOW && tokens <= MOST_WINDOW ? tokens : undefined;
 }
 
-/** Errors that contain the window; `reply` is the part reserved for the reply. */
 const WINDOW_ERRORS: readonly RegExp[] = [
   /prompt is too long: [\d,]+ tokens > (?<window>[\d,]+) maximum/i,
   /exceed context limit: [\d,]+ \+ (?<reply>[\d,]+) > (?<window>[\d,]+)/i,
@@ -586,7 +569,6 @@ const WINDOW_ERRORS: readonly RegExp[] = [
   /exceeded model token limit: (?<window>[\d,]+)/i,
 ];
 
-/** Errors that contain the prompt's length. */
 const PROMPT_ERRORS: readonly RegExp[] = [
   /prompt is too long: (?<prompt>[\d,]+) tokens/i,
   /exceed context limit: (?<prompt>[\d,]+) \+/i,
@@ -600,7 +582,6 @@ const PROMPT_ERRORS: readonly RegExp[] = [
   /tokens at most, and it has (?<prompt>[\d,]+)/i,
 ];
 
-/** Errors without a number. */
 const TOO_LONG =
   /context_length_exceeded|exceed_context_size|(?:exceeds?|exceeded|larger than|longer than) (?:the |its |this model's )?(?:available |maximum |model's )?context|(?:prompt|input) is too (?:long|large)|reduce the length of the (?:messages|prompt|input)|too many input tokens/i;
 
@@ -645,7 +626,6 @@ function numberOf(digits: string | undefined): number | undefined {
   return digits === undefined ? undefined : Number(digits.replaceAll(",", ""));
 }
 
-/** Patterns of model names, and their profiles. */
 const MODEL_NAMES: readonly (readonly [RegExp, string])[] = [
   [/\.gguf$/i, LOCAL_PROFILE],
   [/claude/i, "anthropic-5m"],
@@ -683,7 +663,6 @@ function isOwnMachine(hostname: string): boolean {
   return hostname === "localhost" || hostname === "[::1]" || /^127\./.test(hostname);
 }
 
-/** Profiles by the end of the host name. */
 const HOSTS: Readonly<Record<string, string>> = {
   "anthropic.com": "anthropic-5m",
   "openai.com": "openai",
@@ -750,7 +729,6 @@ const ABOVE_200K = { aboveTokens: 200_000, input: 2, output: 1.5 } as const;
 const ABOVE_100K = { aboveTokens: 100_000, input: 5, output: 5 } as const;
 const TWICE_ABOVE_200K = { aboveTokens: 200_000, input: 2, output: 2 } as const;
 
-/** Published data of a model. */
 export interface PublishedModel {
   /** Context window for prompts, in tokens, or the provider's lower limit. */
   readonly windowTokens: number;
@@ -871,13 +849,11 @@ const REASONING: readonly (readonly [
   [/^kimi-(k2\.[5-9]|k2-thinking|k[3-9]|for-coding)/, { reasoning: "some" }],
 ];
 
-/** Plain names of models that accept images. */
 const SEEING =
   /^(claude|gpt-(4o|4\.1|[5-9])|chatgpt-|o[134]\b|gemini|gemma-?[3-9]|grok-[4-9]|kimi-k(2\.[5-9]|[3-9])|llama-?4|minimax-m3|pixtral|mistral-(small|medium|large))|(^|[-.:])(vl|vision|omni|llava)\b|\dv\b/;
 
 /** Protocol of a model. */
 export interface ModelProtocol {
-  /** The preferred one of OpenAI's protocols. */
   readonly protocol: "chat" | "responses";
   /** Accepted reasoning efforts; empty if it doesn't reason. Absent: unknown. */
   readonly efforts?: readonly string[];
@@ -924,7 +900,6 @@ export function howToAsk({ model, baseURL }: Pick<CacheRequest, "model" | "baseU
   };
 }
 
-/** Example model for each profile whose provider publishes prices. */
 export const EXAMPLE_MODELS: Readonly<Record<string, string>> = {
   "anthropic-5m": "claude-sonnet-5",
   "anthropic-1h": "claude-sonnet-5",
@@ -965,10 +940,8 @@ function claude(...row: Row): PublishedModel {
  */
 const SUFFIX = /(?:-\d{8}|-\d{4}-\d{2}-\d{2}|-latest|-preview|@(?:\d{8}|default)|-v[12](?::\d+)?|\[1m\])+$/;
 
-/** Amazon Bedrock's prefix: a region and the vendor. */
 const BEDROCK = /^(?:[a-z-]+\.)?[a-z]+\.(?=[a-z])/;
 
-/** A client's suffix for a window of a million tokens. */
 const MILLION = /\[1m\]$/i;
 
 /**

@@ -38,7 +38,6 @@ export interface PlanningSession extends PromptSession {
 
 interface SessionState {
   readonly edits: readonly Edit[];
-  /** Positions of truncated results. */
   readonly truncated: readonly number[];
   readonly planner: PlannerState;
   readonly fullWindow: FullWindow;
@@ -59,7 +58,6 @@ const NEW_STATE: SessionState = {
   reverted: false,
 };
 
-/** Archive of a dry run. */
 const NOTHING_KEPT: Archive = {
   put: archiveRef,
   get: () => Promise.resolve(undefined),
@@ -110,19 +108,14 @@ function checkState(state: unknown): void {
   });
 }
 
-/**
- * @param from State of the forked session.
- */
 function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSession {
   const { summarise: _, ...alone } = given;
-  /** Profile and window of the current call, each read once per call. */
   let told: { profile?: Profile; windowTokens?: number } = {};
   const options: FlatSessionOptions = {
     ...given.observe ? { ...alone, archive: NOTHING_KEPT } : given,
     profile: () => told.profile ??= currentProfile(given.profile),
     windowTokens: () => told.windowTokens ??= currentWindow(given.windowTokens),
   };
-  // Stored data has the shape of `state`.
   const stored = options.state as Partial<SessionState> | undefined;
   let state: SessionState = { ...NEW_STATE, ...stored };
   const isLossless = options.forget === "nothing";
@@ -130,21 +123,16 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
   const mechanisms = { ...wanted, truncate: wanted.truncate && !isLossless };
   /** Ingestion, loaded with the first result. */
   let arrival: Arrival | undefined;
-  /** Analyzes everything by the active mechanisms. */
   const know = (account: PlannerState, from?: KnownSession, before?: LookedAt) =>
     new KnownSession({
       ...options,
       retention: retentionOf(state.reverted ? NO_MECHANISMS : mechanisms, options.retention),
       lossLimit: options.lossLimit ?? 0.05,
     }, { account, from, before });
-  // Stored data has the shape of `lookedAt`.
   let known = know(state.planner, from, options.lookedAt as LookedAt | undefined);
   const { inSlices = allAtOnce } = options;
-  /** The plan of each view; `undefined` for requests that aren't turns. */
   const plans = new WeakMap<SessionView, Plan | undefined>();
-  /** Views with restored content. */
   const restorations = new WeakMap<SessionView, Restored>();
-  /** Whether the provider refused such a view without reporting its window. */
   let isRefused = false;
   let newest: SessionView | undefined;
 
@@ -178,7 +166,6 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
     return newest;
   }
 
-  /** Returns the view of a dry run. */
   function showAll({ messages, tools }: History, { nowMs, model }: PromptCall): SessionView {
     const own = tools.filter((tool) => tool.function.name !== RECALL_TOOL.function.name);
     const promptTokens = countRequestTokens({ messages, tools: own }, options.countTokens);
@@ -253,7 +240,6 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
     }
     const isUnreadNow = known.isUnread && !state.unreadReported;
     if (isUnreadNow) state = { ...state, unreadReported: true };
-    // An unchanged state need not be stored again.
     if (plan.rewrite || stopsNow) {
       const replaced = new Set(plan.edits.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
       const back = new Set(plan.asked.flatMap(({ wish, place }) => wish === "keep" ? [place] : []));
@@ -337,7 +323,6 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
     },
     quote(history, call) {
       told = {};
-      // The history may have gone back since.
       const edits = fittingEdits(state.edits, history.messages);
       const { situation } = known.lookAside({ ...requestOf(history, call), edits });
       return quotePrompt(situation.removals.filter(({ goes }) => goes), situation);
@@ -397,7 +382,6 @@ function isOfCalls(message: History["messages"][number]): boolean {
   return message.role === "tool" || message.role === "assistant" && (message.tool_calls ?? []).length > 0;
 }
 
-/** Returns the retention rules with the inactive mechanisms off. */
 function retentionOf(
   { context, prune, schemas }: Mechanisms,
   own: Partial<Retention> | undefined,

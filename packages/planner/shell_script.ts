@@ -8,9 +8,7 @@ export interface ShellCommand {
   readonly isSilent: boolean;
 }
 
-/** A script, as far as it can be parsed without running it. */
 export interface ShellScript {
-  /** Pipelines in order, each with its commands in order. */
   readonly pipelines: readonly (readonly ShellCommand[])[];
   /** Whether all of it was parsed: false with here-documents, substitutions and open quotes. */
   readonly isComplete: boolean;
@@ -19,12 +17,9 @@ export interface ShellScript {
 const TOKEN =
   /[^\S\n]*(?:#[^\n]*|(\d*(?:&>>?|>[>|&]?|<<?<?)-?)|(\|\||&&|\|&?|[;&\n()]+)|((?:'[^']*'|"[^"\\]*(?:\\[^][^"\\]*)*"|\\[^]|[^\s'"\\;&|<>()]+)+))/y;
 
-/** Most characters of a script that are parsed. */
 const MOST_CHARACTERS = 100_000;
 
-/** Words before a command that aren't its name. */
 const KEYWORDS = /^(?:[!{}]|do|then|else|elif|if|while|until|done|fi|esac|\w+=.*)$/s;
-/** Commands that run the command after their options. */
 const WRAPPERS = /^(?:sudo|env|command|exec|nice|nohup|time|timeout|stdbuf|builtin|busybox|winpty|unbuffer)$/;
 const WRAPPER_WORD = /^(?:-.*|\d+[smhd]?|\{\}|\w+=.*)$/s;
 const SHELLS = /^(?:(?:ba|z|da|k|fi)?sh|pwsh|powershell|cmd)$/;
@@ -46,7 +41,6 @@ export function readScript(script: string, depth = 0): ShellScript {
     if (inner !== undefined && depth < MOST_NESTED) {
       const read = readScript(inner, depth + 1);
       isComplete &&= read.isComplete;
-      // A nested script in a pipeline counts as pipelines of its own.
       if (!isSilent) pipelines.push(...read.pipelines.map((commands) => [...commands]));
     } else {
       const command = commandOf(words, isSilent);
@@ -55,7 +49,6 @@ export function readScript(script: string, depth = 0): ShellScript {
     words = [];
     isSilent = false;
   };
-  /** Whether the next word is the file of a redirection. */
   let isTarget = false;
   for (let end = 0; end < script.length;) {
     TOKEN.lastIndex = end;
@@ -89,7 +82,6 @@ export function readScript(script: string, depth = 0): ShellScript {
   return { pipelines: pipelines.filter((commands) => commands.length > 0), isComplete };
 }
 
-/** Returns the script in `bash -lc "…"` and the like. */
 function innerScript(words: readonly string[]): string | undefined {
   const command = commandOf(words, false);
   if (!command || !SHELLS.test(command.name)) return undefined;

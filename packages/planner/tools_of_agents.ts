@@ -6,11 +6,9 @@ import { readScript, type ShellCommand, type ShellScript } from "./shell_script.
 
 /** Form of line numbers of a tool or command. Plain data. */
 export interface LineNumbers {
-  /** Least width; shorter numbers are right-aligned. */
   readonly width: number;
   /** Padding character. Default: a space. */
   readonly pad?: string;
-  /** Text between a number and its line. */
   readonly mark: string;
   /** A line that has no number and isn't counted. Default: all lines are counted. */
   readonly blank?: string;
@@ -105,7 +103,6 @@ function plainName(name: string): string {
   return name.replace(/[^A-Za-z0-9]+/g, "").toLowerCase();
 }
 
-/** Longest tool name with its server prefix, in UTF-16 code units. Models may invent any name. */
 const MAX_NAME_CHARS = 256;
 
 /** Returns the use of a tool by its name without the server's prefix; `undefined` if unknown. */
@@ -125,20 +122,15 @@ function useOf(tool: string): ToolUse | undefined {
   return undefined;
 }
 
-/** Facts of a call. */
 export interface CallFacts {
-  /** Use of its tool; `undefined` if unknown. */
   readonly use?: ToolUse | undefined;
-  /** Whether it is known to show a file. */
   readonly reads: boolean;
   readonly edits: boolean;
   /** Base names of the files that it reads or writes. */
   readonly files: readonly string[];
-  /** All texts in its arguments. */
   readonly texts: readonly string[];
   readonly namesFile: boolean;
   readonly script?: ShellScript | undefined;
-  /** Possible forms of line numbers. */
   readonly numbers: readonly LineNumbers[];
 }
 
@@ -192,7 +184,6 @@ function parseCall(call: ToolCall, tools: ToolTraits | undefined): CallFacts {
   };
 }
 
-/** Commands that show files or their input. */
 const READERS = /^(?:cat|bat|batcat|nl|head|tail|sed|g?awk|less|more|tac|type|gc|get-content)$/;
 const EDITING_WORD = /^(?:-i|--in-place)/;
 
@@ -205,7 +196,6 @@ export function isReader({ name, words }: ShellCommand): boolean {
   return READERS.test(name) && !(name === "sed" && words.some((word) => EDITING_WORD.test(word)));
 }
 
-/** Returns git's subcommand and the words after it. */
 export function gitCommand(words: readonly string[]): readonly string[] {
   let at = 0;
   while (words[at]?.startsWith("-")) at += /^-[cC]$/.test(words[at]!) ? 2 : 1;
@@ -216,7 +206,6 @@ function readsFiles(pipeline: readonly ShellCommand[]): boolean {
   return !pipeline.some(({ isSilent }) => isSilent) && pipeline[0] !== undefined && isReader(pipeline[0]);
 }
 
-/** Returns the script of a call, whose words may be separate arguments. */
 function scriptIn(values: readonly Argument[]): ShellScript | undefined {
   const lines = values.filter(({ name }) => COMMAND_ARGUMENT.test(name));
   const [first] = lines;
@@ -235,7 +224,6 @@ interface Argument {
   readonly text: string;
 }
 
-/** Returns all texts in a call's arguments with their names. */
 function argumentsIn(input: string): Argument[] {
   try {
     return textsIn("", JSON.parse(input));

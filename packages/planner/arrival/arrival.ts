@@ -21,11 +21,9 @@ import {
 
 export interface ArrivalOptions
   extends Pick<FlatSessionOptions, "countTokens" | "tools" | "isError" | "archive" | "inSlices"> {
-  /** Whether results are normalized. */
   readonly notation: boolean;
 }
 
-/** A compression without the reference of the archived original. */
 type Draft = Omit<SayEdit, "ref">;
 
 /** Shortest block that becomes a reference, in tokens, and its least ratio to its label. */
@@ -38,21 +36,17 @@ const LEAST_CHARACTERS = 300;
 /** Messages of the same name that are searched for the one that a label identifies. */
 const KNOWN_PLACES = 64;
 
-/** Messages whose lines are cached in memory. */
 const HELD_PLACES = 8;
 
-/** An ingested message. */
 interface Taken {
   readonly message: Message;
   readonly call: ToolCall | undefined;
-  /** The compression or the truncated text that is visible. */
   edit?: Draft | undefined;
   text?: string | undefined;
 }
 
 /** Consecutive lines of a message; `undefined` where a reference must not match. */
 interface Passage {
-  /** The name that labels use for them. */
   readonly as: string;
   readonly lines: readonly (string | undefined)[];
 }
@@ -64,18 +58,15 @@ interface Passage {
 export class Arrival {
   readonly #options: ArrivalOptions;
   #index = new LineIndex();
-  /** Ingested messages. */
   #history: Message[] = [];
   #taken: Taken[] = [];
   #pairing = new CallPairing();
   #edits: readonly Edit[] = [];
   /** Whether messages were indexed in order; then the newest of several equal blocks wins. */
   #isInOrder = true;
-  /** Positions of the messages with a name, the oldest first. */
   #places = new Map<string, number[]>();
   readonly #passages = new Map<number, readonly Passage[]>();
   #references = false;
-  /** Messages whose compression has been decided; it isn't decided again. */
   #decided = 0;
   readonly #hidden = new HiddenBy();
 
@@ -122,7 +113,6 @@ export class Arrival {
     const hidden = this.#hidden;
     hidden.follow(edits);
     const isShown = (place: number) => !hidden.has(place);
-    /** Position of the last truncation, and of the last compression, of each result. */
     const cutAt = new Map(edits.flatMap((edit, at) => edit.type === "elide" ? [[edit.index, at]] : []));
     const saidLast = new Map(edits.flatMap((edit, at) => edit.type === "say" ? [[edit.index, at]] : []));
     const made: SayEdit[] = [];
@@ -142,7 +132,6 @@ export class Arrival {
     return made.length > 0 ? [...edits, ...made] : edits;
   }
 
-  /** Ingests new messages, one per step. */
   *#takeIn(
     history: readonly Message[],
     edits: readonly Edit[],
@@ -170,7 +159,6 @@ export class Arrival {
     }
   }
 
-  /** Truncates new results that exceed the limit. */
   async #truncate(
     history: readonly Message[],
     edits: readonly Edit[],
@@ -237,12 +225,10 @@ export class Arrival {
     this.#passages.clear();
   }
 
-  /** Records the edits that apply to the ingested messages. */
   settle(edits: readonly Edit[]): void {
     this.#edits = edits;
   }
 
-  /** Whether these edits show the ingested messages as they were indexed. */
   #isShownBy(edits: readonly Edit[]): boolean {
     const said = sayEdits(edits);
     return this.#taken.every(({ edit, text }, place) => {
@@ -252,7 +238,6 @@ export class Arrival {
     });
   }
 
-  /** Records how a message is visible: unedited, compressed, or as another text. */
   #show(
     place: number,
     { edit, text }: { readonly edit?: Draft | undefined; readonly text?: string } = {},
@@ -272,7 +257,6 @@ export class Arrival {
     }
   }
 
-  /** Returns the best compression of a result; `undefined` if there is none. */
   #say(
     place: number,
     { isShown, recall }: { readonly isShown: (place: number) => boolean; readonly recall: boolean },
@@ -381,7 +365,6 @@ export class Arrival {
     return undefined;
   }
 
-  /** Returns the name for a line of a message. */
   #nameAt(place: number, line: number): string | undefined {
     let start = 0;
     for (const { as, lines } of this.#passagesOf(place)) {
@@ -452,7 +435,6 @@ function withinRun(
   return { from, to };
 }
 
-/** Returns a block without leading and trailing blank lines. */
 function withoutBlanks(
   lines: readonly string[],
   { from, to }: { readonly from: number; readonly to: number },
@@ -486,13 +468,11 @@ class HiddenBy {
     this.#edits = edits;
   }
 
-  /** Whether a message is hidden. */
   has(place: number): boolean {
     return this.#elided.has(place) ||
       !this.#kept.has(place) && this.#stretches.some(({ from, to }) => from <= place && place < to);
   }
 
-  /** Returns the visible head and tail of a result; `undefined` if it isn't truncated. */
   cutAt(place: number): string | undefined {
     return this.#cut.get(place);
   }
@@ -512,10 +492,8 @@ export interface ArriveOptions {
   readonly references: boolean;
 }
 
-/** Result of ingestion. */
 export interface Arrived {
   readonly edits: readonly Edit[];
-  /** Positions of the truncated results. */
   readonly truncated: readonly number[];
   readonly rewrites: readonly Rewrite[];
   readonly warnings: readonly string[];
@@ -523,7 +501,6 @@ export interface Arrived {
 
 const NOTHING: Arrived = { edits: [], truncated: [], rewrites: [], warnings: [] };
 
-/** A result without compression. */
 const AS_IT_IS: Pick<SayEdit, "how" | "notation" | "notationTokens" | "references"> = {
   how: {},
   notation: false,
@@ -547,7 +524,6 @@ const MOST_TRIED = 32;
 
 interface Block {
   readonly place: number;
-  /** The first line, and the line after the last. */
   readonly from: number;
   readonly to: number;
 }
@@ -560,9 +536,7 @@ class LineIndex {
   /** Hashes of all lines, grouped by position; 0 if a line isn't visible. */
   #hashes = new Uint32Array(1024);
   #length = 0;
-  /** First line and number of lines, per position. */
   #starts = new Int32Array(2 * 256);
-  /** Start, position, and previous window in the same slot, per window. */
   #windows = new Int32Array(3 * 256);
   #count = 0;
   #slots = new Int32Array(512).fill(-1);
@@ -621,7 +595,6 @@ class LineIndex {
     return best;
   }
 
-  /** Returns the number of equal consecutive lines in one direction from a line, without that line. */
   #same(
     hashes: Uint32Array,
     at: number,
@@ -667,7 +640,6 @@ class LineIndex {
   }
 }
 
-/** Returns the hash of each line; 0 if it isn't visible. */
 function hashLines(lines: readonly (string | undefined)[]): Uint32Array {
   return Uint32Array.from(lines, (line) => line === undefined ? 0 : hashLine(line));
 }
@@ -679,7 +651,6 @@ function hashLine(line: string): number {
   return hash >>> 0 || 1;
 }
 
-/** Returns the hash of a window of lines; `undefined` if it isn't complete. */
 function hashWindow(hashes: Uint32Array, at: number): number | undefined {
   if (at + WINDOW > hashes.length) return undefined;
   let hash = 0;
@@ -692,7 +663,6 @@ function hashWindow(hashes: Uint32Array, at: number): number | undefined {
   return hash & 0x7fffffff;
 }
 
-/** Returns the array, or a copy with room for `length` elements and a quarter more. */
 function grownTo<A extends Int32Array | Uint32Array>(array: A, length: number): A;
 function grownTo(array: Int32Array | Uint32Array, length: number): Int32Array | Uint32Array {
   if (length <= array.length) return array;

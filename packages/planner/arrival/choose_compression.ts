@@ -22,10 +22,8 @@ const MOST_RUNS = 8;
 const LEAST_HITS = 3;
 const LEAST_PATHS = 4;
 
-/** Least share of lines that are paths in one folder. */
 const SHARED_FOLDER = 0.6;
 
-/** Longest path, in characters, and the characters that no path contains. */
 const LONGEST_PATH = 1_000;
 const NO_PATH = /[\s:"'`<>|*?(){}]/;
 
@@ -63,7 +61,6 @@ export function chooseCompression(
   };
 }
 
-/** Returns the compression of lines; each part is used only if its inverse restores the same lines. */
 function chooseForLines(lines: readonly string[], kind: ResultForm["kind"]): Compression {
   if (hasHeadings(lines)) return { headings: true };
   const folder = sharedFolderOf(lines);
@@ -129,7 +126,6 @@ function indentationOf(text: string): string | undefined {
   return compact !== text && isLaidOut(text, compact, indent) ? indent : undefined;
 }
 
-/** Whether a text is the compact JSON with this indentation, or with spaces after `,` and `:`. */
 function isLaidOut(text: string, compact: string, indent: string): boolean {
   let at = 0;
   let depth = 0;
@@ -156,7 +152,6 @@ function isLaidOut(text: string, compact: string, indent: string): boolean {
   return at === text.length;
 }
 
-/** Whether search hits are shorter, and restorable, under headings. */
 function hasHeadings(lines: readonly string[]): boolean {
   const count = lines.reduce((sum, line) => hitPath(line) === undefined ? sum : sum + 1, 0);
   if (count <= LEAST_HITS || 2 * count <= lines.length) return false;
@@ -164,7 +159,6 @@ function hasHeadings(lines: readonly string[]): boolean {
   return sizeOf(shown) < sizeOf(lines) && isSame(withPaths(shown), lines);
 }
 
-/** Writes the paths of headings before the hits below them. */
 function withPaths(shown: readonly string[]): readonly string[] {
   const lines: string[] = [];
   let heading: string | undefined;
@@ -198,7 +192,6 @@ function sharedFolderOf(lines: readonly string[]): string | undefined {
 
 function isSurePath(line: string): boolean {
   if (line.length > LONGEST_PATH || !/[/\\]/.test(line)) return false;
-  // A drive letter is followed by a colon.
   return !NO_PATH.test(line.replace(/^[A-Za-z]:/, ""));
 }
 
@@ -213,7 +206,6 @@ function sharedFolder([first = "", ...others]: readonly string[]): string {
   return folder.slice(0, 1 + Math.max(folder.lastIndexOf("/"), folder.lastIndexOf("\\")));
 }
 
-/** Whether lines repeat and none looks like a count of repeated lines. */
 function hasRepeats(lines: readonly string[]): boolean {
   let equal = 0;
   let most = 0;
@@ -233,13 +225,10 @@ function isSame(one: readonly string[], other: readonly string[]): boolean {
   return one.length === other.length && one.every((line, at) => line === other[at]);
 }
 
-/** The form of a result, derived from its call. */
 interface ResultForm {
   /** `file` if it shows or may show a file. */
   readonly kind: "file" | "hits" | "other";
-  /** Removable terminal output: commands may overwrite what they have written. */
   readonly terminal: NonNullable<Compression["terminal"]>;
-  /** Possible forms of its line numbers. */
   readonly numbers: readonly LineNumbers[];
 }
 
@@ -249,7 +238,6 @@ function formOf({ use, reads, edits, namesFile, script, numbers }: CallFacts): R
   return { kind: isFile ? "file" : use === "finds" ? "hits" : "other", terminal: "codes", numbers };
 }
 
-/** Returns the form of a script's output; `file` in doubt. */
 function formOfScript(script: CallFacts["script"]): ResultForm {
   const terminal = "progress";
   if (!script?.isComplete) return { kind: "file", terminal, numbers: [] };
@@ -262,14 +250,12 @@ function formOfScript(script: CallFacts["script"]): ResultForm {
   return { kind, terminal, numbers: isNumbered ? [numbers] : [] };
 }
 
-/** Commands that forward part of their input. */
 const FILTERS =
   /^(?:head|tail|sed|g?awk|cut|tr|sort|uniq|wc|[ef]?grep|rg|jq|column|tee|tac|less|more|cat|nl)$/;
 const WHOLE_FILTERS = /^(?:head|tail|[ef]?grep|rg|less|more|tee|cat)$/;
 const SEARCHES = /^(?:[efz]?grep|rg|ag|ack|findstr|select-string|sls)$/;
 const LISTS_FILES = /^-\w*[lL]|^--files/;
 
-/** Commands that show no files, only findings or effects. */
 const OTHERS = new Set(
   ("cd pushd popd pwd ls ll dir tree mkdir rmdir rm mv cp ln touch chmod chown du df stat file wc which where whereis " +
     "locate basename dirname realpath readlink date whoami id uname hostname printenv export unset set alias source . " +
@@ -354,7 +340,6 @@ function numbersBy({ name, words }: ShellCommand): LineNumbers | undefined {
   return name === "nl" ? numbersByNl(words) : undefined;
 }
 
-/** Returns the form of line numbers of `nl` with these options. */
 function numbersByNl(words: readonly string[]): LineNumbers | undefined {
   let [all, width, mark] = [false, 6, "\t"];
   for (let at = 0; at < words.length; at++) {

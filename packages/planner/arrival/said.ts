@@ -5,9 +5,7 @@ import type { LineNumbers } from "../tools_of_agents.ts";
 
 /** Consecutive lines whose numbers count up by one. Plain data. */
 export interface NumberedLines {
-  /** The first line, from 0. */
   readonly at: number;
-  /** The first and the last number. */
   readonly first: number;
   readonly last: number;
 }
@@ -20,17 +18,13 @@ export interface Compression {
   readonly numbers?: LineNumbers & { readonly runs: readonly NumberedLines[] };
   /** Removes the white space of JSON: the indentation of a level, or `""` for spaces after `,` and `:`. */
   readonly json?: string;
-  /** Replaces the path of each search hit by a heading. */
   readonly headings?: true;
   /** Removes this folder, which all paths of a list share. */
   readonly folder?: string;
-  /** Replaces repeated lines by their count. */
   readonly repeats?: true;
 }
 
-/** Lines of a compressed text. */
 export interface CompressedText extends Compression {
-  /** Lines without their numbers. */
   readonly lines: readonly string[];
   /** Number of each line of a numbered text; −1 if it has none. */
   readonly lineNumbers?: readonly number[];
@@ -43,7 +37,6 @@ export const COMPRESSED = "[compressed: ";
 export const LEAST_EQUAL = 3;
 
 const HIT = /^((?:[A-Za-z]:)?[^:\s][^:\n]*):(\d+):/;
-/** Distinguishes the path of a file from a time or a host name. */
 const FILE = /[/\\]|\.[A-Za-z]\w*$/;
 // deno-lint-ignore no-control-regex
 const TERMINAL_CODE = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])/g;
@@ -54,7 +47,6 @@ const PROGRESS =
 /** Longest state of a progress line, in UTF-16 code units; {@linkcode PROGRESS} takes quadratic time. */
 const MAX_FRAME_CHARS = 1_000;
 
-/** Compresses a text. */
 export function compress(text: string, how: Compression): CompressedText {
   let lines: readonly string[] = text.split("\n");
   const { terminal } = how;
@@ -68,7 +60,6 @@ export function compress(text: string, how: Compression): CompressedText {
   return { ...how, lines };
 }
 
-/** Returns a line number as it is printed before its line. */
 export function numberMark({ width, pad = " ", mark }: LineNumbers, number: number): string {
   return `${String(number).padStart(width, pad)}${mark}`;
 }
@@ -203,12 +194,9 @@ function headerOf(
   return parts.length > 0 ? [`${COMPRESSED}${parts.join("; ")}]`] : [];
 }
 
-/** A block of lines that is visible as one line. */
 interface Labelled {
-  /** The first line, and the line after the last. */
   readonly from: number;
   readonly to: number;
-  /** The visible line. */
   readonly label: string;
 }
 
@@ -253,9 +241,7 @@ export interface Reference {
   /** The first line, as {@linkcode compress} returns them, and the line after the last. */
   readonly from: number;
   readonly to: number;
-  /** Position of the message that contains the lines. */
   readonly source: number;
-  /** Hash of that message. */
   readonly hash: number;
   /** Name of the source: a file or a tool. */
   readonly as: string;
@@ -265,31 +251,23 @@ export interface Reference {
 
 /** Compression of a tool result before it is first sent. */
 export interface SayEdit {
-  /** Type of edit. */
   readonly type: "say";
   /** Position of the result in the history. */
   readonly index: number;
-  /** Its `tool_call_id`. */
   readonly toolCallId: string;
-  /** Hash of the result. */
   readonly hash: number;
-  /** Archive reference of the original. */
   readonly ref: string;
-  /** Compression of its text. */
   readonly how: Compression;
   /** Whether the compressed text is visible. Otherwise the compression only finds equal lines. */
   readonly notation: boolean;
   /** Tokens removed by normalization. */
   readonly notationTokens: number;
-  /** References, in order. */
   readonly references: readonly Reference[];
 }
 
-/** Quoted characters of the start and the end of a block. */
 const FIRST_CHARACTERS = 40;
 const LAST_CHARACTERS = 24;
 
-/** Returns the quotes of the first and the last line of a block. */
 export function quotesOf(lines: readonly string[], { from, to }: Pick<Reference, "from" | "to">): {
   readonly first: string;
   readonly last: string;
@@ -324,7 +302,6 @@ export function said(message: Message, edit: SayEdit): Message {
 
 const shown = new WeakMap<Message, { readonly edit: SayEdit; readonly shown: Message }>();
 
-/** Returns the text of a result after this edit. */
 export function saidText(
   message: Message,
   { how, notation, references, ref = LIKE_A_REF }:
@@ -337,5 +314,4 @@ export function saidText(
   return render(compressed, { notation, stretches, ref });
 }
 
-/** A placeholder with the length of any archive reference. */
 const LIKE_A_REF = "0123456789abcdef";

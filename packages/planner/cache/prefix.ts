@@ -22,7 +22,6 @@ export function servedTokens(
  * the same hash must be equal.
  */
 export interface PromptUnit {
-  /** Identifies the piece. */
   readonly hash: string | number;
   readonly tokens: number;
 }
@@ -36,16 +35,13 @@ interface Node {
   isEnd: boolean;
 }
 
-/** Some hundred long sessions. */
 const DEFAULT_MAX_UNITS = 1_000_000;
 
-/** Options of {@linkcode PrefixCache}. */
 export interface PrefixCacheOptions {
   /** Most units held in memory. Default: 1,000,000. */
   readonly maxUnits?: number;
 }
 
-/** Request for {@linkcode PrefixCache.unitsOf}. */
 export interface UnitsRequest {
   readonly messages: readonly Message[];
   readonly tools: readonly ToolDefinition[];
@@ -76,7 +72,6 @@ export class PrefixCache {
   readonly #root: Node = { children: new Map(), usedMs: -Infinity, isEnd: false };
   #units = 0;
 
-  /** Creates an empty cache. */
   constructor(profile: CacheRules, options: PrefixCacheOptions = {}) {
     this.#profile = profile;
     this.#maxUnits = options.maxUnits ?? DEFAULT_MAX_UNITS;
@@ -139,7 +134,6 @@ export class PrefixCache {
     if (this.#units > this.#maxUnits) this.#forget();
   }
 
-  /** Returns the units up to which cached prompts share this prompt's start. */
   endsIn(units: readonly Pick<PromptUnit, "hash">[]): readonly number[] {
     const ends: number[] = [];
     let node: Node | undefined = this.#root;
@@ -165,7 +159,6 @@ export class PrefixCache {
       }
     });
     if (this.#units <= this.#maxUnits) return;
-    // All units have the same age.
     this.#root.children.clear();
     this.#units = 0;
   }
@@ -194,7 +187,6 @@ const COUNTED_CHARS = 2 ** 16;
 /** Messages that begin later than this, in UTF-16 code units, are not split into pieces. */
 const PIECED_CHARS = 2 ** 18;
 
-/** Returns the number of first messages that are split into pieces. */
 function piecedMessages(messages: readonly Message[]): number {
   let chars = 0;
   const end = messages.findIndex(({ content }) => {
@@ -216,10 +208,8 @@ export interface HeldPrompt {
   readonly countTokens: CountTokens;
 }
 
-/** Cached prefix of a prompt. Plain data. */
 export interface StoredPrompt {
   readonly model: string;
-  /** Hashes of its units. */
   readonly units: readonly PromptUnit["hash"][];
   /** Cache breakpoints, as numbers of units. Absent: all is cached. */
   readonly ends?: readonly number[];
@@ -232,11 +222,9 @@ export interface StoredPrompt {
 export class HeldPrompts {
   readonly #cache: PrefixCache;
   readonly #pieces = new WeakMap<Message, readonly PromptUnit[]>();
-  /** Units of prompts that are being sent. */
   readonly #units = new WeakMap<HeldPrompt, readonly PromptUnit[]>();
 
   constructor({ maxBytes }: { readonly maxBytes: number }) {
-    // Each session estimates the time to live.
     const rules = { minTokens: 0, blockTokens: 1, ttlMs: Infinity };
     this.#cache = new PrefixCache(rules, { maxUnits: Math.ceil(maxBytes / UNIT_BYTES) });
   }
@@ -251,14 +239,12 @@ export class HeldPrompts {
     this.#cache.store(this.#unitsOf(prompt), nowMs, endsOf(prompt));
   }
 
-  /** Returns a prompt in its stored form. */
   stored(prompt: HeldPrompt): StoredPrompt {
     const units = this.#unitsOf(prompt);
     const hashes = units.slice(1).map(({ hash }) => hash);
     return { model: prompt.model, units: hashes, ...(prompt.ends && { ends: this.#cache.endsIn(units) }) };
   }
 
-  /** Adds a client's stored prompt, which was read at this time. */
   restore(client: string, { model, units, ends }: StoredPrompt, atMs: number): void {
     const all = [`${client} ${model}`, ...units].map((hash) => ({ hash, tokens: 0 }));
     this.#cache.store(all, atMs, ends);
@@ -282,7 +268,6 @@ export class HeldPrompts {
     return units;
   }
 
-  /** Splits the text of a message into pieces. */
   #piecesOf(message: Message, countTokens: CountTokens): readonly PromptUnit[] {
     const known = this.#pieces.get(message);
     if (known) return known;
@@ -311,11 +296,9 @@ function endsOf({ tools, ends }: HeldPrompt): readonly number[] | undefined {
 }
 
 export interface SentRequest {
-  /** Hashes of its tools, as the model saw them. */
   readonly tools: readonly number[];
   /** Tokens of its messages that the current prompt still starts with. */
   readonly messageTokens: number;
-  /** Prompt tokens, including tools. */
   readonly promptTokens: number;
   /** Whether it equals the baseline request. */
   readonly isWhole: boolean;
@@ -336,31 +319,24 @@ export interface SentRequest {
   readonly model?: string | undefined;
 }
 
-/** Expected cache state of a request. */
 export interface Prediction {
   /** Tokens at its start that equal an earlier request, counted locally. */
   readonly sharedTokens: number;
-  /** Cache hit probability. */
   readonly alive: number;
-  /** Time since the last use. */
   readonly idleMs: number;
-  /** Whether their lifetime is an hour. Default: false. */
   readonly forAnHour?: boolean;
 }
 
 export const HOUR_MS = 3_600_000;
 
-/** Returns when a request's cached prefix was last used. */
 export function lastUseMs({ atMs, usedMs = atMs }: SentRequest): number {
   return usedMs;
 }
 
-/** Returns the lifetime of that prefix since then. */
 export function timeToLive({ forAnHour = false }: SentRequest, { ttlMs }: Pick<Profile, "ttlMs">): number {
   return forAnHour ? Math.max(ttlMs, HOUR_MS) : ttlMs;
 }
 
-/** Returns the cache hit probability of that prefix. */
 export function sentWarmth(
   sent: SentRequest,
   { profile, warmth, nowMs }: {
@@ -376,7 +352,6 @@ export function sentWarmth(
     : { idleMs, alive: estimateWarmth(profile, idleMs, warmth) };
 }
 
-/** Tools as the model sees them. */
 interface ShownTools {
   readonly tools: readonly ToolDefinition[];
   readonly countTokens: CountTokens;
@@ -401,7 +376,6 @@ export function predict(
   }));
 }
 
-/** Returns the prediction of the request to this model that serves most. */
 export function servesMost(
   sent: readonly SentRequest[],
   model: string | undefined,
@@ -423,7 +397,6 @@ export function sharedTokens(sent: SentRequest, shown: ShownTools): number {
   return isAll ? tokens + sent.messageTokens : tokens;
 }
 
-/** Returns the same for the baseline requests. */
 export function sharedAlone(sent: SentRequest, { ownTokens, ...own }: ShownTools & {
   readonly ownTokens: number;
 }): number {
@@ -431,7 +404,6 @@ export function sharedAlone(sent: SentRequest, { ownTokens, ...own }: ShownTools
   return isAll ? Math.min(sent.ownTokens, ownTokens) : tokens;
 }
 
-/** Returns the tokens of the first tools that have these hashes, and whether all do. */
 function sharedTools(hashes: readonly number[], { tools, countTokens }: ShownTools) {
   let tokens = 0;
   for (const [at, tool] of tools.entries()) {
@@ -454,13 +426,11 @@ export function servedOf(
 /** Change of model or tools since the last request. */
 export type CacheChange = "first_call" | "model_changed" | "tools_changed" | "none";
 
-/** The compared part of a request. */
 interface AskedCall {
   readonly model?: string | undefined;
   readonly tools: readonly ToolDefinition[];
 }
 
-/** Returns the change of a request since the last one. */
 export function findChange(
   sent: SentRequest | undefined,
   request: AskedCall,
@@ -477,10 +447,8 @@ export function hashEach(tools: readonly ToolDefinition[]): readonly number[] {
   return tools.map(hashPiece);
 }
 
-/** Cache observation from one call. */
 type WarmthObservation = { readonly idleMs: number; readonly warm: boolean };
 
-/** Cache observations of a session. Plain data. */
 export interface WarmthRecord {
   /** Calls within the first entry of the profile's table. */
   readonly promptCalls: number;
@@ -495,7 +463,6 @@ export const NO_WARMTH: WarmthRecord = { promptCalls: 0, misses: 0, weights: [] 
 /** Rates of loss before the end of the lifetime. */
 const LOSS_RATES = [0.02, 0.1, 0.3] as const;
 
-/** Cache hit probability after the end of the lifetime. */
 const SURVIVAL_RATE = 0.03;
 
 /** Weight of the prior of the table's first entry, in calls. */
@@ -539,7 +506,6 @@ export function estimateWarmth(
   return all > 0 ? warm / all : 0;
 }
 
-/** Returns the record after one more call. */
 export function observeWarmth(
   profile: WarmthRules,
   { idleMs, warm }: WarmthObservation,
@@ -575,7 +541,6 @@ function hypotheses({ warmth, ttlMs: statedMs }: WarmthRules, weights: readonly 
     rates.map(({ lossRate, chance }, rate) => ({
       ttlMs,
       lossRate,
-      // An entry without loss stays possible.
       weight: weights[line * rates.length + rate] ??
         chance * Math.max(1e-6, probability - (warmth[line + 1]?.probability ?? 0)),
     }))

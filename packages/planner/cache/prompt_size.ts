@@ -12,7 +12,6 @@ export interface SizeRecord {
   readonly tokens: number;
   /** Positions in `TEXT_KINDS`. */
   readonly kinds: readonly number[];
-  /** Tokens counted locally. */
   readonly shown: readonly number[];
   /** Factors from local tokens to the provider's. */
   readonly scales: readonly number[];
@@ -22,12 +21,9 @@ export interface SizeRecord {
   readonly noise: number;
 }
 
-/** Length of a prompt, as its provider counts. */
 export interface PromptSize {
   readonly tokens: number;
-  /** Lower bound. */
   readonly atLeast: number;
-  /** Upper bound. */
   readonly atMost: number;
 }
 
@@ -54,7 +50,6 @@ const SLACK = 1.3;
 /** Share of a prompt that may have been replaced by other text of the same kind. */
 const TURNOVER_SHARE = 0.05;
 
-/** Relative drift of a factor per call. */
 const DRIFT = 0.01;
 
 /** Range of the usual rates within which a counter is a tokenizer and not an estimate by length. */
@@ -87,7 +82,6 @@ export function sizePrompt(
   };
 }
 
-/** Returns the record after a reported prompt. */
 export function observeSize(
   { model, tokens, kinds: shown }: {
     readonly model?: string | undefined;
@@ -114,7 +108,6 @@ export function observeSize(
   };
 }
 
-/** Returns the local counts of a record's prompt. */
 function shownOf({ kinds, shown }: SizeRecord): ByKind {
   const all = [...NO_TEXT];
   for (const [at, kind] of kinds.entries()) all[kind] = shown[at]!;
@@ -126,7 +119,6 @@ export function longestSize(shown: ByKind, countTokens: CountTokens): number {
   return dot(shown, new Filter(undefined, countTokens).bounds.most);
 }
 
-/** Kalman filter over the factors of the kinds of text. */
 class Filter {
   readonly scales: number[];
   readonly doubts: number[][];
@@ -167,7 +159,6 @@ class Filter {
     return Math.max(0, this.doubts.reduce((sum, row, kind) => sum + tokens[kind]! * dot(tokens, row), 0));
   }
 
-  /** Updates the factors by a prompt's reported growth. */
   learn(grown: number, net: ByKind, frameTokens: number): void {
     const moved = this.expected(net.map(Math.abs));
     const spread = (this.noise * moved) ** 2 + frameTokens ** 2;
@@ -197,7 +188,6 @@ function dot(one: ByKind, other: ByKind): number {
   return sum;
 }
 
-/** Rounds to five significant digits. */
 function rounded(value: number): number {
   return Number(value.toPrecision(5));
 }
@@ -208,7 +198,6 @@ interface TextKind {
   readonly least: number;
   readonly usual: number;
   readonly most: number;
-  /** Sample text by which a counter's rate is measured. */
   readonly sample: string;
 }
 
@@ -261,7 +250,6 @@ function splitMessage(message: Message, countTokens: CountTokens): ByKind {
   });
 }
 
-/** Returns the locally counted tokens of tool definitions by kind. */
 export function toolKinds(tools: readonly ToolDefinition[], countTokens: CountTokens): ByKind {
   return tools.reduce<ByKind>((sum, tool) => plus(sum, remembered(tool, countTokens, splitTool)), NO_TEXT);
 }
@@ -293,7 +281,6 @@ function kindRates(countTokens: CountTokens): ByKind {
   return found;
 }
 
-/** Least rate of a counter. */
 const LEAST_RATE = 0.01;
 
 const rates = new WeakMap<CountTokens, ByKind>();
@@ -316,7 +303,6 @@ function split(
   texts: Iterable<string>,
   { tokens, rates, media }: { readonly tokens: number; readonly rates: ByKind; readonly media: number },
 ): ByKind {
-  // Computed in place: each message stores this array.
   const kinds = TEXT_KINDS.map(() => 0);
   for (const text of texts) addUnits(text, kinds);
   let all = 0;
@@ -347,7 +333,6 @@ function mediaTokens(message: Message, countTokens: CountTokens): number {
   return sealed + alone(media) - alone([]);
 }
 
-/** Yields all texts of a message. */
 function* textsOf(message: Message): Generator<string, void> {
   const { content } = message;
   if (typeof content === "string") yield content;
@@ -359,7 +344,6 @@ function* textsOf(message: Message): Generator<string, void> {
   }
   if ("findsTools" in message) { for (const tool of message.findsTools ?? []) yield JSON.stringify(tool); }
   if (message.role !== "assistant") return;
-  // Sealed reasoning has no text.
   if (message.reasoning_content && message.carried?.tokens === undefined) yield message.reasoning_content;
   if (message.refusal) yield message.refusal;
   for (const call of message.tool_calls ?? []) {
@@ -369,7 +353,6 @@ function* textsOf(message: Message): Generator<string, void> {
   }
 }
 
-/** Shortest run of letters, digits and a few marks that may be base64. */
 const DENSE_LENGTH = 24;
 
 /** Least share of digits, or of changes of case, that distinguishes base64 from paths and names. */
@@ -433,7 +416,6 @@ const ASCII: Uint8Array = Uint8Array.from({ length: 128 }, (_, code) => {
   return /[+/=_-]/.test(char) ? JOINT : MARK;
 });
 
-/** Ends of the ranges of scripts beyond ASCII. */
 const SCRIPTS: readonly (readonly [end: number, kind: number])[] = [
   [0x250, LATIN],
   [0x370, OTHER],
@@ -503,7 +485,6 @@ export interface TokenScale {
 /** Spread of prompt lengths, in tokens, that distinguishes another tokenizer from an invisible prefix. */
 const PRIOR_SPREAD_TOKENS = 4_000;
 
-/** Returns the record after one more call. */
 export function observeTokens(
   { ours, theirs }: { readonly ours: number; readonly theirs: number },
   record: TokenRecord,
@@ -524,7 +505,6 @@ export function tokenScale({ calls, ours, theirs, oursSquared, product }: TokenR
   if (calls === 0) return { perToken: 1, unseen: 0 };
   const prior = PRIOR_SPREAD_TOKENS ** 2;
   const perToken = (product - ours * theirs / calls + prior) / (oursSquared - ours * ours / calls + prior);
-  // In steps, so that decisions stay stable while the factor hardly changes.
   const bounded = Math.min(3, Math.max(0.5, Math.round(50 * perToken) / 50));
   // A lower count means a coarser tokenizer, whatever the slope.
   const unseen = (theirs - bounded * ours) / calls;

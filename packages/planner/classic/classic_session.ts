@@ -39,9 +39,7 @@ import {
 } from "../prompt_session.ts";
 import { canRecall, checkCall, checkOptions, checkUsage, oneByOne, savedByDeferring } from "../session.ts";
 
-/** Options of a classic session. */
 export interface ClassicOptions extends PromptSessionOptions {
-  /** Triggers of the mechanisms. Default: see each trigger. */
   readonly triggers?: ClassicTriggers;
 }
 
@@ -65,12 +63,9 @@ interface ClassicState {
   readonly edits: readonly ClassicEdit[];
   readonly exposed: readonly number[];
   readonly lastUsedAtMs?: number;
-  /** Provider's tokens per local token; at least 1. */
   readonly scale: number;
-  /** Windows in tokens learned from refusals, by model. */
   readonly windows: Readonly<Record<string, number>>;
   readonly pauseSaid: boolean;
-  /** Reported omissions of the newest request only. */
   readonly left: { readonly turns: number; readonly schemaTokens: number };
   readonly reverted: boolean;
 }
@@ -95,7 +90,6 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
   const { profile, archive, countTokens, tools, truncateTokens, advanced: { isError } = {} } = options;
   checkTriggers(triggers, truncateTokens);
   const { historyBudgetTokens, protectTokens, minBytes, pruneAt, summariseAt, coldAfterMs } = triggers;
-  // Stored data has the shape of `state`.
   const stored = options.state as Partial<ClassicState> | undefined;
   let state: ClassicState = { ...NEW_STATE, ...stored };
   const configured: Mechanisms = {
@@ -105,11 +99,9 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
   };
   const tokensOf = (messages: readonly Message[], tools: History["tools"]) =>
     countRequestTokens({ messages, tools }, countTokens);
-  /** State after each view is sent; `undefined` for requests that aren't turns. */
   const drafts = new WeakMap<SessionView, Pick<ClassicState, "exposed" | "lastUsedAtMs"> | undefined>();
   const models = new WeakMap<SessionView, string>();
   let newest: SessionView | undefined;
-  /** The last view of a turn. */
   let last: { readonly history: History; readonly view: SessionView } | undefined;
 
   const windowOf = (model = "") =>
@@ -160,7 +152,6 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
    */
   let leftOut: { readonly messages: readonly Message[]; readonly line: Message } | undefined;
 
-  /** Archives old turns and returns their placeholder. */
   async function lineOf(left: readonly Message[], recall: boolean): Promise<Message> {
     const { messages: before = [], line } = leftOut ?? {};
     if (line && left.length === before.length && left.every((one, at) => one === before[at])) return line;
@@ -187,7 +178,6 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
     const isFirst = !history.messages.slice(turnStart).some(({ role }) => role === "assistant");
     const exposed = new Set(state.exposed);
     const called = isFirst ? calledTools(history.messages) : undefined;
-    /** Fits old turns into the budget, and chooses the form of tools. */
     const fit = (messages: readonly Message[], leavesOut = mechanisms.context): FittedRequest => {
       const activeTurnStart = messages.length - activeMessages;
       const context = leavesOut
@@ -235,7 +225,6 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
           onUsage: (took) => usage = took,
         }),
         ...{ pruneAt, summariseAt },
-        // Inactive mechanisms evict nothing.
         ...(!mechanisms.prune && { minBytes: Infinity }),
         ...(!mechanisms.context && { keepTokens: Infinity }),
         countPrompt: (messages) => fit(messages).tokens,
@@ -382,7 +371,6 @@ function askOnWarmPrefix(
   };
 }
 
-/** Returns the reason why a full window can't be emptied, for users. */
 function describePause(
   { messages, tools }: History,
   { activeMessages, fullTokens, windowTokens, count }: {
@@ -410,7 +398,6 @@ function stepOf(messages: readonly Message[], { step }: PromptCall): number {
   return step ?? 1 + turn.filter(({ role }) => role === "assistant").length;
 }
 
-/** Whether a list starts with pieces equal to another's. */
 function startsWith<P extends Message | ToolDefinition>(pieces: readonly P[], start: readonly P[]): boolean {
   return start.every((piece, at) => {
     const other = pieces[at];
@@ -418,7 +405,6 @@ function startsWith<P extends Message | ToolDefinition>(pieces: readonly P[], st
   });
 }
 
-/** Returns the position in the history of each message of a request. */
 function placesOf(messages: readonly Message[], seen: PlacedView): readonly number[] {
   let at = -1;
   return messages.map((message) => {
@@ -427,16 +413,13 @@ function placesOf(messages: readonly Message[], seen: PlacedView): readonly numb
   });
 }
 
-/** Permanent edit, until a later summary replaces it. */
 type ClassicEdit = StickyElision | SummariseEdit | DropEdit;
 
-/** An elision and its saving. */
 interface StickyElision extends ElideEdit {
   readonly mechanism: "prune" | "truncate";
   readonly savedTokens: number;
 }
 
-/** A history with its growing edits. */
 class EditedHistory {
   readonly rewrites: Rewrite[] = [];
   readonly #history: History;
@@ -444,7 +427,6 @@ class EditedHistory {
   #edits: readonly ClassicEdit[];
   #seen: PlacedView;
 
-  /** Applies the edits that fit the history. */
   constructor(history: History, edits: readonly ClassicEdit[], countTokens: CountTokens) {
     this.#history = history;
     this.#countTokens = countTokens;
@@ -453,7 +435,6 @@ class EditedHistory {
     this.#seen = placedView(history, this.#edits);
   }
 
-  /** All current edits; the same list if unchanged. */
   get edits(): readonly ClassicEdit[] {
     return this.#edits;
   }
@@ -462,7 +443,6 @@ class EditedHistory {
     return this.#seen;
   }
 
-  /** Elides results. */
   elide(
     elisions: readonly Elision[],
     told: Pick<StickyElision, "mechanism"> & Pick<Rewrite, "reason">,
@@ -499,7 +479,6 @@ class EditedHistory {
     });
   }
 
-  /** Returns the tokens that each mechanism removes from a request. */
   savedIn({ messages, tools }: History): Readonly<Record<keyof Mechanisms, number>> {
     const of = (mechanism: StickyElision["mechanism"]) =>
       this.#edits.reduce(
@@ -529,9 +508,7 @@ class EditedHistory {
 
 interface FittedRequest extends History {
   readonly tokens: number;
-  /** Omitted old turns. */
   readonly context: ToolLoopView<Message> | undefined;
-  /** Hashes of definitions that the model has seen in full after this request. */
   readonly exposed: ReadonlySet<number>;
 }
 
@@ -540,7 +517,6 @@ function calledTools(messages: readonly Message[]): ReadonlySet<string> {
   return new Set(calls.map((call) => describeCall(call).name));
 }
 
-/** Returns the new omissions of a request. */
 function fittingRewrites(
   { tokens, context }: FittedRequest,
   { turns, schemaTokens }: ClassicState["left"],

@@ -5,7 +5,6 @@ import { mayUpgrade, type UpgradeOutcome, type UpgradeTrial } from "./upgrade.ts
 
 /** State of an idle conversation, as far as the caller knows it. */
 export interface Idle {
-  /** Current time, by the clock of the calls. */
   readonly nowMs: number;
   /**
    * The awaited party: a running `tool`, a working `helper` (subagent), or a `person`: the turn is over, was
@@ -39,7 +38,6 @@ export interface Idle {
  * it has no five-minute breakpoint before that.
  */
 export interface Ping extends Pick<PingSent, "type"> {
-  /** Time of the request; never before `nowMs`. */
   readonly atMs: number;
   /** Cost if the prefix is cached. */
   readonly tokenUnits: number;
@@ -54,7 +52,6 @@ export interface Ping extends Pick<PingSent, "type"> {
 export interface ClockState {
   /** Start of the newest request; a cache entry lives from the start of the request that last used it. */
   readonly askedMs: number;
-  /** Time of the newest request or keep-alive request. */
   readonly usedMs: number;
   /** Prompt tokens of that request, which the provider caches from its start on. */
   readonly heldTokens: number;
@@ -67,9 +64,7 @@ export interface ClockState {
   /** Consecutive keep-alive requests that found nothing cached. */
   readonly lost: number;
   readonly spent: number;
-  /** Savings by keep-alive requests. */
   readonly credited: number;
-  /** Cost of the conversation without them. */
   readonly without: number;
 }
 
@@ -100,10 +95,8 @@ const NET_SHARE = 0.05;
  */
 const RESERVE = 4_000;
 
-/** Blocks of a reply over which the provider looks back for cached content. */
 const LOOK_BACK = 20;
 
-/** Consecutive misses that end keep-alive requests. */
 const MOST_LOST = 2;
 
 /**
@@ -130,13 +123,10 @@ interface ClockOptions {
   readonly prunedTokens?: number;
 }
 
-/** Clock of one conversation, from {@linkcode pingClock}. */
 export interface IdleClock {
   /** Returns the next keep-alive request of an idle conversation; `undefined` if its cache may expire. */
   next(idle: Idle): Ping | undefined;
-  /** Records a successful request and returns its evidence on extended keep-alive. */
   requested(request: RequestMade): UpgradeOutcome | undefined;
-  /** Records a keep-alive request and its cost, and returns its evidence on extended keep-alive. */
   pinged(ping: PingSent & { readonly tokenUnits: number }): UpgradeOutcome | undefined;
 }
 
@@ -218,7 +208,6 @@ function mostPings(
   return hasCommitted ? Math.min(most, COMMITTED_PINGS) : most;
 }
 
-/** Whether the cost of a keep-alive request is within the loss limit. */
 function isCovered(
   { spent, credited, without }: ClockState,
   { type, tokenUnits }: Pick<Ping, "type" | "tokenUnits">,
@@ -247,7 +236,6 @@ export function pingsWorth(
   return pings;
 }
 
-/** Share of a prefix from which on it counts as whole. */
 const WARM_SHARE = 0.9;
 
 /**
@@ -255,14 +243,12 @@ const WARM_SHARE = 0.9;
  */
 const BILL_TOKENS = 100;
 
-/** Returns the tokens that are still cached after an idle time because of their hour's lifetime. */
 function hourTokensAt({ hourTokens, usedMs }: ClockState, atMs: number): number {
   return atMs - usedMs <= HOUR_MS ? hourTokens : 0;
 }
 
 interface AfterRequest {
   readonly clock: ClockState;
-  /** Tokens that were served only because of keep-alive requests. */
   readonly keptTokens: number;
   readonly credit: number;
   readonly upgrade?: UpgradeOutcome;
@@ -281,7 +267,6 @@ export function afterRequest(clock: ClockState, request: RequestMade, profile: P
   const warmedTokens = !wouldBeCold ? 0 : pings > 0 ? Infinity : hourTokens;
   const keptTokens = Math.min(usage.cachedTokens, sharedTokens, warmedTokens);
   const credit = (write - read) * keptTokens;
-  // A different start is no evidence about the entry.
   const isSame = hourTokens > 0 && sharedTokens >= WARM_SHARE * hourTokens;
   const isThere = isSame && usage.cachedTokens >= WARM_SHARE * hourTokens;
   const isReturn = isSame && isUpgraded && atMs - usedMs > ttlMs;
@@ -318,7 +303,6 @@ export function afterPing(
 ): AfterPing {
   const { promptTokens, cachedTokens, hourWriteTokens = 0 } = usage;
   const isWarm = cachedTokens >= WARM_SHARE * clock.heldTokens;
-  // All tokens that weren't read, except a few after the breakpoint.
   const dueTokens = promptTokens - cachedTokens;
   const isForAnHour = hourWriteTokens > 0 &&
     Math.abs(hourWriteTokens - dueTokens) <= Math.max(BILL_TOKENS, dueTokens / 2);
@@ -333,7 +317,6 @@ export function afterPing(
       spent: clock.spent + tokenUnits,
     },
     isWarm,
-    // After a miss everything is written, which is no evidence.
     ...(type === "upgrade" && isWarm && { upgrade: { of: "bill", isGood: isForAnHour } }),
   };
 }

@@ -19,14 +19,11 @@ export const UNTRIED: UpgradeTrial = { returns: 0, misses: 0 };
 export interface UpgradeOutcome {
   /** Source of the evidence: the bill, or the prefix found by the next request. */
   readonly of: "bill" | "return";
-  /** Whether it was as documented. */
   readonly isGood: boolean;
 }
 
-/** Returns that are observed. */
 const RETURNS = 3;
 
-/** Misses from which on none is requested any more. */
 const MOST_MISSES = 2;
 
 /** Smallest prefix of the first one, in tokens: less is weak evidence. */

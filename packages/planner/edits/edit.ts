@@ -39,7 +39,6 @@ export interface ShortenEdit {
   /** Position of the text among the parts of the message. Default: the message is one text. */
   readonly part?: number;
   readonly ref: string;
-  /** The visible text. */
   readonly text: string;
 }
 
@@ -47,7 +46,6 @@ export interface ShortenEdit {
 export interface CompactEdit {
   readonly type: "compact";
   readonly tool: string;
-  /** Hash of the full definition that the model has seen. */
   readonly definition: number;
 }
 
@@ -66,7 +64,6 @@ export type Edit = SayEdit | ElideEdit | DropEdit | SummariseEdit | ShortenEdit 
 /** Expected tokens of a result's placeholder. */
 export const EXPECTED_LINE_TOKENS = 32;
 
-/** Returns the elision of an old result. */
 export function candidateOf(
   { tool_call_id: toolCallId }: ToolMessage,
   at: { readonly index: number; readonly tool: string; readonly tokensBefore: number },
@@ -74,7 +71,6 @@ export function candidateOf(
   return { ...at, toolCallId, tokensAfter: EXPECTED_LINE_TOKENS, reason: "old" };
 }
 
-/** Returns the tools of results by position. */
 export function resultTools(history: readonly Message[]): ReadonlyMap<number, string> {
   return new Map(
     pairCalls(history).flatMap(({ call, answer }) => answer ? [[answer.at, meantCall(call).name]] : []),
@@ -103,20 +99,17 @@ export function fittingEdits<E extends Edit>(
   });
 }
 
-/** Whether a result and its sources are unchanged. */
 function saysTrue({ index, hash, references }: SayEdit, messages: readonly Message[]): boolean {
   const isSame = (at: number, hash: number) => messages[at] !== undefined && hashPiece(messages[at]) === hash;
   return isSame(index, hash) && references.every(({ source, hash }) => isSame(source, hash));
 }
 
-/** Returns the edits of the first `length` messages and of tools. */
 export function leadingEdits<E extends Edit>(edits: readonly E[], length: number): readonly E[] {
   return edits.filter((edit: Edit) =>
     edit.type === "compact" || ("index" in edit ? edit.index < length : edit.to <= length)
   );
 }
 
-/** Returns a text of a user's message: the only one, or that of a part. */
 export function textAt(message: Message | undefined, part?: number): string | undefined {
   if (message?.role !== "user") return undefined;
   const { content } = message;

@@ -17,7 +17,6 @@ import { type History, isSummary, type PlacedMessages, type PlacedView, placedVi
 /** Least share of a prompt that must be freed. */
 const WORTHWHILE_SHARE = 0.1;
 
-/** The same in tokens if the prompt can't be sent otherwise. */
 const LEAST_TOKENS = 50;
 
 /** Share of the window for the newest turns, whose answers stay if possible. */
@@ -32,7 +31,6 @@ const ROOMY_SHARE = 0.7;
  */
 const RETRY_SHARE = 1 / 2;
 
-/** Longest text of the user that stays whole, and visible part of a longer one, in tokens. */
 const LONG_TOKENS = 2_000;
 const SHORT_TOKENS = 1_000;
 
@@ -56,20 +54,15 @@ export interface RelieveWindowOptions extends SummaryOptions {
 export interface WindowRelief {
   readonly edits: readonly Edit[];
   readonly fullWindow: FullWindow;
-  /** Whether archiving failed. */
   readonly failed?: boolean;
-  /** Completed and failed steps, one sentence each. */
   readonly warnings: readonly string[];
   readonly usage?: Usage;
 }
 
 /** An eviction step of a full window. */
 interface Rung {
-  /** Range replaced by a summary. Absent: not worth it. */
   readonly stretch?: Stretch;
-  /** Positions of the user's shortened messages. */
   readonly short: readonly number[];
-  /** Expected freed tokens. */
   readonly tokens: number;
 }
 
@@ -155,7 +148,6 @@ function describeStretch({ leaving, said }: Stretch, summarised: boolean): strin
   ];
 }
 
-/** Returns the conversation in the provider's cache, with all of the history before a position. */
 function sentBefore(end: number, { warm, countTokens }: RelieveWindowOptions): History {
   const { messages, places, tools } = warm.view;
   const behind = places.findIndex((place) => place >= end);
@@ -193,7 +185,6 @@ function chooseRung(
     [...longTexts(history, placed, { before: last, countTokens })].filter(([place]) => !kept.has(place)),
   );
 
-  /** Returns the freed tokens; `summaries` of the evicted ones are earlier summaries. */
   const wonBy = (leaving: number, summaries: number) => {
     const won = leaving -
       (summarises ? Math.min(SUMMARY_TOKENS, SUMMARY_SHARE * leaving) : LINE_TOKENS + summaries);
@@ -252,7 +243,6 @@ function turnEnds(history: readonly Message[]): number[] {
   });
 }
 
-/** Returns the first of these ends after which at most `mostTokens` are visible. */
 function recentStart(
   ends: readonly number[],
   shown: ReadonlyMap<number, number>,
@@ -274,7 +264,6 @@ function joinable(history: readonly Message[], { places }: PlacedMessages, end: 
   return places.filter((place) => opening <= place && place < end && history[place]?.role === "user");
 }
 
-/** Returns the positions of the user's long messages with the tokens of their long texts. */
 function longTexts(
   history: readonly Message[],
   { messages, places }: PlacedMessages,
@@ -291,7 +280,6 @@ function longTexts(
   return long;
 }
 
-/** Returns the position after the user's opening messages. */
 function openingEnd(history: readonly Message[]): number {
   const first = history.findIndex(({ role }) => role === "user");
   const end = history.findIndex(({ role }, at) => at > first && role !== "user");
@@ -326,7 +314,6 @@ async function shorten(
   return edits;
 }
 
-/** Shortest text to which a result is cut, in tokens. */
 const SHORTEST_TOKENS = 64;
 
 /**
@@ -372,7 +359,6 @@ export async function cutNewest(
   return edits;
 }
 
-/** Returns the common length that frees these tokens. */
 function commonLimit(tokens: readonly number[], neededTokens: number): number {
   const sorted = tokens.toSorted((a, b) => b - a);
   let won = 0;

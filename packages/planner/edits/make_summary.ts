@@ -26,21 +26,16 @@ export interface SummaryRequest {
 export type Summarise = (request: SummaryRequest) => Promise<{
   /** Empty if the model returned none. */
   readonly text: string;
-  /** Usage reported by the provider. */
   readonly usage: Usage;
 }>;
 
 /** The start of a conversation that one message replaces. */
 export interface Stretch {
-  /** Position of the first message after it. */
   readonly end: number;
-  /** Positions of the user's evicted messages. */
   readonly users: readonly number[];
-  /** These messages. */
   readonly said: readonly Message[];
   /** All its visible messages except system and developer messages. */
   readonly messages: readonly Message[];
-  /** The evicted ones of these. */
   readonly leaving: readonly Message[];
 }
 
@@ -76,7 +71,6 @@ export interface SummaryOptions extends Pick<SummaryRequest, "signal" | "progres
   readonly countTokens: CountTokens;
   readonly archive: Archive;
   readonly recall?: boolean | undefined;
-  /** Absent: no summary by a model. */
   readonly summarise?: Summarise | undefined;
 }
 
@@ -87,7 +81,6 @@ export interface MakeSummaryOptions
 }
 
 export interface MadeSummary {
-  /** The eviction, with the summary or a placeholder. */
   readonly edit: SummariseEdit;
   readonly usage?: Usage;
   /** Reason for a missing summary, to follow "Cannot summarize". Absent: none was requested. */

@@ -11,18 +11,15 @@ export interface Pin {
   readonly place: number;
   /** Retain (and restore) the message, or evict a result. */
   readonly wish: "keep" | "let_go";
-  /** Author of the pin. */
   readonly by: string;
   /** Hash of the message: a pin doesn't apply to another message after the history went back. */
   readonly hash: number;
 }
 
-/** A new pin. */
 export interface NewPin extends Pick<Pin, "place" | "wish"> {
   readonly by?: string;
 }
 
-/** Most tokens of a result's placeholder. */
 const LINE_TOKENS = 40;
 
 /**
@@ -82,7 +79,6 @@ export function fittingPins(pins: readonly Pin[], history: readonly Message[]): 
 
 export interface PinnedPlaces {
   readonly kept: ReadonlySet<number>;
-  /** The same with all calls and results of their steps. */
   readonly steps: ReadonlySet<number>;
 }
 
@@ -98,11 +94,9 @@ export const NO_WISHES: Wishes = { back: [], gone: [] };
 
 export interface OpenWish {
   readonly pin: Pin;
-  /** Tokens of messages before the first change. */
   readonly start: number;
   /** Freed tokens; negative if the prompt grows. */
   readonly tokens: number;
-  /** Results to evict: the pinned one, or those next to a restored one in its step. */
   readonly candidates: readonly ElisionCandidate[];
 }
 
@@ -123,7 +117,6 @@ export function pinnedPlaces(pins: readonly Pin[], history: readonly Message[]):
   return { kept, steps };
 }
 
-/** Returns the pending pins. Unseen results stay. */
 export function findWishes(
   pins: readonly Pin[],
   { history, layout, seenMessages, countTokens }: {
@@ -147,7 +140,6 @@ export function findWishes(
     const { place } = pin;
     const start = layout.startAt(place);
     if (pin.wish === "let_go") {
-      // A result shorter than its placeholder can't be evicted.
       const isLong = layout.shows(place) && layout.tokensAt(place) > LINE_TOKENS;
       const one = isLong && place < newest ? candidate(place, true) : undefined;
       if (!one) continue;
@@ -209,17 +201,14 @@ export function rideOf(
   };
 }
 
-/** Returns the warning for a message that can't be restored. */
 export function tellNoRoom({ place, by }: Pin): string {
   return `Cannot bring back message ${place}, which ${by} asked for: with it the window would be full. The pin is over.`;
 }
 
-/** Returns the warning for a pinned message that was evicted. */
 export function tellOver({ place, by }: Pin): string {
   return `The window is full: message ${place} left it, which ${by} asked to keep. The pin is over.`;
 }
 
-/** Returns the positions of each message with calls and of their results. */
 function stepsOf(history: readonly Message[]): readonly (readonly number[])[] {
   const known = steps.get(history);
   if (known?.length === history.length) return known.steps;

@@ -22,7 +22,6 @@ export interface Restored {
   readonly book: (sent: BookedUsage) => LedgerEntry;
 }
 
-/** Largest share of the window that stays free for a summary of known length. */
 const REPLY_SHARE = 0.1;
 
 /**
@@ -36,7 +35,6 @@ export function restore(
 ): Restored {
   const before = known.look(request);
   const { size, scale, promptTokens, alone, situation: { windowTokens } } = before;
-  // A later start of compaction refutes the assumed one.
   if (scaled(scale, alone.ownTokens) <= windowTokens) known.refuteCompaction();
   const replyTokens = Math.min(request.replyTokens ?? Infinity, REPLY_SHARE * windowTokens);
   const room = (windowTokens - replyTokens - Math.sqrt(size.tokens * size.atMost)) /
@@ -51,7 +49,6 @@ export function restore(
       rewrites: [],
       warnings: [],
       promptTokens: plan.promptTokens,
-      // With a warm cache.
       predictedCachedTokens: servedTokens(known.profile, {
         promptTokens: plan.promptTokens,
         sharedTokens: predicted.sharedTokens,

@@ -32,14 +32,11 @@ import {
   resultTools,
 } from "./edit.ts";
 
-/** Options of {@linkcode rewrite}. */
 export interface RewriteOptions
   extends Pick<FlatSessionOptions, "archive" | "countTokens" | "tools" | "summarise"> {
   /** The model's context window in tokens; infinite if unknown. */
   readonly windowTokens: number;
-  /** Returns the prompt of a request after its edits. */
   readonly look: (request: LookRequest) => Look;
-  /** Whether a full window may evict more than pays. */
   readonly relievesWindow: boolean;
   /** Returns the edits with references to evicted sources expanded. */
   readonly writeOut: (edits: readonly Edit[]) => readonly Edit[];
@@ -74,9 +71,7 @@ class Rewriting {
   #decision: Decision | undefined;
   #summary: Usage | undefined;
   #fullWindow: FullWindow;
-  /** Tokens to which the window was emptied, until it is full again. */
   #emptiedTokens: number | undefined;
-  /** Whether archiving failed. */
   #failed = false;
 
   constructor(first: Look & Decided, request: RewriteRequest, options: RewriteOptions) {
@@ -107,7 +102,6 @@ class Rewriting {
       if (this.#isOver()) await this.#cutResults();
       if (this.#isOver()) await this.#makeSpace(true);
       if (this.#overflows()) await this.#dropSteps();
-      // A shorter prompt may make more evictions pay.
     } while (this.#made.length > made && (this.#prompt.promptTokens < promptTokens || this.#isOver()));
     const { size, situation: { windowUse, windowTokens } } = this.#prompt;
     const staysFull = this.#options.relievesWindow && size.tokens > WINDOW_SHARE * windowTokens;
@@ -125,7 +119,6 @@ class Rewriting {
       await this.#rewrite();
       await this.#makeSpace();
       await this.#bringBack();
-      // Messages of ended pins are evictable.
     } while (this.#ended.length > before);
   }
 
@@ -159,7 +152,6 @@ class Rewriting {
         this.#repairs += leaving.reduce((sum, { loss }) => sum + loss, 0);
       }
       this.#lookAgain();
-      // Restored messages may outweigh evictions.
       if (this.#prompt.promptTokens >= promptTokens) return;
     }
   }
@@ -198,7 +190,6 @@ class Rewriting {
       const shown = [...stays].filter((at) => !layout.hasLeft(at));
       this.#edits = withRelief(this.#edits, relief.edits, new Set(shown));
       this.#lookAgain();
-      // Pending evictions are part of the same rewrite.
       await this.#rewrite();
       if (this.#prompt.promptTokens >= promptTokens) return;
     }
@@ -233,12 +224,10 @@ class Rewriting {
       }
       this.#isBought = true;
       this.#lookAgain();
-      // Expanded references may outweigh an eviction.
       if (old.length === 0 && this.#prompt.promptTokens >= promptTokens) return;
     }
   }
 
-  /** Evicts the oldest steps of the active turn. */
   async #dropSteps(): Promise<void> {
     const { messages: history } = this.#request;
     const { layout, steps, size, promptTokens, situation: { windowTokens } } = this.#prompt;
@@ -265,7 +254,6 @@ class Rewriting {
     this.#pins = this.#pins.filter((pin) => !over.includes(pin));
   }
 
-  /** Restores retained messages, as far as they fit. */
   async #bringBack(): Promise<void> {
     const { wishes, isFree, situation, scale: { perToken } } = this.#prompt;
     const back = wishes.back.filter(({ pin }) => !this.#asked.includes(pin));
@@ -309,7 +297,6 @@ class Rewriting {
     }
   }
 
-  /** Returns the current prompt and its best rewrite. */
   #look(): Look & Decided {
     const look = this.#options.look({
       ...this.#request,
@@ -427,10 +414,8 @@ const MOST_CUTS = 12;
 const ROOMY_SHARE = 0.8;
 const FITTING_SHARE = 0.98;
 
-/** Newest steps that stay in a window that is too small. */
 const LAST_STEPS = 8;
 
-/** Tokens below which results take no more than their placeholders. */
 const LINE_TOKENS = 60;
 
 /** Returns the oldest visible results that the model has seen, until they free these tokens. */
@@ -526,7 +511,6 @@ async function drop(
   return { type: "drop", from, to, ref, text };
 }
 
-/** Returns the edits after new ones, without those of messages evicted since. */
 export function withEdits(edits: readonly Edit[], made: readonly Edit[]): readonly Edit[] {
   if (made.length === 0) return edits;
   const stretches = made.filter((edit) => edit.type === "drop");
@@ -551,7 +535,6 @@ function withKept(edits: readonly Edit[], { kept, steps }: PinnedPlaces): readon
   const hides = (edit: Edit) =>
     (edit.type === "elide" || edit.type === "shorten" || edit.type === "say") && kept.has(edit.index);
   if (added.length === 0 && !edits.some(hides)) return edits;
-  // Empty placeholders, and edits that retained messages of their ranges, are removed.
   const all = new Set([...known, ...added]);
   const isEmpty = (edit: Edit) =>
     edit.type === "drop" &&
@@ -577,7 +560,6 @@ function withRelief(
   return withKept(after, { kept: new Set(), steps: shown });
 }
 
-/** Returns the edits without those that retain messages evicted now. */
 function withoutKept(edits: readonly Edit[], leaves: (at: number) => boolean): readonly Edit[] {
   const goes = (edit: Edit) => edit.type === "keep" && leaves(edit.index);
   return edits.some(goes) ? edits.filter((edit) => !goes(edit)) : edits;

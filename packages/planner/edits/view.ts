@@ -17,11 +17,9 @@ import {
 /** Messages and tools of a session, or of a model's view. */
 export interface History {
   readonly messages: readonly Message[];
-  /** In the order in which the model sees them. */
   readonly tools: readonly ToolDefinition[];
 }
 
-/** A view with the positions of its messages in the history. */
 export type PlacedView = History & PlacedMessages;
 
 /**
@@ -34,7 +32,6 @@ export function placedView(history: History, edits: readonly Edit[]): PlacedView
   return { ...placeMessages(history.messages, edits), tools: compactedTools(history.tools, edits) };
 }
 
-/** The messages of a view with their positions in the history. */
 export interface PlacedMessages {
   readonly messages: readonly Message[];
   /** Position of each message; −1 for a line that replaces several. */
@@ -91,7 +88,6 @@ export function compactedTools(
   return tools.map((tool) => compact.has(hashPiece(tool)) ? compactTool(tool) : tool);
 }
 
-/** Applies compressions of results that aren't elided. */
 function withSaid(
   history: readonly Message[],
   edits: readonly Edit[],
@@ -133,12 +129,9 @@ export function arrivalEdits(edits: readonly Edit[]): ReadonlyMap<number, SayEdi
   return sortedOut(edits).arrived;
 }
 
-/** Derived data of a list of edits, cached by list. */
 interface SortedOut {
-  /** The first and the last compression of each result, by position. */
   readonly arrived: ReadonlyMap<number, SayEdit>;
   readonly said: ReadonlyMap<number, SayEdit>;
-  /** Hashes of compact tools. */
   readonly compact: ReadonlySet<number>;
 }
 
@@ -205,15 +198,12 @@ function lineOf(edit: DropEdit | SummariseEdit): Message {
   return line;
 }
 
-/** Tokens of a view, or of its start. */
 interface LayoutSums {
   readonly all: number;
-  /** System and developer messages. */
   readonly core: number;
   readonly said: number;
   readonly results: number;
   readonly placeholders: number;
-  /** Tokens removed by shorter results. */
   readonly elided: number;
 }
 
@@ -221,7 +211,6 @@ const NOTHING: LayoutSums = { all: 0, core: 0, said: 0, results: 0, placeholders
 
 type ResultEdit = ElideEdit | SayEdit;
 
-/** A visible message. */
 interface Row {
   readonly message: Message;
   readonly start: number;
@@ -241,20 +230,15 @@ export class Layout {
     places: [],
     elided: [],
   };
-  /** Totals up to the end of each row. */
   #sums: LayoutSums[] = [];
-  /** Tokens up to the end of each original message. */
   #fullEnds: number[] = [];
   /** The same without recalls and their results. */
   #ownEnds: number[] = [];
   #recalls = NO_RECALLS;
-  /** Row of each message; −1 if it was evicted. */
   #rows: number[] = [];
-  /** Results with placeholders. */
   #elided = new Set<number>();
   #version = 0;
   #changed: number[] = [];
-  /** Visible tokens, by kind of text. */
   #kinds: number[] = [...NO_TEXT];
 
   constructor(countTokens: CountTokens, other?: Layout) {
@@ -308,7 +292,6 @@ export class Layout {
     this.#relay(history, edits, shared);
     const { messages } = this.#placed;
     let row = 0;
-    // Placeholders may be new objects.
     const isSame = (one: Message, other: Message) => one === other || hashPiece(one) === hashPiece(other);
     while (row < before.length && messages[row] && isSame(before[row]!, messages[row]!)) row++;
     return row === before.length ? Infinity : sums[row - 1]?.all ?? 0;
@@ -323,7 +306,6 @@ export class Layout {
     return [...this.#kinds];
   }
 
-  /** Incremented whenever the layout is rebuilt. */
   get version(): number {
     return this.#version;
   }
@@ -357,7 +339,6 @@ export class Layout {
     return this.#ownEnds[length - 1] ?? (length > 0 ? this.ownTokens : 0);
   }
 
-  /** Tokens of the messages before the model's first. */
   get openingTokens(): number {
     const first = this.#history.findIndex(({ role }) => role === "assistant");
     return this.ownTokensOf(first < 0 ? this.#history.length : first);
@@ -368,7 +349,6 @@ export class Layout {
     return this.#recalls.isAll && this.#history.at(-1)?.role === "tool";
   }
 
-  /** Returns the tokens of messages of user and model before a position. */
   saidBefore(at: number): number {
     return this.#before(this.#rows[at] ?? this.#sums.length).said;
   }
@@ -391,18 +371,15 @@ export class Layout {
     return this.#elided.has(at);
   }
 
-  /** Whether a message was evicted in a range and has no placeholder of its own. */
   hasLeft(at: number): boolean {
     return (this.#rows[at] ?? -1) < 0;
   }
 
-  /** Returns the tokens before a message's place. */
   startAt(at: number): number {
     let row = this.#rows[at] ?? -1;
     if (row < 0) {
       row = this.#placed.places.findIndex((place) => place > at);
       if (row < 0) row = this.#placed.places.length;
-      // Evicted messages were before the line that replaces them.
       while (this.#placed.places[row - 1] === -1) row--;
     }
     return this.#before(row).all;
@@ -414,7 +391,6 @@ export class Layout {
     return row < 0 ? 0 : this.#sums[row]!.all - this.#before(row).all;
   }
 
-  /** Returns the tokens that a shorter text removes from a result. */
   savedAt(at: number): number {
     const row = this.#rows[at] ?? -1;
     return row < 0 ? 0 : this.#sums[row]!.elided - this.#before(row).elided;
@@ -470,7 +446,6 @@ export class Layout {
     this.#sum();
   }
 
-  /** Returns the additional edits; `undefined` if they do more than change single visible results. */
   #changesOf(edits: readonly Edit[]): readonly ResultEdit[] | undefined {
     if (edits === this.#edits) return [];
     const known = this.#edits.length;
@@ -489,7 +464,6 @@ export class Layout {
     return changes;
   }
 
-  /** Changes results in place, and returns the tokens before the first. */
   #change(changes: readonly ResultEdit[]): number {
     const { messages, elided } = this.#placed;
     let first = Infinity;
@@ -564,7 +538,6 @@ export class Layout {
     const place = this.#placed.places[row]!;
     const { all, core, said, results, placeholders, elided } = this.#before(row);
     const tokens = countMessageTokens(message, this.#countTokens);
-    // A compressed or truncated result is still a result.
     const isLine = message !== this.#history[place] && (message.role !== "tool" || this.#elided.has(place));
     const isCore = !isLine && (message.role === "system" || message.role === "developer");
     const isResult = !isLine && message.role === "tool";

@@ -6,7 +6,6 @@ import type { LedgerEntry } from "./entry.ts";
 /** A client's change to content that it had sent before; everything after it is read again. */
 export type ClientChange = NonNullable<LedgerEntry["changed"]>;
 
-/** Most characters of a quote, and of its part before the difference. */
 const QUOTED_CHARS = 120;
 const CHARS_BEFORE = 40;
 
@@ -125,7 +124,6 @@ function quoted(text: string): string {
   return text.length <= QUOTED_CHARS ? text : `${text.slice(0, QUOTED_CHARS - 1)}…`;
 }
 
-/** Causes that a client's change may explain instead. */
 const EXPLAINED: readonly LedgerEntry["uncached"][number]["cause"][] = [
   "own_rewrite",
   "not_marked",

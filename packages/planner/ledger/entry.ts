@@ -10,27 +10,22 @@ export type UncachedTokens = LedgerEntry["uncached"][number];
 /** The plan of a dry run. */
 export type ProjectedCall = NonNullable<LedgerEntry["projected"]>;
 
-/** An evaluated rewrite. Costs are in cost units. */
 export type Decision = NonNullable<LedgerEntry["decision"]>;
 
 /** Cost of one call and its causes. Costs are in cost units: the price of one uncached input token is 1. */
 export interface LedgerEntry {
-  /** Usage reported by the provider. */
   readonly usage: Usage;
   /** Prompt tokens that the cache model expected to be served. */
   readonly predictedCachedTokens: number;
   /** Prompt tokens by kind of content, counted locally. */
   readonly shares: {
     readonly tools: number;
-    /** System and developer messages. */
     readonly core: number;
     /** Messages of user and model in earlier turns. */
     readonly oldTurns: number;
     /** Messages of user and model in the active turn. */
     readonly activeTurn: number;
-    /** Visible tool results. */
     readonly results: number;
-    /** Placeholders of evicted content. */
     readonly placeholders: number;
   };
   /** Tokens not served from the cache, by cause. */
@@ -60,7 +55,6 @@ export interface LedgerEntry {
      * or set.
      */
     readonly kind: "bill" | "git_status" | "date" | "number" | "text" | "order" | "list";
-    /** Position of the message in the history, or of the tool. */
     readonly place: number;
     /** Line of its text, from 1; null if the change is not in a text. */
     readonly line: number | null;
@@ -89,7 +83,6 @@ export interface LedgerEntry {
   readonly projected?: {
     readonly promptTokens: number;
     readonly cachedTokens: number;
-    /** Cost of the planned prompt, including its expected refetch cost. */
     readonly tokenUnits: number;
     /**
      * Expected refetch cost over 20 calls, by the retention rule. Over 23 recorded sessions of three agents
@@ -112,7 +105,6 @@ export interface LedgerEntry {
   readonly savedTokenUnits: number;
   /** Whether the session has stopped rewriting because of its losses. */
   readonly stopped: boolean;
-  /** The rewrite evaluated for this call. Costs are in cost units. */
   readonly decision?: {
     /**
      * Reason for the rewrite: `price`, the carrying cost equals the rewrite cost; `window`, the prompt would
@@ -136,27 +128,19 @@ export interface LedgerEntry {
 /** A successful keep-alive request. */
 export interface PingSent {
   readonly type: "exact" | "upgrade";
-  /** Time, by the clock of the calls. */
   readonly atMs: number;
-  /** Usage reported by the provider. */
   readonly usage: Usage;
 }
 
-/** Cost and effect of a keep-alive request. The baseline has none. */
 export interface PingEntry extends PingSent {
-  /** Cost in cost units. */
   readonly tokenUnits: number;
-  /** Whether it read the prefix; otherwise the prefix was written again. */
   readonly isWarm: boolean;
-  /** Estimated saving of the session so far, including this request. */
   readonly savedTokenUnits: number;
   /** Evidence on extended keep-alive, for `observeUpgrade()`. Absent: it was none, or the prefix was gone. */
   readonly upgrade?: UpgradeOutcome;
 }
 
-/** A successful request. */
 export interface RequestMade {
-  /** Time, by the clock of the keep-alive requests. */
   readonly atMs: number;
   readonly usage: Usage;
   /** Tokens that it shares with the start of the previous request and its reply. */

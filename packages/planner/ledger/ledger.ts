@@ -62,7 +62,6 @@ export interface PlannerState {
   readonly idleSince: Readonly<Record<string, number>>;
   readonly warmth: WarmthRecord;
   readonly counted: TokenRecord;
-  /** The last reported prompts, newest first: one per model. */
   readonly sizes: readonly SizeRecord[];
   /** Windows learned from refusals, by model. */
   readonly windows: Readonly<Record<string, LearnedWindow>>;
@@ -73,7 +72,6 @@ export interface PlannerState {
   readonly paid: number;
   /** Cost of resending everything, had the window been large enough. */
   readonly resend: number;
-  /** Cost of the baseline. */
   readonly without: number;
   readonly clock: ClockState;
   /** Tokens that a cold cache would have evicted from the newest prompt, as the provider counts. */
@@ -85,7 +83,6 @@ export interface PlannerState {
   readonly forked?: boolean;
   /** Place of the last rewrite: this session, its parent before the fork, or none. */
   readonly rewritten: "here" | "before_fork" | "never";
-  /** Profile recognized from usage. */
   readonly recognised?: string;
   /** Consecutive calls without cache reads that should have had some. */
   readonly unreadCalls: number;
@@ -97,13 +94,10 @@ interface LearnedWindow {
   readonly isTold: boolean;
 }
 
-/** Estimated compaction by the baseline's client. Plain data. */
 export interface OwnCompaction {
   /** Tokens that its compactions have removed, counted locally. */
   readonly tokens: number;
-  /** Messages of the history that the newest one read. */
   readonly messages: number;
-  /** Of these, removed messages. */
   readonly gone: number;
   /**
    * Extra cost of the compaction and the calls after it. Absent: none, or several, which were unavoidable
@@ -138,7 +132,6 @@ export const NEW_SESSION: PlannerState = {
 /** Consecutive calls without cache reads after which a provider is planned as without a cache. */
 export const UNREAD_CALLS = 2;
 
-/** Cache hit probability from which on a call should read. */
 const SHOULD_READ = 0.5;
 
 /** Cost units over the baseline that never stop rewriting: a few messages of a short session. */
@@ -152,7 +145,6 @@ export function resendCostOf({ rewritten }: PlannerState, resend: number, cost: 
   return rewritten === "here" ? resend : Math.max(resend, cost);
 }
 
-/** Returns the account of a session forked at its first `length` messages, without costs and savings. */
 export function forkAccount(account: PlannerState, length: number): PlannerState {
   const { rewritten, seen, clock, compacted, sent } = account;
   const { extraTokenUnits: _, ...inherited } = compacted;
@@ -175,7 +167,6 @@ export function forkAccount(account: PlannerState, length: number): PlannerState
 /** Share of the expected cached tokens from which on a prefix counts as cached. */
 const SERVED_SHARE = 0.8;
 
-/** Remembered combinations of models and sets of tools. */
 const REMEMBERED_REQUESTS = 4;
 
 /** Recorded part of a request's plan. Tokens are counted locally. */
@@ -193,7 +184,6 @@ export interface BookedPlan {
   readonly isWhole: boolean;
   readonly shares: PromptShares;
   readonly predicted: Prediction;
-  /** Evictable parts that stayed. */
   readonly pending: readonly {
     readonly tokens: number;
     readonly parts: readonly { readonly name: string }[];
@@ -205,10 +195,8 @@ export interface BookedPlan {
 
 export interface BookCallOptions {
   readonly plan: BookedPlan;
-  /** Usage reported for this request; absent or `estimated` if none was. */
   readonly usage: Usage | undefined;
   readonly summary: Usage | undefined;
-  /** Tokens shared with the cache's content. Absent: estimated from the session's requests. */
   readonly heldTokens: number | undefined;
   /** Tokens of its messages that the current prompt still starts with. */
   readonly messageTokens: number;
@@ -219,7 +207,6 @@ export interface BookCallOptions {
   readonly lossLimit: number;
   readonly windowTokens: number;
   readonly habit: CompactionHabit;
-  /** Whether the request was sent unchanged. */
   readonly observes: boolean;
 }
 
@@ -275,7 +262,6 @@ export function bookCall(
   const cost = promptCost(profile, actual) + (summary ? promptCost(profile, summary) : 0);
   const lastTokens = observes ? last?.ownTokens ?? 0 : last?.promptTokens ?? 0;
   const lastShared = !last ? 0 : observes ? sharedAlone(last, own) : sharedTokens(last, shown);
-  // A moved prefix is no evidence about a cache within its lifetime.
   const isTold = late || lastShared >= lastTokens;
   const alive = served >= SERVED_SHARE ? 1 : isTold ? served : predicted.alive;
   const aliveOf = (sent: SentRequest) => nowMs - lastUseMs(sent) === predicted.idleMs ? alive : aliveBy(sent);
@@ -311,7 +297,6 @@ export function bookCall(
   const projected = observes
     ? project(plan, { actual, isSame, profile, scale, alive, predicted })
     : undefined;
-  // Without the recall, its reply would have been this one.
   const outputTokens = Math.max(0, actual.outputTokens - (alone.isDetour ? before.outputTokens : 0));
   const { compaction } = taken;
   const alonePrompt = keptTokens === 0 ? taken.usage : cooled(
@@ -320,7 +305,6 @@ export function bookCall(
   );
   const alike = promptCost(profile, alonePrompt) + (compaction ? promptCost(profile, compaction) : 0);
   const extra = extraOf(before.compacted, taken, alike - promptCost(profile, taken.whole));
-  // A later start of compaction refutes the estimated one.
   const refuted = taken.refutes ? Math.max(0, before.compacted.extraTokenUnits ?? 0) : 0;
   const isInherited = before.rewritten === "before_fork" && !alone.isDetour && !observes;
   const withoutCost = isInherited ? Math.max(alike - refuted, cost) : alike - refuted;
@@ -359,7 +343,6 @@ export function bookCall(
     // Pending parts are before the broken ones, so they are served if anything is.
     carried: before.carried + (actual.cachedTokens > 0 ? profile.read : profile.write),
     idleSince,
-    // The age of content that only other sessions have sent is unknown.
     warmth: reported && expected > 0 && last && !predicted.forAnHour
       ? observeWarmth(profile, { idleMs: predicted.idleMs, warm: served >= SERVED_SHARE }, before.warmth)
       : before.warmth,
@@ -392,7 +375,6 @@ export function bookCall(
       uncachedTokens: actual.promptTokens - actual.cachedTokens,
       change: findChange(last, alone),
       brokenTokens: scale.perToken * (lastTokens - lastShared),
-      // Content that a rewrite moved in a cold cache was gone before.
       missingTokens: late && read.cachedTokens === 0
         ? scaled(scale, lastTokens)
         : readable - read.cachedTokens,
@@ -442,7 +424,6 @@ function unreadAfter(
   return shouldRead ? unreadCalls + 1 : unreadCalls;
 }
 
-/** Returns the state after a keep-alive request and its ledger entry. */
 export function bookPing(
   before: PlannerState,
   ping: PingSent,
@@ -478,12 +459,10 @@ function isSameKind(a: SentRequest, b: SentRequest): boolean {
     a.ownTools.every((tool, at) => tool === b.ownTools[at]);
 }
 
-/** Returns a session's estimated saving; in a dry run only keep-alive saves. */
 function saved({ without, paid, clock }: PlannerState, observes: boolean): number {
   return observes ? clock.credited - clock.spent : without - paid - clock.spent;
 }
 
-/** Returns usage with cached tokens moved to writes. */
 function cooled(usage: PromptUsage, tokens: number): PromptUsage {
   const { cachedTokens, cacheWriteTokens } = usage;
   const gone = Math.min(cachedTokens, tokens);
@@ -500,7 +479,6 @@ function outputPrice({ price }: Profile, model: string | undefined): number {
   return input > 0 ? output / input : 0;
 }
 
-/** Returns the cost of a dry run's plan. */
 function project(
   { promptTokens, alone, predicted: shared, repairs }: BookedPlan,
   { actual, isSame, profile, scale, alive, predicted }: {
@@ -539,17 +517,13 @@ function roundTokens(usage: PromptUsage): PromptUsage {
 interface CacheStory {
   readonly uncachedTokens: number;
   readonly change: CacheChange;
-  /** Tokens at the end of the previous request that this one doesn't continue. */
   readonly brokenTokens: number;
   /** Tokens of the previous request that a warm cache would have served. */
   readonly missingTokens: number;
-  /** Tokens of the previous request without a cache breakpoint. */
   readonly unmarkedTokens: number;
-  /** Whether the cache lifetime was over. */
   readonly late: boolean;
 }
 
-/** Returns the cause of each uncached token of a request. */
 export function explainUncached(
   { uncachedTokens, change, brokenTokens, missingTokens, unmarkedTokens, late }: CacheStory,
 ): readonly UncachedTokens[] {
@@ -695,10 +669,8 @@ export function mostOfCall(
   };
 }
 
-/** Profile and price of a model. */
 export interface Rates {
   readonly profile: Pick<Profile, "write" | "read" | "writes">;
-  /** Default: unknown. */
   readonly price?: Price | undefined;
 }
 
@@ -721,7 +693,6 @@ export type PromptUsage = Pick<
 /** Assumed reply tokens of a summary. Prompts don't count them. */
 export const SUMMARY_TOKENS = 2_000;
 
-/** Returns the size from which a reply would not fit. */
 function usuallyFullFrom(windowTokens: number): number {
   return Math.min(0.94 * windowTokens, Math.max(windowTokens - 12_000, windowTokens / 2));
 }
@@ -750,13 +721,11 @@ function sumOf<T>(values: readonly T[], amount: (value: T) => number): number {
 /** The baseline request of a call. Tokens are counted locally. */
 export interface AloneRequest {
   readonly model?: string | undefined;
-  /** The client's tools, in full. */
   readonly tools: readonly ToolDefinition[];
   readonly messages: readonly Message[];
   readonly replyTokens?: number | undefined;
   /** Tokens of messages and tools without Tare's additions, such as recalls. */
   readonly ownTokens: number;
-  /** The same with these. */
   readonly wholeTokens: number;
   /** Tokens of the first prompt, which a compaction retains: tools, and messages before the model's first. */
   readonly frontTokens: number;
@@ -764,7 +733,6 @@ export interface AloneRequest {
   readonly deferred?: { readonly tokens: number; readonly at: number };
   /** Whether the call only follows an eviction: it recalls results or looks up definitions. */
   readonly isDetour: boolean;
-  /** Whether it looks up definitions. */
   readonly isLookup: boolean;
 }
 
@@ -772,11 +740,9 @@ interface SentAlone {
   readonly sent: readonly SentRequest[];
   readonly countTokens: CountTokens;
   readonly nowMs: number;
-  /** Cache hit probability of an earlier request. */
   readonly aliveOf: (sent: SentRequest) => number;
 }
 
-/** Predicts the cached part of a baseline request. */
 export function predictAlone(
   { model, tools, ownTokens }: Pick<AloneRequest, "model" | "tools" | "ownTokens">,
   { sent, countTokens, nowMs, aliveOf }: SentAlone,
@@ -800,16 +766,13 @@ export interface AloneOptions extends SentAlone {
    * Tokens that the actual request shared with earlier ones, and how many the cache held, counted locally.
    */
   readonly front?: { readonly tokens: number; readonly heldTokens: number } | undefined;
-  /** Actual or expected usage of the request that was sent, and its tokens counted locally. */
   readonly usage: PromptUsage;
   readonly countedTokens: number;
 }
 
-/** Usage of a call in the baseline. */
 export interface AloneCall {
   /** Its prompt; 0 tokens if it would not have been made. */
   readonly usage: PromptUsage;
-  /** The client's compaction prompt before it. Absent: none. */
   readonly compaction?: PromptUsage;
   /** Its prompt without compaction, whether or not it fits the window. */
   readonly whole: PromptUsage;
@@ -824,7 +787,6 @@ export interface AloneCall {
   readonly refutes?: boolean;
 }
 
-/** Returns the extra cost of a compaction so far. */
 function extraOf(
   before: OwnCompaction,
   { compaction, compacted }: AloneCall,
@@ -881,13 +843,11 @@ export function callAlone(
   const { sharedTokens, alive: lastAlive } = predictAlone(request, {
     ...{ sent, countTokens, nowMs, aliveOf },
   });
-  // The shared start is cached for both alike.
   const last = front && sharedTokens <= front.tokens
     ? Math.min(sharedTokens, front.heldTokens)
     : sharedTokens;
   // Other sessions may have cached it, so the baseline would have been served as much.
   const served = servedOfLess(request, { usage, scale, sharedTokens });
-  /** Returns the usage of a prompt with these tokens, some shared with an earlier one. */
   const take = (tokens: number, sharedTokens: number, servedTokens = served): PromptUsage => {
     const promptTokens = Math.max(0, theirs(tokens));
     const warm = lastAlive * servedOf(profile, scale, { promptTokens, sharedTokens });
@@ -933,7 +893,6 @@ export function callAlone(
   };
 }
 
-/** Returns usage with uncached tokens written like those of another prompt. */
 function writtenLike(like: PromptUsage, promptTokens: number, cachedTokens: number): PromptUsage {
   const { cacheWriteTokens, hourWriteTokens } = like;
   const uncached = like.promptTokens - like.cachedTokens;
@@ -947,7 +906,6 @@ function writtenLike(like: PromptUsage, promptTokens: number, cachedTokens: numb
   };
 }
 
-/** Returns the price factors of a prompt of this length and of its reply. */
 function timesOf(promptTokens: number, { long }: Price): Readonly<Record<"input" | "output", number>> {
   return long && promptTokens > long.aboveTokens ? long : { input: 1, output: 1 };
 }

@@ -10,7 +10,6 @@ export interface HistoryItem {
   readonly role: "instruction" | "user" | "result" | "reply" | "thought";
 }
 
-/** History of a request. */
 export interface RequestHistory {
   /** Separates histories that must not be merged. */
   readonly scope: string;
@@ -31,7 +30,6 @@ export interface KnownConversation {
     readonly scope: string;
     readonly client?: string | undefined;
     readonly name?: string | undefined;
-    /** Absent before its first turn. */
     readonly turns?: unknown;
     /** Whether its newest turn has no final reply yet. */
     readonly isAmidTurn: boolean;
@@ -42,7 +40,6 @@ export interface KnownConversation {
     readonly summary?: { readonly pieces: readonly string[]; readonly isSaid: boolean } | undefined;
     /** Pieces of the summary that its history starts with, and whether a model has answered since. */
     readonly begunWith?: { readonly pieces: readonly string[]; readonly isAnswered: boolean } | undefined;
-    /** A line of the user's first message, by which quotes of the conversation are found. */
     readonly opening?: string | undefined;
     /**
      * Calls of its newest reply, by `shape`; a continuation answers one of them. Absent or empty: unknown.
@@ -53,14 +50,12 @@ export interface KnownConversation {
   };
 }
 
-/** Stored form of a conversation's history, for restarts. */
 export interface StoredHistory {
   readonly items: readonly HistoryItem[];
   /** Hashes of the last item's text up to each of its last line breaks. */
   readonly stems: readonly number[];
 }
 
-/** The conversation that a turn continues. */
 export type Continuation<Known> =
   | {
     readonly type: "continue";
@@ -82,7 +77,6 @@ export type Continuation<Known> =
   | { readonly type: "fork"; readonly known: Known; readonly at: number }
   | { readonly type: "new" };
 
-/** The conversation of a request that isn't a turn. */
 export interface About<Known> {
   readonly known: Known;
   /** Number of equal items at the start of both histories, without instructions. */
@@ -95,17 +89,13 @@ interface Place extends StoredHistory {
   readonly items: HistoryItem[];
   stems: readonly number[];
   heads: number;
-  /** Number of items up to the last reply. */
   settled: number;
   /** Last continuation, in milliseconds since the epoch, and its order among those of that time. */
   used: readonly [ms: number, order: number];
 }
 
-/** Histories of a client, or of a scope if the client is unknown. */
 interface Realm<Known> {
-  /** The newest conversations by reply and first item. */
   readonly landmarks: Map<string, readonly Known[]>;
-  /** The newest conversations by scope, in order of their last continuation. */
   readonly scopes: Map<string, readonly Known[]>;
 }
 
@@ -114,16 +104,13 @@ type Continued<Known> = Extract<Continuation<Known>, { readonly type: "continue"
 interface Candidate<Known> {
   readonly known: Known;
   readonly place: Place;
-  /** Number of equal items at the start of both histories. */
   readonly shared: number;
-  /** The continuation at its end. Absent: none. */
   readonly grown?: Continued<Known> | undefined;
 }
 
 /** Most items that a client adds to the end of a request and removes in the next. */
 const TRANSIENT_ITEMS = 4;
 
-/** Most items that replace the start of a history. */
 const START_ITEMS = 4;
 
 /** Most conversations per landmark or scope that a request is compared with. */
@@ -159,7 +146,6 @@ export class Recognition<Known extends KnownConversation> {
   readonly #realms = new Map<string, Realm<Known>>();
   #order = 0;
 
-  /** Returns the stored form of a conversation's history. */
   stored(known: Known): StoredHistory {
     return this.#places.get(known) ?? { items: [], stems: [] };
   }
@@ -170,13 +156,10 @@ export class Recognition<Known extends KnownConversation> {
     this.#place(known, { items, stems }, nowMs);
   }
 
-  /** Sets the history of a conversation to a stored one, last continued at this time. */
   restore(known: Known, stored: StoredHistory, usedMs: number): void {
-    // Histories continued in this process at the same time are newer.
     this.#place(known, stored, usedMs - 0.5);
   }
 
-  /** Removes a conversation. */
   forget(known: Known): void {
     const place = this.#places.get(known);
     if (!place) return;
@@ -201,7 +184,6 @@ export class Recognition<Known extends KnownConversation> {
     if (anew) return { ...this.#back(anew, items), how: "anew" };
     if (named) return grown ?? this.#back(named, items);
     const alike = candidates.filter(({ shared }) => shared > countHeads(items));
-    // A conversation with turns that shares more takes precedence.
     const unbegun =
       alike.find(({ known, shared }) => !isBegun(known) && shared === alike[0]!.shared)?.known ??
         (isKeyed && alike.length === 0 ? this.#newest(request) : undefined);
@@ -280,7 +262,6 @@ export class Recognition<Known extends KnownConversation> {
       found.set(known, { ...candidate, grown });
       return found.get(known);
     };
-    // Deeper landmarks come first; those before the last reply of a continuation add nothing.
     let from = heads;
     for (const { at, known } of this.#landmarksOf(request)) {
       if (at < from) break;
@@ -298,10 +279,6 @@ export class Recognition<Known extends KnownConversation> {
     return [...found.values()].sort((one, other) => other.shared - one.shared || byAge(one, other));
   }
 
-  /**
-   * Yields the conversations of each landmark in a request, the last landmark and the newest conversation
-   * first.
-   */
   *#landmarksOf(request: RequestHistory): Generator<{ readonly at: number; readonly known: Known }> {
     const { items } = request;
     const realm = this.#realms.get(request.client ?? request.scope);
@@ -352,7 +329,6 @@ export class Recognition<Known extends KnownConversation> {
       const isStart = start.length > 0 && start.length <= START_ITEMS &&
         start.every((item) => !isOfModel(item) && !isResult(item));
       const results = own.slice(settled).filter(isResult);
-      // The last one may end in transient text.
       const isEnd = results.every(({ shape }, index) => items[at + 1 + index]?.shape === shape);
       const hasResults = own.slice(settled - length).some((item, index) =>
         isResult(item) && item.exact === items[at - length + 1 + index]?.exact
@@ -362,7 +338,6 @@ export class Recognition<Known extends KnownConversation> {
     return undefined;
   }
 
-  /** Returns the client's conversation in another scope that a request continues as a whole. */
   #elsewhere(request: RequestHistory): Continuation<Known> | undefined {
     const { client, scope } = request;
     if (client === undefined) return undefined;
@@ -377,7 +352,6 @@ export class Recognition<Known extends KnownConversation> {
     return this.#realms.get(client ?? scope)?.scopes.get(scope)?.toReversed() ?? [];
   }
 
-  /** Returns the unnamed conversation of a request's scope that was continued last. */
   #newest(request: RequestHistory, isWanted: (known: Known) => boolean = () => true): Known | undefined {
     const unnamed = this.#recent(request).filter((known) =>
       known.facts.name === undefined && isWanted(known)
@@ -441,7 +415,6 @@ export class Recognition<Known extends KnownConversation> {
   }
 }
 
-/** Returns how a request continues a conversation at its end; `undefined` if it doesn't. */
 function grownBy<Known extends KnownConversation>(
   candidate: Candidate<Known>,
   request: RequestHistory,
@@ -451,7 +424,6 @@ function grownBy<Known extends KnownConversation>(
   const { begunWith: { pieces } = { pieces: [] }, replied = [], isBusy = false } = known.facts;
   if (own.length === 0 || isBusy) return undefined;
   const { end, isCut } = endOf(place, request);
-  // The summary at the start of a history isn't transient.
   const cutsOpening = isCut && settled === heads && pieces.length > 0;
   if (cutsOpening && !quotesAny(textOf(request), pieces)) return undefined;
   const length = isCut ? end + 1 : end;
@@ -509,7 +481,6 @@ function isBegun({ facts: { turns } }: KnownConversation): boolean {
   return turns !== undefined;
 }
 
-/** Returns a test for the named conversation, or for those of the request's scope and name. */
 function isOf<Known extends KnownConversation>(
   { scope, name }: RequestHistory,
   named?: Known,
@@ -541,7 +512,6 @@ function isInterrupted<Known extends KnownConversation>(
   const { known, place: { items: own, settled }, shared } = candidate;
   const rest = request.items.slice(shared);
   if (shared === own.length || !known.facts.isAmidTurn || !identifies(candidate, request)) return false;
-  // The user's text after the lost steps may be transient.
   const lost = own.slice(shared, settled > shared ? settled : own.length);
   return lost.every(({ role }) => role !== "user") && rest.at(-1)?.role === "user" && !rest.some(isReply);
 }
@@ -566,7 +536,6 @@ function isCleared<Known>(
   );
 }
 
-/** Returns hashes of an item's text up to the end of each of its last lines, ignoring blank ones. */
 function stemsOf(texts: readonly string[]): readonly number[] {
   const text = texts.join("\n");
   if (text.length > STEMMED_CHARS) return [];
@@ -592,7 +561,6 @@ function quotesAny(text: string, pieces: readonly string[]): boolean {
   return pieces.some((piece) => text.includes(piece));
 }
 
-/** Returns the number of equal items at the start of two histories; the first `heads` may differ. */
 function sharedLength(one: readonly HistoryItem[], other: readonly HistoryItem[], heads = 0): number {
   const end = Math.min(one.length, other.length);
   let at = Math.min(heads, end);
@@ -625,7 +593,6 @@ function isResult({ shape }: HistoryItem): boolean {
   return shape !== undefined;
 }
 
-/** Orders conversations by last continuation, the newest first. */
 function byAge(
   { place: { used: [ms, order] } }: Pick<Candidate<unknown>, "place">,
   { place: { used: [otherMs, otherOrder] } }: Pick<Candidate<unknown>, "place">,

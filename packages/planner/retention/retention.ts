@@ -31,7 +31,6 @@ const REPAIR_PROMPT_TOKENS = 20_000;
 const REPAIR_OUTPUT_TOKENS = 60;
 /** Price of an output token in input tokens, if unknown. */
 const OUTPUT_PRICE = 5;
-/** Most tokens of a recall. */
 const REPAIR_ORIGINAL_TOKENS = 7_000;
 
 /** Weight of a message's text over its names: an edit with a forgotten text fails before it is read again. */
@@ -88,7 +87,6 @@ class Quiet {
     return number;
   }
 
-  /** Sets the call until which a part is quiet; infinite: until it is woken. */
   until(number: number, call: number): void {
     if (number >= this.#untilCall.length) {
       const longer = new Float64Array(2 * number);
@@ -107,7 +105,6 @@ class Quiet {
   }
 }
 
-/** State of one message. Calls are numbered from 1. */
 interface Bearer {
   readonly fileText: boolean;
   readonly edits: boolean;
@@ -122,12 +119,10 @@ interface Bearer {
   step?: number;
 }
 
-/** A result that may be elided. */
 interface Result {
   readonly at: number;
   readonly message: ToolMessage;
   readonly tool: string;
-  /** Archive reference of a recalled original. */
   readonly recalled: string | undefined;
 }
 
@@ -157,7 +152,6 @@ export class Standings {
   /** Results and steps worth carrying; a newer bearer of one of their names wakes them. */
   readonly quietResults: Quiet = new Quiet();
   readonly quietSteps: Quiet = new Quiet();
-  /** Of these, possibly visible in this version of a layout. */
   #shown: Result[] = [];
   #shownBy: number | undefined;
   readonly #options: StandingsOptions;
@@ -167,12 +161,10 @@ export class Standings {
   readonly #named = new Set<string>();
   readonly #showing = new Map<string, Bearer[]>();
   readonly #recalls = new Map<string, number>();
-  /** Errors per call, by name and arguments, without a success since. */
   readonly #errors = new Map<string, Bearer[]>();
   #open:
     | { readonly from: number; readonly at: number; readonly calls: number; readonly stays: boolean }
     | undefined;
-  /** Start of trailing messages with reasoning only. */
   #thoughtsFrom: number | undefined;
   #answered = false;
 
@@ -180,7 +172,6 @@ export class Standings {
     this.#options = options;
   }
 
-  /** Adds the next message; `shown` is its visible form. */
   add(message: Message, shown: Message = message): void {
     const at = this.bearers.length;
     this.#addTurn(message, at);
@@ -249,10 +240,8 @@ export class Standings {
           if (bearer.fileText) this.#wake(bearer);
         }
         this.turnStarts.push(at);
-        // More steps are of old turns now.
         this.quietSteps.wakeAll();
       }
-      // Text that agents add to the user's, such as a list of the folder, names nothing.
       for (const name of fileNamesIn(personsWords({ role, ...message }))) this.#named.add(name);
     }
     if (role === "assistant") this.newestAnswer = at;
@@ -357,7 +346,6 @@ export class Standings {
   }
 }
 
-/** An evictable part. Tokens are the provider's. */
 export interface Removal {
   readonly start: number;
   readonly tokens: number;
@@ -390,21 +378,17 @@ export interface RemovalOptions extends Pick<FlatSessionOptions, "countTokens" |
   readonly windowTokens?: number;
   /** Messages that were in a successful request; infinite if unknown. Results after them stay. */
   readonly seenMessages: number;
-  /** Hashes of the visible tools of successful requests. */
   readonly seenTools: ReadonlySet<number>;
   /** Tokens that references to a message would add if it were evicted, counted locally. */
   readonly referredTokens: (at: number) => number;
   readonly pinned: PinnedPlaces;
-  /** Whether to find everything evictable, whatever it is worth. */
   readonly all: boolean;
-  /** Whether to compute refetch costs. */
   readonly weighsLoss: boolean;
 }
 
 /** Expected calls until an emptied window is full again. */
 const ROOM_CALLS = 20;
 
-/** Calls after which a quiet part is evaluated again. */
 const MAX_QUIET_CALLS = 4_096;
 
 /**
@@ -419,7 +403,6 @@ const RECENT_STEPS = 200;
 /** Tokens under which results stay. */
 const MIN_TOKENS = 60;
 
-/** Tokens of the line that replaces steps. */
 const LINE_TOKENS = 28;
 
 /**
@@ -559,12 +542,10 @@ function canLeave(step: Step, ends: Ends, seen: Seen, { pinned }: RemovalOptions
   return step.from < ends.steps || isSpent(step, seen);
 }
 
-/** Returns the options for steps: together with its call an error has no extra weight. */
 function forSteps(options: RemovalOptions): RemovalOptions {
   return { ...options, retention: { ...options.retention, errorWeight: 1 } };
 }
 
-/** Whether only calls of a step are visible: its results were evicted, and it has no text. */
 function isSpent({ from, to }: Step, { layout }: Seen): boolean {
   for (let at = from; at < to; at++) {
     const message = layout.history[at]!;
@@ -597,7 +578,6 @@ function callsUntilIdle(
   return high;
 }
 
-/** Returns the tokens, counted locally, by which a prompt would shrink without a message. */
 function freedBy(at: number, { layout }: Seen, { referredTokens }: RemovalOptions): number {
   return layout.tokensAt(at) - referredTokens(at);
 }
@@ -659,7 +639,6 @@ function drop(
   };
 }
 
-/** Returns the expected refetch cost at a call, `ahead` calls after the next. */
 function lossOf(places: readonly number[], ahead: number, seen: Seen, options: RemovalOptions): number {
   let loss = 0;
   for (const at of places) loss += lossAt(at, ahead, seen, options);
@@ -755,21 +734,16 @@ function findCompactions(
   return removals;
 }
 
-/** Facts of a message for retention. */
 interface Facts {
   readonly fileText: boolean;
   readonly edits: boolean;
-  /** Base names of the files that it reads or writes. */
   readonly files: readonly string[];
   readonly names: ReadonlySet<string>;
-  /** Names that its calls use. */
   readonly wants: ReadonlySet<string>;
 }
 
-/** Characters of head and tail that are searched for names. */
 const MAX_CHARS = 200_000;
 
-/** Returns the facts of a message and of the call that it answers. */
 function findFacts(
   message: Message,
   { answered, tools }: {
@@ -804,10 +778,8 @@ function fileNamesIn(text: string): string[] {
   return (headAndTail(text).match(/[\w@.-]+/g) ?? []).map((word) => word.replace(/\.+$/, ""));
 }
 
-/** Classes of name characters; a sign occurs only inside of names. */
 const [SIGN, LOWER, UPPER, OTHER] = [1, 2, 3, 4];
 
-/** Class by ASCII code; 0 is not part of a name. */
 const KINDS = Uint8Array.from({ length: 128 }, (_, code) => {
   const character = String.fromCharCode(code);
   if (/[./-]/.test(character)) return SIGN;

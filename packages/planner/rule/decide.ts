@@ -8,10 +8,8 @@ import type { Removal } from "../retention/retention.ts";
 /** Share of the window from which on price no longer decides. The rest is for the answer. */
 export const WINDOW_SHARE = 0.9;
 
-/** Share of the window to which a full one is emptied. */
 const ROOMY_SHARE = 0.6;
 
-/** Share of the window that must be added before an emptied one is full again. */
 const REFILL_SHARE = 0.1;
 
 /** Most room for an answer that always stays free, as a share of the window and in tokens. */
@@ -29,9 +27,7 @@ const SURELY_COLD = 0.1;
 
 /** State of a session's full window. Plain data. */
 export interface FullWindow {
-  /** Whether users were told that nothing more can be evicted. */
   readonly fullSaid: boolean;
-  /** Consecutive failed summaries. */
   readonly failures: number;
   /** Tokens of the whole history from which on a summary is requested again. */
   readonly askFromTokens: number;
@@ -45,17 +41,13 @@ export const NEVER_FULL: FullWindow = { fullSaid: false, failures: 0, askFromTok
 export interface CachedPrompt {
   readonly profile: Profile;
   readonly promptTokens: number;
-  /** Of these, tokens that the cache serves if it is still warm. */
   readonly cachedTokens: number;
-  /** Cache hit probability. */
   readonly alive: number;
 }
 
 /** A prompt, its evictable parts, and the limits of the decision. */
 export interface Situation extends CachedPrompt {
-  /** Evictable parts in prompt order. */
   readonly removals: readonly Removal[];
-  /** Cost of carrying one token so far. */
   readonly carried: number;
   /** That cost when each part, by name, became evictable. Default: the current one. */
   readonly idleSince: Readonly<Record<string, number>>;
@@ -75,7 +67,6 @@ export interface Situation extends CachedPrompt {
 }
 
 export interface Decided {
-  /** Evicted parts in prompt order. */
   readonly leaving: readonly Removal[];
   /** The best rewrite, made or not. Absent: nothing is evictable. */
   readonly decision?: Decision;
@@ -111,7 +102,6 @@ export function decide(situation: Situation): Decided {
 
 /** A rewrite from one evictable part to the end of the prompt. */
 interface Cut extends Omit<Decision, "cause" | "alive"> {
-  /** Position of its first part among the evictable ones. */
   readonly first: number;
   /** Cost with a warm cache, unless it is surely cold. */
   readonly warmPrice: number;
@@ -163,7 +153,6 @@ function weighCuts(
   return cuts;
 }
 
-/** Returns the cached tokens that a change from `start` on breaks. */
 function brokenBy(
   start: number,
   { profile, promptTokens, cachedTokens }: Omit<CachedPrompt, "alive">,
@@ -201,7 +190,6 @@ function makeRoom(situation: Situation): readonly Removal[] {
   const { fullFrom = fullFromTokens(windowTokens) } = situation;
   if (windowUse <= fullFrom) return [];
   const those = situation.removals.filter(({ tokens }) => tokens > 0);
-  // The estimates of the parts err like that of the prompt.
   const scale = promptTokens > 0 ? windowUse / promptTokens : 1;
   const all = scale * those.reduce((sum, { tokens }) => sum + tokens, 0);
   const fits = (share: number) => windowUse - all <= share * windowTokens;
@@ -235,7 +223,6 @@ function cheapestRoom(
   return best?.removals.toSorted((a, b) => a.start - b.start) ?? removals;
 }
 
-/** Returns the decision for a rewrite that isn't made for its price. */
 function forced(room: readonly Removal[], prompt: CachedPrompt): Decision {
   const { profile: { write, read }, alive } = prompt;
   const tokens = room.reduce((sum, removal) => sum + removal.tokens, 0);
@@ -244,7 +231,6 @@ function forced(room: readonly Removal[], prompt: CachedPrompt): Decision {
   return { cause: "window", alive, tokens, brokenTokens, rent: 0, price };
 }
 
-/** Returns the cost of a prompt, unchanged and without these removals, which are in prompt order. */
 export function quotePrompt(
   removals: readonly Removal[],
   { profile, promptTokens, cachedTokens, alive }: CachedPrompt,
@@ -272,14 +258,11 @@ export function quotePrompt(
 const USUAL_CALLS = 30;
 const USUAL_TOKENS = 20_000;
 
-/** Tool lookups of such a session, and tools found per lookup. */
 const FINDS = 3;
 const FOUND = 3;
 
-/** Largest share of the window for definitions, whatever they cost. */
 const TOOLS_SHARE = 0.1;
 
-/** Deferrable definitions of tools. */
 export interface DeferOptions {
   /** Tokens of the definitions. */
   readonly fullTokens: number;
@@ -287,7 +270,6 @@ export interface DeferOptions {
   readonly shortTokens: number;
   readonly count: number;
   readonly profile: Pick<Profile, "write" | "read">;
-  /** Default: unknown, no limit. */
   readonly windowTokens?: number;
 }
 

@@ -79,7 +79,6 @@ import {
   WINDOW_SHARE,
 } from "./decide.ts";
 
-/** Share of the window up to which an unknown history may be rewritten. */
 const LONG_SHARE = 0.5;
 
 export interface LookRequest
@@ -95,10 +94,8 @@ export interface LookRequest
 /** A prompt as it would be sent, and its evictable parts. */
 export interface Look {
   readonly layout: Layout;
-  /** Position of the first message of the active turn. */
   readonly activeStart: number;
   readonly steps: readonly Step[];
-  /** Visible tools, and their tokens counted locally. */
   readonly shownTools: readonly ToolDefinition[];
   readonly toolTokens: number;
   readonly promptTokens: number;
@@ -107,12 +104,9 @@ export interface Look {
   readonly scale: TokenScale;
   readonly size: PromptSize;
   readonly kinds: ByKind;
-  /** Inputs of the decision. Tokens are the provider's. */
   readonly situation: Situation & Required<Pick<Situation, "windowUse" | "fullFrom">>;
   readonly alone: AloneRequest;
-  /** Pending pins. */
   readonly wishes: Wishes;
-  /** Whether applying them breaks no cached content. */
   readonly isFree: boolean;
 }
 
@@ -123,7 +117,6 @@ export interface RewriteRequest extends LookRequest, Pick<PromptCall, "signal" |
   readonly fullWindow: FullWindow;
 }
 
-/** Plan of one call. */
 export interface Plan extends BookedPlan, Done {
   readonly view: PlacedView;
   readonly size: PromptSize;
@@ -131,18 +124,13 @@ export interface Plan extends BookedPlan, Done {
   readonly stable: StableMessages;
 }
 
-/** Changes to a prompt before it is sent. */
 export interface Done extends Pick<BookedPlan, "repairs" | "decision"> {
-  /** New edits, to be stored before the request is made. */
   readonly edits: readonly Edit[];
-  /** All edits in effect. */
   readonly allEdits: readonly Edit[];
   readonly asked: readonly Pin[];
-  /** Pins that can't be applied any more. */
   readonly ended: readonly Pin[];
   /** Report for users. Absent: no change. */
   readonly rewrite?: Rewrite;
-  /** Tokens of the view without the new edits. */
   readonly tokensBefore: number;
   readonly warnings: readonly string[];
   readonly summary?: Usage;
@@ -154,10 +142,8 @@ export type BookedUsage = Pick<BookCallOptions, "usage" | "summary" | "heldToken
 /** Data of the last inspected history for the next inspection. Plain data. */
 export interface LookedAt {
   readonly history: readonly number[];
-  /** Tokens of all messages, and without recalls. */
   readonly fullTokens: number;
   readonly ownTokens: number;
-  /** Hashes of the visible messages. */
   readonly shown: readonly number[];
   readonly tokens: readonly number[];
 }
@@ -175,22 +161,15 @@ export class KnownSession {
   readonly #options: KnownSessionOptions;
   readonly #layout: Layout;
   #standings: Standings;
-  /** Messages in the standings. */
   #taken: Message[] = [];
-  /** Unchanged tokens at the start of messages, per rewrite. */
   readonly #kept: number[] = [];
   #isNew: boolean;
-  /** Data from before a restart, until the first inspection. */
   #before: LookedAt | undefined;
   #judgedBy = "";
   #account: PlannerState;
   /** Number of rewrites when each call was planned; calls may be sent out of order. */
   readonly #plannedAt = new WeakMap<BookedPlan, number>();
 
-  /**
-   * @param from State of the session that continues here.
-   * @param before Data of the last inspection before a restart.
-   */
   constructor(
     options: KnownSessionOptions,
     { account, from, before }: {
@@ -214,7 +193,6 @@ export class KnownSession {
     this.#judgedBy = "";
   }
 
-  /** Evidence of its calls, to be stored after each inspection and call. */
   get account(): PlannerState {
     return this.#account;
   }
@@ -224,12 +202,10 @@ export class KnownSession {
     return this.isUnread ? withoutCache(this.#cachingProfile) : this.#cachingProfile;
   }
 
-  /** Whether the provider reports no cache reads although it should. */
   get isUnread(): boolean {
     return this.account.unreadCalls >= UNREAD_CALLS;
   }
 
-  /** Configured rules, unless usage indicates others. */
   get #cachingProfile(): Profile {
     const told = currentProfile(this.#options.profile);
     const { recognised } = this.account;
@@ -246,7 +222,6 @@ export class KnownSession {
     );
   }
 
-  /** Whether that window was configured or reported rather than assumed. */
   isSureOfWindow(model: string | undefined): boolean {
     const { assumesWindow = false, windowTokens } = this.#options;
     const isAssumed = typeof assumesWindow === "function" ? assumesWindow() : assumesWindow;
@@ -292,7 +267,6 @@ export class KnownSession {
     };
   }
 
-  /** Whether a history continues the one inspected last. */
   isStartOf(history: readonly Message[]): boolean {
     if (this.#isNew) return this.#before !== undefined && this.#sharedLength(history) === Infinity;
     return this.#layout.isStartOf(history);
@@ -309,14 +283,12 @@ export class KnownSession {
     }
     const taken = this.#taken;
     const arrived = taken.length < history.length ? arrivalEdits(edits) : undefined;
-    // Another history may be inspected meanwhile.
     while (taken === this.#taken && taken.length < history.length) {
       const message = history[taken.length]!;
       const at = taken.push(message) - 1;
       const edit = arrived?.get(at);
       this.#standings.add(message, edit && said(message, edit));
       for (const { source } of edit?.references ?? []) this.#standings.renew(source);
-      // Caches the counts.
       countMessageTokens(message, this.#options.countTokens);
       if (!edit) messageKinds(message, this.#options.countTokens);
       yield;
@@ -445,7 +417,6 @@ export class KnownSession {
 
   /** Returns {@linkcode look} with everything evictable, for any history, without changes. */
   lookAside(request: LookRequest): Look {
-    // Inspecting a history that went back would reset the state.
     const account = this.#account;
     const known = this.isStartOf(request.messages) ? this : new KnownSession(this.#options, { account });
     return known.look(request, { all: true });
@@ -460,7 +431,6 @@ export class KnownSession {
     this.#account = { ...this.#account, compacted: NEW_SESSION.compacted };
   }
 
-  /** Returns the tokens that a warm cache serves of a baseline request. */
   servedAlone(call: Pick<AloneRequest, "model" | "tools" | "ownTokens">, nowMs: number): number {
     const { profile } = this;
     const { sent, warmth } = this.#account;
@@ -503,7 +473,6 @@ export class KnownSession {
       summary,
       heldTokens,
       messageTokens: Math.min(plan.promptTokens - toolTokens, ...kept),
-      // A read proves a cache.
       profile: usage && !usage.estimated && usage.cachedTokens > 0 ? this.#cachingProfile : this.profile,
       cachingProfile: this.#cachingProfile,
       countTokens,
@@ -521,7 +490,6 @@ export class KnownSession {
     return entry;
   }
 
-  /** Returns the next keep-alive request; `undefined` if the cache may expire. */
   nextPing(idle: Idle): Ping | undefined {
     const { clock, stopped, waitingTokens } = this.#account;
     const prunes = !stopped && this.#options.forget !== "nothing";
@@ -535,11 +503,6 @@ export class KnownSession {
     return entry;
   }
 
-  /**
-   * Records a planned call that was refused for its length.
-   * @param windowTokens The window, if reported.
-   * @param promptTokens Tokens of the prompt, if reported.
-   */
   reject(
     plan: Plan,
     { windowTokens, promptTokens }: { [_ in "windowTokens" | "promptTokens"]: number | undefined },
@@ -605,7 +568,6 @@ export class KnownSession {
     return predict(sent, { profile, warmth, nowMs, model, tools, countTokens });
   }
 
-  /** Returns the baseline request for the current history. */
   #alone({ model, tools, messages, replyTokens, deferred }: LookRequest): AloneRequest {
     const { countTokens } = this.#options;
     const layout = this.#layout;
@@ -639,7 +601,6 @@ export class KnownSession {
     this.#before = undefined;
     if (kept === Infinity) return;
     this.#kept.push(kept);
-    // Tokens of the shared part are equal.
     const gone = shared === Infinity ? 0 : ownTokens - this.#layout.ownTokensOf(shared);
     const allGone = shared === Infinity ? 0 : fullTokens - this.#layout.fullTokensOf(shared);
     const account = this.#account;
@@ -665,10 +626,6 @@ export class KnownSession {
     };
   }
 
-  /**
-   * Returns the number of messages shared with the last inspected history; infinite if it continues that or
-   * there is none.
-   */
   #sharedLength(history: readonly Message[]): number {
     if (!this.#isNew) return this.#layout.isStartOf(history) ? Infinity : this.#layout.sharedLength(history);
     const { history: before = [] } = this.#before ?? {};
@@ -676,7 +633,6 @@ export class KnownSession {
     return shared === before.length ? Infinity : shared;
   }
 
-  /** Returns the unchanged tokens at the start of the view before a restart; infinite if all are. */
   #keptOf(before: LookedAt | undefined): number {
     if (!before) return Infinity;
     const rows = commonLength(before.shown, this.#layout.placed.messages);
@@ -691,7 +647,6 @@ export class KnownSession {
     const arrived = changed.length > 0 ? arrivalEdits(edits) : undefined;
     for (const at of changed) {
       this.#standings.wake(at);
-      // Evicting the source frees more without this reference.
       for (const { source } of arrived?.get(at)?.references ?? []) this.#standings.wake(source);
     }
     this.#judgedBy = judgedBy;
@@ -703,7 +658,6 @@ const REMEMBERED_SIZES = 4;
 /** Share to which a refused prompt must shrink if it should have fitted. */
 const SMALLER_SHARE = 0.8;
 
-/** Whether a prompt is sent without changes. */
 export function staysAsItIs(
   { leaving, wishes, size, situation: { windowUse, fullFrom, windowTokens } }: Look & Decided,
   { fullWindow, relievesWindow }: { readonly fullWindow: FullWindow; readonly relievesWindow: boolean },
@@ -763,7 +717,6 @@ export function planOf(
   };
 }
 
-/** Returns the positions of results in the form of their ingestion. */
 function saidOnArrival(edits: readonly Edit[]): number[] {
   const arrived = arrivalEdits(edits);
   return [...sayEdits(edits)].flatMap(([index, edit]) => arrived.get(index) === edit ? [index] : []);
