@@ -50,7 +50,7 @@ async function play(profileAt: (call: number) => Profile) {
   return { rewritten, names };
 }
 
-Deno.test("plannerSession() goes by what is known of a provider by now, whatever usage looked like before", async () => {
+Deno.test("plannerSession() uses the current profile, whatever earlier usage indicated", async () => {
   const [none, local] = [profileNamed("none"), profileNamed("local")];
   const unknown = await play(() => none);
   assertEquals([unknown.rewritten.length > 0, unknown.names.includes("none")], [true, true]);
@@ -63,7 +63,7 @@ Deno.test("plannerSession() goes by what is known of a provider by now, whatever
   ]);
 });
 
-Deno.test("classicSession() goes by what is known of a provider by now", () => {
+Deno.test("classicSession() uses the current profile", () => {
   let profile = profileNamed("none");
   const session = classicSession({
     profile: () => profile,
@@ -76,7 +76,7 @@ Deno.test("classicSession() goes by what is known of a provider by now", () => {
 });
 
 for (const [name, make] of Object.entries({ plannerSession, classicSession })) {
-  Deno.test(`${name}() goes by what is known of the window by now`, async () => {
+  Deno.test(`${name}() uses the current window`, async () => {
     let windowTokens: number | undefined;
     const session = make({
       profile: profileNamed("local"),

@@ -37,7 +37,7 @@ async function rewrites(
   return view.rewrites.length;
 }
 
-Deno.test("PlanningSession.fork() begins its first request as its parent's last, unless the cache is gone", async () => {
+Deno.test("PlanningSession.fork() starts its first request like its parent's last, unless the cache is gone", async () => {
   const archive = memoryArchive();
   const profile = profileNamed("anthropic-5m");
   const session = plannerSession({ profile, windowTokens: 1_000_000, archive, countTokens: estimateTokens });
@@ -143,7 +143,7 @@ async function playForks(plan: ForkPlan): Promise<{ readonly costs: number[]; re
   return { costs, charges };
 }
 
-Deno.test("PlanningSession.fork(): twelve forks cost what the first does, and none is charged before it rewrites", async () => {
+Deno.test("PlanningSession.fork(): twelve forks cost the same, and none is charged before it rewrites", async () => {
   const known: ForkPlan[] = [
     // Its parent's rewrite made the baseline of its first call cheaper than that call.
     { profile: "anthropic-5m", place: "middle", countsTools: true, description: 100, stored: "nothing" },
@@ -162,7 +162,7 @@ Deno.test("PlanningSession.fork(): twelve forks cost what the first does, and no
   );
 });
 
-Deno.test("PlanningSession.fork(): what stands behind the place of a fork is no rewrite of the fork's", async () => {
+Deno.test("PlanningSession.fork(): content after the fork is not a rewrite of the fork", async () => {
   const archive = memoryArchive();
   const profile = profileNamed("anthropic-5m");
   const options = { profile, windowTokens: 1_000_000, archive, countTokens: estimateTokens };

@@ -168,7 +168,7 @@ Deno.test("plannerSession(): 20 text-heavy turns fit a small window, and no summ
   await assertNothingLost(history, played);
 });
 
-Deno.test("plannerSession() asks for a summary on the prompt as it was sent, and books what that took", async () => {
+Deno.test("plannerSession() requests a summary as a continuation of the sent prompt, and records its usage", async () => {
   const history = talk(20, { asks: 150, answers: 1_300 });
   const { asked, views, entries } = await play(history, {
     summarise: () => Promise.resolve({ text, usage: summaryUsage }),
@@ -189,7 +189,7 @@ Deno.test("plannerSession() asks for a summary on the prompt as it was sent, and
   assertEquals(booked, asked.length);
 });
 
-Deno.test("plannerSession() pays for a failing summary once, and asks again when there is clearly more to win", async () => {
+Deno.test("plannerSession() pays for a failing summary once, and requests it again after the history grew", async () => {
   const failures: readonly (() => ReturnType<Summarise>)[] = [
     () => Promise.reject(new Error("no credit")),
     () => Promise.resolve({ text: "", usage: summaryUsage }),
@@ -210,7 +210,7 @@ Deno.test("plannerSession() pays for a failing summary once, and asks again when
   }
 });
 
-Deno.test("plannerSession() takes up summaries again after one that failed", async () => {
+Deno.test("plannerSession() resumes summaries after a failed one", async () => {
   const history = talk(30, { asks: 150, answers: 1_300 });
   const { views } = await play(history, {
     summarise: (number) =>
@@ -223,7 +223,7 @@ Deno.test("plannerSession() takes up summaries again after one that failed", asy
   );
 });
 
-Deno.test("plannerSession() without a model that summarises says where the answers are, in one line", async () => {
+Deno.test("plannerSession() without a model for summaries shows one placeholder for the answers", async () => {
   const history = talk(20, { asks: 150, answers: 1_300 });
   const played = await play(history, { check: fits });
   const { messages, places } = played.views.at(-1)!;
@@ -233,7 +233,7 @@ Deno.test("plannerSession() without a model that summarises says where the answe
   await assertNothingLost(history, played);
 });
 
-Deno.test("plannerSession() lets the oldest of the user's messages join the summary, never the first", async () => {
+Deno.test("plannerSession() includes the oldest user messages in the summary, never the first", async () => {
   const history = talk(24, { asks: 1_300, answers: 150 });
   const played = await play(history, {
     summarise: () => Promise.resolve({ text, usage: summaryUsage }),
@@ -255,7 +255,7 @@ Deno.test("plannerSession() lets the oldest of the user's messages join the summ
   await assertNothingLost(history, played);
 });
 
-Deno.test("plannerSession() shows head and tail of the user's long texts before any of them leaves", async () => {
+Deno.test("plannerSession() shows head and tail of the user's long texts before any of them is evicted", async () => {
   const long = prose(5_000, "paste");
   const parts: Message = {
     role: "user",
@@ -295,7 +295,7 @@ Deno.test("plannerSession() shows head and tail of the user's long texts before 
   assertEquals(originals, [long, prose(5_000, "second")]);
 });
 
-Deno.test("plannerSession() says once that the window is full if nothing would free a tenth of it", async () => {
+Deno.test("plannerSession() warns once that the window is full if nothing would free a tenth of it", async () => {
   const history: Message[] = [system, { role: "user", content: prose(13_000, "brief") }];
   for (let turn = 0; turn < 8; turn++) {
     history.push({ role: "assistant", content: "ok" }, { role: "user", content: prose(250, `more${turn}`) });
@@ -312,7 +312,7 @@ Deno.test("plannerSession() says once that the window is full if nothing would f
   assertGreater(countRequestTokens({ messages: history }, countTokens), 0.9 * WINDOW);
 });
 
-Deno.test("plannerSession() leaves the turn alone that goes on from an interrupted one", async () => {
+Deno.test("plannerSession() keeps a turn that continues an interrupted one", async () => {
   const call = { id: "1", type: "function", function: { name: "work", arguments: "{}" } } as const;
   const history: readonly Message[] = [
     ...talk(6, { asks: 150, answers: 1_300 }),
@@ -330,7 +330,7 @@ Deno.test("plannerSession() leaves the turn alone that goes on from an interrupt
   assertEquals(views.at(-1)?.messages.slice(-4), history.slice(-4));
 });
 
-Deno.test("plannerSession() changes nothing and says why if a full window can't be archived", async () => {
+Deno.test("plannerSession() changes nothing and warns if a full window can't be archived", async () => {
   const history = talk(12, { asks: 150, answers: 1_300 });
   const archive: Archive = { ...memoryArchive(), put: () => Promise.reject(new Error("the disk is full")) };
   let asked = 0;
@@ -342,7 +342,7 @@ Deno.test("plannerSession() changes nothing and says why if a full window can't 
   assert(warnings.length > 0 && warnings.every((warning) => warning.includes("the disk is full")));
 });
 
-Deno.test("a full window lets go even of results that no request has shown yet", async () => {
+Deno.test("plannerSession() evicts even unseen results from a full window", async () => {
   const read = (id: string, tokens: number): Message[] => [
     {
       role: "assistant",

@@ -59,7 +59,7 @@ function conversation(options: Partial<PromptSessionOptions> = {}) {
   };
 }
 
-Deno.test("pinged() keeps what it read warm for the planner, five minutes from then, also after a restart", async () => {
+Deno.test("pinged() extends a read prefix by five minutes for the planner, also after a restart", async () => {
   const talk = conversation();
   const { view } = await talk.call(0, "nothing");
   const cold = async (nowMs: number) => (await talk.view(nowMs)).predictedCachedTokens;
@@ -71,7 +71,7 @@ Deno.test("pinged() keeps what it read warm for the planner, five minutes from t
   assert(await cold(10 * MINUTE) > view.promptTokens);
 });
 
-Deno.test("pinged() that found nothing, and no ping, leave a prefix as cold as it was", async () => {
+Deno.test("pinged() without a cache hit, and no keep-alive request, leave a prefix cold", async () => {
   for (const isPinged of [false, true]) {
     const talk = conversation();
     const { view } = await talk.call(0, "nothing");
@@ -89,7 +89,7 @@ Deno.test("pinged() that found nothing, and no ping, leave a prefix as cold as i
   }
 });
 
-Deno.test("an upgrade makes the planner's time to live an hour from then, and from each request that reads it", async () => {
+Deno.test("pinged() with an extended keep-alive gives an hour from then, and from each request that reads the prefix", async () => {
   const talk = conversation();
   const { view } = await talk.call(0, "nothing");
   const { upgrade } = talk.ping(280_000, "upgrade", view.promptTokens);
@@ -110,7 +110,7 @@ Deno.test("an upgrade makes the planner's time to live an hour from then, and fr
   assertEquals(late.entry.warmth, undefined);
 });
 
-Deno.test("sent() learns nothing of the usual time to live from a prefix that was kept for an hour", async () => {
+Deno.test("sent() learns nothing about the usual lifetime from a prefix with an hour's", async () => {
   const learned = async (isUpgraded: boolean) => {
     const talk = conversation();
     const { view } = await talk.call(0, "nothing");
@@ -122,7 +122,7 @@ Deno.test("sent() learns nothing of the usual time to live from a prefix that wa
   assertEquals([await learned(true), await learned(false)], [false, true]);
 });
 
-Deno.test("the ledger books pings and what they saved; without Tare there are none", async () => {
+Deno.test("sent() records keep-alive requests and their savings; the baseline has none", async () => {
   const talk = conversation();
   const first = await talk.call(0, "nothing");
   assertEquals(first.entry.savedTokenUnits, 0);
@@ -142,7 +142,7 @@ Deno.test("the ledger books pings and what they saved; without Tare there are no
   assertEquals(next.entry.without, { ...next.usage, outputTokens: 100 });
 });
 
-Deno.test("invariant 11: where nothing left and nothing was kept warm exactly 0 was saved; observed, only pings count", async () => {
+Deno.test("invariant 11: without evictions and keep-alive the estimated saving is 0; in a dry run only keep-alive counts", async () => {
   for (const observe of [false, true]) {
     const talk = conversation({ observe });
     for (const [at, minutes] of [0, 1, 9, 10, 200].entries()) {
@@ -156,7 +156,7 @@ Deno.test("invariant 11: where nothing left and nothing was kept warm exactly 0 
   }
 });
 
-Deno.test("nextPing() of a session goes by its own calls and price, and by what a fork owes", async () => {
+Deno.test("nextPing() of a session uses its own calls and prices, and a fork's own costs", async () => {
   const talk = conversation({ profile: { ...PROFILE, price: { input: 3, output: 15 } } });
   const idle = { pending: "tool", trial: UNTRIED } as const;
   assertThrows(

@@ -60,7 +60,7 @@ async function play(
 }
 
 for (const [files, named] of [[41, 20], [60, 60]] as const) {
-  Deno.test(`a task of ${files} files costs at most 1.3 times as much if the user names ${named}, within the window`, async () => {
+  Deno.test(`retention: a task of ${files} files costs at most 1.3 times as much if the user names ${named}, within the window`, async () => {
     const [plain, asked] = [await play(files, 0), await play(files, named)];
     assertLess(asked.cost, 1.3 * plain.cost);
     // Naming them keeps them longer.
@@ -69,7 +69,7 @@ for (const [files, named] of [[41, 20], [60, 60]] as const) {
   });
 }
 
-Deno.test("plannerSession() doesn't take files for named by a user that an agent lists beside the user's words", async () => {
+Deno.test("plannerSession() ignores file names that an agent adds to the user's words", async () => {
   const listed = await play(
     41,
     20,

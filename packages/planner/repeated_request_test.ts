@@ -74,8 +74,8 @@ async function assertRepeatable(makeSession: typeof classicSession): Promise<voi
   assertEquals(await play(makeSession, 2), once);
 }
 
-Deno.test("plannerSession() counts no message twice, and books one call, when a request is tried again", () =>
+Deno.test("plannerSession() counts no message twice, and records one call, when a request is retried", () =>
   assertRepeatable(plannerSession));
 
-Deno.test("classicSession() counts no message twice, and books one call, when a request is tried again", () =>
+Deno.test("classicSession() counts no message twice, and records one call, when a request is retried", () =>
   assertRepeatable(classicSession));

@@ -51,7 +51,7 @@ function talk(
 
 const TASK: Message = { role: "user", content: `Find the fault. ${"Look twice. ".repeat(1_000)}` };
 
-Deno.test("plannerSession() believes a provider that reports no cache reads twice, until it reports one", async () => {
+Deno.test("plannerSession() assumes no cache after two calls without reads, until it reports one", async () => {
   for (const profile of Object.values(PROFILES)) {
     // Nothing is cached of `none`, and what a local server reads is free, so that most report nothing of it.
     if (profile.name === "none" || profile.name === "local") continue;
@@ -88,7 +88,7 @@ Deno.test("plannerSession() believes a provider that reports no cache reads twic
   }
 });
 
-Deno.test("plannerSession() plans as without a cache where the provider reports no reads, after a restart too", async () => {
+Deno.test("plannerSession() plans as without a cache if the provider reports no reads, after a restart too", async () => {
   const play = async (profile: string, isRestarted = false) => {
     let { session, call } = talk(() => ({}), { profile: profileNamed(profile) });
     const history: Message[] = [TASK];
@@ -114,7 +114,7 @@ Deno.test("plannerSession() plans as without a cache where the provider reports 
   assertLess(restarted, 1.1 * none);
 });
 
-Deno.test("plannerSession() believes no missing read that has another reason", async () => {
+Deno.test("plannerSession() ignores missing reads with another reason", async () => {
   const grow = (at: number) => [TASK, ...Array.from({ length: at }, (_, one) => step(`${one}`, 3)).flat()];
   const isBelieved = async (
     messages: (at: number) => readonly Message[],

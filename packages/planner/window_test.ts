@@ -52,7 +52,7 @@ function counted({ messages }: Pick<SessionView, "messages">): number {
   return Math.ceil((text.length - han) / 4 + han);
 }
 
-Deno.test("view() holds the window once people write Chinese, which the counter takes for a quarter", async () => {
+Deno.test("view() stays within the window with Chinese text, which the counter underestimates", async () => {
   const planned = session();
   const messages: Message[] = [{ role: "user", content: "Read on." }];
   const sizes: number[] = [];
@@ -86,7 +86,7 @@ Deno.test("rejected() learns a window, makes the next view fit it, and survives 
   assertEquals((await view(other, "another")).messages.length, before.messages.length);
 });
 
-Deno.test("rejected() without a number makes the next view shorter, and one with less than was counted too", async () => {
+Deno.test("rejected() without a number makes the next view shorter, also after a lower count", async () => {
   const messages: Message[] = [
     { role: "user", content: "Read on." },
     ...[...Array(8).keys()].flatMap((at) => step(at, 6_000)),
@@ -100,7 +100,7 @@ Deno.test("rejected() without a number makes the next view shorter, and one with
   }
 });
 
-Deno.test("view() refuses what people said and the window can't hold, and says what to do", async () => {
+Deno.test("view() throws if user messages exceed the window, and suggests a remedy", async () => {
   const words = "so many words ".repeat(30_000);
   const messages: Message[] = [{ role: "user", content: "Go." }, { role: "assistant", content: "Yes?" }, {
     role: "user",
@@ -121,7 +121,7 @@ Deno.test("view() refuses what people said and the window can't hold, and says w
   await assertRejects(() => assuming.view({ messages, tools }, { nowMs: 0 }), PromptTooLong);
 });
 
-Deno.test("view() sends what may fit by some count until a refusal, and then only what is likely to fit", async () => {
+Deno.test("view() sends a possibly fitting prompt until a refusal, and then only likely fitting ones", async () => {
   const input = (tokens: number): Message[] => [{ role: "user", content: "word ".repeat(0.8 * tokens) }];
   const planned = session();
   // By the coarsest tokenizer it fits.
@@ -138,7 +138,7 @@ Deno.test("view() sends what may fit by some count until a refusal, and then onl
   assertEquals((await planned.view({ messages: shorter, tools }, { nowMs: 0 })).messages, shorter);
 });
 
-Deno.test("rejected() learns from a refusal how the provider counts", async () => {
+Deno.test("rejected() learns the provider's count from a refusal", async () => {
   const messages: Message[] = [
     { role: "user", content: "Read on." },
     ...[...Array(12).keys()].flatMap((at) => step(at, 6_000)),
@@ -150,7 +150,7 @@ Deno.test("rejected() learns from a refusal how the provider counts", async () =
   assertLessOrEqual(2 * counted(await planned.view({ messages, tools }, { nowMs: 0 })), 10_000);
 });
 
-Deno.test("view() cuts new results that the window can't hold, the longest first", async () => {
+Deno.test("view() truncates new results that exceed the window, the longest first", async () => {
   const archive = memoryArchive();
   const planned = session({ archive, mechanisms: { truncate: false } });
   const calls = ["a", "b", "c"].map((id) => ({
@@ -216,7 +216,7 @@ async function overflowing(
   return { rewritten, share: cost / whole };
 }
 
-Deno.test("view() cuts new results that say themselves what they referred to, once that has left a full window", async () => {
+Deno.test("view() truncates new results whose references were expanded in a full window", async () => {
   const text = Array.from({ length: 200 }, (_, at) => `const some${at} = other.method${at}(argument${at});`);
   const read = (id: string) => ({
     id,
@@ -284,7 +284,7 @@ async function* turnOf(
   }
 }
 
-Deno.test("view() lets steps of an endless turn leave of which only calls are left, and keeps the newest", async () => {
+Deno.test("view() evicts steps of an endless turn with only calls left, and keeps the newest", async () => {
   let last: { readonly messages: readonly Message[]; readonly view: SessionView } | undefined;
   for await (const now of turnOf(1_000, { says: null, windowTokens: 10 ** 9 })) last = now;
   const { messages, view } = last!;
@@ -298,7 +298,7 @@ Deno.test("view() lets steps of an endless turn leave of which only calls are le
   assertEquals(last!.view.messages.length, last!.messages.length);
 });
 
-Deno.test("view() holds the window in an endless turn, whatever the model says with each step", async () => {
+Deno.test("view() stays within the window in an endless turn, whatever the model's texts", async () => {
   let most = 0;
   let rewrites = 0;
   const warnings = new Set<string>();

@@ -68,7 +68,7 @@ async function shownLast(history: readonly Message[], options: Partial<PromptSes
   return contentText((await view(history)).messages.at(-1)!.content);
 }
 
-Deno.test("compression: a numbered read shows a number on its first line, on each tenth and after a gap; its archive has all", async () => {
+Deno.test("normalization: a numbered read shows the first number, each tenth and those after a gap; its archive has all", async () => {
   const { view, archive, session } = make();
   const text = `${numbered(lines("a", 0, 15), 5)}\n${numbered(lines("b", 0, 5), 40)}`;
   const { messages, saved } = await view([user("Go."), ...step("Read", { file_path: "/p/a.ts" }, text)]);
@@ -87,7 +87,7 @@ Deno.test("compression: a numbered read shows a number on its first line, on eac
   assertEquals(await archive.get(edit!.ref), text);
 });
 
-Deno.test("what a search, a list of paths, a terminal and JSON repeat is said once; a file stays as it is", async () => {
+Deno.test("normalization: searches, lists of paths, terminal output and JSON are compacted; a file stays unchanged", async () => {
   const shown = (name: string, content: string, args: object = {}) =>
     shownLast([user("Go."), ...step(name, args, content)]);
   const hits = lines("x", 0, 6).map((line, at) => `src/deep/folder/file.ts:${at + 7}:${line}`);
@@ -135,7 +135,7 @@ Deno.test("what a search, a list of paths, a terminal and JSON repeat is said on
   assertEquals(await shown("Read", file, { file_path: "a.txt" }), file);
 });
 
-Deno.test("what the prompt shows already is a reference to where it stands, and comes back whole as text once that left", async () => {
+Deno.test("references: a visible block becomes a reference to its source, and is expanded once that was evicted", async () => {
   const file = lines("a", 0, 60);
   const history: Message[] = [user("Go."), ...step("Read", { file_path: "/p/a.ts" }, numbered(file))];
   const changed = [...file.slice(0, 30), "  changed();", ...file.slice(31)];
@@ -167,7 +167,7 @@ Deno.test("what the prompt shows already is a reference to where it stands, and 
   assertEquals(expand(contentText(third.messages[6]!.content)).text, numbered(changed));
 });
 
-Deno.test("errors, what was recalled and what the harness adds are said as they are", async () => {
+Deno.test("ingestion: errors, recalled results and reminders of the harness stay unchanged", async () => {
   const text = lines("a", 0, 40).join("\n");
   const history = (...last: Message[]) => [user("Go."), ...step("bash", { command: "x" }, text), ...last];
   assertEquals(await shownLast(history(...step("bash", { command: "x" }, text, true))), text);
@@ -178,7 +178,7 @@ Deno.test("errors, what was recalled and what the harness adds are said as they 
   assertEquals(repeated, label("40 lines", "the result of bash", text.split("\n")));
 });
 
-Deno.test("a result of one long line, or of many strange ones, takes no time to speak of", async () => {
+Deno.test("ingestion: one long line, or many odd ones, take no noticeable time", async () => {
   const base64 = "ab/CD+ef9/".repeat(200_000);
   const long = [
     `${base64}"`,
@@ -199,7 +199,7 @@ Deno.test("a result of one long line, or of many strange ones, takes no time to 
   }
 });
 
-Deno.test("a client that changes what it said is shown what it says now, and what referred to it says it itself", async () => {
+Deno.test("ingestion: a result that the client changed is ingested again, and references to it are expanded", async () => {
   const file = lines("a", 0, 60);
   const [asks, answers] = step("Read", { file_path: "/p/a.ts" }, numbered(file)) as [
     Message,
@@ -225,7 +225,7 @@ Deno.test("a client that changes what it said is shown what it says now, and wha
   assertEquals(contentText((await view(both)).messages[4]!.content), "[cleared]");
 });
 
-Deno.test("each part can be switched off", async () => {
+Deno.test("ingestion: each part can be switched off", async () => {
   const file = numbered(lines("a", 0, 60));
   const history = [user("Go."), ...step("Read", { path: "a" }, file), ...step("Read", { path: "a" }, file)];
   const shown = (mechanisms: PromptSessionOptions["mechanisms"]) => shownLast(history, { mechanisms });
@@ -259,7 +259,7 @@ Deno.test("references: by default only in lossless mode and where reads from the
   assertEquals(await refers({ ...off, profile: profileNamed("deepseek") }), false);
 });
 
-Deno.test("references: a session whose profile becomes one with cheap reads refers to what was shown before", async () => {
+Deno.test("references: a session whose profile gets cheap reads refers to earlier blocks", async () => {
   let profile = profileNamed("none");
   const session = plannerSession({
     profile: () => profile,
@@ -282,7 +282,7 @@ Deno.test("references: a session whose profile becomes one with cheap reads refe
   assertEquals(shown, [file.join("\n"), reference, file.join("\n"), reference]);
 });
 
-Deno.test("where nothing is forgotten, results are said once and nothing leaves but from a full window", async () => {
+Deno.test("lossless mode: results are deduplicated, and only a full window evicts", async () => {
   // Without a cache carrying anything costs its full price.
   const options = { profile: profileNamed("none"), forget: "nothing" } as const;
   const { view } = make(options);
@@ -330,7 +330,7 @@ function namedTexts(message: Message, before: Message | undefined): NamedText[] 
   return message.role === "tool" ? [{ name, text: contentText(message.content) }] : [];
 }
 
-Deno.test("invariant 12: what a result doesn't say stands above it in every view, after rewrites and restarts too", async () => {
+Deno.test("invariant 12: removed content is visible above its result in every view, after rewrites and restarts too", async () => {
   let references = 0;
   let leaving = 0;
   await fc.assert(

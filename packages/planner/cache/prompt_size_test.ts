@@ -138,7 +138,7 @@ Deno.test("sizePrompt() and observeSize() follow a Kalman filter over the kinds 
   ));
 });
 
-Deno.test("observeSize() takes no scale for more or less than tokenizers count, however odd what is reported", () => {
+Deno.test("observeSize() keeps factors within the range of tokenizers, whatever is reported", () => {
   const kinds = of({ [WORDS]: 50_000 });
   for (const [tokens, bound] of [[10_000_000, FIRST[WORDS]!.most], [1, LEAST[WORDS]!]] as const) {
     const { scales } = observeSize({ tokens, kinds }, { record: undefined, countTokens: quarter });
@@ -146,7 +146,7 @@ Deno.test("observeSize() takes no scale for more or less than tokenizers count, 
   }
 });
 
-Deno.test("sizePrompt() believes a counter that counts as tokenizers do, and corrects one that counts by length", () => {
+Deno.test("sizePrompt() trusts a counter like a tokenizer, and corrects one that counts by length", () => {
   /** Counts words, random strings and Han by these shares of what tokenizers usually take, anything else by length. */
   const counter = ([words, dense, han]: readonly [number, number, number]) => (text: string) => {
     if (/\p{Script=Han}/u.test(text)) return han * text.length;
@@ -166,7 +166,7 @@ Deno.test("sizePrompt() believes a counter that counts as tokenizers do, and cor
   }
 });
 
-Deno.test("sizes are bounded by what tokenizers take of a kind, with a slack of 1.3", () => {
+Deno.test("sizePrompt() is bounded by the range of tokenizers per kind, with a slack of 1.3", () => {
   const kinds = of({ [WORDS]: 1_000_000 });
   // Words take from 0.12 to 0.45 tokens for each letter, and a quarter is counted.
   assertAlmostEquals(sizePrompt(undefined, kinds, quarter).atMost, 1e6 * 1.3 * 0.45 / 0.25, 1);
@@ -175,7 +175,7 @@ Deno.test("sizes are bounded by what tokenizers take of a kind, with a slack of 
   assertAlmostEquals(scales[0]!, 0.12 / 1.3 / 0.25, 1e-4);
 });
 
-Deno.test("observeSize() expects more noise once texts of a kind differ, and less again only step by step", () => {
+Deno.test("observeSize() raises its noise at once when texts of a kind differ, and lowers it step by step", () => {
   let record = observeSize({ tokens: 10_000, kinds: of({ [WORDS]: 10_000 }) }, {
     record: undefined,
     countTokens: quarter,
@@ -202,7 +202,7 @@ Deno.test("observeSize() keeps its noise when the same prompt is reported again"
   assertAlmostEquals(observeSize(prompt, { record, ...options }).noise, 0.8 * record.noise, 1e-4);
 });
 
-Deno.test("observeSize() lets what is known of a kind go stale with each call", () => {
+Deno.test("observeSize() adds uncertainty to a kind with each call", () => {
   const options = { countTokens: quarter };
   let record = observeSize({ tokens: 100_000, kinds: of({ [WORDS]: 100_000 }) }, {
     record: undefined,
@@ -216,7 +216,7 @@ Deno.test("observeSize() lets what is known of a kind go stale with each call", 
   assert(record.doubts[0]! > (0.01 * record.scales[0]!) ** 2, `${record.doubts[0]}`);
 });
 
-Deno.test("observeSize() keeps the kinds that were seen, in their order, and the model's name", () => {
+Deno.test("observeSize() stores the observed kinds in order, and the model's name", () => {
   const first = observeSize({ model: "m", tokens: 500, kinds: of({ [DENSE]: 100 }) }, {
     record: undefined,
     countTokens: quarter,
@@ -234,12 +234,12 @@ Deno.test("observeSize() keeps the kinds that were seen, in their order, and the
   ]);
 });
 
-Deno.test("longestSize() is the most that any tokenizer takes of each kind together", () => {
+Deno.test("longestSize() is the total of the highest rate of each kind", () => {
   const shown = of({ [WORDS]: 100, [DENSE]: 10 });
   assertAlmostEquals(longestSize(shown, quarter), 100 * FIRST[WORDS]!.most + 10 * FIRST[DENSE]!.most, 1e-6);
 });
 
-Deno.test("messageKinds() divides what a message counts among the kinds of its text, in whole numbers", () => {
+Deno.test("messageKinds() divides a message's tokens among the kinds of its text, in whole numbers", () => {
   const kindsOf = (message: Message) => {
     const kinds = messageKinds(message, (text) => text.length);
     return Object.fromEntries([...kinds.entries()].filter(([, tokens]) => tokens !== 0));
@@ -337,7 +337,7 @@ Deno.test("messageKinds() divides what a message counts among the kinds of its t
   );
 });
 
-Deno.test("messageKinds() counts every text of a message, and what is no text by itself", () => {
+Deno.test("messageKinds() counts every text of a message, and other content as media", () => {
   const total = (message: Message) =>
     messageKinds(message, (text) => text.length).reduce((sum, one) => sum + one, 0);
   const kinds = (message: Message) => messageKinds(message, (text) => text.length);
@@ -367,7 +367,7 @@ Deno.test("messageKinds() counts every text of a message, and what is no text by
   assertEquals(tools, toolKinds([tool], (text) => text.length).map((one) => 2 * one));
 });
 
-Deno.test("tokenScale() tells another tokenizer from an unseen prefix by calls of different lengths", () => {
+Deno.test("tokenScale() distinguishes another tokenizer from an unseen prefix by calls of different lengths", () => {
   const seen = (...calls: readonly (readonly [ours: number, theirs: number])[]) =>
     tokenScale(calls.reduce((record, [ours, theirs]) => observeTokens({ ours, theirs }, record), NO_TOKENS));
   assertEquals(tokenScale(NO_TOKENS), { perToken: 1, unseen: 0 });

@@ -66,7 +66,7 @@ function pause(
 
 const GRANTED: UpgradeTrial = { isBilled: true, returns: 3, misses: 0 };
 
-Deno.test("nextPing() keeps a prefix warm as long as what it waits for is worth it", () => {
+Deno.test("nextPing() keeps the cache alive while the awaited party is likely enough to return", () => {
   const exact = (...seconds: readonly number[]) => seconds.map((second) => `exact ${second} 5000`);
   const cases: [Omit<Idle, "nowMs">, string[], Partial<Parameters<typeof nextPing>[2]>?][] = [
     [{ pending: "tool" }, exact(280, 560, 840, 1120)],
@@ -96,7 +96,7 @@ Deno.test("nextPing() keeps a prefix warm as long as what it waits for is worth 
   assertEquals(pause({ ...RICH, heldTokens: 1_023 }, { pending: "tool" }), []);
 });
 
-Deno.test("nextPing() goes on as long as somebody asks for it, whatever that may lose, but never behind a lapse", () => {
+Deno.test("nextPing() continues at any cost on request, but never after expiry", () => {
   const clock: ClockState = { ...RICH, without: 0, spent: 1_000_000, pings: 12, usedMs: 12 * 280 * SECOND };
   const at = (idle: Omit<Idle, "nowMs" | "pending">, second = 12 * 280) =>
     nextPing(clock, { ...idle, nowMs: second * SECOND, pending: "person" }, { profile: PROFILE })?.atMs;
@@ -107,7 +107,7 @@ Deno.test("nextPing() goes on as long as somebody asks for it, whatever that may
   ]);
 });
 
-Deno.test("nextPing() comes at once where it is asked late, and not at all once the prefix has expired", () => {
+Deno.test("nextPing() is due at once when called late, and ends once the prefix has expired", () => {
   const at = (nowMs: number) => nextPing(RICH, { nowMs, pending: "tool" }, { profile: PROFILE })?.atMs;
   assertEquals([0, 280, 290, 300, 301].map((second) => at(second * SECOND)), [
     ...[280, 280, 290, 300].map((second) => second * SECOND),
@@ -115,7 +115,7 @@ Deno.test("nextPing() comes at once where it is asked late, and not at all once 
   ]);
 });
 
-Deno.test("nextPing() stays within 5 % of what the conversation would have cost without", () => {
+Deno.test("nextPing() stays within 5 % of the conversation's cost without keep-alive", () => {
   const pings = (without: number, idle: Omit<Idle, "nowMs">, more: Partial<ClockState> = {}) =>
     pause({ ...RICH, without, ...more }, idle).length;
   // 5,000 are 5 % of 100,000.
@@ -132,7 +132,7 @@ Deno.test("nextPing() stays within 5 % of what the conversation would have cost 
   assertEquals(pings(160_000, upgrade, { spent: 9_000, credited: 8_000 }), 1);
 });
 
-Deno.test("the clock credits what pings kept warm, and books a whole session by hand", () => {
+Deno.test("afterRequest() and afterPing() record a whole session: costs, credits and the baseline", () => {
   // 40,000 tokens written.
   let { clock } = request(NEW_CLOCK, { atMs: 0, promptTokens: 40_000, cachedTokens: 0, outputTokens: 1_000 });
   assertEquals([clock.without, clock.credited], [55_000, 0]);
@@ -182,7 +182,7 @@ Deno.test("the clock credits what pings kept warm, and books a whole session by 
   assertEquals([soon.keptTokens, soon.credit], [0, 0]);
 });
 
-Deno.test("the clock takes an upgraded prefix for an hour's, and tells whether it was one", () => {
+Deno.test("afterPing() gives an extended prefix an hour, and returns evidence on it", () => {
   const upgraded = ping(RICH, { type: "upgrade", atMs: 280 * SECOND });
   assertEquals(upgraded.upgrade, { of: "bill", isGood: true });
   assertEquals([upgraded.clock.hourTokens, upgraded.clock.isUpgraded], [51_000, true]);
@@ -221,7 +221,7 @@ Deno.test("the clock takes an upgraded prefix for an hour's, and tells whether i
   );
 });
 
-Deno.test("an upgrade that is granted for five minutes, or finds nothing, isn't taken for an hour", () => {
+Deno.test("afterPing() doesn't extend a prefix that was billed for five minutes or not found", () => {
   const usage = {
     promptTokens: 51_010,
     cachedTokens: 50_000,
@@ -257,7 +257,7 @@ const SESSIONS = fc.array(
   { minLength: 1, maxLength: 25 },
 );
 
-Deno.test("pings less their credits never exceed 5 % of what a session would have cost without, and state is plain data", () => {
+Deno.test("nextPing(): net costs never exceed 5 % of a session's cost without keep-alive, and state is plain data", () => {
   fc.assert(fc.property(SESSIONS, fc.boolean(), fc.boolean(), (calls, upgrades, grants) => {
     let clock = NEW_CLOCK;
     let trial: UpgradeTrial | undefined = upgrades ? UNTRIED : undefined;

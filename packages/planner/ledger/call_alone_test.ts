@@ -106,7 +106,7 @@ const HABITS: readonly (readonly [string, CompactionHabit])[] = [
 ];
 
 for (const [name, compaction] of HABITS) {
-  Deno.test(`sent() reckons with a client that compacts its window itself and goes on ${name}`, async () => {
+  Deno.test(`sent() includes the client's own compaction in the baseline: ${name}`, async () => {
     const entries = await play(100, { advanced: { compaction } });
     const claimed = entries.reduce((sum, { withoutTokenUnits }) => sum + withoutTokenUnits, 0);
     const from = compaction.fullFrom?.(WINDOW_TOKENS, REPLY_TOKENS) ?? WINDOW_TOKENS - 12_000;
@@ -121,7 +121,7 @@ for (const [name, compaction] of HABITS) {
   });
 }
 
-Deno.test("sent() credits a reply that only recalls with nothing, and its answer isn't part of what would have been sent", async () => {
+Deno.test("sent() credits nothing for a reply that only recalls, and excludes its answer from the baseline", async () => {
   const session = plannerSession({
     profile: profileNamed("none"),
     archive: memoryArchive(),
@@ -153,7 +153,7 @@ Deno.test("sent() credits a reply that only recalls with nothing, and its answer
   assert(usage.promptTokens < without.promptTokens);
 });
 
-Deno.test("plannerSession() that only observes sends everything, and tells what leaving things out would have come to", async () => {
+Deno.test("plannerSession() in a dry run sends everything, and records the plan's cost", async () => {
   const sum = (entries: readonly LedgerEntry[], of: (entry: LedgerEntry) => number) =>
     entries.reduce((all, entry) => all + of(entry), 0);
   for (const profile of ["anthropic-5m", "openai", "deepseek", "none"].map(profileNamed)) {
@@ -172,7 +172,7 @@ Deno.test("plannerSession() that only observes sends everything, and tells what 
   }
 });
 
-Deno.test("a fork's client would not compact again what its parent's would have compacted", async () => {
+Deno.test("PlanningSession.fork(): the baseline doesn't repeat the parent's compaction", async () => {
   const session = plannerSession({
     profile: PROFILE,
     archive: memoryArchive(),

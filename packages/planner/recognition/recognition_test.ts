@@ -126,7 +126,7 @@ Deno.test("Recognition.recognise() forks a whole conversation of another scope o
   assertEquals([found.type, recognition.recognise(history(`${ONE} a4`)).type], ["fork", "new"]);
 });
 
-Deno.test("Recognition.recognise() follows the calls of the newest reply, and requests that are under way", () => {
+Deno.test("Recognition.recognise() follows the calls of the newest reply, and requests in progress", () => {
   assertEquals(
     recognised({ one: "S u1" }, history("S u1 a1 r1"), { replied: ["r1"] }),
     "continue one 2 grown",
@@ -135,7 +135,7 @@ Deno.test("Recognition.recognise() follows the calls of the newest reply, and re
   assertEquals(recognised({ one: "S u1" }, history("S u1 a1 r1"), { isBusy: true }), "new");
 });
 
-Deno.test("Recognition.about() finds what a request is about, and recognises the same after a restart", () => {
+Deno.test("Recognition.about() returns the conversation of a request, also after a restart", () => {
   const recognition = new Recognition<Known>();
   const known = (id: string, opening: string): Known => ({
     id,

@@ -87,7 +87,7 @@ function make(options: Partial<PromptSessionOptions> = {}): PlanningSession {
   });
 }
 
-Deno.test("PromptTooLong names what is longest: a message, or the tools' definitions", async () => {
+Deno.test("PromptTooLong names the longest part: a message, or the tools' definitions", async () => {
   const tool: ToolDefinition = {
     type: "function",
     function: { name: "look", description: lines("tool", 30_000) },
@@ -108,7 +108,7 @@ Deno.test("PromptTooLong names what is longest: a message, or the tools' definit
   assertAlmostEquals(tools.longest.tokens / tools.promptTokens, 1, 0.02);
 });
 
-Deno.test("rejected() without a number: a longer prompt that succeeds shows that the window is larger", async () => {
+Deno.test("rejected() without a number: a longer prompt that succeeds proves a larger window", async () => {
   const messages = [user("Read."), ...[1, 2, 3].flatMap((at) => step(lines(`r${at}`, 3_000)))];
   for (const limit of [undefined, 8_000]) {
     const session = make();
@@ -122,7 +122,7 @@ Deno.test("rejected() without a number: a longer prompt that succeeds shows that
   }
 });
 
-Deno.test("rejected() without a number: what cannot be shortened is still sent, because only the provider knows", async () => {
+Deno.test("rejected() without a number: a prompt that can't be shortened is still sent", async () => {
   const messages = [user(lines("input", 9_000))];
   const session = make();
   const view = () => session.view({ messages, tools: [] }, { nowMs: 0 });
@@ -133,7 +133,7 @@ Deno.test("rejected() without a number: what cannot be shortened is still sent, 
   await assertRejects(view, PromptTooLong);
 });
 
-Deno.test("rejected() takes a window that the provider states as it is, whatever the refused prompt had", async () => {
+Deno.test("rejected() takes a reported window exactly, whatever the refused prompt had", async () => {
   const session = make();
   const view = (tokens: number) =>
     session.view({ messages: [user("word ".repeat(0.8 * tokens))], tools: [] }, { nowMs: 0 });
@@ -166,7 +166,7 @@ Deno.test("view() evicts nothing from a long history that it sees for the first 
   assertEquals((await rewrites(1_000_000, false, "openai"))[0], 0);
 });
 
-Deno.test("the baseline of a history that went back, or was forked, is what its client would pay", async () => {
+Deno.test("baseline: a history that went back, or was forked, costs what its client would pay", async () => {
   const profile = { ...profileNamed("anthropic-5m"), minTokens: 0, blockTokens: 1 };
   const options = {
     ...{ profile, countTokens: estimateTokens, windowTokens: 1_000_000 },
@@ -232,7 +232,7 @@ Deno.test("the baseline of a history that went back, or was forked, is what its 
   }
 });
 
-Deno.test("the baseline holds the definitions that a request goes without, and no call that only looks them up", async () => {
+Deno.test("baseline: contains deferred definitions, and no call that only looks them up", async () => {
   const profile = profileNamed("openai");
   const costs = async (deferred?: PromptCall["deferred"]) => {
     const session = make({ profile });
@@ -252,7 +252,7 @@ Deno.test("the baseline holds the definitions that a request goes without, and n
   assertEquals((await costs({ tokens: 5_000, isDetour: true }))[0], 0);
 });
 
-Deno.test("the baseline holds no call that only follows a recall", async () => {
+Deno.test("baseline: contains no call that only follows a recall", async () => {
   const without = async (name: string) => {
     const session = make({ profile: profileNamed("openai") });
     const view = await session.view({ messages: [user("Go."), ...step("Seen.", name)], tools: [] }, {
@@ -265,7 +265,7 @@ Deno.test("the baseline holds no call that only follows a recall", async () => {
   assertGreater(await without("look"), 0);
 });
 
-Deno.test("view() weighs everything again once its provider costs something else", async () => {
+Deno.test("view() evaluates everything again once its provider's prices change", async () => {
   let profile = profileNamed("local");
   const session = make({ profile: () => profile });
   const messages = [user("Read all.")];
@@ -280,7 +280,7 @@ Deno.test("view() weighs everything again once its provider costs something else
   assertEquals(rewrites, [...Array(11).fill(0), 1]);
 });
 
-Deno.test("view() reports the tokens that each mechanism keeps out, which together are what is missing", async () => {
+Deno.test("view() reports the tokens removed by each mechanism, which add up to the difference", async () => {
   const session = make({ truncateTokens: 4_000, mechanisms: { references: true } });
   const tools: ToolDefinition[] = [
     RECALL_TOOL,
@@ -321,7 +321,7 @@ Deno.test("view() reports the tokens that each mechanism keeps out, which togeth
   assertEquals([then.references, then.notation], [saved.references, saved.notation]);
 });
 
-Deno.test("view() keeps a result whose eviction frees next to nothing, because another one refers to it", async () => {
+Deno.test("view() keeps a result whose eviction frees next to nothing because of references to it", async () => {
   const isRetained = async (second: string) => {
     const session = make({ profile: profileNamed("deepseek"), mechanisms: { references: true } });
     const messages = [
@@ -423,7 +423,7 @@ Deno.test("rejected() without a number makes room as in a window of four fifths 
   assertGreater(promptTokens, 0.1 * before.promptTokens);
 });
 
-Deno.test("view() counts a prompt as its model's provider does, whatever another model has counted since", async () => {
+Deno.test("view() counts a prompt by its model's tokenizer, whatever another model has counted since", async () => {
   const session = make({ windowTokens: 10_000 });
   const view = (tokens: number, model: string) =>
     session.view({ messages: [user("word ".repeat(0.8 * tokens))], tools: [] }, { nowMs: 0, model });
@@ -436,7 +436,7 @@ Deno.test("view() counts a prompt as its model's provider does, whatever another
   await assertRejects(() => view(6_000, "a"), PromptTooLong);
 });
 
-Deno.test("rejected() leaves less room than the window has if what was refused should have fitted", async () => {
+Deno.test("rejected() leaves less room than the window has if the refused prompt should have fitted", async () => {
   const session = make();
   const view = (tokens: number) =>
     session.view({ messages: [user("word ".repeat(0.8 * tokens))], tools: [] }, { nowMs: 0 });
