@@ -16,10 +16,9 @@ function step(number: number): Message[] {
   ];
 }
 
-/** So many calls the turn has. */
 const CALLS = 24;
 
-/** The calls of a turn at which the prompt was rewritten, and the profile's name after each, by the profile at each. */
+/** Returns the calls of a turn at which the prompt was rewritten, and the profile's name after each. */
 async function play(profileAt: (call: number) => Profile) {
   let call = 0;
   const session = plannerSession({
@@ -41,7 +40,7 @@ async function play(profileAt: (call: number) => Profile) {
   for (; call < CALLS; call++) {
     const view = await session.view({ messages, tools: [] }, { nowMs: call * 1_000, model: "m" });
     if (view.rewrites.length > 0) rewritten.push(call);
-    // As servers tell it that cache token by token.
+    // As reported by servers that cache token by token.
     const cachedTokens = call === 0 ? 0 : view.promptTokens - 1_001;
     session.sent({ promptTokens: view.promptTokens, cachedTokens, outputTokens: 9 }, view);
     names.push(session.profile.name);

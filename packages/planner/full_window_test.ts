@@ -25,7 +25,7 @@ const WINDOW = 16_000;
 const { count: countTokens } = await loadTokenizer();
 const tools = [RECALL_TOOL];
 
-/** Prose full of identifiers, of about so many tokens, all of them its own. */
+/** Prose full of unique identifiers, of about so many tokens. */
 function prose(tokens: number, name: string): string {
   const words: string[] = [];
   for (let at = 0; at < tokens / 9; at++) words.push(`${name}_handler${at * 7919}Ref calls resolveX${at}().`);
@@ -35,7 +35,7 @@ function prose(tokens: number, name: string): string {
 const first: Message = { role: "user", content: `remember RULE-n. ${prose(300, "task")}` };
 const system: Message = { role: "system", content: "Be brief." };
 
-/** Turns of so many tokens, each a question and an answer. */
+/** Questions and answers of so many tokens. */
 function talk(
   turns: number,
   { asks, answers }: { readonly asks: number; readonly answers: number },
@@ -56,14 +56,14 @@ const summaryUsage: Usage = { promptTokens: 12_000, cachedTokens: 11_000, output
 interface Played {
   readonly views: readonly SessionView[];
   readonly entries: readonly (LedgerEntry | undefined)[];
-  /** Number of the call at which each summary was asked for, and what for. */
+  /** Number of the call of each summary request. */
   readonly asked: readonly { readonly call: number; readonly request: Parameters<Summarise>[0] }[];
   readonly warnings: readonly string[];
   readonly archive: Archive;
   readonly state: unknown;
 }
 
-/** Plays a text conversation, call by call; what is stored of the session comes back before each call. */
+/** Plays a text conversation, restoring the stored session before each call. */
 async function play(
   history: readonly Message[],
   { summarise, profile = "anthropic-5m", check, ...options }:
@@ -86,7 +86,7 @@ async function play(
       archive,
       countTokens,
       windowTokens: WINDOW,
-      // Nothing but the full window takes text away.
+      // Only the full window evicts text.
       advanced: { assumesWindow: true, retention: { stepTailTokens: Infinity } },
       ...options,
       ...(summarise && {
@@ -104,7 +104,7 @@ async function play(
     const nowMs = call * 1_000;
     const view = await session.view(conversation, { nowMs });
     const stored = session.state;
-    // Viewed again, nothing changes, and nobody is asked.
+    // A second view changes nothing and requests nothing.
     const questions = asked.length;
     assertEquals((await session.view(conversation, { nowMs })).messages, view.messages);
     assertStrictEquals(session.state, stored);
@@ -128,7 +128,7 @@ function fits({ promptTokens }: SessionView): void {
   assertLess(promptTokens, 0.9 * WINDOW + 1);
 }
 
-/** Whether all that a history said can be read back: it is shown, or in the archive under a reference that leads there. */
+/** Checks that everything can be read back: it is visible, or archived under a visible reference. */
 async function assertNothingLost(
   history: readonly Message[],
   { views, archive, state }: Played,
@@ -160,7 +160,7 @@ Deno.test("plannerSession(): 20 text-heavy turns fit a small window, and no summ
   const calls = played.asked.map(({ call }) => call);
   assertGreater(calls.length, 1);
   for (const [at, call] of calls.entries()) assert(call - (calls[at - 1] ?? -9) > 2, `${calls}`);
-  // Every word of the user's is there.
+  // All words of the user are visible.
   const said = history.flatMap(({ role, content }) => role === "user" ? [contentText(content)] : []);
   assertEquals(userTexts(played.views.at(-1)!), said);
   const told = played.warnings.filter((warning) => warning.startsWith("The window is full: "));
@@ -177,7 +177,7 @@ Deno.test("plannerSession() requests a summary as a continuation of the sent pro
     assertEquals(JSON.stringify(sent.messages), JSON.stringify(views[call - 1]!.messages));
     assertEquals(JSON.stringify(sent.tools), JSON.stringify(views[call - 1]!.tools));
     assertEquals([users, next?.role], [[], "user"]);
-    // As the provider counts, which is known but for rounding.
+    // As the provider counts, up to rounding.
     assertAlmostEquals(windowTokens!, WINDOW, 0.001 * WINDOW);
     assert(messages.every((message) => sent.messages.includes(message)));
     const entry = entries[call]!;
@@ -246,7 +246,7 @@ Deno.test("plannerSession() includes the oldest user messages in the summary, ne
   const last = userTexts(played.views.at(-1)!);
   assertEquals(last[0], first.content);
   assertEquals(last.at(-1), history.at(-2)?.content);
-  // Of the others the newest are there.
+  // The newest others are visible.
   const said = history.flatMap(({ role, content }) => role === "user" ? [contentText(content)] : []);
   assertEquals(last.slice(1), said.slice(1 - last.length));
   const joined = played.asked.flatMap(({ request }) => request.users);
@@ -350,7 +350,7 @@ Deno.test("plannerSession() evicts even unseen results from a full window", asyn
     },
     { role: "tool", tool_call_id: id, content: prose(tokens, id) },
   ];
-  // A reply of two calls that stand apart: the answer to the first has the second behind it.
+  // A reply with two calls: the answer to the first is before the second call.
   const history = [first, ...read("one", 20_000), ...read("two", 50)];
   const shown = async (windowTokens: number) => {
     const archive = memoryArchive();

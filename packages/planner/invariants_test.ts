@@ -37,7 +37,7 @@ Deno.test("invariant 1: all evicted content can be recalled, also after a restar
   }));
 });
 
-/** The positions of the messages whose originals the archive holds, byte for byte. */
+/** Returns the positions of messages whose originals are archived byte for byte. */
 async function readBack(
   history: readonly Message[],
   edits: readonly Edit[],
@@ -211,7 +211,6 @@ Deno.test("invariant 6: evicted content is archived before its edit exists; with
   );
 });
 
-/** A message as the model sees it; nothing if it left. */
 function shownAt({ messages, places }: SessionView, place: number): Message | undefined {
   return messages[places.indexOf(place)];
 }
@@ -246,7 +245,7 @@ Deno.test("invariant 7: no session costs over 1.1 times resending everything, or
       reports: true,
       crash: "never" as const,
       idleMs: Math.min(call.idleMs, 60_000),
-      // What comes back as asked while models take turns breaks the cache of the others each time: it was asked for.
+      // Restored messages break the cache of every model each time.
       asks: steady ? call.asks : [],
     }));
     const profile = scaled(session.profile);
@@ -256,8 +255,8 @@ Deno.test("invariant 7: no session costs over 1.1 times resending everything, or
     for (const { usage, entry, resendCost } of steps) {
       paid += promptCost(profile, usage);
       resend += resendCost;
-      // The price knows of the cache that is asked now; a rewrite breaks those of other models and tools as well. Of 3,000
-      // such sessions the worst three cost 1.63, 1.50 and 1.46 times as much.
+      // The rewrite cost covers only the current cache; a rewrite breaks those of other models and tools as
+      // well. Of 3,000 such sessions the worst three cost 1.63, 1.50 and 1.46 times as much.
       assert(paid <= (steady ? 1.1 : 2) * resend, `${paid} against ${resend}`);
       assert(Math.abs((entry?.tokenUnits ?? 0) - promptCost(profile, usage)) < 1e-6);
     }
@@ -283,9 +282,9 @@ Deno.test("invariant 11: a session without evictions has an estimated saving of 
     const planner = plannerSession({ ...options, windowTokens: Infinity, ...(isOff && { mechanisms: off }) });
     for (const [at, { history, call, reports }] of [...callsOf(session)].entries()) {
       const { promptTokens } = await planner.view(history, call);
-      // From then on something has left.
+      // Something has been evicted from then on.
       if (editsOf(planner).length > 0) return;
-      // What is served may come from anybody.
+      // Other sessions may have cached it.
       const cachedTokens = Math.floor(promptTokens * shares[at % shares.length]!);
       const writes = at % 2 === 0
         ? { cacheWriteTokens: promptTokens - cachedTokens, hourWriteTokens: at % 3 }
@@ -301,7 +300,7 @@ Deno.test("invariant 11: a session without evictions has an estimated saving of 
 
 Deno.test("invariant 11: the ledger's baseline equals the cost of sending everything within 5 %", async () => {
   await fc.assert(fc.asyncProperty(sessions(conversations()), async (session) => {
-    // Behind a pause nobody knows whether a prefix that nobody asked for is still cached.
+    // After a pause the cache of an unused prefix is unknown.
     const calls = session.calls.map((call) => ({
       ...call,
       idleMs: 1_000,
@@ -313,7 +312,7 @@ Deno.test("invariant 11: the ledger's baseline equals the cost of sending everyt
       claimed += entry!.withoutTokenUnits;
       real += resendCost;
     }
-    // Of prompts as short as these a cache's smallest unit is a part.
+    // Rounding of a cache's smallest unit in short prompts.
     assert(Math.abs(claimed - real) <= 0.05 * real + 250, `${claimed} against ${real}`);
   }));
 });
@@ -336,7 +335,7 @@ Deno.test("invariant 9: a request for a summary contains all evicted content, as
           assert(view.promptTokens <= Math.max(asTurn.promptTokens, given.windowTokens));
           const all = new Set(asTurn.messages);
           for (const message of history.messages) assert(!all.has(message) || shown.has(message));
-          // The turn itself is what is booked next.
+          // The turn itself is recorded next.
           await session.view(history, call);
         },
       });

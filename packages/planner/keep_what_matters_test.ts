@@ -30,7 +30,6 @@ function read(id: string, tokens: number): Message[] {
 const ask = (content: string): Message => ({ role: "user", content });
 const answer = (content: string): Message => ({ role: "assistant", content });
 
-/** The calls of a session: its history before each answer of the model. */
 function historiesOf(messages: readonly Message[]): readonly (readonly Message[])[] {
   const ends = messages.flatMap(({ role }, at) => role === "assistant" && at > 0 ? [at] : []);
   return [...ends, messages.length].map((end) => messages.slice(0, end));

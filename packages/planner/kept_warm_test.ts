@@ -8,7 +8,6 @@ const PROFILE = profileNamed("anthropic-5m");
 const MINUTE = 60_000;
 const TEXT = "Some words of a conversation, said once. ".repeat(4_000);
 
-/** A conversation that is asked again and again, with a provider that counts as we do. */
 function conversation(options: Partial<PromptSessionOptions> = {}) {
   const given = { profile: PROFILE, archive: memoryArchive(), countTokens: estimateTokens, ...options };
   let session = plannerSession(given);
@@ -27,7 +26,6 @@ function conversation(options: Partial<PromptSessionOptions> = {}) {
     async view(nowMs: number) {
       return await session.view({ messages, tools: [] }, { nowMs });
     },
-    /** A call that finds so much of its prompt, or what the last one had. */
     async call(nowMs: number, cached: "all" | "nothing") {
       const view = await session.view({ messages, tools: [] }, { nowMs });
       const said = messages.slice(0, -2);
@@ -83,7 +81,7 @@ Deno.test("pinged() without a cache hit, and no keep-alive request, leave a pref
       });
       assertEquals([isWarm, tokenUnits], [false, 1.25 * view.promptTokens]);
     }
-    // What it wrote is there; without it nothing is.
+    // The request made it warm.
     const { entry } = await talk.call(9 * MINUTE, isPinged ? "all" : "nothing");
     assertEquals(entry.uncached.map(({ cause }) => cause), isPinged ? ["new"] : ["expired", "new"]);
   }
@@ -98,7 +96,7 @@ Deno.test("pinged() with an extended keep-alive gives an hour from then, and fro
   const back = await talk.call(60 * MINUTE, "all");
   assertEquals(back.entry.uncached.map(({ cause }) => cause), ["new"]);
   assertEquals(back.entry.warmth?.upgrade, { of: "return", isGood: true });
-  // What came since lives for five minutes alone, what was upgraded for an hour from now.
+  // New content lives for five minutes, extended content for an hour from now.
   talk.restart();
   const { entry } = await talk.call(110 * MINUTE, "all");
   assertAlmostEquals(entry.predictedCachedTokens, view.promptTokens, 1);
@@ -131,12 +129,12 @@ Deno.test("sent() records keep-alive requests and their savings; the baseline ha
   assertAlmostEquals(ping.tokenUnits, 0.1 * tokens);
   assertAlmostEquals(ping.savedTokenUnits, -0.1 * tokens);
   const { entry, usage } = await talk.call(9 * MINUTE, "all");
-  // All that was served would have been written.
+  // Everything served would have been written.
   assertEquals(entry.warmth, { keptTokens: tokens, creditTokenUnits: 1.15 * tokens });
   assertEquals(entry.without, { ...usage, cachedTokens: 0, outputTokens: 100 });
   assertAlmostEquals(entry.withoutTokenUnits, promptCost(PROFILE, { ...usage, cachedTokens: 0 }));
   assertAlmostEquals(entry.savedTokenUnits, 1.15 * tokens - 0.1 * tokens, 1e-6);
-  // Who comes back in time would have found it warm.
+  // A return in time would have found it warm.
   const next = await talk.call(10 * MINUTE, "all");
   assertEquals(next.entry.warmth, undefined);
   assertEquals(next.entry.without, { ...next.usage, outputTokens: 100 });
@@ -179,6 +177,6 @@ Deno.test("nextPing() of a session uses its own calls and prices, and a fork's o
   assertEquals(talk.session.nextPing({ pending: "tool", nowMs: nowMs + 301_000 }), undefined);
   talk.ping(plan.atMs, "exact", tokens);
   const fork = talk.session.fork(1, memoryArchive());
-  // It has paid nothing yet, so that it may lose nothing.
+  // It has paid nothing yet, so it may lose nothing.
   assertEquals(fork.nextPing({ pending: "tool", nowMs: plan.atMs }), undefined);
 });

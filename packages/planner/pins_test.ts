@@ -25,7 +25,6 @@ function turn(id: string, tokens: number): Message[] {
   ];
 }
 
-/** A session whose provider serves all that it was sent before, unless much time has passed. */
 function make(options: Partial<PromptSessionOptions>) {
   const session = plannerSession({
     profile: { ...profileNamed("anthropic-5m"), minTokens: 0 },
@@ -140,7 +139,7 @@ Deno.test("pins: a full window evicts retained messages last, ends their pins an
   assertEquals(full.warnings, [
     "The window is full: message 2 left it, which user asked to keep. The pin is over.",
   ]);
-  // What has no room doesn't come back.
+  // Messages without room aren't restored.
   messages.push(answer, question);
   const back = await call(messages, { pins });
   assertEquals([back.endedPins, shownAt(back, 2) === messages[2]], [pins, false]);
@@ -153,7 +152,7 @@ Deno.test("pins: the pin of a new result that is truncated ends, permanently", a
   const { session, call } = make({ windowTokens: 10_000, mechanisms: { truncate: false } });
   const [question, reply, result] = turn("a", 1);
   await call([question!]);
-  // Nobody has told yet how many tokens such signs take.
+  // The provider's count of such characters is unknown yet.
   const messages = [question!, reply!, { ...result!, content: "字".repeat(4_500) }];
   const pins = [makePin(messages, { place: 2, wish: "keep" }, { countTokens: estimateTokens })];
   const cut = await session.view({ messages, tools: [] }, { nowMs: 0, pins, recall: true });
@@ -178,7 +177,7 @@ Deno.test("pins: a new result keeps its form when a possible source is restored 
     nowMs: DAY_MS,
     pins: [makePin(messages, { place: 2, wish: "let_go" }, { countTokens: estimateTokens })],
   });
-  // One that is cut has it all looked at anew.
+  // An evicted step makes everything be evaluated again.
   const calls = [...turn("b", 5_000).slice(1, 3), ...turn("c", 1).slice(1, 2)];
   messages.push(
     {

@@ -19,7 +19,6 @@ const TOOL: ToolDefinition = {
   function: { name: "read", description: "Reads. ".repeat(400), parameters: { type: "object" } },
 };
 
-/** A tool round whose result has so many tokens. */
 function round(id: number, tokens: number): Message[] {
   const call = {
     id: `${id}`,
@@ -35,13 +34,11 @@ function round(id: number, tokens: number): Message[] {
 const ask = (content: string): Message => ({ role: "user", content });
 const answer = (content: string): Message => ({ role: "assistant", content });
 
-/** What a session remembers, as far as it is looked at. */
 interface State {
   readonly edits: readonly Edit[];
   readonly planner: { readonly resend: number; readonly stopped: boolean };
 }
 
-/** What one call sent, which edits were made for it, and what it cost. */
 interface Made {
   readonly view: SessionView;
   readonly edits: readonly Edit[];
@@ -50,7 +47,6 @@ interface Made {
 
 const OPTIONS = { countTokens: estimateTokens, mechanisms: { truncate: false } } as const;
 
-/** A session, and calls of it to its provider. */
 function session(
   { profile = profileNamed("anthropic-5m"), ...options }: Partial<PromptSessionOptions> & {
     readonly profile?: Profile;
@@ -77,7 +73,6 @@ function session(
   };
 }
 
-/** Makes a call, which takes what is told. */
 async function play(
   session: PlanningSession,
   { messages, tools, ...call }: PromptCall & {
@@ -92,7 +87,6 @@ async function play(
   return { view, edits, entry: session.sent(use(view))! };
 }
 
-/** What storing makes of a state. */
 const stored = ({ state }: PlanningSession) => JSON.parse(JSON.stringify(state));
 const stateOf = (session: PlanningSession) => session.state as State;
 
@@ -136,7 +130,6 @@ Deno.test("plannerSession() distinguishes an expired prefix from a lost one, and
 
 const HOUR = 3_600_000;
 
-/** Rounds of a tool whose results nothing refers to. */
 function commands(count: number, tokens: number): Message[] {
   return Array.from({ length: count }, (_, id) =>
     [
@@ -258,7 +251,7 @@ Deno.test("plannerSession() stops rewriting a session that lost by it, and warns
   const { session: stopped, call: callStopped } = session({
     state: { ...rest, planner: { ...planner, paid: 2 * planner.resend } },
   });
-  // The provider bills far more than was expected of a rewritten prompt.
+  // The provider bills far more than expected of a rewritten prompt.
   const usage = { promptTokens: 20_000, cachedTokens: 0, outputTokens: 1 };
   await callStopped(messages, { nowMs: 1_000, usage });
   assertEquals(stateOf(stopped).planner.stopped, true);

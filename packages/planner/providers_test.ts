@@ -193,7 +193,7 @@ Deno.test("readModelList() reads the fields of each kind of server", () => {
 Deno.test("readTooLong() parses providers' errors about too long prompts, and no others", () => {
   const errors: [string, ReturnType<typeof readTooLong>][] = [
     ["prompt is too long: 210000 tokens > 200000 maximum", { windowTokens: 200_000, promptTokens: 210_000 }],
-    // What the answer was to have is no room for the prompt.
+    // Room for the reply is no room for the prompt.
     ["input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000, decrease one", {
       windowTokens: 168_000,
       promptTokens: 190_000,
@@ -427,7 +427,7 @@ Deno.test("howToAsk() returns each model's reasoning options, and the addresses 
     ["chat", undefined, undefined],
     ["chat", undefined, "some"],
   ]);
-  // Of every model of these vendors it is known.
+  // The reasoning of every model of these vendors is known.
   const unknown = Object.keys(MODELS).filter((model) =>
     /^(claude|gpt|o\d)/.test(model) && howToAsk({ model, baseURL }).efforts === undefined
   );

@@ -38,7 +38,6 @@ const read: Tool = {
   run: () => "",
 };
 
-/** A turn that reads a file of so many tokens. */
 function turn(id: string, tokens: number): Message[] {
   const call = { id, type: "function", function: { name: "read", arguments: `{"path":"${id}"}` } } as const;
   return [
@@ -89,17 +88,16 @@ Deno.test("plannerSession() reports the unchanged part of a prompt, also after a
     shown = await view(messages);
     const { stable, promptTokens } = shown;
     sent.push(stable);
-    // Exactly what was sent before leads it.
     const { shared } = stable!;
     assertEquals(shown.messages.slice(0, shared), before?.messages.slice(0, shared) ?? []);
     session.sent(usage(promptTokens), shown);
   };
-  // The result is truncated on arrival: the model has never seen it otherwise.
+  // The result is truncated at ingestion, so the model has never seen another form.
   const first = turn("a", 10_000);
   await call(first.slice(0, 3));
   await call([...first, question]);
   assertEquals(sent, [{ shared: 0, edited: 0 }, { shared: 3, edited: 0 }]);
-  // Until the rent has paid for it: the old result leaves, and what stands in front of it is shared.
+  // Until its carrying cost has paid for it: the old result is evicted, and messages before it are shared.
   const messages = [...first, question];
   while (shown!.rewrites.length === 0) {
     messages.push(answer, question);
@@ -149,7 +147,7 @@ Deno.test("plannerSession() keeps a warm prompt until the carrying cost has paid
     messages = [...messages, { role: "assistant", content: step <= 6 ? answer : "Go on." }];
     nowMs += 1_000;
   }
-  // Its rent is a thousand tokens' price a step, from the fourth step on, and to read again what stands behind it
+  // Its carrying cost is that of a thousand tokens per step, from the fourth step on; reading the rest again
   // costs 21 times as much.
   assertGreater(rewrittenAt, 25);
 });
@@ -342,7 +340,6 @@ Deno.test("plannerSession() sends everything unchanged once it is reverted, afte
   }
 });
 
-/** The positions of the results that left. */
 Deno.test("plannerSession() shows a changed definition in full once, also after a restart", async () => {
   const options = { mechanisms: { ...OFF, schemas: true } };
   const messages = [...turn("a", 10), question];

@@ -14,7 +14,7 @@ import {
 const archive = memoryArchive();
 const options = { archive, countTokens };
 
-/** What takes a conversation in the packages that are called directly. */
+/** Functions of the public packages that take a conversation. */
 const TAKES: Readonly<Record<string, (messages: readonly Message[]) => unknown>> = {
   "view()": (messages) =>
     plannerSession({ ...options, profile: profileNamed("openai") })

@@ -32,10 +32,8 @@ const lines = (name: string, from: number, to: number) =>
 const numbered = (text: readonly string[], from = 1) =>
   text.map((line, at) => `${String(from + at).padStart(6)}→${line}`).join("\n");
 
-/** The first line of a numbered text whose numbers are thinned. */
 const header = (runs: string) => `[compressed: line numbers ${runs} only on the first and each tenth line]`;
 
-/** What stands for a block that the prompt shows. */
 function label(which: string, as: string, block: readonly string[]): string {
   const [first, last] = [block[0]!.trim().slice(0, 40), block.at(-1)!.trim().slice(-24)];
   return `[${which} unchanged, as in ${as} above: "${first}" to "${last}"]`;
@@ -62,7 +60,6 @@ function make(options: Partial<PromptSessionOptions> = {}) {
   };
 }
 
-/** What the last message shows. */
 async function shownLast(history: readonly Message[], options: Partial<PromptSessionOptions> = {}) {
   const { view } = make(options);
   return contentText((await view(history)).messages.at(-1)!.content);
@@ -109,7 +106,6 @@ Deno.test("normalization: searches, lists of paths, terminal output and JSON are
       "\n",
     ),
   );
-  // A path from elsewhere would read like one from there.
   assertEquals(await shown("Glob", [...paths, "README.md"].join("\n")), [...paths, "README.md"].join("\n"));
   // Times and addresses are no files.
   const log = Array.from(
@@ -155,7 +151,7 @@ Deno.test("references: a visible block becomes a reference to its source, and is
     label("lines 32-60", "a.ts", file.slice(31)),
   ]);
   assert(second.saved.references > 300);
-  // A person lets the first go: the second says it all itself.
+  // Evicting the first expands the reference.
   const pin = makePin(again, { place: 2, wish: "let_go" }, { countTokens: estimateTokens });
   const later = [...again, answer("Seen.")];
   const third = await session.view({ messages: [...later, user("Go on.")], tools: [] }, {
@@ -209,7 +205,7 @@ Deno.test("ingestion: a result that the client changed is ingested again, and re
   const history = [user("Go."), asks, answers, ...again];
   const { view } = make();
   assert(contentText((await view(history)).messages[4]!.content).includes("\n[lines 1-60 unchanged"));
-  // Under the same ids: first the source is cleared, then the result that refers to it.
+  // With the same ids: first the source is cleared, then the result that refers to it.
   const cleared: Message = { ...answers, content: "[cleared]" };
   const later = [answer("Seen."), user("On.")];
   const shown = (await view([user("Go."), asks, cleared, ...again, ...later])).messages;
@@ -283,7 +279,6 @@ Deno.test("references: a session whose profile gets cheap reads refers to earlie
 });
 
 Deno.test("lossless mode: results are deduplicated, and only a full window evicts", async () => {
-  // Without a cache carrying anything costs its full price.
   const options = { profile: profileNamed("none"), forget: "nothing" } as const;
   const { view } = make(options);
   let history: Message[] = [user("Go.")];
@@ -305,7 +300,6 @@ Deno.test("lossless mode: results are deduplicated, and only a full window evict
   assert(messages.some(({ content }) => contentText(content).startsWith("[elided: ")));
 });
 
-/** Blocks of which results are made, so that many repeat. */
 const BLOCKS = ["alpha", "beta", "gamma", "delta"].map((name) => lines(name, 0, 14));
 
 const reads = fc.record({
@@ -317,7 +311,9 @@ const reads = fc.record({
   crash: fc.boolean(),
 });
 
-/** What a message shows, and what it is known by: a call is of the file that it writes, a result of the call in front. */
+/**
+ * Returns the visible texts of a message with their names: the file that a call writes, or a result's call.
+ */
 function namedTexts(message: Message, before: Message | undefined): NamedText[] {
   const [call] = (message.role === "assistant" ? message : before?.role === "assistant" ? before : undefined)
     ?.tool_calls ?? [];
@@ -336,7 +332,7 @@ Deno.test("invariant 12: removed content is visible above its result in every vi
   await fc.assert(
     fc.asyncProperty(fc.array(reads, { minLength: 3, maxLength: 14 }), async (steps) => {
       const archive = memoryArchive();
-      // Without a cache all that isn't wanted leaves at once; in so small a window the rest must.
+      // Without a cache everything unneeded is evicted at once; in so small a window the rest must be.
       const options = {
         profile: profileNamed(steps[0]!.crash ? "none" : "anthropic-5m"),
         countTokens: estimateTokens,

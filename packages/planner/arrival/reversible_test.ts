@@ -6,7 +6,6 @@ import { memoryArchive } from "@tare/prune";
 import { expand, type NamedText } from "../../../tests/expand_compressed.ts";
 import { anyResult, numbered, NUMBERINGS, type ToolResult } from "../../../tests/tool_results.ts";
 
-/** Returns the text that a model sees of a result that comes first in a session. */
 async function visibleOf({ tool, args, text }: ToolResult, { recall = true } = {}) {
   const archive = memoryArchive();
   const session = plannerSession({ profile: profileNamed("openai"), countTokens: estimateTokens, archive });
@@ -24,7 +23,7 @@ async function visibleOf({ tool, args, text }: ToolResult, { recall = true } = {
   return { visible: contentText(view.messages.at(-1)!.content), archive };
 }
 
-/** Checks that what is visible has all of an original, or states how the rest is recalled. */
+/** Checks that the visible text contains all of an original, or states how to recall the rest. */
 async function checkReversible(
   result: ToolResult,
   options: { readonly recall?: boolean } = {},
@@ -146,7 +145,7 @@ Deno.test("normalization: tables with a column that counts up stay byte for byte
   ];
   for (const text of tables) {
     for (const call of calls) {
-      // The arrow is Claude Code's own, and nothing else writes it.
+      // Only Claude Code writes the arrow.
       assertEquals((await visibleOf({ ...call, text })).visible, text, JSON.stringify(call));
     }
   }
@@ -253,7 +252,7 @@ Deno.test("normalization: carriage returns stay as line ends, and are folded in 
   const [marker = "", ...rest] = visible.split("\n");
   assertEquals(rest, ["Cloning into 'x'...", "Receiving objects: 100% (100/100), done.", "end"]);
   assertEquals(await archive.get(/recall with ref ([0-9a-f]{16})\]$/.exec(marker)![1]!), text);
-  // Without recall nothing leaves that can't be rebuilt; the same text visible by a file stays too.
+  // Without recall everything removed can be rebuilt; a file's text stays.
   for (const [command, recall] of [["git clone x", false], ["cat log", true]] as const) {
     assertEquals((await visibleOf({ tool: "Bash", args: { command }, text }, { recall })).visible, text);
   }

@@ -39,12 +39,12 @@ Deno.test("estimateWarmth() expects a prefix up to the end of each entry of the 
   for (const end of [5_000, 9_000]) {
     assertEquals([estimate(end), estimate(end + 1) < estimate(end)], [estimate(end - 1), true]);
   }
-  // What was seen at the end of a line speaks for it, and what was seen behind it against it.
+  // A hit at the end of an entry supports it, a miss after it refutes it.
   const seen = (idleMs: number, warm: boolean) =>
     estimateWarmth(table, 5_000, observeWarmth(table, { idleMs, warm }, NO_WARMTH));
   assertEquals(seen(5_000, true) > estimate(5_000), true);
   assertEquals(seen(5_000, false) < estimate(5_000), true);
-  // Up to the end of the first line it speaks for or against that line alone.
+  // Within the first entry only that entry changes.
   const short = observeWarmth(table, { idleMs: 1_000, warm: false }, NO_WARMTH);
   assertAlmostEquals(estimateWarmth(table, 1_000, short), 50 * 0.99 / 51, 1e-9);
   assertEquals(estimateWarmth(table, 5_000, short), estimate(5_000));

@@ -11,7 +11,7 @@ Deno.test("PrefixCache serves a prefix for its time to live, and refreshes it wi
   assertEquals([cache.held(units("a", "b", "x"), 1_000), cache.held(units("a", "b"), 1_001)], [20, 0]);
   cache.store(units("a", "b"), 800);
   assertEquals([cache.held(units("a", "b", "c"), 1_000), cache.held(units("a", "b", "c"), 1_800)], [30, 20]);
-  // A request that was made before and is heard of later makes nothing older.
+  // An earlier request that is recorded later makes nothing older.
   cache.store(units("a"), 100);
   assertEquals([cache.held(units("a", "b"), 1_800), cache.held(units("a", "b"), 1_801)], [20, 0]);
 });
@@ -34,7 +34,7 @@ Deno.test("PrefixCache evicts the least recently used half when full, and everyt
   const held = () => ["a", "b", "c", "d", "e", "f"].filter((name) => cache.held(units(name), 10) > 0);
   assertEquals(held(), ["a", "b", "c", "d"]);
   cache.store(units("e"), 4);
-  // The root is the sixth, older than all.
+  // The root is the sixth unit, older than all.
   assertEquals(held(), ["c", "d", "e"]);
   cache.store(units("f"), 5);
   assertEquals(held(), ["c", "d", "e", "f"]);

@@ -26,7 +26,6 @@ const given = fc.record({
   historyBudgetTokens: fc.constantFrom(0, 500, 16_000),
 }) as fc.Arbitrary<Given>;
 
-/** A session that is restored before every call, and what it showed. */
 async function play(
   { messages, windowTokens, summary, historyBudgetTokens }: Given,
   check: (step: {

@@ -41,13 +41,11 @@ function tokensOf(messages: readonly Message[]): number {
   return countRequestTokens({ messages }, estimateTokens);
 }
 
-/** The archive reference in a message. */
 function refOf(message: Message | undefined, form: RegExp): string {
   assertMatch(String(message?.content), form);
   return form.exec(String(message?.content))![1]!;
 }
 
-/** A turn that reads a file of so many tokens, and answers unless it goes on. */
 function turn(id: string, tokens: number, answer?: string): Message[] {
   const call = { id, type: "function", function: { name: "read", arguments: `{"path":"${id}"}` } } as const;
   return [
@@ -235,7 +233,7 @@ Deno.test("classicSession() uses configured triggers", async () => {
   assertEquals(await rewritesIn({ protectTokens: 0, minBytes: 20_000, pruneAt: 0.6 }), []);
   assertEquals(await rewritesIn({ protectTokens: 0, coldAfterMs: HOUR }, HOUR - 1), []);
   assertEquals(await rewritesIn({ protectTokens: 0, coldAfterMs: HOUR }, HOUR), [both]);
-  // By the provider's profile, which the trigger outranks.
+  // The trigger takes precedence over the profile.
   const profiled = async (idleMs: number, triggers: ClassicTriggers = {}) => {
     const { view, session } = harness({ prune: true }, {
       profile: profileNamed("anthropic-5m"),
@@ -321,7 +319,7 @@ Deno.test("classicSession() shows a changed definition in full once, also after 
   const restored = harness({ schemas: true }, { state }).session;
   assertEquals([await see(restored, read.definition), await see(restored, changed)], ["compact", "full"]);
   assertEquals([await see(restored, changed), await see(restored, read.definition)], ["compact", "compact"]);
-  // A state of before knew names only.
+  // A stored state with names only.
   const old = harness({ schemas: true }, { state: { ...state, exposed: ["read"] } }).session;
   assertEquals([await see(old, read.definition), await see(old, read.definition)], ["full", "compact"]);
 });
@@ -351,7 +349,6 @@ Deno.test("classicSession() gives a request that isn't a turn the last view, and
   assertStrictEquals(session.state, state);
   assertEquals(session.sent(usage, seen), undefined);
   assertStrictEquals(session.state, state);
-  // Another history is shown as it is.
   const other = turn("other", 10);
   const foreign = await session.view({ messages: other, tools: [] }, { nowMs: 0, oneShot: true });
   assertEquals([foreign.messages, foreign.tools], [other, []]);

@@ -8,16 +8,14 @@ import { callPairs } from "../../../tests/call_pairs.ts";
 const USAGE = { promptTokens: 100, cachedTokens: 90, outputTokens: 7 };
 const LIST = { type: "function", function: { name: "list" } } as const;
 
-/** A text of so many tokens. */
 const text = (tokens: number, word = "word") => `${word} `.repeat(Math.ceil(tokens * 4 / (word.length + 1)));
 
-/** A turn of talk: the user's words, and the model's. */
+/** A question of the user and an answer. */
 const talk = (name: string, tokens: number, asked = 10): Message[] => [
   { role: "user", content: `${name}: ${text(asked)}` },
   { role: "assistant", content: text(tokens, name) },
 ];
 
-/** A turn in which a tool gives so many tokens. */
 const tool = (id: string, tokens: number): Message[] => [
   { role: "user", content: `Run ${id}.` },
   { role: "assistant", tool_calls: [{ id, type: "function", function: { name: "run", arguments: "{}" } }] },
@@ -54,7 +52,6 @@ function harness(options: Partial<ClassicOptions> = {}): Harness {
   return { session, archive, asked, view };
 }
 
-/** A history that makes a prompt of so many tokens, with a result of so many that may be pruned. */
 function history(tokens: number, resultTokens: number): Message[] {
   const opening = [...tool("a", resultTokens), { role: "user", content: "Tell." } as const];
   const rest = tokens - countRequestTokens({ messages: [...opening, now], tools: [LIST] }, estimateTokens);
@@ -245,7 +242,7 @@ Deno.test("classicSession() shows no summary of missing messages after going bac
   assertEquals((await harness({ state }).view(messages)).messages, messages);
 });
 
-/** Plays turns one after the other: the turns in which a summary was made, and the largest prompt. */
+/** Plays turns, and returns those with a summary and the largest prompt. */
 async function play(turn: (n: number) => Message[], options: Partial<ClassicOptions> = {}) {
   const { view, session, asked } = harness({ windowTokens: 10_000, triggers: {}, ...options });
   const folded: number[] = [];

@@ -17,7 +17,6 @@ const PROFILE = profileNamed("anthropic-5m");
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
 
-/** Records a request that finds its prefix if it is warm. */
 function request(
   clock: ClockState,
   { atMs, promptTokens, cachedTokens, outputTokens = 0, shared = cachedTokens }: {
@@ -122,7 +121,6 @@ Deno.test("nextPing() stays within 5 % of the conversation's cost without keep-a
   assertEquals([99_999, 100_000, 199_999, 200_000].map((without) => pings(without, { pending: "tool" })), [
     ...[0, 1, 1, 2],
   ]);
-  // An extended keep-alive leaves 4,000 until something was credited.
   const upgrade = { pending: "person", trial: GRANTED } as const;
   assertEquals([219_999, 220_000].map((without) => pings(without, upgrade)), [0, 1]);
   assertEquals(
@@ -172,12 +170,10 @@ Deno.test("afterRequest() and afterPing() record a whole session: costs, credits
   assertAlmostEquals(back.credit, 69_000);
   // Without keep-alive all of it would have been written.
   assertAlmostEquals(back.clock.without, 350_900 + 76_250);
-  // Content cached by others after the common start isn't credited.
   const cut = request(pinged.clock, {
     ...{ atMs: 579 * SECOND, promptTokens: 61_000, cachedTokens: 60_000, shared: 20_000 },
   });
   assertEquals(cut.keptTokens, 20_000);
-  // A return in time credits nothing.
   const soon = request(pinged.clock, { atMs: 479 * SECOND, promptTokens: 61_000, cachedTokens: 60_000 });
   assertEquals([soon.keptTokens, soon.credit], [0, 0]);
 });
@@ -200,7 +196,6 @@ Deno.test("afterPing() gives an extended prefix an hour, and returns evidence on
   assertEquals([back(4, 51_000), back(61, 0), back(40, 0, 20_000)].map(({ upgrade }) => upgrade), [
     ...[undefined, undefined, undefined],
   ]);
-  // Once read it lasts another hour, and covers a pause without a request.
   assertEquals(pause(there.clock, { pending: "tool" }), []);
   const later = request(there.clock, {
     atMs: 90 * MINUTE,
@@ -209,7 +204,6 @@ Deno.test("afterPing() gives an extended prefix an hour, and returns evidence on
     shared: 52_000,
   });
   assertEquals([later.keptTokens, later.upgrade], [51_000, undefined]);
-  // Once most of the prompt is new, keep-alive is worth it again.
   assertEquals(
     pause({ ...later.clock, heldTokens: 120_000, answerTokens: 1_000, usedMs: 0 }, {
       pending: "person",
@@ -238,12 +232,10 @@ Deno.test("afterPing() doesn't extend a prefix that was billed for five minutes 
   ]);
   const gone = ping(RICH, { type: "exact", atMs: 280 * SECOND }, false);
   assertEquals([gone.isWarm, gone.clock.spent, gone.clock.lost], [false, 62_500, 1]);
-  // Two consecutive misses are enough.
   const again = ping(gone.clock, { type: "exact", atMs: 560 * SECOND }, false);
   assertEquals(pause({ ...again.clock, spent: 0, usedMs: 0 }, { pending: "tool" }), []);
 });
 
-/** A session: requests with gaps, and the awaited party after each. */
 const SESSIONS = fc.array(
   fc.record({
     gapMs: fc.oneof(fc.integer({ min: 1, max: 10 * MINUTE }), fc.integer({ min: 1, max: 180 * MINUTE })),
@@ -294,7 +286,6 @@ Deno.test("nextPing(): net costs never exceed 5 % of a session's cost without ke
         const pinged = ping(clock, { ...next, ...(!grants && { type: "exact" }) });
         if (next.type === "upgrade") trial = observeUpgrade(trial!, { of: "bill", isGood: grants });
         paid += next.tokenUnits;
-        // The planned price is charged.
         clock = { ...pinged.clock, spent: clock.spent + next.tokenUnits };
         assert(clock.spent - clock.credited <= 0.05 * clock.without + 1e-6);
         assert(paid <= 1.05 * bare + 1e-3, `${paid} ${bare}`);

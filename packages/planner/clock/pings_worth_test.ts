@@ -17,7 +17,6 @@ Deno.test("pingsWorth() returns the recorded limits for recorded pauses of users
   assertEquals(pingsWorth([0.36, 0.27, 0.17, 0.2, 0.14, 0.19, 0.04, 0.13], PRICES), 6);
   const untold = [0.25, 0.16, 0.08, 0.09, 0.05, 0.07, 0.01, 0.04];
   assertEquals(pingsWorth(untold, PRICES), 2);
-  // Half of the prompt would be evicted for free after expiry.
   assertEquals(pingsWorth(untold, { ...PRICES, loss: 0.45 }), 1);
   assertEquals(pingsWorth(untold, { ...PRICES, loss: 0.3 }), 0);
 });

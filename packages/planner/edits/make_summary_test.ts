@@ -104,7 +104,7 @@ Deno.test("makeSummary() keeps an earlier summary if a later one fails, with one
   const later = await made({ archive, summarise: undefined }, { edits: [edit] });
   assertMatch(later.edit.text, /^I told a story\.\n\n\[elided: 2 messages, \d+ bytes; ref [0-9a-f]{16}\]$/);
   assertEquals(later.shown.length, 5);
-  // What the first one stood for is found from there.
+  // The messages of the first summary can be found from there.
   assert((await archive.get(later.edit.ref))?.includes(edit.ref));
 });
 

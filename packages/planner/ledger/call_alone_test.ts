@@ -35,7 +35,6 @@ const file = (step: number) => `const line${step} = ${step};\n`.repeat(400);
 
 type Played = Partial<Omit<PromptSessionOptions, "profile">> & { readonly profile?: Profile };
 
-/** Plays a task in which a file of some 2,000 tokens is read at each step. */
 async function play(steps: number, { profile = PROFILE, ...options }: Played = {}) {
   const session = plannerSession({
     profile,
@@ -63,7 +62,7 @@ async function play(steps: number, { profile = PROFILE, ...options }: Played = {
   return entries;
 }
 
-/** What a client pays that resends everything, and compacts its conversation from so many tokens on. */
+/** Returns the cost for a client that resends everything and compacts from this size on. */
 function alone(steps: number, habit: CompactionHabit, from: number) {
   const { resultChars, keptChars, keptTokens = 0, keepsFront, isLate = false } = habit;
   const cost = (promptTokens: number, cachedTokens: number) =>
@@ -72,7 +71,6 @@ function alone(steps: number, habit: CompactionHabit, from: number) {
   const front = PrefixCache.unitsOf({ messages: [task], tools: [READ] }, estimateTokens)
     .reduce((sum, { tokens }) => sum + tokens, 0);
   let [paid, compactions, others, held, last] = [0, 0, 0, 0, 0];
-  /** Steps that are in the prompt. */
   let kept = 0;
   const prompt = () => front + others + kept * (sizes.call + sizes.result);
   for (let step = 0; step < steps; step++) {
@@ -114,7 +112,7 @@ for (const [name, compaction] of HABITS) {
     assert(Math.abs(claimed - paid) < 0.05 * paid, `${claimed} against ${paid}`);
     assertEquals(entries.filter(({ withoutCompaction }) => withoutCompaction).length, compactions);
     assert(compactions > 2);
-    // Resending everything is told as long as it fits, and not a call longer.
+    // The cost of resending everything is reported as long as it fits.
     const fits = entries.findLastIndex(({ resendTokenUnits }) => resendTokenUnits !== undefined) + 1;
     assert(fits > 20 && fits < 40);
     assert(entries.every(({ resendTokenUnits }, at) => (resendTokenUnits !== undefined) === at < fits));
@@ -185,7 +183,7 @@ Deno.test("PlanningSession.fork(): the baseline doesn't repeat the parent's comp
     return of.sent({ promptTokens, cachedTokens: predictedCachedTokens, outputTokens: 10 })!;
   };
   let compacted = 0;
-  // Until some calls behind a compaction.
+  // Until some calls after a compaction.
   for (let step = 0; compacted < 4; step++) {
     const { withoutCompaction } = await call();
     if (withoutCompaction || compacted > 0) compacted++;

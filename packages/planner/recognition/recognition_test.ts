@@ -10,7 +10,9 @@ type Known = KnownConversation & { readonly id: string };
 
 const ROLES = { S: "instruction", u: "user", a: "reply", r: "result", t: "thought" } as const;
 
-/** A history of items such as `u1`, whose text follows a colon: `r1:cleared` is another result of the call of `r1`. */
+/**
+ * A history of items such as `u1`; text follows a colon: `r1:cleared` is another result of the call of `r1`.
+ */
 function history(words: string, more: Partial<RequestHistory> = {}): RequestHistory {
   const all = words.split(" ").filter((word) => word !== "");
   const texts = all.map((word) => (word.split(":")[1] ?? word).replaceAll("|", "\n"));
@@ -25,7 +27,6 @@ function history(words: string, more: Partial<RequestHistory> = {}): RequestHist
   };
 }
 
-/** What becomes of a request where the other histories are known, the newest last. */
 function recognised(known: Readonly<Record<string, string>>, request: RequestHistory, facts: object = {}) {
   const recognition = new Recognition<Known>();
   for (const [at, [id, words]] of Object.entries(known).entries()) {

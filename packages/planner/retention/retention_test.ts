@@ -27,7 +27,6 @@ function step(id: string, tokens: number, name = "run"): Message[] {
   ];
 }
 
-/** A turn of so many tokens in one result. */
 function turn(id: string, tokens: number, name = "run"): Message[] {
   return [
     { role: "user", content: "Go on." },
@@ -38,7 +37,7 @@ function turn(id: string, tokens: number, name = "run"): Message[] {
 
 const retention = { ...KEEP_WANTED, stepTailTokens: 0 };
 
-/** What may leave: the position of each result, and where each step starts. */
+/** Returns the positions of evictable results, and the starts of evictable steps. */
 function find(
   messages: readonly Message[],
   { edits = [], tools = [], traits = {}, isError, ...options }:
@@ -147,7 +146,6 @@ Deno.test("findRemovals() evicts an error first whose call has succeeded since",
   const isError = (_: unknown, index: number) => index === 2;
   const profile = profileNamed("anthropic-5m");
   assertEquals(find([...failing, ...step("other", 10)], { isError, profile }), []);
-  // The newer result is short.
   const succeeded = [...failing, ...run("2", "ok"), ...step("other", 10)];
   assertEquals(find(succeeded, { isError, profile }), [2]);
 });
@@ -157,7 +155,7 @@ Deno.test("findRemovals() evicts a step with the reasoning before it, if that is
   const thinking = [messages[0]!, thought, thought, ...messages.slice(1)];
   assertEquals(find(messages)[0], "1-3");
   assertEquals(find(thinking)[0], "1-5");
-  // What was said in between is what those thoughts led to.
+  // A text in between belongs to the reasoning.
   const said: Message = { role: "assistant", content: "I look." };
   assertEquals(find([messages[0]!, thought, said, ...messages.slice(1)])[0], "3-5");
 });
@@ -233,7 +231,7 @@ Deno.test("findRemovals() by age returns all results before the tail, whatever t
 });
 
 Deno.test("findRemovals() keeps results that were in no request yet", () => {
-  // A reply over several items: the result of its first call stands in front of its last.
+  // A reply over several items: the result of its first call is before its last.
   const said: Message[] = [{ role: "user", content: "Find it." }, ...step("a", 4_000), ...step("b", 10)];
   assertEquals(find(said), [2]);
   assertEquals(find(said, { seenMessages: 1 }), []);
@@ -281,7 +279,6 @@ Deno.test("findRemovals() reads names only in head and tail of a very long text"
     ], { retention: { ...retention, loss } });
     return Math.max(...names);
   };
-  // At its end, at its beginning, in the middle of a short text, and of a long one.
   assertEquals(
     [named(300_000, 100), named(100, 300_000), named(90_000, 90_000), named(150_000, 150_000)],
     [1, 1, 1, 0],

@@ -7,12 +7,12 @@ import { memoryArchive } from "@tare/prune";
 import type { Removal } from "../retention/retention.ts";
 import { decide, fullFromTokens, howMany, isSurelyCold, reckonedAlive, type Situation } from "./decide.ts";
 
-/** What could leave so many tokens behind the start, and what carrying it has cost. */
+/** An evictable part after `start` with its carrying cost. */
 function removal(start: number, tokens: number, rent = 0): Removal {
   return {
     start,
     tokens,
-    // Each of its tokens has cost 1.
+    // Each token has cost 1.
     parts: [{ name: "idle", tokens: rent }],
     idle: true,
     goes: true,
@@ -34,12 +34,11 @@ const warm: Situation = {
   stopped: false,
   windowTokens: Infinity,
 };
-/** Prices: 2,500 for the newest, 6,100 for both. */
+/** Rewrite costs: 2,500 for the newest, 6,100 for both. */
 const withRents = (...rents: readonly number[]) => [
   removal(1_000, 0, rents[0]),
   removal(5_000, 200, rents[1]),
 ];
-/** Where what leaves starts, and why. */
 const outcome = (removals: readonly Removal[], situation: Situation) => {
   const { leaving, decision } = decide({ ...situation, removals });
   return [leaving[0]?.start, decision?.cause];
@@ -141,7 +140,8 @@ Deno.test("decide() stays within the loss limit for a warm cache, but takes free
 
 Deno.test("decide() pays for pending pins, but doesn't evaluate them", () => {
   const ride = { start: 2_000, tokens: -100 };
-  // With the ride 6,000 cached tokens are read again and 100 more are written than leave: 5,300 instead of 2,500.
+  // With the pins 6,000 cached tokens are read again and 100 more are written than evicted: 5,300 instead of
+  // 2,500.
   const buys = (allowedPrice: number) => outcome(withRents(0, 2_500), { ...warm, ride, allowedPrice });
   assertEquals([buys(5_299), buys(5_300)], [[undefined, "loss_limit"], [5_000, "price"]]);
   assertEquals(decide({ ...warm, ride, removals: withRents(0, 2_500) }).decision?.price, 2_500);
@@ -149,7 +149,7 @@ Deno.test("decide() pays for pending pins, but doesn't evaluate them", () => {
 
 Deno.test("decide() makes no rewrite only because the cache may be cold", () => {
   const likely = { ...warm, alive: 0.2 };
-  // Warm it would cost 1,700; at this chance it would pay.
+  // Warm it would cost 1,700; at this probability it would pay.
   assertEquals(outcome([removal(5_000, 1_000)], likely), [undefined, "wait"]);
   assertEquals(outcome([removal(5_000, 1_000, 1)], likely), [5_000, "price"]);
 });
@@ -179,7 +179,7 @@ Deno.test("decide() evicts the least needed parts from a full window, whatever i
   assertEquals(decide({ ...full, removals: tenth, windowTokens: 5_000 }).leaving, tenth);
 });
 
-/** Tools of 200 tokens each, of which a line takes 16. */
+/** Tools of 200 tokens each; their lines take 16. */
 const tools = (count: number) => ({ count, fullTokens: 200 * count, shortTokens: 250 + 16 * count });
 
 Deno.test("worthDeferring() keeps few tools in full and defers many, whatever the provider", () => {
@@ -231,7 +231,6 @@ Deno.test("sent() adds deferred tools to the baseline, and excludes calls that o
   ]);
 });
 
-/** Removals in the order of a prompt of so many tokens, each with all that is weighed. */
 const removals = (promptTokens: number) =>
   fc.array(
     fc.record({
@@ -253,7 +252,7 @@ const removals = (promptTokens: number) =>
     }))
   );
 
-/** Every rewrite by itself, by the formula of its price alone. */
+/** Every rewrite by the formula of its cost alone. */
 function everyCut(
   { removals, carried, idleSince, ride, profile, promptTokens, cachedTokens, alive }: Situation,
 ) {
@@ -358,7 +357,7 @@ Deno.test("decide() empties a full window at the lowest cost per freed token, of
       const situation: Situation = { ...warm, ...options, ...given, removals: all, isHeld: true };
       const use = windowUse ?? warm.promptTokens;
       const those = all.filter(({ tokens }) => tokens > 0);
-      // What is longer than it seems shrinks by more than it seems.
+      // A longer prompt shrinks by more, too.
       const scale = use / warm.promptTokens;
       const sum = scale * those.reduce((sum, { tokens }) => sum + tokens, 0);
       const share = [0.6, 0.9, 1].find((share) => use - sum <= share * options.windowTokens);

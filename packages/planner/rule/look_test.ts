@@ -58,7 +58,6 @@ const ANSWER: Message = { role: "assistant", content: "ok" };
 
 let ids = 0;
 
-/** A call of a tool, and its result. */
 function step(content: string, name = "look", path = `${ids}.ts`): Message[] {
   const id = `call_${ids++}`;
   const call = { name, arguments: JSON.stringify({ file_path: path }) };
@@ -103,7 +102,6 @@ Deno.test("PromptTooLong names the longest part: a message, or the tools' defini
   assertEquals([tools.longest.place, longest.place], [-1, 2]);
   const first = await thrown([user(lines("input", 45_000))], []);
   assert(first.message.includes("Message 0 (user)"), first.message);
-  // The message has three fifths of the prompt by any count.
   assertAlmostEquals(longest.tokens / promptTokens, 45_000 / 75_000, 0.02);
   assertAlmostEquals(tools.longest.tokens / tools.promptTokens, 1, 0.02);
 });
@@ -116,7 +114,7 @@ Deno.test("rejected() without a number: a longer prompt that succeeds proves a l
     const before = await view();
     session.rejected(limit);
     session.sent({ promptTokens: 15_000, cachedTokens: 0, outputTokens: 1 }, before);
-    // A window that the provider has stated stays.
+    // A reported window stays.
     const isWhole = (await view()).promptTokens === before.promptTokens;
     assertEquals([limit, isWhole], [limit, limit === undefined]);
   }
@@ -217,11 +215,11 @@ Deno.test("baseline: a history that went back, or was forked, costs what its cli
       "is stored and forks": plannerSession({ ...options, archive, state: copied(before.state) })
         .fork(8, archive),
     }[how]!;
-    // The loss limit compares with resending everything, recall included.
+    // The loss limit includes the recall.
     const resent = () => (session.state as { readonly planner: { readonly resend: number } }).planner.resend;
     const resentBefore = resent();
     const { entry, baseline, resend } = await call(session, second, 1_000);
-    // Where only the state is known, the definition of recall is taken for the client's own.
+    // With only the state known, the definition of recall counts as the client's own.
     assertAlmostEquals(
       entry.withoutTokenUnits / baseline,
       1,
@@ -315,7 +313,7 @@ Deno.test("view() reports the tokens removed by each mechanism, which add up to 
 
   const more = [...messages, ANSWER, user("And now?")];
   const { saved: then, stable: after } = await view(more, 10, true);
-  // A truncated result that is evicted counts as evicted from then on.
+  // A truncated result that is evicted counts as evicted.
   assertEquals([then.truncate, then.context, after!.edited], [0, 0, 9]);
   assertAlmostEquals(then.prune, 9_000, 200);
   assertEquals([then.references, then.notation], [saved.references, saved.notation]);
@@ -348,7 +346,7 @@ Deno.test("view() keeps a result whose eviction frees next to nothing because of
 Deno.test("view() evicts nothing if the session may cost more than its loss limit over resending everything", async () => {
   const profile = profileNamed("anthropic-5m");
   const archive = memoryArchive();
-  // Much that stays follows the results, so that their eviction has a price.
+  // Messages after the results make their eviction expensive.
   const messages = [
     user("Read."),
     ...[1, 2, 3].flatMap((at) => step(lines(`r${at}`, 3_000))),
@@ -372,7 +370,6 @@ Deno.test("view() evicts nothing if the session may cost more than its loss limi
         return (await session.view(history, call)).rewrites.length > 0;
       };
       assertEquals([await isRewritten(0.05, 0), await isRewritten(0.6, 0.3)], [true, true]);
-      // The cost of the call itself counts as well.
       const cost = 0.1 * view.rewrites[0]!.tokensBefore;
       for (const share of [0.3, 0.05 + cost / resend]) assertEquals(await isRewritten(0.05, share), false);
       return;
@@ -417,7 +414,7 @@ Deno.test("rejected() without a number makes room as in a window of four fifths 
   const view = () => session.view({ messages, tools: [] }, { nowMs: 0, recall: true });
   const before = await view();
   session.rejected(undefined, { promptTokens: before.promptTokens });
-  // A full window is emptied to three fifths, of what the prompt may have at most, and doesn't lose everything.
+  // A full window is emptied to three fifths at worst, and doesn't lose everything.
   const { promptTokens } = await view();
   assertLess(promptTokens, 0.6 * 0.8 * before.promptTokens);
   assertGreater(promptTokens, 0.1 * before.promptTokens);

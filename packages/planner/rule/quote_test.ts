@@ -35,7 +35,7 @@ Deno.test("quotePrompt() differs between rewritten and unchanged prompts by the 
     }),
     fc.nat(20_000),
     (found, cachedTokens) => {
-      // All of them leave, or none.
+      // All of them are evicted, or none.
       const removals = found.toSorted((a, b) => a.start - b.start).map(({ start, tokens }, at) => ({
         ...removal(start, tokens),
         idle: at === 0,
