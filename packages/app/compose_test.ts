@@ -518,7 +518,7 @@ Deno.test("startServer() deletes nothing by a clock that is years ahead of what 
     assertEquals(logged.length, 1);
     assertMatch(
       logged[0]!,
-      /^The clock is \d+ days ahead of 2020-01-01, the last that is known: sessions expire as if 7 /,
+      /^The clock is \d+ days ahead of its last reading, 2020-01-01: sessions expire as if 7 /,
     );
   }));
 

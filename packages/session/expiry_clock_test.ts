@@ -21,8 +21,8 @@ Deno.test("expiryClock() believes a clock a week at a time, whatever it shows, a
   lagMs = open();
   assertEquals([days(2_000), days(2_001)], [1_985, 1_984]);
   assertEquals(log, [
-    "The clock is 1992 days ahead of 2026-01-09, the last that is known: sessions expire as if 7 had gone by, and others " +
-    "not before the server has run as long. If it is wrong, set it right.",
+    "The clock is 1992 days ahead of its last reading, 2026-01-09: sessions expire as if 7 days had passed, the others " +
+    "as the server runs. If the clock is wrong, correct it.",
   ]);
   // Set right, it is believed again.
   assertEquals([days(9), days(10)], [0, 0]);

@@ -37,7 +37,7 @@ Deno.test("Keys.add() refuses names that are taken or can't be", async () => {
   await assertRejects(
     () => keys.add({ name: "a", routes: ["agent"] }),
     RangeError,
-    "Cannot add key a: there is one of that name. Remove it first.",
+    "Cannot add key a: the name is taken. Remove that key first.",
   );
   for (const name of ["", "owner", "guest", "A", "a b", "-a", 'a","id":"', "a".repeat(41)]) {
     await assertRejects(() => keys.add({ name, routes: ["agent"] }), RangeError, "Cannot add key");
@@ -53,18 +53,18 @@ Deno.test("Keys says no by the route, by the day's budget, where a price isn't k
   const told = (refusal: ReturnType<AnyKeys["spent"]>) => refusal && [refusal.status, refusal.message];
   assertEquals(told(keys.refusal(alice, "agent")), [
     403,
-    "Cannot answer: key alice is for gateway, and this is agent.",
+    "Forbidden: key alice is for gateway, not for agent.",
   ]);
   assertEquals(keys.refusal(alice, "gateway"), undefined);
-  assertMatch(keys.spent("alice", false)?.message ?? "", /what this would cost isn't known.*TARE_PRICE/);
+  assertMatch(keys.spent("alice", false)?.message ?? "", /price of this model is unknown.*TARE_PRICE/);
   keys.paid("alice", 0.75);
   assertEquals(keys.refusal(alice, "gateway"), undefined);
   // What has begun may pass it.
   keys.paid("alice", 0.5);
   const spent = [
     402,
-    "Cannot answer: key alice has spent its budget of $1 for today, $1.2500. It goes on at 2026-02-01T00:00Z, " +
-    "or when the owner gives it more.",
+    "Budget exceeded: key alice has spent its budget of $1 for today, $1.2500. Retry after 2026-02-01T00:00Z, " +
+    "or raise the budget.",
   ];
   assertEquals(told(keys.refusal(alice, "gateway")), spent);
   await keys.close();
@@ -75,7 +75,7 @@ Deno.test("Keys says no by the route, by the day's budget, where a price isn't k
   await next.remove("alice");
   assertEquals(told(next.spent("alice")), [
     403,
-    "Cannot go on: key alice was removed, and this would be paid for under it.",
+    "Forbidden: key alice, which pays for this, was removed.",
   ]);
   await next.add({ name: "alice", routes: ["gateway"], budgetUsdPerDay: 1 });
   assertEquals(told(next.refusal(alice, "gateway")), spent);
@@ -101,7 +101,7 @@ Deno.test("Keys.count() lets so many requests through in a minute", async () => 
   assertEquals(keys.count(alice), {
     status: 429,
     code: "rate_limit_exceeded",
-    message: "Cannot answer: key alice may ask 2 times a minute. Try again in 20 s.",
+    message: "Rate limit exceeded for key alice: 2 requests per minute. Retry in 20 s.",
     retryAfterS: 20,
   });
   assertEquals([keys.count(Keys.OWNER), keys.count(Keys.GUEST)], [undefined, undefined]);
@@ -279,10 +279,10 @@ Deno.test("Keys leaves out what is damaged, and reports it once: every other key
   assertEquals(
     errors.map((error) => /document "(.+)" of kind "(.+)": (.+)/.exec(String(error))?.slice(1)).sort(),
     [
-      ["a", "key", "it isn't a key."],
-      ["c", "key", "it isn't a key."],
-      ["d", "key", "it isn't a key."],
-      ["e 2", "key_spent", "it isn't what a key has spent."],
+      ["a", "key", "it isn't a valid key."],
+      ["c", "key", "it isn't a valid key."],
+      ["d", "key", "it isn't a valid key."],
+      ["e 2", "key_spent", "it isn't a key's spending."],
       ["torn", "key", "Its checksum doesn't match."],
       ["torn", "key_spent", "Its checksum doesn't match."],
     ],

@@ -188,7 +188,7 @@ Deno.test("Warmth doesn't try again what failed, nor ask for what a provider doe
   const { warmth, pingable, go } = world({ budgetUsdPerDay: 0.1 });
   const failed = () => Promise.reject(new Error("no route to host"));
   warmth.waits(pingable("a", { ping: failed }));
-  assertEquals(await go(280), ["Error: Cannot keep a prompt warm: no route to host."]);
+  assertEquals(await go(280), ["Error: Cannot keep a prompt cached: no route to host."]);
   warmth.waits(pingable("b", { due: [300], ping: () => Promise.resolve(undefined) }));
   assertEquals([await go(400), warmth.waiting], [[], 0]);
   // Neither has cost anything.
@@ -208,7 +208,7 @@ Deno.test("Warmth doesn't try again what failed, nor ask for what a provider doe
   await go(500);
   warmth.waits(seeing(pingable("d", { due: [600], ping: refuses })));
   assertEquals([new Set(trials.splice(0)), await go(600)], [new Set([undefined, false]), [
-    "Error: Cannot keep prompts warm: the provider takes no request that asks for no reply.",
+    "Error: Cannot keep prompts cached: the provider supports no requests without a reply.",
   ]]);
   warmth.waits(pingable("e", { due: [700] }));
   assertEquals(warmth.waiting, 0);

@@ -78,7 +78,7 @@ Deno.test("GET /metrics is the owner's, and of keys that are for it, unless it i
       error: {
         status: 403,
         code: "not_for_this_key",
-        message: "Cannot answer: key scraper is for metrics, and this is agent.",
+        message: "Forbidden: key scraper is for metrics, not for agent.",
       },
     }),
   ];

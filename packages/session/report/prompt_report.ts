@@ -13,7 +13,7 @@ import { parsePlaceholder } from "@tare/prune/internal";
 import type { History, Pin, SessionView } from "@tare/planner";
 import { fittingPins, isSummary } from "@tare/planner/internal";
 
-/** A pin, and whether the prompt is already as it says. */
+/** A pin and its state. */
 export interface PinReport extends Omit<Pin, "hash"> {
   /** `waiting` for the next rewrite, or `done`. */
   readonly state: "waiting" | "done";
@@ -21,41 +21,41 @@ export interface PinReport extends Omit<Pin, "hash"> {
 
 /** A tool or message of a prompt, without its text. */
 export interface BlockSummary {
-  /** Names it within its session: `tool-0`, `message-12`, `line-0`. */
+  /** Id in its session: `tool-0`, `message-12`, `line-0`. */
   readonly id: string;
   readonly kind: "tool" | "message" | "line";
-  /** Who says it; `tools` of a tool. */
+  /** Role of the message; `tools` of a tool. */
   readonly role: string;
-  /** The tool that it is, or whose result it is. */
+  /** Name of the tool, or of the tool whose result it is. */
   readonly tool: string | null;
-  /** The path, command or the like that the call was about whose result it is. */
+  /** Path, command or similar argument of the call whose result it is. */
   readonly subject: string | null;
-  /** Position in the history; null of tools and lines. */
+  /** Position in the history; null for tools and lines. */
   readonly place: number | null;
-  /** Tokens that it takes in the prompt. */
+  /** Tokens in the prompt. */
   readonly tokens: number;
-  /** Tokens that it would take as it was said; zero of a line. */
+  /** Tokens of the original; zero for a line. */
   readonly originalTokens: number;
   /**
-   * How much of a block the model sees: all of it (`alive`); all that is new of it, without notation that says nothing
-   * (`said_once`); a line in its place (`elided`); head and tail (`truncated`); a summary of it and others (`summarised`); no more than a line that says that it was there (`left`);
-   * of a tool names and types (`compact`).
+   * Visible part of a block: all (`alive`); all new parts in normalized form (`said_once`); a line in its place
+   * (`elided`); head and tail (`truncated`); a summary with others (`summarised`); a line that mentions it (`left`);
+   * names and types of a tool (`compact`).
    */
   readonly state: "alive" | "said_once" | "elided" | "truncated" | "summarised" | "left" | "compact";
   readonly pin: PinReport | null;
-  /** What it begins with, at most 120 characters. */
+  /** Its beginning, at most 120 characters. */
   readonly title: string;
 }
 
-/** Which blocks of a prompt are reported. */
+/** Range of reported blocks. */
 export interface BlocksOptions {
-  /** The first one. Default: 0. */
+  /** Position of the first block. Default: 0. */
   readonly from?: number;
   /** Default: all. */
   readonly limit?: number;
 }
 
-/** Where the texts of a block begin. */
+/** Start of a block's texts. */
 export interface BlockOptions {
   /** In UTF-16 code units. Default: 0. */
   readonly offset?: number;
@@ -65,36 +65,36 @@ export interface BlockOptions {
 export interface BlockText {
   /** At most 100,000 characters. */
   readonly text: string;
-  /** Where in the whole it begins, in UTF-16 code units. */
+  /** Start within the whole text, in UTF-16 code units. */
   readonly offset: number;
-  /** Length of the whole. */
+  /** Length of the whole text. */
   readonly chars: number;
 }
 
-/** A part of a prompt's blocks. */
+/** A range of a prompt's blocks. */
 export interface PromptReport {
-  /** Tokens of the prompt, counted here. */
+  /** Estimated tokens of the prompt. */
   readonly tokens: number;
-  /** Tokens of everything as it was said. */
+  /** Tokens of all originals. */
   readonly originalTokens: number;
-  /** How many blocks there are in all. */
+  /** Total number of blocks. */
   readonly total: number;
-  /** Tools, messages of the history, and lines that stand for several. */
+  /** Tools, messages of the history, and lines in place of several. */
   readonly blocks: readonly BlockSummary[];
   readonly hasMore: boolean;
 }
 
 /** A block with its texts. */
 export interface BlockReport extends BlockSummary {
-  /** What the prompt contains; null if nothing. */
+  /** Text in the prompt; null if there is none. */
   readonly now: BlockText | null;
-  /** The original; null of a line. */
+  /** The original; null for a line. */
   readonly original: BlockText | null;
 }
 
 const TEXT_CHARS = 100_000;
 
-/** What a session has said, what of it the model sees, and what was asked for. */
+/** A session's history, its view and its pins. */
 export interface SeenSession {
   readonly history: History;
   readonly view: Pick<SessionView, "messages" | "tools" | "places">;
@@ -102,19 +102,19 @@ export interface SeenSession {
   readonly countTokens: CountTokens;
 }
 
-/** What stands in the prompt and what was said, of one block. */
+/** Prompt and original of a block. */
 interface Sides {
   readonly id: string;
   readonly now?: Message | ToolDefinition;
   readonly original?: Message | ToolDefinition;
   /** Position in the history. */
   readonly place?: number;
-  /** The line that stands for it, if it left with others. */
+  /** The line in its place, if it was evicted with others. */
   readonly line?: Message | undefined;
 }
 
 /**
- * Reports the prompt as the model sees it, a block for each tool and message, evicted ones included.
+ * Returns the prompt as the model sees it: a block for each tool and message, including evicted ones.
  *
  * @example
  * ```ts
@@ -147,7 +147,7 @@ export function reportPrompt(
 }
 
 /**
- * Reports one block with its texts from an offset on; undefined if there is none of this id.
+ * Returns a block with its texts from an offset; `undefined` if there is none of this id.
  *
  * @example
  * ```ts
@@ -176,7 +176,7 @@ export function reportBlock(
 }
 
 /**
- * Reports the pins of messages that exist, each with whether the prompt is as it says.
+ * Returns the pins of existing messages with their states.
  *
  * @example
  * ```ts
@@ -200,7 +200,7 @@ export function reportPins({ history, view, pins }: Omit<SeenSession, "countToke
   });
 }
 
-/** Tools, messages and lines in the order of the prompt. What left stands in front of the line that stands for it. */
+/** Returns tools, messages and lines in prompt order; evicted blocks precede their line. */
 function sidesOf({ history, view }: SeenSession): Sides[] {
   const { places } = view;
   const sides: Sides[] = history.tools.map((original, at) => ({
@@ -282,7 +282,7 @@ function isTool(piece: Message | ToolDefinition): piece is ToolDefinition {
   return "type" in piece && piece.type === "function" && "function" in piece;
 }
 
-/** What is said, as people read it; of a tool its definition as JSON. */
+/** Returns the readable text of a message, or a tool's definition as JSON. */
 function textOf(piece: Message | ToolDefinition): string {
   if (isTool(piece)) return JSON.stringify(piece.function, undefined, 2);
   if (piece.role !== "assistant") return transcribe(piece).slice(piece.role.length + 2);
@@ -290,7 +290,7 @@ function textOf(piece: Message | ToolDefinition): string {
   return reasoning + transcribe(piece).slice(piece.role.length + 2);
 }
 
-/** What a block begins with: what is said, or which calls are made. */
+/** Returns the beginning of a block: its text, or its calls. */
 function titleOf(piece: Message | ToolDefinition): string {
   if (isTool(piece)) return firstWords(piece.function.description);
   const calls = piece.role === "assistant" ? piece.tool_calls ?? [] : [];
@@ -302,17 +302,17 @@ function titleOf(piece: Message | ToolDefinition): string {
   );
 }
 
-/** Names under which tools take what they work on, as they are without `_` and `-`, those that say most first. */
+/** Argument names of subjects without `_` and `-`, the most specific first. */
 const PATHS = ["path", "filepath", "file", "filename", "absolutepath", "targetfile", "notebookpath", "url"];
 const COMMANDS = ["command", "cmd", "script", "code"];
 const SOUGHT = ["pattern", "query", "regex", "search"];
 
-/** By this a shell is told that a command follows. */
+/** Shell option that precedes a command. */
 const RUNS = /^-\w*c$/;
 
 /**
- * What a call is about, in one line: its command, its path, what it looks for and where, or else the first text among its
- * arguments. Null if they hold none.
+ * Returns the subject of a call in one line: its command, path, search term and place, or its first text argument; null
+ * if there is none.
  */
 function subjectOf(args: string): string | null {
   let value: unknown;
@@ -335,7 +335,7 @@ function subjectOf(args: string): string | null {
   return firstWords(subject) || null;
 }
 
-/** What an argument says: a text, or a command in words. */
+/** Returns the text of an argument, or a command's words. */
 function saidBy(given: unknown): string {
   if (typeof given === "string") return given;
   if (!Array.isArray(given) || !given.every((word) => typeof word === "string")) return "";

@@ -65,8 +65,8 @@ Deno.test("copyContents() changes no store that holds something else, or that an
     const error = await assertRejects(() => copy(from, to), StoreError);
     assertEquals([error.code, error.message], [
       "conflict",
-      `Cannot copy ${from} to ${to}: that isn't empty, and holds something else, 1 sessions, 0 events, 0 texts, ` +
-      "0 documents, 0 deliveries, 0 keys. Copy into one that holds nothing.",
+      `Cannot copy ${from} to ${to}: it isn't empty and has other contents, 1 sessions, 0 events, 0 texts, ` +
+      "0 documents, 0 deliveries, 0 keys. Copy into an empty store.",
     ]);
     assertEquals(await withStore(to, (store) => store.countSessions()), 1);
     await withStore(
@@ -103,7 +103,7 @@ Deno.test("copyContents() says so if the other store gives something else than w
     await assertRejects(
       () => copyContents(source, forgetful),
       StoreError,
-      "4 sessions, 0 events, 3 texts, 3 documents, 2 deliveries, 3 keys could be read there of the 4 sessions, 2 events,",
+      "verification found 4 sessions, 0 events, 3 texts, 3 documents, 2 deliveries, 3 keys of the 4 sessions, 2 events,",
     );
     await source.close();
     await target.close();

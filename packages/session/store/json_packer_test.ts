@@ -93,6 +93,6 @@ Deno.test("JsonPacker.unpack() says which text is missing", async () => {
   await assertRejects(
     () => JsonPacker.unpack(value, reader(new Map())),
     Error,
-    "Cannot read a conversation: its text ",
+    "Cannot read a conversation: text ",
   );
 });

@@ -51,7 +51,7 @@ export async function assertFenced(act: () => Promise<unknown>, sessionId: strin
   assertEquals([error.code, error.message], [
     "fenced",
     `Cannot write to session ${JSON.stringify(sessionId)}: this opening of the store doesn't hold it. ` +
-    "Take it, and read what was written since.",
+    "Hold it, and read the newer events.",
   ]);
 }
 

@@ -133,7 +133,7 @@ Deno.test("SessionRecords.commit() holds the session for one commit, unless othe
   assertEquals([later > fence, await own.commit(fence, stateRecords("s", { at: 2 }))], [true, undefined]);
   assertEquals([await store.readState("s", "at"), (await own.look())?.fence], [1, later]);
   assert(await other.shared.hold("s"));
-  const error = await assertRejects(() => own.delete(), StoreError, "another server writes to it");
+  const error = await assertRejects(() => own.delete(), StoreError, "another server holds it");
   assertEquals([error.code, (await own.look())?.holder], ["fenced", "other"]);
   await other.shared.release("s");
   await own.delete();

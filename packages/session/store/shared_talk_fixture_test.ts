@@ -82,7 +82,7 @@ export function testTalk(test: TestOfOpenings): void {
         await assertRejects(
           () => answering.commit([events("a", 0, "late"), { type: "answer", requestId: id, answer: 1 }]),
           Error,
-          `Cannot answer request ${JSON.stringify(id)}: nobody waits for an answer to it`,
+          `Cannot answer request ${JSON.stringify(id)}: it was withdrawn or answered`,
         );
         assertEquals(await two.lastEvent("a"), 0);
       },

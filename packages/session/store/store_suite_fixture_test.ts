@@ -73,7 +73,7 @@ export function testStore(name: string, place: Place): void {
     await assertRejects(
       () => store.commit([{ type: "session", ...session, settings: 1 }]),
       Error,
-      'Cannot create session "c": there is one of this id',
+      'Cannot create session "c": the id is taken',
     );
     assertEquals([await store.getSession("c"), await store.getSession("none")], [session, undefined]);
   });
@@ -241,8 +241,8 @@ export function testStore(name: string, place: Place): void {
       );
       assertEquals([error.code, error.message], [
         "conflict",
-        `Cannot write behind event ${after} of session "a": its last event is 2. ` +
-        "Read what was written since, and write behind that.",
+        `Cannot append after event ${after} of session "a": its last event is 2. ` +
+        "Read the newer events, and append after them.",
       ]);
     }
     const racing = await Promise.allSettled(
@@ -432,7 +432,7 @@ export function testStore(name: string, place: Place): void {
         `Cannot write document ${
           JSON.stringify(id ?? "a")
         } of kind "key": it was changed since it was read. ` +
-        "Read it again, and change that.",
+        "Read it again and retry.",
       ]);
     };
     await refused(1, document(1), "\ud800 \0");

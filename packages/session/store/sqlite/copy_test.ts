@@ -63,7 +63,7 @@ Deno.test("copy() is made one at a time, and holds up nothing while it is read, 
     const [made, refused] = await Promise.allSettled([store.copy!(), store.copy!()]);
     assert(made.status === "fulfilled" && refused.status === "rejected");
     assert(refused.reason instanceof StoreError);
-    assertStringIncludes(refused.reason.message, "it is being copied already");
+    assertStringIncludes(refused.reason.message, "another copy is in progress");
     assertEquals(refused.reason.code, "locked");
     const reader = made.value.stream.getReader();
     await reader.read();

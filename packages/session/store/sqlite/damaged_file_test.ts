@@ -31,7 +31,7 @@ async function assertRefused(path: string, state: string): Promise<void> {
   const error = await assertRejects(() => openStore(path), StoreError);
   assertEquals([error.code, error.message], [
     "corrupt",
-    `Cannot read the store ${path}: ${state}. Restore it from a backup, or move it away to begin anew.`,
+    `Cannot read the store ${path}: ${state}. Restore it from a backup, or move it away to start with an empty store.`,
   ]);
 }
 
@@ -61,10 +61,10 @@ Deno.test("openStore() refuses a file that was emptied while its log holds what 
   withBytes(async ({ path }) => {
     Deno.writeTextFileSync(path, "");
     Deno.writeTextFileSync(`${path}-wal`, "committed");
-    await assertRefused(path, `it is empty, but ${path}-wal holds what was written to it`);
+    await assertRefused(path, `it is empty, but ${path}-wal has its data`);
     assertEquals(Deno.readTextFileSync(`${path}-wal`), "committed");
     Deno.removeSync(path);
-    await assertRefused(path, `it is missing, but ${path}-wal holds what was written to it`);
+    await assertRefused(path, `it is missing, but ${path}-wal has its data`);
     assertEquals(Deno.readTextFileSync(`${path}-wal`), "committed");
   }));
 
@@ -74,8 +74,8 @@ Deno.test("openStore() refuses a file that is gone or empty beside its lock, and
       const error = await assertRejects(() => openStore(path), StoreError);
       assertEquals([error.code, error.message], [
         "corrupt",
-        `Cannot read the store ${path}: it is ${state}, but ${path}.lock says that there was one. Restore it from a ` +
-        `backup, or move ${path}.lock away to begin anew.`,
+        `Cannot read the store ${path}: it is ${state}, but ${path}.lock shows that it existed. Restore it from a ` +
+        `backup, or move ${path}.lock away to start with an empty store.`,
       ]);
     };
     Deno.writeTextFileSync(path, "");
@@ -134,8 +134,8 @@ Deno.test("openStore() tells of a damaged log, keeps it and goes on with what st
       const { warnings, sessions, log, kept } = await opened(path, { damage: (log) => log[at]! ^= 1 });
       const place = frame === 0 ? "at its beginning" : `in part ${frame} of ${frames}`;
       assertEquals(warnings, [
-        `The log of the store ${path}.copy is damaged ${place}: what was written from there on is missing. ` +
-        `The log is kept as ${kept}.`,
+        `The log of the store ${path}.copy is damaged ${place}: later writes are lost. ` +
+        `The log was copied to ${kept}.`,
       ]);
       assertEquals([sessions < 32, Deno.readFileSync(kept)], [true, log]);
     }
@@ -164,8 +164,8 @@ Deno.test(
             const error = await assertRejects(write, StoreError);
             assertEquals([error.code, error.message], [
               "lost",
-              `Cannot write to the store: ${path}${suffix} was removed or replaced while it was open, so that nothing ` +
-              "is kept any more. What was said until then can still be exported; restart the server then.",
+              `Cannot write to the store: ${path}${suffix} was removed or replaced while it was open. ` +
+              "Export the sessions, which can still be read, and restart the server.",
             ]);
           }
           assertEquals((await store.readEvents("a")).slice(0, 300).map(({ event }) => event), events);

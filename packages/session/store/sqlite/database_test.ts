@@ -27,8 +27,8 @@ Deno.test("openDatabase() creates the tables once, all or none of them", () =>
     const error = assertThrows(() => use(path, failing), StoreError);
     assertEquals([error.code, error.message], [
       "corrupt",
-      `Cannot read the store ${path}: its tables aren't what they should be, no such table: nowhere. ` +
-      "Restore it from a backup, or move it away to begin anew.",
+      `Cannot read the store ${path}: its tables are damaged, no such table: nowhere. ` +
+      "Restore it from a backup, or move it away to start with an empty store.",
     ]);
     assertEquals(use(path, V1, "INSERT INTO notes VALUES ('four')"), [{ text: "four" }]);
     assertEquals(use(path, V1), [{ text: "four" }]);
@@ -42,7 +42,7 @@ Deno.test("openDatabase() refuses a file of another version and leaves it alone"
     const error = assertThrows(() => use(path, V1), StoreError);
     assertEquals([error.code, error.message], [
       "other_version",
-      `Cannot open the store ${path}: its schema is version 2, and this program's is 1. ` +
+      `Cannot open the store ${path}: its schema version is 2, this program's is 1. ` +
       "Use the program that wrote it, or another file.",
     ]);
     assertEquals(Deno.readFileSync(path), before);

@@ -4,8 +4,8 @@ import { toOpenError, toStoreError } from "./file_error.ts";
 
 Deno.test("toStoreError() tells what the file is to blame for, names it and what to do", () => {
   const cases = [
-    ["database or disk is full", "full", "make room"],
-    ["No space left on device (os error 28)", "full", "make room"],
+    ["database or disk is full", "full", "Free some space"],
+    ["No space left on device (os error 28)", "full", "Free some space"],
     ["database disk image is malformed", "corrupt", "Restore it from a backup"],
     ["file is not a database", "corrupt", "Restore it from a backup"],
     ["malformed database schema (events)", "corrupt", "Restore it from a backup"],
@@ -32,7 +32,7 @@ Deno.test("toStoreError() knows the system's errors by their codes, and what the
   const refused = toStoreError(new Deno.errors.NotCapable("Requires all access"), "f");
   assertEquals(
     refused instanceof StoreError && refused.message,
-    "Cannot use the store f: this process may not read and write there. Use another folder.",
+    "Cannot use the store f: this process has no permission to read and write it. Use another folder.",
   );
 });
 
@@ -46,8 +46,8 @@ Deno.test("toOpenError() blames the file's tables for what it doesn't know", () 
   assert(error instanceof StoreError);
   assertEquals([error.code, error.message], [
     "corrupt",
-    "Cannot read the store f: its tables aren't what they should be, no such column: json. " +
-    "Restore it from a backup, or move it away to begin anew.",
+    "Cannot read the store f: its tables are damaged, no such column: json. " +
+    "Restore it from a backup, or move it away to start with an empty store.",
   ]);
   const full = toOpenError(new Error("database or disk is full"), "f");
   assertEquals(full instanceof StoreError && full.code, "full");

@@ -50,7 +50,7 @@ Deno.test("commit() throws when the store has its size, keeps what was acknowled
     const error = await assertRejects(() => append(store, last + 1), StoreError);
     assertEquals(
       error.message,
-      `Cannot write to the store ${path}: database or disk is full. Nothing of this write was kept; make room for it.`,
+      `Cannot write to the store ${path}: database or disk is full. Nothing was written. Free some space.`,
     );
     await assertRejects(() => store.archive("a").put(bulky()), StoreError, "full");
     await assertRejects(

@@ -200,8 +200,8 @@ Deno.test("archive() detects a damaged text, and putting the text again mends it
       const error = await assertRejects(() => archive.get(ref), StoreError);
       assertEquals([error.code, error.message], [
         "corrupt",
-        `Cannot read the store ${path}: the archived text ${ref} was damaged, its content has another hash. ` +
-        "Restore it from a backup, or move it away to begin anew.",
+        `Cannot read the store ${path}: the archived text ${ref} is damaged, its hash doesn't match. ` +
+        "Restore it from a backup, or move it away to start with an empty store.",
       ]);
       assertEquals(await archive.put(text), ref);
       assertEquals(await archive.get(ref), text);

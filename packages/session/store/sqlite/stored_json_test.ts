@@ -19,7 +19,7 @@ Deno.test("fromStoredJson() refuses other bytes than were written", () => {
   const error = assertThrows(
     () => fromStoredJson(stored.replace("of 10", "of 90"), "/x/tare.db"),
     StoreError,
-    "Cannot read the store /x/tare.db: a record was damaged, its checksum doesn't match.",
+    "Cannot read the store /x/tare.db: a record is damaged, its checksum doesn't match.",
   );
   assertEquals(error.code, "corrupt");
 });

@@ -68,7 +68,7 @@ test("says that there is no such database", async (url) => {
   none.pathname = "/none";
   await assertRefused(none.href, {
     message: `Cannot use the store ${placeIn(none.href)}: database "none" does not exist. ` +
-      "Make the database first: the store makes its tables, not the database.",
+      "Create the database first: the store creates only its tables.",
   });
 });
 
@@ -81,7 +81,7 @@ test("says that no server is there", async (url) => {
   await assertRefused(nobody.href, {
     options: BRIEFLY,
     message: `Cannot use the store ${placeIn(nobody.href)}: connect ECONNREFUSED ${nobody.host}. ` +
-      "Check that it runs and can be reached from here.",
+      "Check that it is running and reachable.",
   });
 });
 
@@ -90,7 +90,7 @@ test("says what its URL should be", async () => {
     const error = await assertRejects(() => openPostgresStore(url), TypeError);
     assertEquals(
       error.message,
-      "Cannot open a store: its URL isn't of the form postgres://user:password@host:port/database",
+      "Cannot open a store: its URL isn't valid. Use postgres://user:password@host:port/database",
     );
   }
 });
@@ -104,8 +104,7 @@ test("says that another version of the program made the tables", async (url) => 
   const { version } = row!;
   await assertRefused(url, {
     code: "other_version",
-    message:
-      `Cannot open the store ${placeIn(url)}: its schema is version ${version}, and this program's is ` +
+    message: `Cannot open the store ${placeIn(url)}: its schema version is ${version}, this program's is ` +
       `${version - 7}. Use the program that wrote it, or another database.`,
   });
 });
@@ -135,7 +134,7 @@ test("says that the user may not make the tables, and takes a schema that it was
   const { pathname } = limited;
   await assertRefused(limited.href, {
     message: `Cannot use the store ${placeIn(url)}: permission denied for database ${pathname.slice(1)}. ` +
-      "Let this user make the schema tare, or give it one.",
+      "Grant this user the right to create the schema tare, or create it.",
   });
   await query(url, `CREATE SCHEMA tare AUTHORIZATION ${user}`);
   const store = await openPostgresStore(limited.href, FEW);
@@ -146,7 +145,7 @@ test("says that the user may not make the tables, and takes a schema that it was
   await assertRefused(limited.href, {
     options: BRIEFLY,
     message: `Cannot use the store ${placeIn(url)}: too many connections for role "${user}". ` +
-      "Raise max_connections there, or let the servers have fewer connections each.",
+      "Raise max_connections, or lower the servers' connections.",
   });
   await query(url, `DROP OWNED BY ${user}`);
   await query(url, `DROP USER ${user}`);
@@ -173,7 +172,7 @@ test("gives a store whose commits say that the disk is full, keep nothing, and g
     url,
     code: "full",
     message: `Cannot write to the store ${placeIn(url)}: could not extend file: No space left on device. ` +
-      "Nothing of this write was kept; make room for it.",
+      "Nothing was written. Free some space.",
   });
   assertEquals([await store.lastEvent("a"), await store.readState("a", "x")], [0, undefined]);
   await query(url, "DROP FUNCTION fail CASCADE");
@@ -208,16 +207,14 @@ test("gives a store that says what is damaged", async (url) => {
     () => store.archive("a").get(ref),
     `Cannot read the archived text ${ref} in the store ${
       placeIn(url)
-    }: it was damaged, its content has another hash. ` +
+    }: it is damaged, its hash doesn't match. ` +
       "Restore it from a backup.",
   );
   assertEquals(await store.archive("a").get(other), "other text");
   await query(url, "DROP TABLE tare.documents");
   await fails(
     () => store.getDocument("response", "r"),
-    `Cannot read the store ${
-      placeIn(url)
-    }: its tables aren't what they should be, relation "documents" does not exist. ` +
+    `Cannot read the store ${placeIn(url)}: its tables are damaged, relation "documents" does not exist. ` +
       "Restore it from a backup, or use another database.",
   );
   await store.close();
