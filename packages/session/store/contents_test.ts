@@ -28,7 +28,7 @@ async function copy(from: string, to: string) {
 
 const namesIn = (folder: string) => Array.from(Deno.readDirSync(folder), ({ name }) => name).sort();
 
-Deno.test("copyContents() copies all that a store holds, and a second time only compares", () =>
+Deno.test("copyContents() copies everything, and only compares the second time", () =>
   withFolder(async (folder) => {
     const [from, to] = [join(folder, "from", "tare.db"), join(folder, "to", "tare.db")];
     await withStore(from, fillStore);
@@ -38,7 +38,7 @@ Deno.test("copyContents() copies all that a store holds, and a second time only 
     assertEquals(await copy(from, to), { counts, hash });
     const asked = await withStore(from, askStore);
     assertEquals(await withStore(to, askStore), asked);
-    // Who comes next goes on where it was.
+    // The next process continues there.
     await withStore(to, async (store) => {
       await store.commit([{ type: "events", sessionId: "z", after: 700, events: [{ type: "turn_end" }] }]);
       await store.deleteSession("fork");
@@ -46,7 +46,7 @@ Deno.test("copyContents() copies all that a store holds, and a second time only 
     });
   }));
 
-Deno.test("copyContents() takes what an earlier process left half written for nothing", () =>
+Deno.test("copyContents() ignores partial contents of an interrupted copy", () =>
   withFolder(async (folder) => {
     const [from, to] = [join(folder, "from.db"), join(folder, "to.db")];
     await withStore(from, (store) => fillStore(store, 1));
@@ -57,7 +57,7 @@ Deno.test("copyContents() takes what an earlier process left half written for no
     assertEquals(namesIn(folder), ["from.db", "from.db.lock", "to.db", "to.db.lock"]);
   }));
 
-Deno.test("copyContents() changes no store that holds something else, or that another process has open", () =>
+Deno.test("copyContents() refuses a store with other contents or open in another process", () =>
   withFolder(async (folder) => {
     const [from, to] = [join(folder, "from.db"), join(folder, "to.db")];
     await withStore(from, (store) => fillStore(store, 1));
@@ -75,7 +75,7 @@ Deno.test("copyContents() changes no store that holds something else, or that an
     );
   }));
 
-Deno.test("copyContents() copies nothing of a file with a damaged record", () =>
+Deno.test("copyContents() copies nothing from a file with a damaged record", () =>
   withFolder(async (folder) => {
     const [from, to] = [join(folder, "from.db"), join(folder, "to.db")];
     await withStore(from, (store) => fillStore(store, 1));
@@ -87,7 +87,7 @@ Deno.test("copyContents() copies nothing of a file with a damaged record", () =>
     await assertRejects(() => Deno.stat(to), Deno.errors.NotFound);
   }));
 
-Deno.test("copyContents() says so if the other store gives something else than was written to it", () =>
+Deno.test("copyContents() fails if the other store returns other contents than were written", () =>
   withFolder(async (folder) => {
     const from = join(folder, "from.db");
     await withStore(from, (store) => fillStore(store, 1));

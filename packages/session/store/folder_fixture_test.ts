@@ -1,4 +1,4 @@
-/** Runs a test in a folder of its own. */
+/** Runs a test in a temporary folder. */
 export async function withFolder(test: (folder: string) => Promise<void> | void): Promise<void> {
   const folder = await Deno.makeTempDir();
   try {

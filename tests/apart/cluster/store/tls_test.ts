@@ -1,4 +1,4 @@
-// Connections across a network, as docs/several_servers.md describes them.
+// Connections across a network as in docs/several_servers.md.
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
 import { StoreError } from "@tare/session";
@@ -22,7 +22,7 @@ function authority(name: string): Promise<GenerateResult> {
   });
 }
 
-/** A certificate for a server that is reached by these addresses. */
+/** Returns a certificate for a server with these addresses. */
 function certificate(ca: GenerateResult, addresses: readonly string[]): Promise<GenerateResult> {
   return generate([{ name: "commonName", value: "database" }], {
     ...MODERN,
@@ -39,7 +39,7 @@ const [ours, others] = [await authority("ours"), await authority("another one")]
 const { cert, private: key } = await certificate(ours, ["127.0.0.1"]);
 const postgres = await startPostgres({ tls: { cert, key } });
 
-/** Runs a test with a database of its own, and what makes its address with these parameters. */
+/** Runs a test with a separate database and a function that returns its address with parameters. */
 async function withDatabase(
   test: (at: (parameters: Readonly<Record<string, string>>) => string, folder: string) => Promise<void>,
 ): Promise<void> {
@@ -55,7 +55,7 @@ async function withDatabase(
   }
 }
 
-/** Of the connections that the store has, whether each is encrypted. */
+/** Returns whether each of the store's connections is encrypted. */
 async function areEncrypted(address: string): Promise<readonly boolean[]> {
   const url = new URL(address);
   const rows = await query<{ ssl: boolean }>(
@@ -68,7 +68,7 @@ async function areEncrypted(address: string): Promise<readonly boolean[]> {
 }
 
 Deno.test(
-  needs(ownServer(postgres), "a store whose certificate is checked keeps and tells what it does without"),
+  needs(ownServer(postgres), "openPostgresStore() works the same with a verified certificate"),
   () =>
     withDatabase(async (at, folder) => {
       const address = at({ sslmode: "verify-full", sslrootcert: join(folder, "ours.pem") });
@@ -90,7 +90,7 @@ Deno.test(
 Deno.test(
   needs(
     ownServer(postgres),
-    "a database whose certificate nobody vouches for isn't used, and no password is said",
+    "openPostgresStore() refuses an untrusted certificate before sending the password",
   ),
   () =>
     withDatabase(async (at, folder) => {
@@ -116,7 +116,7 @@ Deno.test(
 );
 
 Deno.test(
-  needs(ownServer(postgres), "a server reads the certificates that its database's address names"),
+  needs(ownServer(postgres), "TARE_DATABASE: certificates named in the address are read"),
   () =>
     withDatabase(async (at, folder) => {
       const workspace = join(folder, "workspace");
