@@ -5,7 +5,6 @@ export class Coalescer {
   #running: Promise<void> | undefined;
   #isRequested = false;
 
-  /** Creates an idle coalescer. `onError` receives what the work throws. */
   constructor(work: () => Promise<void>, onError: (error: unknown) => void) {
     this.#work = work;
     this.#onError = onError;
@@ -21,7 +20,6 @@ export class Coalescer {
     return this.#running !== undefined;
   }
 
-  /** Settles once no run is in progress. */
   async settled(): Promise<void> {
     await this.#running;
   }

@@ -1,5 +1,6 @@
 import type { Store, StoredDocument } from "./store/port.ts";
 
+/** Options of a reader. */
 export interface DocumentReaderOptions<T> {
   readonly store: Pick<Store, "listDocuments">;
   readonly kind: string;
@@ -8,7 +9,6 @@ export interface DocumentReaderOptions<T> {
    * @throws if it isn't valid.
    */
   readonly read: (document: StoredDocument) => T;
-  /** Called once with each error. */
   readonly onError: (error: string) => void;
 }
 
@@ -18,7 +18,6 @@ export class DocumentReader<T> {
   readonly #kind: string;
   readonly #read: (document: StoredDocument) => T;
   readonly #onError: (error: string) => void;
-  /** Messages already reported: documents are read repeatedly. */
   readonly #reported = new Set<string>();
 
   constructor({ store, kind, read, onError }: DocumentReaderOptions<T>) {

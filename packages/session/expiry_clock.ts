@@ -1,7 +1,6 @@
 import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "@std/path";
 
-/** File in the data folder with the newest clock reading. */
 const CLOCK_FILE = "clock.json";
 
 const DAY_MS = 24 * 60 * 60_000;
@@ -9,7 +8,6 @@ const DAY_MS = 24 * 60 * 60_000;
 /** Largest believed advance of the clock between two readings, in days. */
 const MAX_STEP_DAYS = 7;
 
-/** A clock reading. */
 interface Seen {
   /** Milliseconds since the epoch. */
   readonly seenMs: number;
@@ -19,9 +17,8 @@ interface Seen {
 
 /**
  * Returns a function that returns how far sessions' ages lag behind the clock, in milliseconds, so that a wrong clock
- * deletes no sessions. An advance of more than a week between two readings counts as a week. The lag shrinks by the
- * time that passes while a server runs, and by any step back of the clock.
- * @param folder The data folder, which stores the newest reading.
+ * deletes no sessions. An advance of more than a week between two readings counts as a week. The lag shrinks while a
+ * server runs, and when the clock is set back.
  * @param options `newestMs`: creation time of the newest stored session, in milliseconds since the epoch.
  */
 export function expiryClock(

@@ -19,7 +19,6 @@ export interface KeyReport extends Asker {
   readonly budgetUsdPerDay?: number;
   /** Most requests per minute and server. Default: no limit. */
   readonly perMinute?: number;
-  /** Creation time in milliseconds since the epoch. */
   readonly createdAtMs: number;
   /** US dollars spent since midnight UTC. */
   readonly spentUsd: number;
@@ -28,7 +27,6 @@ export interface KeyReport extends Asker {
 /** The prefix distinguishes removed keys from a provider's. */
 const SECRET = /^tare_[\w-]{43}$/;
 
-/** Document kinds in the store. */
 const KEY = "key";
 const SPENT = "key_spent";
 
@@ -38,29 +36,26 @@ const FRESH_MS = 1_000;
 /** Assumed maximum of output tokens if a request sets none: no provider's limit is higher. */
 const MOST_OUTPUT_TOKENS = 128_000;
 
-/** Interval in milliseconds at which a waiting server checks for reservations that other servers released. */
+/** Polling interval for reservations that other servers release, in milliseconds. */
 const POLL_MS = 250;
 
-/** Interval in milliseconds at which the reservation lock is retried. */
+/** Retry interval of the reservation lock in milliseconds. */
 const LOCK_MS = 10;
 
-/** Idempotency-key scopes: the lock for reservations, and the sign of life of each server. */
+/** Idempotency-key scopes: the reservation lock, and each server's sign of life. */
 const RESERVING = "key_reserving";
 const SERVER = "key_server";
 
 const MINUTE_MS = 60_000;
 const DAY_MS = 24 * 60 * MINUTE_MS;
 
-/** A key as it is stored. */
 interface StoredKey extends Omit<KeyReport, "spentUsd"> {
   /** SHA-256 of its secret, in hex. */
   readonly hash: string;
 }
 
-/** Cost of one server's calls under a key on a day. */
 interface Spent {
   readonly name: string;
-  /** UTC date, such as 2026-01-31. */
   readonly day: string;
   readonly usd: number;
   /** Most that calls in progress may cost; ignored once the server is gone. Default: none. */
@@ -71,11 +66,10 @@ interface Spent {
 export interface Reservation {
   /** US dollars; 0 without a budget. */
   readonly usd: number;
-  /** Releases the reservation. Idempotent. */
   readonly release: () => void;
 }
 
-/** The reason why a request is refused. */
+/** A refusal of a request. */
 export interface KeyRefusal {
   /** HTTP status: 402, 403 or 429. */
   readonly status: number;
@@ -85,7 +79,7 @@ export interface KeyRefusal {
   readonly retryAfterS?: number;
 }
 
-/** Options of {@linkcode Keys}. */
+/** Options of keys. */
 export interface KeysOptions {
   readonly store: Pick<
     Store,
@@ -93,28 +87,22 @@ export interface KeysOptions {
   >;
   /** Secrets of the owner's keys; only their hashes are retained. */
   readonly owners: readonly string[];
-  /**
-   * Called if spending can't be stored, which is retried with the next call, and for each damaged stored key. Default:
-   * does nothing.
-   */
+  /** Called if spending can't be stored, which is retried, and for damaged keys. Default: does nothing. */
   readonly onError?: (error: unknown) => void;
 }
 
-/** The reservation of a key without a budget. */
 const UNLIMITED: Reservation = { usd: 0, release() {} };
 
 /**
- * The keys of one server, or of several on one store: identity, permissions, rate limits and budgets. Secrets are
- * stored as hashes only.
+ * Authentication, permissions, rate limits and budgets by key, on one or several servers. Only hashes of secrets are
+ * stored.
  */
 export class Keys {
-  /** Pattern of key names. */
   static readonly NAME: RegExp = /^[a-z0-9][a-z0-9_-]{0,39}$/;
   /** The owner's key: all permissions, access to all sessions. */
   static readonly OWNER: Asker = { name: "owner", routes: ["gateway", "agent", "approve", "metrics"] };
   /** Requests without a key, if permitted: access to sessions made without a key, by id only. */
   static readonly GUEST: Asker = { name: "guest", routes: ["gateway", "agent"] };
-  /** Assumed maximum of output tokens if a request sets none. */
   static readonly MOST_OUTPUT_TOKENS: number = MOST_OUTPUT_TOKENS;
   readonly #store: KeysOptions["store"];
   readonly #owners: ReadonlySet<string>;
@@ -122,25 +110,22 @@ export class Keys {
   /** Id under which this server's spending is stored. */
   readonly #server = crypto.randomUUID();
   #known: { readonly byHash: ReadonlyMap<string, StoredKey>; readonly atMs: number } | undefined;
-  /** Spending of other servers, and of earlier processes of this one. */
+  /** Spending of other servers and earlier processes. */
   #others: readonly (Spent & { readonly server: string })[] = [];
   readonly #own = new Map<string, Spent>();
   /** Most that calls in progress on this server may cost, by key name. */
   readonly #reserved = new Map<string, number>();
-  /** Callbacks of calls that wait for a released reservation. */
   readonly #waiting = new Set<() => void>();
-  /** The newest reservation attempt per key: on a shared store attempts are sequential. */
+  /** The newest reservation attempt per key: on a shared store they are sequential. */
   readonly #attempts = new Map<string, Promise<unknown>>();
   readonly #gone = new Set<string>();
   readonly #asked = new Map<string, { readonly minute: number; count: number }>();
   readonly #keys: DocumentReader<StoredKey>;
   readonly #spent: DocumentReader<Spent & { readonly id: string }>;
   readonly #writing: Coalescer;
-  /** The error of the newest write. */
   #unwritten: unknown;
   #loading: Promise<void> | undefined;
 
-  /** Creates the keys of a store; nothing is read yet. */
   constructor({ store, owners, onError = () => {} }: KeysOptions) {
     this.#store = store;
     this.#owners = new Set(owners.map(sha256));
@@ -150,22 +135,20 @@ export class Keys {
     this.#writing = new Coalescer(() => this.#write(), onError);
   }
 
-  /** Returns a new secret of 256 random bits. */
   static newSecret(): string {
     return `tare_${randomBytes(32).toString("base64url")}`;
   }
 
-  /** Returns whether a text has the form of a key's secret, valid or not. */
+  /** Returns whether a text has the form of a key's secret. */
   static isSecret(text: string): boolean {
     return SECRET.test(text);
   }
 
-  /** Returns the name under which a key's sessions are stored; `undefined` for the owner. */
+  /** Returns the name stored with a key's sessions; `undefined` for the owner. */
   static nameOf({ name }: Asker = Keys.OWNER): string | undefined {
     return name === Keys.OWNER.name ? undefined : name;
   }
 
-  /** Returns whether a key may see what was created under a name. */
   static sees(asker: Asker | undefined, by: string | undefined): boolean {
     const own = Keys.nameOf(asker);
     return own === undefined || own === by;
@@ -217,10 +200,6 @@ export class Keys {
     return true;
   }
 
-  /**
-   * Returns all keys, ordered by name.
-   * @throws {StoreError}
-   */
   async list(): Promise<readonly KeyReport[]> {
     await this.#load();
     return [...this.#known?.byHash.values() ?? []].map(({ hash: _, ...key }) => ({
@@ -257,7 +236,7 @@ export class Keys {
     };
   }
 
-  /** Returns why a key may not make this request now; `undefined` if it may. Calls in progress aren't checked again. */
+  /** Returns why a key may not make this request; `undefined` if it may. Calls in progress aren't checked again. */
   refusal(asker: Asker, route: Asker["routes"][number]): KeyRefusal | undefined {
     if (!asker.routes.includes(route)) {
       const routes = asker.routes.join(", ");
@@ -268,12 +247,11 @@ export class Keys {
   }
 
   /**
-   * Returns why no further cost is permitted under a name: its daily budget is spent or its key was removed. `isPriced`
-   * is whether the model's price is known: a budget can't be enforced without one.
+   * Returns why no further cost is permitted under a name. `isPriced` is whether the model's price is known: a budget
+   * can't be enforced without one.
    */
   spent(name: string | undefined, isPriced = true): KeyRefusal | undefined {
     if (name === undefined || name === Keys.GUEST.name) return undefined;
-    // Other servers may have spent from the budget since.
     this.#refresh().catch(this.#onError);
     const key = this.#named(name);
     if (!key) {
@@ -298,18 +276,16 @@ export class Keys {
   }
 
   /**
-   * Reserves the maximum cost of a call from its budget. Waits while calls in progress on any server could spend the
-   * rest, so the budget is exceeded by at most one call's maximum.
-   * @returns The reservation, to be released once the call's cost is recorded; or the refusal.
+   * Reserves the maximum cost of a call. Waits while calls in progress could spend the rest of the budget, so it is
+   * exceeded by at most one call's maximum.
+   * @returns The reservation, to be released once the cost is recorded; or the refusal.
    * @throws the signal's reason, and {StoreError} on a shared store.
    */
   async reserve(
     name: string | undefined,
     usd: number,
     { signal, progress }: {
-      /** Aborts the wait. */
       readonly signal?: AbortSignal | undefined;
-      /** Called repeatedly during the wait. */
       readonly progress?: (() => void) | undefined;
     } = {},
   ): Promise<Reservation | KeyRefusal> {
@@ -383,7 +359,6 @@ export class Keys {
     return false;
   }
 
-  /** Returns whether spending and reservations leave part of the budget. */
   #hasRoom(name: string, others: number): boolean {
     const { budgetUsdPerDay: most = Infinity } = this.#named(name) ?? {};
     return this.#spentUsd(name) + (this.#reserved.get(name) ?? 0) + others < most;
@@ -391,7 +366,6 @@ export class Keys {
 
   #setAside(name: string, usd: number): Reservation {
     this.#reserved.set(name, (this.#reserved.get(name) ?? 0) + usd);
-    // Without an entry the release wouldn't be stored.
     if (!this.#own.has(name)) this.#own.set(name, { name, day: this.#today(), usd: 0 });
     let isHeld = true;
     return {
@@ -410,7 +384,7 @@ export class Keys {
   }
 
   /**
-   * Resolves once a reservation was released here, or may have been elsewhere.
+   * Resolves once a reservation may have been released.
    * @throws the signal's reason.
    */
   async #givenBack(signal: AbortSignal | undefined): Promise<void> {
@@ -428,7 +402,6 @@ export class Keys {
     }
   }
 
-  /** Records a cost under a name. */
   paid(name: string | undefined, usd: number): void {
     if (name === undefined || name === Keys.GUEST.name || !(usd > 0)) return;
     const day = this.#today();
@@ -523,14 +496,12 @@ export class Keys {
   }
 }
 
-/** @throws {TypeError} if the document is no key. */
 function asKey({ id, value }: StoredDocument): StoredKey {
   const { name, hash, routes } = Object(value) as Partial<StoredKey>;
   if (name === id && typeof hash === "string" && Array.isArray(routes)) return value as StoredKey;
   throw new TypeError("it isn't a valid key.");
 }
 
-/** @throws {TypeError} if the document holds no spending. */
 function asSpent({ id, value }: StoredDocument): Spent & { readonly id: string } {
   const { name, day, usd } = Object(value) as Partial<Spent>;
   if (typeof name === "string" && typeof day === "string" && Number.isFinite(usd)) {

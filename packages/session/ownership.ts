@@ -2,7 +2,6 @@ import type { Hold, HolderRequest, Sighting, Store, StoreRecord } from "./store/
 import { SessionRecords } from "./store/session_records.ts";
 import { StoreError } from "./store/store_error.ts";
 
-/** Runs work sequentially. */
 export class Queue {
   #last: Promise<unknown> = Promise.resolve();
 
@@ -14,15 +13,12 @@ export class Queue {
   }
 }
 
-/** The events of a session in memory. */
+/** Events in memory. */
 export interface OwnedEvents {
-  /** Number of the newest event. */
   readonly last: number;
   /** Whether memory may differ from what is stored. */
   readonly failed: boolean;
-  /** Notes that other servers have written up to this number. */
   reach(last: number): void;
-  /** Sets how writes of other servers are found; `undefined` if there are none. */
   follow(
     followed: {
       readonly watch: (changed: (seen?: Sighting) => void) => () => void;
@@ -37,10 +33,10 @@ export interface OwnedSession {
   readonly id: string;
   readonly store: Store;
   readonly events: OwnedEvents;
-  /** Returns whether work of several commits is in progress here, during which the session stays owned. */
+  /** Returns whether work of several commits is in progress, during which the session stays owned. */
   readonly isBusy: () => boolean;
   /**
-   * Reads the stored session as its owner; interrupted work is continued or ended.
+   * Reads the session as its owner; interrupted work is continued or ended.
    * @throws {StoreError}
    */
   readonly recover: () => Promise<void>;
@@ -50,12 +46,12 @@ export interface OwnedSession {
    */
   readonly read: (isOther: boolean) => Promise<boolean>;
   /**
-   * Notes writes of other servers for readers of the events. Returns false if more must be read.
+   * Notes writes of other servers. Returns false if more must be read.
    * @throws {StoreError}
    */
   readonly observe: (seen: Sighting) => Promise<boolean>;
   /**
-   * Handles another server's request about the work in progress and commits the answer, if possible in the same commit.
+   * Handles another server's request and commits the answer, if possible in the same commit.
    * @returns False if the answer is due once the work has ended.
    * @throws {StoreError} `fenced` if the session is no longer owned here.
    */
@@ -65,34 +61,30 @@ export interface OwnedSession {
   /** Called if the store is too full to recover the session, which is read as it is. */
   readonly stalled: (error: StoreError) => void;
   readonly gone: () => void;
-  /** Schedules a retry: other servers wait for the session, and it could not be released. */
+  /** Schedules a retry: the session could not be released for other servers. */
   readonly unsettled: () => void;
-  /** Returns the error for callers of a session that was deleted, or was left to another server. */
+  /** Returns the error for callers of a deleted or left session. */
   readonly refusal: (why: "gone" | "left") => Error;
   readonly onError?: ((error: unknown) => void) | undefined;
 }
 
 /** The right of work of several commits to write to its session. */
 export interface Tenure {
-  /** Returns whether the session is still owned for this work. */
   readonly isOwn: () => boolean;
   /** Throws if another server may own it. Absent if no other server can have the store open. */
   readonly assertOwn: (() => void) | undefined;
-  /** Runs work exclusively in the session, and releases the session if nothing is in progress afterwards. */
+  /** Runs work exclusively, and releases the session if nothing is in progress afterwards. */
   readonly run: (work: () => Promise<void>) => Promise<void>;
 }
 
-/**
- * The owner of a session and the state of memory. When a session is changed, memory equals the store, and no other
- * server changes it at the same time.
- */
+/** The owner of a session. When a session is changed, memory equals the store, and no other server changes it. */
 export class Ownership {
   readonly #session: OwnedSession;
   readonly #queue = new Queue();
   /** Absent if this server doesn't own the session, or is the only one. */
   #hold: Hold | undefined;
   #unhear = () => {};
-  /** Number of the newest hold up to whose end memory is complete. */
+  /** Newest hold up to whose end memory is complete. */
   #known: number | undefined;
   /** Requests to be answered once the work in progress has ended. */
   #owed: readonly string[] = [];
@@ -100,13 +92,11 @@ export class Ownership {
   #isGone = false;
   #isLeft = false;
 
-  /** Creates the ownership of a session; nothing is read yet. */
   constructor(session: OwnedSession) {
     this.#session = session;
     this.#follow();
   }
 
-  /** Whether this server holds the session on a shared store. */
   get isHeld(): boolean {
     return this.#hold !== undefined;
   }
@@ -147,20 +137,19 @@ export class Ownership {
     else if (this.#session.events.failed) await this.#queue.run(() => this.#here(async () => {}));
   }
 
-  /** Settles when the stored events can be followed. The rest is read on demand. */
   async followable(): Promise<void> {
     if (this.#shared && !this.#hold) await this.#queue.run(() => this.#see());
     else await this.ready();
   }
 
-  /** Runs work exclusively in the session, whichever server owns it. */
+  /** Runs work exclusively, whichever server owns the session. */
   queued<T>(work: () => Promise<T>): Promise<T> {
     return this.#queue.run(work);
   }
 
   /**
-   * Runs work exclusively in the session when memory equals the store. If another server has work in progress, it
-   * receives the request, and `answered` maps its answer to the result.
+   * Runs work exclusively when memory equals the store. If another server has work in progress, it receives the
+   * request, and `answered` maps its answer to the result.
    */
   async exclusively<T>(
     work: () => Promise<T>,
@@ -210,10 +199,7 @@ export class Ownership {
     };
   }
 
-  /**
-   * Receives another server's request. If no work is in progress, the session is released for that server. Never
-   * rejects.
-   */
+  /** Receives another server's request. Without work in progress the session is released. Never rejects. */
   async receive({ id: requestId, body }: HolderRequest): Promise<void> {
     const { isBusy, handle, onError } = this.#session;
     await this.#queue.run(async () => {
@@ -232,7 +218,6 @@ export class Ownership {
     return this.#session.store.shared;
   }
 
-  /** Runs the work if the session can be held. */
   async #here<T>(work: () => Promise<T>): Promise<{ readonly value: T } | undefined> {
     const { events, recover, refusal } = this.#session;
     if (this.#isGone) throw refusal("gone");
@@ -247,7 +232,6 @@ export class Ownership {
       return { value: await work() };
     } catch (error) {
       if (!this.#shared || !isFenced(error)) throw error;
-      // Nothing was written; the new owner receives the request.
       this.#lost();
       return undefined;
     } finally {
@@ -271,7 +255,6 @@ export class Ownership {
     return this.#known === hold.fence - 1 ? "known" : "stale";
   }
 
-  /** Releases the session unless work is in progress, and sends due answers. Never rejects. */
   async #release(isRead = true): Promise<void> {
     const { id, store, events, isBusy, unsettled, onError = () => {} } = this.#session;
     const hold = this.#hold;
@@ -318,7 +301,7 @@ export class Ownership {
     });
   }
 
-  /** Notes writes of other servers for readers of the events. Never rejects. */
+  /** Notes writes of other servers. Never rejects. */
   #look(seen?: Sighting): Promise<void> {
     return this.#queue.run(() => this.#see(seen)).catch((error) => {
       if (this.#isGone) return;
@@ -327,12 +310,11 @@ export class Ownership {
     });
   }
 
-  /** Passes the session's state to readers of the events, reading no more than needed. Default: the current state. */
+  /** Passes the session's state to readers of the events, reading no more than needed. */
   async #see(newest?: Sighting): Promise<void> {
     const { id, events, observe, refusal } = this.#session;
     if (this.#isGone) throw refusal("gone");
     if (!this.#shared || this.#hold || newest && this.#seen && isBefore(newest, this.#seen)) return;
-    // A hold of this server that it doesn't know of must be looked up.
     const seen = newest && newest.holder !== "this" ? newest : await this.#orGone(this.#shared.look(id));
     const { holder, fence } = seen;
     if (holder === "nobody" && fence === this.#known && !events.failed) return;
@@ -341,7 +323,6 @@ export class Ownership {
     this.#seen = seen;
   }
 
-  /** Reads what other servers have written. Default: as of now. */
   async #refresh(seen?: Sighting): Promise<void> {
     const { id, events, refusal, stalled } = this.#session;
     if (this.#isGone) throw refusal("gone");
@@ -369,7 +350,6 @@ export class Ownership {
     }
   }
 
-  /** Treats a session that is missing from the store as deleted by another server. */
   async #orGone<T>(work: Promise<T>): Promise<T> {
     const { id, store, events, refusal } = this.#session;
     const done = await new SessionRecords(store, id).ifThere(async () => ({ value: await work }));
@@ -386,8 +366,8 @@ export function isFenced(error: unknown): error is StoreError {
 }
 
 /**
- * Returns whether a sighting is older than another: a notification may be processed after a newer lookup. The server
- * that releases a session is the last holder under that number.
+ * Returns whether a sighting is older than another: notifications may arrive late. The releasing server is the last
+ * holder under its number.
  */
 function isBefore({ fence, lastEvent, holder }: Sighting, later: Sighting): boolean {
   if (fence !== later.fence) return fence < later.fence;

@@ -11,16 +11,14 @@ type Facts = Parameters<ReturnType<Figures["figure"]>>[1];
 /** Most series of a metric: names of models and tools come from clients. */
 const MAX_SERIES = 500;
 
-/** Longest label, in characters. */
 const MAX_LABEL = 200;
 
 /** Label value of the series beyond the limit. */
 const OTHER = "_OTHER";
 
 /**
- * Returns a metrics registry in Prometheus' format. Names are those of OpenTelemetry's Prometheus exporter: dots become
- * underscores, units and `_total` are suffixes. A metric that can't be read is omitted, and `onError` receives the
- * reason.
+ * Returns a metrics registry in Prometheus' format, with the names of OpenTelemetry's Prometheus exporter. A metric
+ * that can't be read is omitted, and `onError` receives the reason.
  */
 export function prometheus({ onError }: { readonly onError: (error: unknown) => void }): Figures {
   const registry = new Registry();
@@ -77,7 +75,7 @@ export function prometheus({ onError }: { readonly onError: (error: unknown) => 
   };
 }
 
-/** Returns a function that returns the labels of a value, within the limit of series. */
+/** Returns a function that returns the labels of a value. */
 function labeller({ labels = [] }: Options): (facts: Facts) => Record<string, string> {
   const seen = new Set<string>();
   const named = labels.map((label) => [label, plain(label)] as const);
@@ -96,7 +94,6 @@ function plain(name: string): string {
   return name.replaceAll(/[^a-zA-Z0-9_]/g, "_");
 }
 
-/** Units in braces are annotations. */
 function unitOf(unit: string): string {
   if (unit.startsWith("{")) return "";
   return unit === "s" ? "_seconds" : `_${unit}`;

@@ -20,17 +20,16 @@ import type { PinChange, Session } from "./session.ts";
 import type { ListedSession, SessionListing, SessionRecord, Store, StoreRecord } from "./store/port.ts";
 import type { Warmth } from "./warmth.ts";
 
-/** Options of {@linkcode HeldSessions}. */
+/** Options of sessions in memory. */
 export interface HeldOptions<S> {
   /** Greatest total weight in memory. The least recently used sessions are evicted first. */
   readonly maxWeight: number;
   readonly weigh: (session: S) => number;
   /** Returns whether a session is in use and must not be evicted. Default: none is. */
   readonly isInUse?: (session: S) => boolean;
-  /** Called with each session that is evicted or removed. */
   readonly evicted?: (session: S) => void;
   /**
-   * Whether an evicted session is still found while a caller references it, so that it isn't loaded twice. Default: no.
+   * Whether an evicted session is found while it is referenced elsewhere, so that it isn't loaded twice. Default: no.
    */
   readonly findsEvicted?: boolean;
 }
@@ -40,7 +39,6 @@ export class HeldSessions<S extends { readonly id: string }> {
   readonly #options: HeldOptions<S>;
   /** Each weighing needs its own object: the cache weighs no value twice. */
   readonly #used: LRUCache<string, { readonly session: S }>;
-  /** Sessions in use that would have been evicted. */
   readonly #inUse = new Map<string, S>();
   readonly #evicted = new Map<string, WeakRef<S>>();
   readonly #loading = new Map<string, Promise<S | undefined>>();
@@ -65,7 +63,6 @@ export class HeldSessions<S extends { readonly id: string }> {
     return this.#used.size + this.#inUse.size;
   }
 
-  /** Returns a session in memory without marking it as used. */
   find(id: string): S | undefined {
     return this.#used.peek(id)?.session ?? this.#inUse.get(id) ?? this.#evicted.get(id)?.deref();
   }
@@ -75,7 +72,7 @@ export class HeldSessions<S extends { readonly id: string }> {
     return this.#used.get(id)?.session ?? this.find(id);
   }
 
-  /** Yields all sessions that can be found, the most recently used first, without marking them as used. */
+  /** Yields all sessions, the most recently used first, without marking them as used. */
   *values(): Iterable<S> {
     for (const { session } of this.#used.values()) yield session;
     yield* this.#inUse.values();
@@ -121,21 +118,19 @@ export class HeldSessions<S extends { readonly id: string }> {
   }
 }
 
-/** A session of any kind in memory. */
 export interface RegisteredSession {
   readonly id: string;
   /** Name of the key that created it. Absent: the owner's. */
   readonly by?: string | undefined;
-  /** Its prompt and totals. */
   readonly session: Session;
 }
 
+/** A change by a user. */
 export type SessionChange = { readonly pins: PinChange } | { readonly title: string };
 
 /** Totals of sessions that the store's totals don't include. */
 export interface UnsummedSessions extends AddedSessions {
   readonly group: SessionGroup;
-  /** The session. Absent: several, no longer in memory. */
   readonly row?: ListedSession;
 }
 
@@ -146,23 +141,14 @@ export interface SessionKind<
   Details = unknown,
 > {
   readonly kind: SessionRecord["kind"];
-  /** Absent: sessions aren't stored. */
   readonly store?: Store | undefined;
   /** Sends cache keep-alive requests. Absent: disabled. */
   readonly warmth?: Pick<Warmth, "keepFor"> | undefined;
-  /** The newest warnings. */
   readonly warnings: ToldWarnings;
   now(): number;
-  /** Returns a session in memory. */
   find(id: string): S | undefined;
-  /**
-   * Returns a session, loaded if necessary; `undefined` if there is none.
-   * @throws {StoreError}
-   */
   open(id: string): Promise<S | undefined>;
-  /** Returns a session's row as it is in memory. */
   row(session: S): ListedSession;
-  /** Returns the sessions that aren't stored yet, the newest first. Default: none. */
   unsaved?(): readonly ListedSession[];
   /** Returns a stored row with what memory has newer. Default: the row. */
   known?(row: ListedSession): ListedSession;
@@ -170,9 +156,7 @@ export interface SessionKind<
   unsummed?(by?: string): Iterable<UnsummedSessions>;
   summary(row: ListedSession): Summary;
   details(session: S): Promise<Details>;
-  /** Returns a session's costs with model and agent. */
   spending(row: ListedSession): Pick<SpendingSession, "model" | "agent" | "days">;
-  /** Returns the model's newest prompt. */
   seen(session: S): Promise<SeenSession>;
   /**
    * Returns the model calls, the oldest first.
@@ -180,26 +164,24 @@ export interface SessionKind<
    */
   calls(session: S): Promise<readonly CallReport[]>;
   /**
-   * Applies a change and commits it with these records, which are created only if the session is stored.
+   * Applies a change and commits it with these records, created only if the session is stored.
    * @throws {StoreError}
    */
   change(session: S, change: SessionChange, records: () => readonly StoreRecord[]): Promise<void>;
-  /** @throws {StoreError} */
   delete(session: S): Promise<void>;
 }
 
-/** The sessions in a report. */
+/** Filter of a report. */
 export interface ReportScope extends Pick<SessionListing, "kind" | "by"> {
-  /** Aborts the reading. Default: none. */
   readonly signal?: AbortSignal;
 }
 
+/** Calls of a session. */
 export interface SessionCalls {
   readonly id: string;
   readonly calls: readonly CallReport[];
 }
 
-/** Most sessions of each kind in a report by session. */
 const SPENDING_SESSIONS = 1_000;
 
 /** All sessions, in memory or stored. */
@@ -237,7 +219,7 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
   }
 
   /**
-   * Returns a page of sessions, the newest first; unstored sessions come first.
+   * Returns a page of sessions, the newest first, unstored ones before all.
    * @returns `undefined` if there is no session `after`.
    * @throws {StoreError}
    */
@@ -251,10 +233,6 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
     };
   }
 
-  /**
-   * Yields the calls of the newest sessions of each kind, at most `limit` per kind.
-   * @throws {StoreError}
-   */
   async *calls({ limit, by, signal }: ReportScope & { readonly limit: number }): AsyncIterable<SessionCalls> {
     for (const { kind } of this.kinds) {
       const page = await this.#rows({ kind, limit, by });
@@ -360,7 +338,6 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
     return accounts;
   }
 
-  /** Returns the cost of a kind's sessions, including deleted ones. */
   async #spending(
     one: SessionKind<RegisteredSession, Summary, Details>,
     { from = FIRST_DAY, to = LAST_DAY, by }: Pick<SpendOptions, "from" | "to"> & Pick<ReportScope, "by">,
@@ -384,7 +361,7 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
   }
 }
 
-/** An opened session of any kind. */
+/** An opened session. */
 export class OpenSession<Summary = unknown, Details = unknown> {
   readonly #kind: SessionKind<RegisteredSession, Summary, Details>;
   readonly #session: RegisteredSession;
@@ -402,7 +379,6 @@ export class OpenSession<Summary = unknown, Details = unknown> {
     return this.#kind.kind;
   }
 
-  /** Its totals by day. */
   get days(): Days {
     return this.#session.session.state.days;
   }
@@ -416,22 +392,17 @@ export class OpenSession<Summary = unknown, Details = unknown> {
     return this.#kind.details(this.#session);
   }
 
-  /**
-   * Returns its model calls, the oldest first.
-   * @throws {StoreError}
-   */
   calls(): Promise<readonly CallReport[]> {
     return this.#kind.calls(this.#session);
   }
 
-  /** Returns the model's newest prompt. */
   seen(): Promise<SeenSession> {
     return this.#kind.seen(this.#session);
   }
 
   /**
-   * Pins a message. The records that `keep` returns are committed with the pin.
-   * @throws {RangeError} if the message can't be pinned so.
+   * Pins a message, and commits the records of `keep` with the pin.
+   * @throws {RangeError} if it can't be pinned so.
    * @throws {StoreError}
    */
   async setPin(
@@ -456,7 +427,7 @@ export class OpenSession<Summary = unknown, Details = unknown> {
   }
 
   /**
-   * Sets its title. The records that `keep` returns are committed with it.
+   * Sets its title, and commits the records of `keep` with it.
    * @throws {StoreError}
    */
   async rename(
@@ -468,7 +439,7 @@ export class OpenSession<Summary = unknown, Details = unknown> {
     return summary;
   }
 
-  /** Keeps its newest prompt cached for at most `ms` milliseconds; `undefined` if keep-alive is disabled. */
+  /** Keeps its newest prompt cached for at most `ms`; `undefined` if keep-alive is disabled. */
   keepFor(ms: number): ReturnType<Warmth["keepFor"]> | undefined {
     return this.#kind.warmth?.keepFor(this.#session.id, ms);
   }
@@ -483,7 +454,6 @@ export class OpenSession<Summary = unknown, Details = unknown> {
   }
 }
 
-/** Returns the store that all stored kinds share. */
 function storeOf(kinds: readonly Pick<SessionKind, "store">[]): Store | undefined {
   return kinds.find(({ store }) => store)?.store;
 }

@@ -26,13 +26,10 @@ import type { StoredState } from "./store/session_records.ts";
 
 /** State of a conversation without its messages and its prompt session's state. Plain data. */
 export interface SessionState {
-  /** First line of the user's first message, or empty. */
   readonly title: string;
-  /** The last requested model. */
   readonly model: string;
   /** Messages that users retain or evict. */
   readonly pins: readonly Pin[];
-  /** Number of prompt rewrites. */
   readonly epoch: number;
   /** Estimated saving in cost units; 0 without a ledger. */
   readonly savedTokenUnits: number;
@@ -40,44 +37,35 @@ export interface SessionState {
   readonly rewrites: readonly DatedRewrite[];
   /** Rewrites whose call has not succeeded yet. */
   readonly unsent: readonly Rewrite[];
-  /** Totals of its calls. */
   readonly days: Days;
-  /** Metrics of its newest view. */
   readonly figures?: Pick<SessionView, "promptTokens" | "saved"> | undefined;
-  /** Prompt cache key for providers that take one; absent before the first request. */
+  /** Prompt cache key; absent before the first request. */
   readonly cacheKey?: string | undefined;
 }
 
+/** A rewrite and its time. */
 export interface DatedRewrite extends Rewrite {
   readonly atMs: number;
 }
 
-/** The stored copy of a session that is written behind, as far as it is known. */
+/** The known stored copy of a session that is written behind. */
 export interface StoredCopy extends Pick<StoredState, "title" | "whole" | "summed" | "refs"> {
-  /**
-   * Fencing number of its newest hold when it was last read or written; 0 if the store isn't shared. Absent: it isn't
-   * stored.
-   */
+  /** Fencing number of its newest known hold; 0 if the store isn't shared. Absent: it isn't stored. */
   readonly fence?: number | undefined;
   /** The nearest stored ancestor of a fork. Absent: it is no fork. */
   readonly parent?: string | undefined;
-  /** The days of its stored totals. */
   readonly days: Days;
-  /** Its totals as JSON. */
   readonly totals?: string;
   /** Number of its last event; each event is a call. */
   readonly lastEvent: number;
-  /** The newest stored call of this process. */
   readonly lastCall?: CallReport | undefined;
-  /** Ids of its newest commits, the newest first. */
   readonly writes: readonly string[];
   /** Source of its stored names. Absent: unknown. */
   readonly named?: unknown;
-  /** Its state if a commit succeeded that failed or wasn't answered; the newest first. */
+  /** Its state if a failed or unanswered commit succeeded; the newest first. */
   readonly attempts?: readonly StoredCopy[];
 }
 
-/** The copy of a session that isn't stored. */
 export const NOT_STORED: StoredCopy = { title: "", refs: new Set(), days: {}, lastEvent: 0, writes: [] };
 
 /** Parts of a session. */
@@ -85,7 +73,6 @@ export interface SessionInit {
   readonly id: string;
   /** Originals of what was evicted from its prompt. */
   readonly archive: Archive;
-  /** Plans its prompts. */
   readonly prompts: PromptSession;
   readonly countTokens: CountTokens;
   /** Tools whose results a recall returns with images. Default: none. */
@@ -102,33 +89,36 @@ export interface SessionCall extends Omit<PromptCall, "pins"> {
   readonly spelled?: readonly Message[];
 }
 
+/** Plans calls. */
 export type CallPlanner = Pick<Session, "view" | "sent" | "rejected">;
 
-/** Options of {@linkcode Session.cacheKey}. */
+/** Options of a cache key. */
 export interface CacheKeyOptions {
   /** Whether the request is a turn; only a turn's key is stored. Default: yes. */
   readonly isTurn?: boolean;
 }
 
-/** Options of {@linkcode Session.glimpse}. */
+/** Options of a glimpse. */
 export interface GlimpseOptions {
   /** Whether evictions are undone: see `PromptCall.restores`. Default: no. */
   readonly restores?: boolean;
 }
 
-/** A history at a time in milliseconds since the epoch. */
+/** A history at a time. */
 export interface HistoryNow extends History {
   readonly nowMs: number;
 }
 
-/** Options of {@linkcode Session.book}. */
+/** Options of added totals. */
 export interface BookOptions {
   /** Default: the model that was requested last. */
   readonly model?: string | undefined;
 }
 
+/** A change of pins. */
 export type PinChange = { readonly set: Pin } | { readonly remove: number };
 
+/** A fork's id and archive. */
 export interface ForkPlace {
   readonly id: string;
   /** An archive with all texts of the parent's. */
@@ -146,10 +136,8 @@ const NEW: SessionState = {
   days: {},
 };
 
-/** Most rewrites in a session's state. */
 const MAX_REWRITES = 100;
 
-/** Most calls of a session in memory. */
 const MAX_CALLS = 2_000;
 
 /** Longest slice of work while others wait, in milliseconds. */
@@ -161,7 +149,6 @@ const SHORT_MS = 1;
 /** Time since which the event loop has been blocked. Absent: it has run since. */
 let waitingSinceMs: number | undefined;
 
-/** Notes that the event loop is blocked from now on, unless it is already. Returns the time. */
 function holdUp(): number {
   const nowMs = performance.now();
   if (waitingSinceMs === undefined) {
@@ -174,14 +161,11 @@ function holdUp(): number {
 /** Resolves once all waiting slices have begun. */
 let lastSlice = Promise.resolve();
 
-/**
- * A conversation of the agent or of a gateway's client: its prompts, originals of evictions, pins and totals. The owner
- * of its loop passes its messages in.
- */
+/** A conversation of the agent or of a gateway's client: prompts, originals of evictions, pins and totals. */
 export class Session {
   /**
    * Runs work in slices, between which other requests are served. Concurrent works take turns, so that a small request
-   * waits for one slice only.
+   * waits for one slice.
    */
   static async inSlices<T>(steps: Iterator<void, T>): Promise<T> {
     for (let startedMs = holdUp();;) {
@@ -196,7 +180,6 @@ export class Session {
   }
 
   readonly id: string;
-  /** Originals of what was evicted from its prompt. */
   readonly archive: Archive;
   #prompts: PromptSession;
   readonly #countTokens: CountTokens;
@@ -206,10 +189,8 @@ export class Session {
   #calls: readonly CallReport[] = [];
   #seen: Pick<SeenSession, "history" | "view"> | undefined;
   #asked: History | undefined;
-  /** The client's change before the call that has not succeeded yet. */
   #changed: NonNullable<LedgerEntry["changed"]> | undefined;
 
-  /** Creates a session from its stored state, or a new one. */
   constructor({ id, archive, prompts, countTokens, tools, state, stored = NOT_STORED }: SessionInit) {
     this.id = id;
     this.archive = archive;
@@ -229,7 +210,6 @@ export class Session {
     return this.#stored;
   }
 
-  /** Sets the stored copy after a commit or an attempt. */
   wrote(stored: StoredCopy): void {
     this.#stored = stored;
   }
@@ -238,7 +218,6 @@ export class Session {
     return this.#prompts;
   }
 
-  /** The cache rules and prices of its provider. */
   get profile(): Profile {
     return this.#prompts.profile;
   }
@@ -248,7 +227,6 @@ export class Session {
     return this.#prompts.quote !== undefined;
   }
 
-  /** The newest successful calls, the oldest first. */
   get calls(): readonly CallReport[] {
     return this.#calls;
   }
@@ -258,19 +236,17 @@ export class Session {
     return this.#seen;
   }
 
-  /** Notes a request to this model. */
   asked(model: string): void {
     if (model !== this.#state.model) this.#change({ model });
   }
 
-  /** Sets its title. */
   named(title: string): void {
     if (title !== this.#state.title) this.#change({ title });
   }
 
   /**
-   * Returns its prompt cache key: a hash of everything before the first reply, as of its first request. Conversations
-   * with the same beginning share it, including forks and subagents; new histories and restarts keep it.
+   * Returns its prompt cache key: a hash of everything before the first reply, as of its first request. Forks and
+   * subagents share it; new histories and restarts keep it.
    */
   cacheKey(messages: readonly Message[], { isTurn = true }: CacheKeyOptions = {}): string {
     const known = this.#state.cacheKey;
@@ -333,10 +309,7 @@ export class Session {
     return entry && changed ? withClientChange(entry, changed) : entry;
   }
 
-  /**
-   * Notes a call that the provider refused with this message. Returns whether the prompt is too long, which shortens
-   * the next view.
-   */
+  /** Notes a call that the provider refused. Returns whether the prompt is too long, which shortens the next view. */
   rejected(words: string, view: SessionView): boolean {
     return reject(this.#prompts, { words, view });
   }
@@ -364,7 +337,7 @@ export class Session {
     return { history: messages, view: await this.#prompts.view(messages, call), ...told };
   }
 
-  /** Plans a request that may become the first turn; it is forgotten if the conversation begins with another one. */
+  /** Plans a request that may become the first turn. */
   draft(): CallPlanner {
     const prompts = this.#prompts;
     const planner = () => prompts === this.#prompts ? this : this.#glimpseBy(prompts);
@@ -381,7 +354,7 @@ export class Session {
     return this.#prompts.quote?.(history, { nowMs, model, pins });
   }
 
-  /** Returns the next keep-alive request of the idle session; `undefined` if none pays or there is no ledger. */
+  /** Returns the next keep-alive request; `undefined` if none pays or there is no ledger. */
   nextPing(idle: Idle): Ping | undefined {
     return this.#prompts.nextPing?.(idle);
   }
@@ -410,17 +383,15 @@ export class Session {
     return makePin(messages, wanted, { countTokens: this.#countTokens, tools: this.#tools });
   }
 
-  /** Sets or removes the pin of a message. */
   pin(change: PinChange): void {
     this.#change({ pins: pinsAfter(this.#state.pins, change) });
   }
 
-  /** Adds totals at a time in milliseconds since the epoch. Default: of the last requested model. */
+  /** Adds totals at a time in milliseconds. Default: of the last requested model. */
   book(more: Partial<Sums>, atMs: number, { model = this.#state.model }: BookOptions = {}): void {
     this.#change({ days: addToDay(this.#state.days, more, { atMs, model }) });
   }
 
-  /** Adds totals of other servers. */
   bookDays(more: Days): void {
     this.#change({ days: addDays(this.#state.days, more) });
   }
@@ -431,7 +402,6 @@ export class Session {
     if (call.purpose === "turn" && this.#state.unsent.length > 0) this.#change({ unsent: [] });
   }
 
-  /** Returns a session that continues after the first `length` messages. */
   fork(length: number, { id, archive }: ForkPlace): Session {
     const { title, model, epoch, pins } = this.#state;
     const { fence, refs, parent = this.id } = this.#stored;
@@ -445,7 +415,6 @@ export class Session {
     });
   }
 
-  /** Removes all but the first `length` messages. */
   cutBack(length: number): void {
     this.#prompts.cutBack(length);
   }
@@ -460,7 +429,6 @@ export class Session {
   }
 }
 
-/** Returns the beginning of a conversation: everything before the first reply. */
 function opening(messages: readonly Message[]): readonly (readonly [role: string, text: string])[] {
   const first = messages.findIndex(({ role }) => role === "assistant");
   return messages.slice(0, first < 0 ? undefined : first)

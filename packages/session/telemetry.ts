@@ -54,7 +54,6 @@ export interface Operation {
   readonly isRecording: boolean;
   /** Runs work as part of it: operations that begin there become its children. */
   within<T>(work: () => T): T;
-  /** Adds attributes. */
   set(facts: Facts): void;
   /** Ends it, with an error's class if it failed. Later calls do nothing. */
   end(errorType?: string): void;
@@ -64,11 +63,9 @@ interface OperationOptions {
   readonly tracer: Tracer;
   readonly name: string;
   readonly kind: SpanKind;
-  /** Initial attributes. */
   readonly attributes: Facts;
   /** Receives its duration in seconds. */
   readonly duration: Figure;
-  /** Attributes of the duration metric. */
   readonly labels: Facts;
   /** Default: the active operation. */
   readonly parent?: Operation | undefined;
@@ -102,7 +99,6 @@ class SpanOperation implements Operation {
     this.#span.setAttributes(facts);
   }
 
-  /** Adds an event to the span. */
   note(event: string, facts: Facts): void {
     this.#span.addEvent(event, facts);
   }
@@ -131,29 +127,26 @@ const denos: { readonly tracerProvider?: unknown } | undefined = (globalThis as 
   readonly ["Deno"]?: { readonly telemetry?: object };
 })["Deno"]?.telemetry;
 
-/** Returns an integer attribute. Deno's exporter writes numbers as floats, and only a `bigint` as an integer. */
+/** Returns an integer attribute: Deno's exporter writes numbers as floats, and only a `bigint` as an integer. */
 function whole(value: number): number {
   const rounded = Math.round(value);
   return denos?.tracerProvider === trace.getTracerProvider() ? BigInt(rounded) as unknown as number : rounded;
 }
 
+/** A model call. */
 export interface Chat extends Operation {
-  /** Notes the first part of the reply. */
   begun(): void;
-  /** Adds the reply. */
   replied(reply: {
     /** Returns the messages; called only if content is captured. */
     readonly messages: () => readonly Message[];
     /** Default: unknown. */
     readonly finishReason?: string | undefined;
-    /** Default: none. */
     readonly id?: string | undefined;
   }): void;
   /** Adds the usage that the provider reported. */
   took(usage: Usage): void;
   /** Adds the planning of its prompt and the outcome. */
   planned(call: {
-    /** Rewrites made for it. */
     readonly rewrites: readonly Pick<Rewrite, "mechanism" | "tokensBefore" | "tokensAfter">[];
     /** Tokens that each mechanism removed from the prompt. */
     readonly saved: Readonly<Record<string, number>>;
@@ -163,7 +156,6 @@ export interface Chat extends Operation {
       readonly predictedCachedTokens: number;
       readonly tokenUnits: number;
       readonly withoutTokenUnits: number;
-      /** Reason of the rewrite. */
       readonly decision?: { readonly cause: string };
     } | undefined;
   }): void;
@@ -171,14 +163,12 @@ export interface Chat extends Operation {
 
 /** A local registry of metrics, in addition to an exporter. */
 export interface Figures {
-  /** Returns a function that adds or counts a value with its attributes; the same one per name. */
+  /** Returns a function that adds a value to a metric; the same one per name. */
   figure(options: FigureOptions): (value: number, facts?: Facts) => void;
-  /** Adds a metric whose values are read on demand. */
   observe(
     options: FigureOptions & { readonly kind: "sum" | "level" },
     read: () => Promise<readonly (readonly [value: number, facts?: Facts])[]>,
   ): void;
-  /** Returns all metrics as text of this media type. */
   text(): Promise<string>;
   readonly mediaType: string;
 }
@@ -187,13 +177,11 @@ export interface Figures {
 export interface FigureOptions {
   /** A `sum` only grows, a `level` goes up and down, a `histogram` counts values by size. */
   readonly kind: "sum" | "level" | "histogram";
-  /** Name, unit and description as in OpenTelemetry. */
   readonly name: string;
   readonly unit: string;
   readonly description: string;
   /** Attributes that distinguish series; others are omitted. Default: none. */
   readonly labels?: readonly string[];
-  /** Upper bounds of a histogram's buckets. */
   readonly bounds?: readonly number[];
 }
 
@@ -202,10 +190,8 @@ type Figure = ReturnType<Figures["figure"]>;
 /** Histogram bounds prescribed by the conventions. */
 const DURATIONS_S = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 const AGENT_DURATIONS_S = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6];
-/** Powers of four up to 67,108,864. */
 const TOKENS = Array.from({ length: 14 }, (_, power) => 4 ** power);
 
-/** Attributes that distinguish model calls. */
 const MODEL_LABELS = ["gen_ai.provider.name", "gen_ai.request.model", "server.address"];
 const CALL_LABELS = ["gen_ai.operation.name", ...MODEL_LABELS];
 
@@ -328,19 +314,16 @@ export interface TelemetryOptions {
   readonly figures?: Figures | undefined;
 }
 
+/** Options of a model call. */
 export interface ChatOptions {
   /** Provider name by the conventions. */
   readonly provider: string;
-  /** Default: unknown. */
   readonly model?: string | undefined;
-  /** Session id. Default: none. */
   readonly conversation?: string | undefined;
-  /** Default: unknown. */
   readonly address?: URL | undefined;
   /** Default: no. */
   readonly stream?: boolean;
   readonly settings?: ModelSettings | undefined;
-  /** Default: unknown. */
   readonly prompt?: {
     readonly messages: readonly Message[];
     readonly tools: readonly ToolDefinition[];
@@ -351,9 +334,7 @@ export interface ChatOptions {
 
 /** Creates the spans and metrics of one instrumentation scope. */
 export class Telemetry {
-  /** Whether an exporter is set up. */
   readonly isOn: boolean;
-  /** Whether spans contain content. */
   readonly captureContent: boolean;
   readonly #tracer: Tracer;
   readonly #instruments: Instruments;
@@ -403,7 +384,6 @@ export class Telemetry {
   agent({ agent, conversation, provider, model }: {
     readonly agent: string;
     readonly conversation: string;
-    /** Provider name by the conventions. */
     readonly provider: string;
     readonly model: string;
   }): Operation {
@@ -434,7 +414,6 @@ export class Telemetry {
   tool({ name, callId, agent, args, parent }: {
     readonly name: string;
     readonly callId?: string | undefined;
-    /** Name of the calling agent. */
     readonly agent: string;
     readonly args: unknown;
     readonly parent?: Operation;
@@ -464,7 +443,6 @@ export class Telemetry {
   booked(
     { usd = 0, withoutUsd = 0, promptTokens = 0, cachedTokens = 0 }: {
       readonly usd?: number;
-      /** The baseline in US dollars. */
       readonly withoutUsd?: number;
       readonly promptTokens?: number;
       readonly cachedTokens?: number;
@@ -488,11 +466,10 @@ export class Telemetry {
   }
 
   /**
-   * Counts a failure after which a request continued without the feature: `request`, it was forwarded unchanged;
-   * `session`, so are all of its session from now on; `reply`, its reply was forwarded unread, `long_reply`, because of
-   * its length; `stream`, the rest of a stream was; `usage`, its cost isn't recorded; `recall`, a recall wasn't
-   * answered; `memory`, a memory isn't stored; `warmth`, no cache keep-alive; `store`, the session's state couldn't be
-   * stored or found.
+   * Counts a failure after which a request continued without the feature: `request`, `session`: forwarded unchanged,
+   * once or from now on; `reply`, `long_reply`, `stream`: the reply was forwarded unread, because of its length, or
+   * from some point on; `usage`: no recorded cost; `recall`: no answer; `memory`: not stored; `warmth`: no cache
+   * keep-alive; `store`: the session's state couldn't be stored or found.
    */
   failedOpen(
     cause:
@@ -575,7 +552,6 @@ class SpanChat extends SpanOperation implements Chat {
   }
 
   took({ promptTokens, outputTokens, cachedTokens, cacheWriteTokens, estimated }: Usage): void {
-    // Estimates are no usage.
     if (estimated) return;
     const { tokens } = this.#instruments;
     tokens(promptTokens, { ...this.#labels, "gen_ai.token.type": "input" });
@@ -624,7 +600,6 @@ class SpanChat extends SpanOperation implements Chat {
 
 type PlannedChat = Parameters<Chat["planned"]>[0];
 
-/** Returns the cause of a rewrite as an attribute. */
 function causeOf(mechanism: string, entry: PlannedChat["entry"]): string {
   if (mechanism === "planner") return entry?.decision?.cause === "price" ? "price" : "window";
   if (mechanism === "truncate") return "arrival";
@@ -646,13 +621,11 @@ function portOf({ port, protocol }: URL): number {
   return port === "" ? (protocol === "https:" ? 443 : 80) : Number(port);
 }
 
-/** A part of a message by the conventions' JSON schemas. */
 interface Part {
   readonly type: string;
   readonly [field: string]: unknown;
 }
 
-/** A message by the conventions' JSON schemas. */
 interface GenAiMessage {
   readonly role: string;
   readonly parts: readonly Part[];
@@ -669,7 +642,6 @@ function outputMessages(
   messages: readonly Message[],
   finishReason = "",
 ): readonly GenAiMessage[] {
-  // The conventions' own term.
   const finish_reason = finishReason === "tool_calls" ? "tool_call" : finishReason;
   return [{ role: "assistant", parts: messages.flatMap(partsOf), finish_reason }];
 }

@@ -15,33 +15,29 @@ import type { Session } from "./session.ts";
 /** An idle session whose cached prefix can be kept alive. */
 export interface Pingable {
   readonly session: Pick<Session, "id" | "nextPing" | "pinged">;
-  /** Provider, hash of its API key, and model; results of extended keep-alive are remembered under it. */
+  /** Provider, hash of its API key, and model. */
   readonly key: string;
-  /** State on which the next keep-alive request depends. */
   readonly idle: Omit<Idle, "nowMs" | "trial" | "isAsked">;
   /**
-   * Payment of keep-alive requests. `turn`: the owner has a turn in progress; `budget`: the day's budget, without a
-   * request by the user; `asked`: only during {@linkcode Warmth.keepFor}, which applies to the others too.
+   * Payment of keep-alive requests. `turn`: a turn in progress; `budget`: the day's budget; `asked`: only during
+   * {@linkcode Warmth.keepFor}, which applies to the others too.
    */
   readonly consent: "turn" | "budget" | "asked";
-  /** Size of the retained request body. */
   readonly bytes: number;
-  /** Returns the model's price; `undefined` if unknown. */
   price(): Price | undefined;
   /**
-   * Sends a keep-alive request and returns its usage. `refused`: the provider doesn't support such requests;
-   * `undefined`: it failed. Errors count as failures and are reported.
+   * Sends a keep-alive request and returns its usage. `refused`: the provider doesn't support it; `undefined`: it
+   * failed. Errors are reported.
    */
   ping(type: Ping["type"], signal: AbortSignal): Promise<Usage | "refused" | undefined>;
-  /** Called after a keep-alive request was recorded; the conversation's state must be saved. */
+  /** Called after a keep-alive request was recorded, to save the conversation's state. */
   booked(entry: PingEntry): void;
 }
 
 /** Options of {@linkcode Warmth}. */
 export interface WarmthOptions {
-  /** Returns the time in milliseconds since the epoch. */
   readonly now: () => number;
-  /** Most US dollars per UTC day for keep-alive requests that no user requested. Default: 0, none are sent. */
+  /** Most US dollars per UTC day for requests by budget. Default: 0, none are sent. */
   readonly budgetUsdPerDay?: number;
   /** Part of the budget that was spent today. Default: 0. */
   readonly spentUsd?: number;
@@ -50,7 +46,7 @@ export interface WarmthOptions {
   /** Called with errors, which contain no content and no key. */
   readonly onError: (error: unknown) => void;
   /**
-   * Calls back once after a delay, unless the returned function is called first. Default: a timer that keeps no process
+   * Calls back after a delay, unless the returned function is called first. Default: a timer that keeps no process
    * alive.
    */
   readonly after?: (ms: number, callback: () => void) => () => void;
@@ -58,48 +54,40 @@ export interface WarmthOptions {
 
 /** A requested keep-alive period. */
 export interface KeptWarm {
-  /** End in milliseconds since the epoch. */
   readonly untilMs: number;
   /** Most that its keep-alive requests cost, in US dollars. */
   readonly maxUsd: number;
 }
 
-/** A retained conversation, with a timer or a keep-alive request in progress. */
 interface Waiting {
   readonly pingable: Pingable;
   readonly abort: AbortController;
   cancel?: () => void;
 }
 
-/** Results of keep-alive requests for a provider, key and model. */
 interface Known {
   readonly trial: ReturnType<typeof observeUpgrade>;
-  /** Whether keep-alive requests aren't supported. */
   readonly isRefused?: boolean;
 }
 
-/** Overhead of a retained conversation in bytes. */
 const ENTRY_BYTES = 2_000;
 
-/** Most remembered keys, and most requested periods. */
 const MAX_KNOWN = 1_000;
 
-/** Most cost units of the tokens after the cache breakpoint of a keep-alive request, which estimates omit. */
+/** Most cost units of the tokens after a keep-alive request's cache breakpoint, which estimates omit. */
 const TAIL_UNITS = 20;
 
 const DAY_MS = 24 * 60 * 60_000;
 
 /**
- * Sends cache keep-alive requests for idle conversations, as planned and permitted. A conversation is retained in
- * memory until its next request, until no further keep-alive request is planned, or until it is dropped for space.
+ * Sends cache keep-alive requests for idle conversations, as planned and permitted. Conversations are retained in
+ * memory until their next request, the last planned keep-alive request, or for lack of space.
  */
 export class Warmth {
   readonly #options: Required<WarmthOptions>;
   readonly #waiting: LRUCache<string, Waiting>;
   readonly #known = new LRUCache<string, Known>({ max: MAX_KNOWN });
-  /** End of the requested period by conversation. */
   readonly #asked = new LRUCache<string, number>({ max: MAX_KNOWN });
-  /** Budget spent on this day, including requests in progress. */
   #spent = { day: 0, usd: 0 };
   #isClosed = false;
 
@@ -127,10 +115,7 @@ export class Warmth {
     return this.#waiting.size;
   }
 
-  /**
-   * Retains an idle conversation while its next keep-alive request is permitted, or otherwise until its cache expires,
-   * as the user may still request it.
-   */
+  /** Retains an idle conversation until it has no permitted keep-alive request, or its cache expires. */
   waits(pingable: Pingable): void {
     const { id } = pingable.session;
     this.goesOn(id);
@@ -140,14 +125,14 @@ export class Warmth {
     if (this.#waiting.peek(id) === waiting) this.#plan(waiting);
   }
 
-  /** Drops a conversation and cancels its timer or request, as its next request has begun or it is over. */
+  /** Drops a conversation whose next request has begun or that is over. */
   goesOn(id: string): void {
     this.#waiting.delete(id);
   }
 
   /**
-   * Keeps an idle conversation's cache alive for a period on the user's request, regardless of the budget. Requests
-   * interrupt that until they are answered.
+   * Keeps an idle conversation's cache alive for a period, regardless of the budget. Requests interrupt that until they
+   * are answered.
    */
   keepFor(id: string, ms: number): KeptWarm | "nothing held" | "no price" {
     const waiting = this.#waiting.get(id);
@@ -165,7 +150,7 @@ export class Warmth {
     return { untilMs, maxUsd: Math.ceil(ms / possible.keepsMs) * usd };
   }
 
-  /** Returns the end of the requested period in milliseconds since the epoch; `undefined` if there is none. */
+  /** Returns the end of the requested period in milliseconds since the epoch, if it isn't over. */
   keptUntil(id: string): number | undefined {
     const untilMs = this.#asked.get(id);
     return untilMs !== undefined && untilMs > this.#options.now() ? untilMs : undefined;
@@ -183,7 +168,6 @@ export class Warmth {
     this.#known.set(key, { ...known, trial: observeUpgrade(known.trial, evidence) });
   }
 
-  /** Cancels all timers and requests, for good. */
   close(): void {
     this.#isClosed = true;
     this.#waiting.clear();
@@ -193,7 +177,6 @@ export class Warmth {
     return this.#known.get(key) ?? { trial: UNTRIED };
   }
 
-  /** Returns the next permitted keep-alive request. */
   #next(waiting: Waiting): Ping | undefined {
     const { pingable } = waiting;
     const next = this.#possible(waiting, this.keptUntil(pingable.session.id) !== undefined);
@@ -297,7 +280,7 @@ export class Warmth {
     );
   }
 
-  /** Remembers that the provider supports no extended keep-alive, or no keep-alive at all. */
+  /** Remembers what the provider doesn't support. */
   #refused(key: string, type: Ping["type"]): void {
     if (type === "upgrade") return this.observe(key, { of: "bill", isGood: false });
     this.#known.set(key, { ...this.#knownOf(key), isRefused: true });
@@ -307,7 +290,7 @@ export class Warmth {
   }
 }
 
-/** Number of the model's newest replies in which a commit is searched. */
+/** Number of the model's newest replies searched for a commit. */
 const NEWEST_REPLIES = 3;
 
 const COMMIT = /\bgit\b[^|;&]*\b(?:commit|push)\b/;

@@ -13,10 +13,10 @@ import type { ListedSession, SessionRecord, Store, StoreRecord } from "./store/p
 import { type NextState, SessionRecords } from "./store/session_records.ts";
 import { StoreError } from "./store/store_error.ts";
 
-/** Time for which requests don't wait for a store that failed or was late, in milliseconds. */
+/** Milliseconds for which requests don't wait for a store that failed or was late. */
 const PAUSE_MS = 10_000;
 
-/** Longest wait for the store at the end of a process, in milliseconds. */
+/** Longest wait at the end of a process, in milliseconds. */
 const CLOSE_MS = 2_000;
 
 const HOUR_MS = 60 * 60_000;
@@ -27,16 +27,15 @@ const LOADED = { own: 4, alike: 8 };
 /** Most sessions that wait for a failed store; others are stored with their next commit. */
 const MAX_WAITING = 1_000;
 
-/** Most commit ids in a session's totals. */
 const MAX_WRITES = 8;
 
 interface StoredTotals {
   readonly days: Days;
-  /** Ids of the newest commits, the newest first, by which an unanswered commit is recognized as successful. */
+  /** The newest first; they identify an unanswered commit that succeeded. */
   readonly writes: readonly string[];
 }
 
-/** Content that a kind stores of a session, in addition to its row. */
+/** Content that a kind stores in addition to a session's row. */
 export interface SessionContent extends Pick<NextState, "value" | "texts"> {
   /** Names under which it is found. Default: the stored ones. */
   readonly names?: readonly string[] | undefined;
@@ -44,16 +43,15 @@ export interface SessionContent extends Pick<NextState, "value" | "texts"> {
   readonly named?: unknown;
 }
 
+/** A kind that is written behind. */
 export interface WrittenKind<S extends RegisteredSession> {
   readonly kind: SessionRecord["kind"];
   readonly held: HeldSessions<S>;
-  /** Returns a session's record, totals and title. */
   row(session: S): ListedSession & { readonly totals: { readonly days: Days } };
-  /** Returns the group of its totals. */
   group(session: S): Pick<NextState, "group" | "agent">;
   /**
    * Returns a session's content to be stored.
-   * @param known Source of its stored names; `undefined` if unknown.
+   * @param known Source of its stored names.
    */
   content(session: S, known: unknown): SessionContent;
 }
@@ -65,7 +63,6 @@ export interface WriteBehindOptions {
   readonly storesContent: boolean;
   /** Returns how long a session is stored after its last commit, in milliseconds. */
   readonly maxAgeMs: () => number;
-  /** Most bytes of all stored sessions of the kind. */
   readonly maxBytes: number;
   /** Longest wait of callers for the store, in milliseconds. */
   readonly waitMs: number;
@@ -78,16 +75,13 @@ export interface WriteBehindOptions {
 export interface LoadedSession {
   readonly record: SessionRecord;
   readonly title: string;
-  /** The totals of its row. */
   readonly totals: unknown;
   /** State of its prompts. Absent: not stored. */
   readonly value?: unknown;
   readonly stored: StoredCopy;
-  /** Reads an archived text. */
   readonly text: (ref: string) => Promise<string | undefined>;
 }
 
-/** Records that are committed with a session while a caller waits. */
 interface Rider {
   readonly records: readonly StoreRecord[];
   readonly resolve: () => void;
@@ -97,20 +91,18 @@ interface Rider {
 interface Writer {
   readonly stored: SessionRecords;
   readonly commits: Coalescer;
-  /** Records of the next commit. */
   readonly riders: Rider[];
 }
 
 /**
- * Writes sessions behind requests, several changes in one commit, so that the next process, or another one on the
- * store, continues them. A slow, full or absent store delays no request: the state in memory is authoritative, and is
- * written once the store works again. Totals that other servers have stored meanwhile are added.
+ * Writes sessions behind requests, several changes in one commit, so that other processes can continue them. A slow,
+ * full or absent store delays no request: the state in memory is authoritative, and is written once the store works
+ * again. Totals stored by other servers are added.
  */
 export class WriteBehind<S extends RegisteredSession> {
   readonly #kind: WrittenKind<S>;
   readonly #options: WriteBehindOptions;
   readonly #writers = new WeakMap<S, Writer>();
-  /** Sessions with a commit in progress. */
   readonly #writing = new Set<S>();
   /** Sessions whose newest state isn't stored because the store failed. */
   readonly #waiting = new Set<S>();
@@ -128,8 +120,8 @@ export class WriteBehind<S extends RegisteredSession> {
   }
 
   /**
-   * Stores a session as it is now. Resolves once that is done or after a short wait, and never rejects. With records of
-   * `more`, which are part of the commit, it resolves once they are stored.
+   * Stores a session. Resolves after a short wait at most, and never rejects; with records of `more`, which are part of
+   * the commit, once they are stored.
    * @throws {StoreError} if there are such records and the store fails.
    */
   async save(session: S, more: () => readonly StoreRecord[] = () => []): Promise<void> {
@@ -171,7 +163,6 @@ export class WriteBehind<S extends RegisteredSession> {
     return { days: Accounts.daysBeyond(days, summed ?? {}), sessions: isCounted ? 0 : 1 };
   }
 
-  /** Returns all calls of a session, the oldest first. @throws {StoreError} */
   async calls(session: S): Promise<readonly CallReport[]> {
     const { store } = this.#options;
     const { id, session: { stored: { lastEvent } } } = session;
@@ -184,17 +175,14 @@ export class WriteBehind<S extends RegisteredSession> {
     return [...calls, ...missing.map((call, at) => ({ ...call, number: last + at + 1 }))];
   }
 
-  /**
-   * Returns whether the session in memory is at least as new as the stored one: not stored yet, or written by this
-   * process alone.
-   */
+  /** Returns whether the session in memory is at least as new as the stored one. */
   isNewer(session: S): boolean {
     if (!this.#options.store.shared || this.#writing.has(session) || this.#waiting.has(session)) return true;
     const { fence, totals } = session.session.stored;
     return fence === undefined || totals !== JSON.stringify(this.#kind.row(session).totals);
   }
 
-  /** Returns whether no other server has continued a session since it was last written here. */
+  /** Returns whether no other server has continued a session since it was written here. */
   async isNewest({ id, session: { stored: { fence } } }: S): Promise<boolean> {
     const { shared } = this.#options.store;
     return !shared || fence === undefined || (await shared.look(id)).fence === fence;
@@ -227,8 +215,8 @@ export class WriteBehind<S extends RegisteredSession> {
   }
 
   /**
-   * Passes the stored sessions of these names that are newer than in memory to `take`, the best match last: those with
-   * an exact name, else those with a shared one. Does nothing if the store is late or fails. Never rejects.
+   * Passes the stored sessions of these names that are newer than in memory to `take`, the best match last. Does
+   * nothing if the store is late or fails. Never rejects.
    */
   async loadNamed(
     { own, alike }: { readonly own: readonly string[]; readonly alike: readonly string[] },
@@ -277,7 +265,6 @@ export class WriteBehind<S extends RegisteredSession> {
     });
   }
 
-  /** Commits a session. Resolves once it is stored as it is now, or failed. */
   async #save(session: S): Promise<void> {
     const startedMs = performance.now();
     const { commits } = this.#writerOf(session);
@@ -326,7 +313,6 @@ export class WriteBehind<S extends RegisteredSession> {
     }
   }
 
-  /** Resets the stored copy of a session that is no longer stored. */
   #begin({ session }: S): void {
     const { summed, parent } = session.stored;
     session.wrote({ ...NOT_STORED, summed, parent });
@@ -353,7 +339,6 @@ export class WriteBehind<S extends RegisteredSession> {
     session.wrote({ title: "", refs, parent, fence, days, summed, lastEvent, lastCall, writes });
   }
 
-  /** Returns the records of a commit, and the stored copy after it. */
   async #recordsOf(session: S): Promise<
     { readonly records: readonly StoreRecord[]; readonly after: StoredCopy }
   > {
@@ -437,7 +422,6 @@ export class WriteBehind<S extends RegisteredSession> {
     this.#options.onFailure(error, isFirst);
   }
 
-  /** Runs work that may fail or be slow, and waits for it at most `ms`. */
   async #within(ms: number, work: (isLate: () => boolean) => Promise<unknown>): Promise<void> {
     let isLate = false;
     let timer: ReturnType<typeof setTimeout> | undefined;
@@ -454,7 +438,6 @@ export class WriteBehind<S extends RegisteredSession> {
   }
 }
 
-/** Returns the calls of a session that aren't stored yet. */
 function unwritten({ session: { calls, stored: { lastCall } } }: RegisteredSession): readonly CallReport[] {
   return calls.slice(lastCall ? calls.lastIndexOf(lastCall) + 1 : 0);
 }

@@ -6,11 +6,9 @@ import type { Store, StoredSums, StoreRecord } from "../store/port.ts";
 
 /** A model call of a session, with its baseline and rewrites. */
 export interface CallReport {
-  /** Number of the call in its session, from 1. */
   readonly number: number;
   /** Time of the reply; null if unknown. */
   readonly at: string | null;
-  /** Turn number from 1; null if turns aren't counted. */
   readonly turn: number | null;
   /** Whether an approval or question of its turn was answered before it. */
   readonly afterQuestion: boolean;
@@ -25,60 +23,54 @@ export interface CallReport {
   readonly outputTokens: number;
   /** Whether the usage is estimated because the provider reported none. */
   readonly estimated: boolean;
-  /** Cost of the prompt and its summary in cost units. */
+  /** Prompt and summary in cost units. */
   readonly tokenUnits: number;
-  /** Cost of call and summary in US dollars; null if the price is unknown. */
+  /** Call and summary in US dollars; null if the price is unknown. */
   readonly usd: number | null;
-  /** The parts of both costs. */
   readonly spent: SpentReport;
   /** The baseline, including compaction; null without a ledger. */
   readonly without: BaselineReport | null;
-  /** Cost of resending everything; null without a ledger, or if that exceeds the window. */
+  /** Null without a ledger, or if the conversation exceeds the window. */
   readonly resendTokenUnits: number | null;
-  /** Projected cost of a dry run, including refetches; null if prompts are edited. */
+  /** Projection of a dry run, including refetches; null if prompts are edited. */
   readonly projected: ProjectedReport | null;
-  /** Usage of a summary made before this call. */
   readonly summary: Pick<Usage, "promptTokens" | "cachedTokens" | "outputTokens"> | null;
-  /** Reasons why tokens weren't read from the cache. */
   readonly uncached: LedgerEntry["uncached"];
   /** The client's change of its earlier messages; null if there is none. */
   readonly changed: NonNullable<LedgerEntry["changed"]> | null;
-  /** Rewrites before the call, with reasons. */
   readonly rewrites: readonly Rewrite[];
 }
 
+/** Cost by part. */
 export type SpentOn = Readonly<Record<(typeof SPENT_ON)[number], number>>;
 
+/** Cost by part, in both units. */
 export interface SpentReport {
   readonly tokenUnits: SpentOn;
-  /** Null if the price is unknown. */
   readonly usd: SpentOn | null;
 }
 
-/** The baseline cost of a call without Tare. */
+/** Baseline cost of a call. */
 export interface BaselineReport
   extends Pick<Usage, "promptTokens" | "cachedTokens">, Pick<CallReport, "tokenUnits" | "usd"> {
   /** Whether the client would have compacted the conversation before it. */
   readonly compacts: boolean;
 }
 
-/** The projected cost of a call in a dry run. */
+/** Projected cost of a call. */
 export interface ProjectedReport
   extends Pick<CallReport, "promptTokens" | "cachedTokens" | "tokenUnits" | "usd"> {
   /** Estimated refetch cost, included in the cost units. */
   readonly repairTokenUnits: number;
 }
 
-/** A call to be reported. */
+/** Options of a report. */
 export interface ReportedCall extends Pick<CallReport, "number" | "at" | "turn" | "purpose"> {
-  /** Absent: there is no ledger. */
   readonly ledger?: LedgerEntry | undefined;
   readonly rates: Rates;
   /** Cost as of the call. Default: by these rates. */
   readonly cost?: Cost | undefined;
-  /** Default: none. */
   readonly rewrites?: readonly Rewrite[];
-  /** Default: false. */
   readonly afterQuestion?: boolean;
 }
 
@@ -167,7 +159,6 @@ function reportProjected(
 
 /** Parts of a cost, which add up to the total. */
 export const SPENT_ON = [
-  // Cache reads.
   "cacheRead",
   // New tokens, including cache writes.
   "new",
@@ -179,7 +170,6 @@ export const SPENT_ON = [
   "changed",
   // Tokens missing from the provider's cache before expiry.
   "lost",
-  // The reply.
   "output",
   // Keep-alive requests; zero for single calls.
   "ping",
@@ -203,7 +193,7 @@ const USUAL_CALL: Readonly<Record<string, unknown>> = {
   rewrites: [],
 };
 
-/** Returns the stored form of a call, which omits the defaults: half of its JSON. */
+/** Returns the stored form of a call, without the defaults: half of its JSON. */
 export function callToStore(call: Omit<CallReport, "number">): Readonly<Record<string, unknown>> {
   return withoutUsual({ ...call }, USUAL_CALL);
 }
@@ -247,25 +237,22 @@ const PARTS: Readonly<Record<LedgerEntry["uncached"][number]["cause"], keyof Spe
   tools_changed: "changed",
   model_changed: "changed",
   client_changed: "changed",
-  // It was never cached.
   not_marked: "new",
   expired: "expired",
   provider_lost: "lost",
 };
 
 /**
- * Splits a call's cost into parts: the prompt in cost units, prompt and reply in US dollars, null if the price is
- * unknown. All uncached tokens cost the same; those without a reason are new.
+ * Splits a call's cost: the prompt in cost units, prompt and reply in US dollars. All uncached tokens cost the same;
+ * those without a reason are new.
  */
 function cutCost(
   usage: Usage,
   { cost, rates, uncached = [], summary }: {
-    /** Cost as of the call. */
     readonly cost: Cost;
     readonly rates: Rates;
     /** Default: unknown. */
     readonly uncached?: LedgerEntry["uncached"] | undefined;
-    /** Cost of its summary. */
     readonly summary?: Cost | undefined;
   },
 ): SpentReport {
@@ -295,17 +282,14 @@ function cutCost(
 }
 
 /**
- * Totals of calls and the amount that a call adds to each. Prompts are in cost units (one = one uncached input token);
- * dollars include replies with known prices. Null: counted elsewhere.
+ * Totals and the amount that a call adds to each. Prompts are in cost units (one = one uncached input token); dollars
+ * include replies. Null: counted elsewhere.
  */
 export const TOTALS = {
-  /** Successful model calls. */
   calls: (): number => 1,
-  /** Failed model calls. */
   errors: null,
   /** Answered recall calls that clients don't see. */
   recalls: null,
-  /** Compactions by clients. */
   compactions: null,
   promptTokens: ({ promptTokens, summary }: CallReport): number =>
     promptTokens + (summary?.promptTokens ?? 0),
@@ -315,20 +299,16 @@ export const TOTALS = {
     outputTokens + (summary?.outputTokens ?? 0),
   /** Evicted prompt tokens, summed over the calls. */
   savedTokens: null,
-  /** Prompt cost in cost units. */
   tokenUnits: ({ tokenUnits }: CallReport): number => tokenUnits,
   /** Baseline cost; the actual cost for calls without a ledger. */
   withoutTokenUnits: ({ without, tokenUnits }: CallReport): number => without?.tokenUnits ?? tokenUnits,
-  /** Compactions in the baseline. */
   withoutCompactions: ({ without }: CallReport): number => without?.compacts ? 1 : 0,
   /** Calls whose whole conversation fits the window. */
   fittingCalls: ({ resendTokenUnits }: CallReport): number => resendTokenUnits === null ? 0 : 1,
   fittingTokenUnits: ({ resendTokenUnits, tokenUnits }: CallReport): number =>
     resendTokenUnits === null ? 0 : tokenUnits,
   resendTokenUnits: ({ resendTokenUnits }: CallReport): number => resendTokenUnits ?? 0,
-  /** Part of the cost units. */
   compactionTokenUnits: null,
-  /** Cost in US dollars. */
   usd: ({ usd }: CallReport): number => usd ?? 0,
   withoutUsd: ({ without, usd }: CallReport): number => (without ? without.usd : usd) ?? 0,
   /** Projected cost of dry-run calls, including refetches; the actual cost of others. */
@@ -339,13 +319,11 @@ export const TOTALS = {
   compactionUsd: null,
   /** Calls with an unknown price, excluded from the dollars. */
   unpricedCalls: ({ usd }: CallReport): number => usd === null ? 1 : 0,
-  /** Calls with estimated usage. */
   estimatedCalls: ({ estimated }: CallReport): number => estimated ? 1 : 0,
   /** Keep-alive requests; their cost is included. */
   pings: null,
   /** Cost of cache misses that keep-alive requests avoided: the baseline includes it too. */
   pingCreditTokenUnits: null,
-  /** Code mode programs. */
   programs: null,
   /** Tool calls by programs, and the failed ones. */
   programCalls: null,
@@ -377,16 +355,13 @@ function sumsBy(amount: (name: keyof Sums, of: typeof AMOUNTS[number][1]) => num
   return sums;
 }
 
-/**
- * Totals by UTC day of the reply and requested model: `2026-01-31 some-model`, or the day alone if the model is
- * unknown. Missing totals are zero.
- */
+/** Totals by UTC day and requested model: `2026-01-31 some-model`, or the day alone if the model is unknown. */
 export type Days = Readonly<Record<string, Partial<Sums>>>;
 
 /** Whether sessions are planned, or in the control group. */
 export type SessionGroup = "planned" | "control";
 
-/** Totals of a group of sessions. */
+/** Totals of a group. */
 export interface GroupSums extends Sums {
   readonly sessions: number;
 }
@@ -399,13 +374,13 @@ export interface GroupReport extends GroupSums {
   /** Projected cost of the control group, to compare with the cost of planned sessions. */
   readonly projectedTokenUnitsPerSession: number;
   readonly callsPerSession: number;
-  /** Null if the price of a call is unknown. */
   readonly usdPerSession: number | null;
 }
 
+/** Both groups. */
 export type LedgerReport = Readonly<Record<SessionGroup, GroupReport>>;
 
-/** A warning for users and its session. */
+/** A warning for users. */
 export interface WarningReport {
   readonly at: string;
   readonly session: string;
@@ -414,22 +389,19 @@ export interface WarningReport {
 
 /** Estimated savings, and the comparison with the control group. */
 export interface Overview {
-  /** Totals of the current UTC day. */
   readonly today: Sums;
   /** Totals of all sessions; of a gateway without a store, since its start. */
   readonly all: Sums;
   /** The same by group, with numbers of sessions. */
   readonly groups: Readonly<Record<SessionGroup, GroupSums>>;
-  /** The newest warnings since the start of the server, the newest first. */
   readonly warnings: readonly WarningReport[];
 }
 
-/** Returns the sum of two totals. */
 export function addSums(a: Partial<Sums>, b: Partial<Sums>): Sums {
   return sumsBy((name) => (a[name] ?? 0) + (b[name] ?? 0));
 }
 
-/** Returns days with totals added to a model on the day of a time in milliseconds since the epoch. */
+/** Returns days with totals added to a model on the day of a time in milliseconds. */
 export function addToDay(
   days: Days,
   more: Partial<Sums>,
@@ -444,7 +416,7 @@ function withoutZeros(sums: Sums): Partial<Sums> {
   return Object.fromEntries(Object.entries(sums).filter(([, sum]) => sum !== 0));
 }
 
-/** Returns the sum of two sets of days. */
+/** Returns the sum of days. */
 export function addDays(days: Days, more: Days): Days {
   const sums: Record<string, Partial<Sums>> = { ...days };
   for (const [key, its] of Object.entries(more)) {
@@ -465,7 +437,6 @@ const DAY_CHARS = "2026-01-31".length;
 export const FIRST_DAY = "0000-00-00";
 export const LAST_DAY = "9999-99-99";
 
-/** Returns the UTC day of a time. */
 export function dayOf(ms: number): string {
   return new Date(ms).toISOString().slice(0, 10);
 }
@@ -473,7 +444,6 @@ export function dayOf(ms: number): string {
 /** What a stored total is grouped by, in addition to kind, key and day. */
 export interface SummedBy {
   readonly group: SessionGroup;
-  /** Absent: all models and agents. */
   readonly model?: string;
   readonly agent?: string | null;
 }
@@ -497,11 +467,9 @@ export const sumsOf: {
   call(call: CallReport): Sums;
   /** Returns the totals of a keep-alive request, whose baseline is zero. */
   ping(ping: PingEntry, rates: Rates): Partial<Sums>;
-  /** Returns the sum of totals. */
   all(some: readonly Partial<Sums>[]): Sums;
-  /** Returns the sum of days. */
   days(days: Days): Sums;
-  /** Returns the sum of one day, given by a time in milliseconds since the epoch. */
+  /** Returns the sum of the day of a time in milliseconds. */
   today(all: readonly Days[], nowMs: number): Sums;
 } = {
   nothing: NO_SUMS,
@@ -532,11 +500,10 @@ export const sumsOf: {
 interface Account {
   readonly sessions: number;
   readonly all: Sums;
-  /** Days, at least the current one. */
   readonly days: Days;
 }
 
-/** Sessions whose totals are read. */
+/** Filter of totals. */
 export interface AccountsQuery extends Pick<StoredSums, "kind" | "by"> {
   /** Current time in milliseconds since the epoch; its day is read separately. */
   readonly nowMs: number;
@@ -545,7 +512,6 @@ export interface AccountsQuery extends Pick<StoredSums, "kind" | "by"> {
 /** Totals of a session. */
 export interface SessionSums {
   readonly group: SessionGroup;
-  /** The client program; null if unknown. */
   readonly agent: string | null;
   readonly days: Days;
   /** Previous totals. Default: none. */
@@ -556,7 +522,6 @@ export interface SessionSums {
 
 /** Totals to be added. */
 export interface AddedSessions {
-  /** Number of new sessions. */
   readonly sessions: number;
   readonly days: Days;
 }
@@ -585,8 +550,8 @@ export class Accounts {
   }
 
   /**
-   * Returns the record that adds a session's new totals since `before` to the store's: of each day by model and agent,
-   * and of all days. Empty if there are none.
+   * Returns the record that adds a session's totals since `before` to the store's: per day by model and agent, and of
+   * all days.
    */
   static records(
     sessionId: string,
@@ -613,14 +578,12 @@ export class Accounts {
     return told.length === 0 ? [] : [{ type: "sums", sessionId, added: told }];
   }
 
-  /** Returns the difference of two sets of days. */
   static daysBeyond(days: Days, before: Days): Days {
     return Object.fromEntries(
       Object.entries(days).map(([day, sums]) => [day, sumsBeyond(sums, before[day])]),
     );
   }
 
-  /** Adds totals of a group. */
   add(group: SessionGroup, { sessions, days }: AddedSessions): void {
     const before = this.#groups[group];
     this.#groups[group] = {
@@ -630,7 +593,6 @@ export class Accounts {
     };
   }
 
-  /** Returns the overview of a time's day and in total. */
   overview(nowMs: number, warnings: readonly WarningReport[]): Overview {
     const { planned, control } = this.#groups;
     const groups = {
@@ -645,7 +607,6 @@ export class Accounts {
     };
   }
 
-  /** Returns both groups with their averages. */
   report(): LedgerReport {
     return { planned: withAverages(this.#groups.planned), control: withAverages(this.#groups.control) };
   }
@@ -664,19 +625,16 @@ function withAverages({ sessions, all: sums }: Account): GroupReport {
   };
 }
 
-/** Most remembered warnings. */
 export const MAX_WARNINGS = 100;
 
 /** The newest warnings, without duplicates per session. */
 export class ToldWarnings {
   #told: readonly WarningReport[] = [];
 
-  /** The newest first. */
   get list(): readonly WarningReport[] {
     return this.#told;
   }
 
-  /** Adds a warning. */
   add(warning: WarningReport): void {
     const { session, message } = warning;
     const others = this.#told.filter((one) => one.session !== session || one.message !== message);

@@ -19,45 +19,37 @@ export interface PinReport extends Omit<Pin, "hash"> {
   readonly state: "waiting" | "done";
 }
 
-/** A tool or message of a prompt, without its text. */
+/** A block without its text. */
 export interface BlockSummary {
   /** Id in its session: `tool-0`, `message-12`, `line-0`. */
   readonly id: string;
   readonly kind: "tool" | "message" | "line";
-  /** Role of the message; `tools` of a tool. */
   readonly role: string;
-  /** Name of the tool, or of the tool whose result it is. */
   readonly tool: string | null;
   /** Path, command or similar argument of the call whose result it is. */
   readonly subject: string | null;
   /** Position in the history; null for tools and lines. */
   readonly place: number | null;
-  /** Tokens in the prompt. */
   readonly tokens: number;
   /** Tokens of the original; zero for a line. */
   readonly originalTokens: number;
   /**
-   * Visible part of a block: all (`alive`); all new parts in normalized form (`said_once`); a line in its place
-   * (`elided`); head and tail (`truncated`); a summary with others (`summarised`); a line that mentions it (`left`);
-   * names and types of a tool (`compact`).
+   * Visible part: all (`alive`); all new parts, normalized (`said_once`); a line in its place (`elided`); head and tail
+   * (`truncated`); a summary with others (`summarised`); a mention (`left`); a tool's names and types (`compact`).
    */
   readonly state: "alive" | "said_once" | "elided" | "truncated" | "summarised" | "left" | "compact";
   readonly pin: PinReport | null;
-  /** Its beginning, at most 120 characters. */
   readonly title: string;
 }
 
-/** Range of reported blocks. */
+/** Range of blocks. */
 export interface BlocksOptions {
-  /** Position of the first block. Default: 0. */
   readonly from?: number;
-  /** Default: all. */
   readonly limit?: number;
 }
 
-/** Start of a block's texts. */
+/** Start of the texts. */
 export interface BlockOptions {
-  /** In UTF-16 code units. Default: 0. */
   readonly offset?: number;
 }
 
@@ -67,34 +59,28 @@ export interface BlockText {
   readonly text: string;
   /** Start within the whole text, in UTF-16 code units. */
   readonly offset: number;
-  /** Length of the whole text. */
   readonly chars: number;
 }
 
-/** A range of a prompt's blocks. */
+/** Blocks of a prompt. */
 export interface PromptReport {
   /** Estimated tokens of the prompt. */
   readonly tokens: number;
-  /** Tokens of all originals. */
   readonly originalTokens: number;
-  /** Total number of blocks. */
   readonly total: number;
-  /** Tools, messages of the history, and lines in place of several. */
   readonly blocks: readonly BlockSummary[];
   readonly hasMore: boolean;
 }
 
 /** A block with its texts. */
 export interface BlockReport extends BlockSummary {
-  /** Text in the prompt; null if there is none. */
   readonly now: BlockText | null;
-  /** The original; null for a line. */
   readonly original: BlockText | null;
 }
 
 const TEXT_CHARS = 100_000;
 
-/** A session's history, its view and its pins. */
+/** A history and its view. */
 export interface SeenSession {
   readonly history: History;
   readonly view: Pick<SessionView, "messages" | "tools" | "places">;
@@ -102,12 +88,10 @@ export interface SeenSession {
   readonly countTokens: CountTokens;
 }
 
-/** Prompt and original of a block. */
 interface Sides {
   readonly id: string;
   readonly now?: Message | ToolDefinition;
   readonly original?: Message | ToolDefinition;
-  /** Position in the history. */
   readonly place?: number;
   /** The line in its place, if it was evicted with others. */
   readonly line?: Message | undefined;
@@ -282,7 +266,6 @@ function isTool(piece: Message | ToolDefinition): piece is ToolDefinition {
   return "type" in piece && piece.type === "function" && "function" in piece;
 }
 
-/** Returns the readable text of a message, or a tool's definition as JSON. */
 function textOf(piece: Message | ToolDefinition): string {
   if (isTool(piece)) return JSON.stringify(piece.function, undefined, 2);
   if (piece.role !== "assistant") return transcribe(piece).slice(piece.role.length + 2);
@@ -290,7 +273,6 @@ function textOf(piece: Message | ToolDefinition): string {
   return reasoning + transcribe(piece).slice(piece.role.length + 2);
 }
 
-/** Returns the beginning of a block: its text, or its calls. */
 function titleOf(piece: Message | ToolDefinition): string {
   if (isTool(piece)) return firstWords(piece.function.description);
   const calls = piece.role === "assistant" ? piece.tool_calls ?? [] : [];
@@ -311,8 +293,8 @@ const SOUGHT = ["pattern", "query", "regex", "search"];
 const RUNS = /^-\w*c$/;
 
 /**
- * Returns the subject of a call in one line: its command, path, search term and place, or its first text argument; null
- * if there is none.
+ * Returns the subject of a call in one line: command, path, search term and place, or first text argument; null if
+ * there is none.
  */
 function subjectOf(args: string): string | null {
   let value: unknown;
@@ -335,7 +317,6 @@ function subjectOf(args: string): string | null {
   return firstWords(subject) || null;
 }
 
-/** Returns the text of an argument, or a command's words. */
 function saidBy(given: unknown): string {
   if (typeof given === "string") return given;
   if (!Array.isArray(given) || !given.every((word) => typeof word === "string")) return "";

@@ -8,7 +8,6 @@ export interface SpendingSession {
   readonly kind: "agent" | "gateway";
   /** First line of the user's first message. */
   readonly title: string;
-  /** The last requested model. */
   readonly model: string;
   /** Name of the client program, `tare` of Tare's agent; null if unknown. */
   readonly agent: string | null;
@@ -18,7 +17,7 @@ export interface SpendingSession {
 /** Groupings of spending. */
 export const SPEND_BY = ["day", "model", "session", "agent"] as const;
 
-/** Options of {@linkcode reportSpend}. */
+/** Options of a spending report. */
 export interface SpendOptions {
   readonly by: typeof SPEND_BY[number];
   /** First and last UTC day, such as `2026-01-31`. Default: unlimited. */
@@ -28,15 +27,14 @@ export interface SpendOptions {
   readonly limit?: number | undefined;
 }
 
-/** Totals of one day, model, session or agent. */
+/** Totals of a group. */
 export interface SpendRow extends Sums {
   /** The day, model, agent or session id; empty if unknown. */
   readonly key: string;
-  /** The session of a row by session. */
   readonly session: Omit<SpendingSession, "days" | "id"> | null;
 }
 
-/** Costs of sessions. */
+/** A spending report. */
 export interface SpendingReport {
   /** Totals, including sessions without a row. */
   readonly all: Sums;

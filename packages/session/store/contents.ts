@@ -4,7 +4,6 @@ import { StoreError } from "./store_error.ts";
 
 /** An item of a store's contents in transit to another store. */
 export type ContentsItem =
-  /** An archived text. */
   | { readonly type: "text"; readonly ref: string; readonly content: string }
   /** A session and its last activity in milliseconds since the epoch, to a minute. */
   | ({ readonly type: "session"; readonly touchedAtMs: number } & SessionRecord)
@@ -14,16 +13,12 @@ export type ContentsItem =
     readonly sessionId: string;
     readonly events: readonly { readonly type: string }[];
   }
-  /** A state of the preceding session. */
   | { readonly type: "state"; readonly sessionId: string; readonly name: string; readonly value: unknown }
-  /** A reference in the preceding session's archive. */
   | { readonly type: "archived"; readonly sessionId: string; readonly ref: string }
-  /** Names of a session. */
   | { readonly type: "names"; readonly sessionId: string; readonly names: readonly string[] }
   | ({ readonly type: "document" } & StoredDocument)
   /** A delivery, in order of creation. */
   | ({ readonly type: "delivery" } & StoredDelivery)
-  /** Totals of sessions, including deleted ones. */
   | ({ readonly type: "sums" } & StoredSums)
   /** A claimed key. Without a response its owner counts as gone in the other store. */
   | (Required<KeyRequest> & {
@@ -34,27 +29,22 @@ export type ContentsItem =
   });
 
 /**
- * The whole contents of a store, with exclusive access. Order: texts; sessions in order of creation, each followed by
- * its events, state and archive; names in the order in which they were set; then the rest.
+ * The contents of a store, with exclusive access. Order: texts; sessions as created, each with its events, state and
+ * archive; names as set; the rest.
  */
 export interface StoreContents {
-  /** Name for users. */
   readonly name: string;
-  /** Returns whether the store is empty. */
   isEmpty(): Promise<boolean>;
-  /** Yields everything, including written items. */
   read(): AsyncIterable<ContentsItem>;
   /** Writes items in the order of `read()` into an empty store; not visible until `keep()`. */
   write(items: AsyncIterable<ContentsItem>): Promise<void>;
-  /** Commits the written items atomically. */
   keep(): Promise<void>;
   /** Closes the store; written items that weren't committed are discarded. */
   close(): Promise<void>;
 }
 
-/** Counts and hash of a store's contents. */
+/** Counts and hash of contents. */
 export interface ContentsSum {
-  /** Numbers of items by name. */
   readonly counts: Readonly<
     Record<"sessions" | "events" | "texts" | "documents" | "deliveries" | "keys", number>
   >;
@@ -103,7 +93,7 @@ export async function copyContents(from: StoreContents, to: StoreContents): Prom
   throw new StoreError("conflict", `Cannot copy ${from.name} to ${to.name}: ${state}.`);
 }
 
-/** Returns a pass-through of items that sums them up; unordered items may come in any order. */
+/** Returns a pass-through of items that sums them up. */
 function summing(
   items: AsyncIterable<ContentsItem>,
 ): {
@@ -116,7 +106,6 @@ function summing(
   const add = (hash: Hash) => {
     sum = BigInt.asUintN(256, sum + BigInt(`0x${hash.digest("hex")}`));
   };
-  /** Hash of the newest session and its events. */
   let session: Hash | undefined;
   const endSession = () => {
     if (session) add(session);
@@ -126,7 +115,6 @@ function summing(
     switch (item.type) {
       case "events":
         counts.events += item.events.length;
-        // Independent of the batch size.
         for (const event of item.events) session?.update(`\n${JSON.stringify(event)}`);
         return;
       case "session":

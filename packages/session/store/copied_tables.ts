@@ -20,11 +20,8 @@ const BATCH_CHARS = 2 ** 21;
 
 type EventsItem = Extract<ContentsItem, { type: "events" }>;
 
-/** Dialect of a copied database. */
 export interface CopyDialect extends SqlDialect {
-  /** Returns a value as a JSON column. */
   toJson(value: unknown): string;
-  /** Yields the events of a session in batches. */
   events(session: number, sessionId: string): AsyncIterable<EventsItem["events"]>;
   /** Columns of `events` without the session, and the values of an item whose first event has this number. */
   readonly eventColumns: readonly string[];
@@ -32,7 +29,6 @@ export interface CopyDialect extends SqlDialect {
   /** Columns of `texts` without the reference, and the values of a text. */
   readonly textColumns: readonly string[];
   textRow(content: string): readonly SqlValue[];
-  /** Writes rows atomically. */
   write(statements: readonly Statement[]): Promise<void>;
 }
 
@@ -41,7 +37,6 @@ export interface Statement {
   readonly values: readonly SqlValue[];
 }
 
-/** Yields the whole contents of a database. */
 export async function* readTables(db: CopyDialect): AsyncGenerator<ContentsItem, void> {
   const { query, parse } = db;
   // A session that is being deleted has no head.
@@ -160,10 +155,8 @@ interface Insert {
   readonly after?: string;
 }
 
-/** SQL of a session's row by its id, the first value. */
 const SESSION = "(SELECT key FROM sessions WHERE id = $1)";
 
-/** Writes contents into an empty database. */
 export async function writeTables(db: CopyDialect, items: AsyncIterable<ContentsItem>): Promise<void> {
   // Referenced rows come first.
   const inserts = {
@@ -225,7 +218,6 @@ export async function writeTables(db: CopyDialect, items: AsyncIterable<Contents
     rows++;
     for (const value of values) if (typeof value === "string") chars += value.length;
   };
-  /** Last event of the newest session. */
   let last = 0;
   let namings = 0;
   for await (const item of items) {
@@ -284,7 +276,6 @@ export async function writeTables(db: CopyDialect, items: AsyncIterable<Contents
   await flush();
 }
 
-/** Returns the statement that inserts rows. */
 function statementOf({ before, row, after = "" }: Insert, rows: readonly (readonly SqlValue[])[]): Statement {
   const [{ length = 0 } = []] = rows;
   const places = rows.map((_, at) =>

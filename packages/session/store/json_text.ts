@@ -10,12 +10,10 @@ export function jsonText(value: unknown): string {
   return json;
 }
 
-/** Returns a session's record as it is stored. */
 export function plainRecord({ by, id, kind, createdAtMs, settings, parent }: SessionRecord): unknown {
   return { by, id, kind, createdAtMs, settings, parent };
 }
 
-/** Returns a document as it is stored. */
 export function plainDocument({ kind, id, sessionId, value }: StoredDocument): unknown {
   return { kind, id, sessionId, value };
 }
@@ -24,7 +22,10 @@ export function documentJson(document: StoredDocument): string {
   return jsonText(plainDocument(document));
 }
 
-/** Returns what is read of rows, without those whose error `damaged` receives. Default: the first error is thrown. */
+/**
+ * Returns the results of reading rows, without those whose error `damaged` receives. Default: the first error is
+ * thrown.
+ */
 export function intact<Row extends { readonly id: string }, T>(
   rows: readonly Row[],
   read: (row: Row) => T,
@@ -47,8 +48,8 @@ export function searchedJson(text: string): string {
 }
 
 /**
- * Returns a text without distinction of case, character by character, so that a part is folded as in the whole. All
- * stores fold titles this way.
+ * Returns a text without distinction of case, character by character, so that parts match. All stores fold titles this
+ * way.
  */
 export function folded(text: string): string {
   return text.replaceAll(/[\p{Changes_When_Lowercased}ς]/gu, foldedLetter);
@@ -66,7 +67,6 @@ export function foldedLetters(): { readonly letters: string; readonly folded: st
   const all = { letters: "ς", folded: "σ" };
   for (let code = 0x41; code < 0x20000; code++) {
     const letter = String.fromCodePoint(code);
-    // Most characters have no case.
     if (letter.toLowerCase() === letter) continue;
     const small = foldedLetter(letter);
     if (small === letter) continue;
@@ -81,7 +81,6 @@ export function columnText(name: string): string {
   return jsonText(name).slice(1, -1);
 }
 
-/** Returns the name in a column. */
 export function nameIn(column: string): string {
   return JSON.parse(`"${column}"`);
 }

@@ -26,25 +26,21 @@ export interface Openings {
 /** Runs a test on openings of a separate store, and closes those still open. */
 export type SharedPlace = (test: (place: Openings) => Promise<void>) => Promise<void>;
 
-/** Returns an event with a text. */
 export const delta = (text: string): { readonly type: string; readonly text: string } => ({
   type: "text_delta",
   text,
 });
 
-/** Returns a record of events after number `after`. */
 export function events(sessionId: string, after: number, ...texts: readonly string[]): StoreRecord {
   return { type: "events", sessionId, after, events: texts.map(delta) };
 }
 
-/** Holds a session that is available. */
 export async function held(opening: Opening, sessionId: string): Promise<Hold> {
   const hold = await opening.shared.hold(sessionId);
   assert(hold, `Another opening holds ${sessionId}.`);
   return hold;
 }
 
-/** Asserts that a call is refused because this opening doesn't hold the session. */
 export async function assertFenced(act: () => Promise<unknown>, sessionId: string): Promise<void> {
   const error = await assertRejects(act, StoreError);
   assertEquals([error.code, error.message], [
@@ -54,7 +50,6 @@ export async function assertFenced(act: () => Promise<unknown>, sessionId: strin
   ]);
 }
 
-/** Reports when another opening is gone. */
 export function listen(
   { shared }: Opening,
   asked: (request: HolderRequest) => void = () => {},
@@ -89,7 +84,6 @@ export function openingsTest(name: string, place: SharedPlace): TestOfOpenings {
 /** Returns a store that holds each session before writing, for tests with a single opening. */
 export function holding(store: Opening): Opening {
   const take = async (sessionId: string) => {
-    // The store itself reports a missing session.
     await store.shared.hold(sessionId).catch(() => {});
   };
   return {

@@ -2,29 +2,23 @@ import type { Archive } from "@tare/prune";
 
 /** The immutable record of a session. */
 export interface SessionRecord {
-  /** Unique in the store. */
   readonly id: string;
-  /** Owner of its loop: Tare's agent, or a client of the gateway. */
+  /** Owner of its loop: Tare's agent, or a gateway's client. */
   readonly kind: "agent" | "gateway";
-  /** Creation time in milliseconds since the epoch. */
   readonly createdAtMs: number;
-  /** Any JSON value. */
   readonly settings: unknown;
   /** The session that it was forked from. Default: none. */
   readonly parent?: string;
-  /** Name of its key: lower case letters, digits, `-` and `_`. Default: the owner's. */
+  /** Name of its key. Default: the owner's. */
   readonly by?: string | undefined;
 }
 
 /** A session in a list, complete for one query. */
 export interface ListedSession extends SessionRecord {
-  /** Number of its last event, or 0. */
   readonly lastEvent: number;
-  /** The state `totals`, if there is one. */
   readonly totals?: unknown;
-  /** The state `title`, if there is one. */
   readonly title?: unknown;
-  /** Whether an opening of the store holds it: see {@linkcode SharedStore}. Default: no. */
+  /** Whether an opening holds it. Default: no. */
   readonly isHeld?: boolean;
 }
 
@@ -33,6 +27,7 @@ export interface TypedEvent extends Readonly<Record<string, unknown>> {
   readonly type: string;
 }
 
+/** A numbered event. */
 export interface StoredEvent {
   /** Position in the session, from 1, without gaps. */
   readonly number: number;
@@ -42,36 +37,28 @@ export interface StoredEvent {
 /** A small JSON document. */
 export interface StoredDocument {
   readonly kind: string;
-  /** Unique in its kind. */
   readonly id: string;
   /** The session with which it is deleted. Absent: none. */
   readonly sessionId?: string;
   readonly value: unknown;
 }
 
-/**
- * A message to an external receiver. Times are in milliseconds since the epoch, by the clock of {@linkcode Store.now}.
- */
+/** A message to an external receiver. Times are by the clock of {@linkcode Store.now}. */
 export interface StoredDelivery {
-  /** Unique in the store. */
   readonly id: string;
-  /** Id of the receiver. */
   readonly receiver: string;
-  /** The session with which it is deleted. */
   readonly sessionId?: string;
   /** Content and outcome so far: any JSON value. */
   readonly value: unknown;
   readonly madeAtMs: number;
   /** Time of the next attempt, or of the claim's expiry. Absent: it isn't due. */
   readonly dueAtMs?: number;
-  /** Number of claims so far. */
   readonly claims: number;
 }
 
 /** Totals of the sessions of a kind and key. */
 export interface StoredSums {
   readonly kind: SessionRecord["kind"];
-  /** Name of the sessions' key. Default: the owner's. */
   readonly by?: string | undefined;
   /** UTC day, such as `2026-01-31`; empty for totals of all days. */
   readonly day: string;
@@ -83,30 +70,27 @@ export interface StoredSums {
 
 /** The name of an idempotency key. */
 export interface KeyName {
-  /** Namespace of the key, such as a route. */
   readonly scope: string;
-  /** The client's key. */
   readonly key: string;
 }
 
 /** A request with an idempotency key. */
 export interface KeyRequest extends KeyName {
-  /** Hash of the request body. */
   readonly bodyHash: string;
   /** Whether effect and response are committed together. Default: no. */
   readonly isAtomic?: boolean;
 }
 
 /**
- * State of an idempotency key. The caller acts on `new`, and on `interrupted` after checking for effects of the first
- * attempt;
- * it then owns the key, to complete or to release.
+ * State of an idempotency key. The caller acts on `new`, and on `interrupted` after checking for earlier effects; then
+ * it owns
+ * the key, to complete or to release.
  *
- * - `new`: the key is unused, or an earlier process ended without effect (`isAtomic`).
- * - `interrupted`: an earlier process ended before completion, with unknown effect.
+ * - `new`: unused, or an earlier process ended without effect (`isAtomic`).
+ * - `interrupted`: an earlier process ended with unknown effect.
  * - `running`: this process is acting on it.
- * - `done`: it was completed with this response.
- * - `mismatch`: it was used with another body.
+ * - `done`: completed with this response.
+ * - `mismatch`: used with another body.
  */
 export type KeyClaim =
   | { readonly state: "new" | "interrupted" | "running" | "mismatch" }
@@ -114,7 +98,6 @@ export type KeyClaim =
 
 /** Filter of listed sessions, the newest first. */
 export interface SessionListing {
-  /** Default: every kind. */
   readonly kind?: SessionRecord["kind"] | undefined;
   /** Default: 100. */
   readonly limit?: number;
@@ -132,13 +115,11 @@ export interface SessionListing {
 export interface SumsQuery {
   readonly from: string;
   readonly to: string;
-  /** Default: every kind. */
   readonly kind?: SessionRecord["kind"];
-  /** Default: every key. */
   readonly by?: string | undefined;
 }
 
-/** Filter of idle sessions, by a time in milliseconds since the epoch. */
+/** Filter of idle sessions. */
 export interface IdleQuery {
   readonly kind: SessionRecord["kind"];
   readonly beforeMs: number;
@@ -155,9 +136,9 @@ export interface NamedSession {
 /** Limits beyond which sessions expire. */
 export interface SessionLimits {
   readonly kind: SessionRecord["kind"];
-  /** Sessions without activity since this time expire, in milliseconds since the epoch, to a minute. */
+  /** Sessions without activity since this time expire, to a minute. */
   readonly beforeMs: number;
-  /** Most bytes of stored sessions: those idle longest expire. Shared texts count for each session. */
+  /** Most bytes of sessions: those idle longest expire. Shared texts count for each. */
   readonly maxBytes: number;
 }
 
@@ -165,38 +146,33 @@ export interface SessionLimits {
 export interface EventsQuery {
   /** Number of the event after which they begin. Default: 0. */
   readonly after?: number | undefined;
-  /** Default: all types. */
   readonly types?: readonly string[] | undefined;
-  /** Default: all. */
   readonly limit?: number | undefined;
 }
 
 /** A session with work to do. */
 export interface WaitingSession {
   readonly id: string;
-  /** Value of its state. */
   readonly value: unknown;
-  /** Whether an opening of the store holds it: see {@linkcode SharedStore}. Default: no. */
+  /** Whether an opening holds it. Default: no. */
   readonly isHeld?: boolean;
 }
 
-/** Most deliveries claimed for a receiver. */
+/** Most deliveries per receiver. */
 export interface ReceiverLimit {
   readonly receiver: string;
   readonly limit: number;
 }
 
-/** Options of a claim of deliveries. */
+/** Options of a claim. */
 export interface DeliveryRequest {
   readonly receivers: readonly ReceiverLimit[];
   readonly limit: number;
-  /** Duration of the claim in milliseconds. */
   readonly forMs: number;
 }
 
 /** Claimed deliveries. */
 export interface DeliveryClaim {
-  /** In order of creation. */
   readonly claimed: readonly StoredDelivery[];
   /** Milliseconds until another delivery to these receivers is due, 0 if one is. Absent: none. */
   readonly nextInMs?: number;
@@ -213,15 +189,12 @@ export interface DeliveryListing {
 /** Limits beyond which a receiver's deliveries are deleted. */
 export interface DeliveryLimits {
   readonly receiver: string;
-  /** Age limit in milliseconds. */
   readonly olderThanMs: number;
-  /** Number of the newest that are retained. */
   readonly keep: number;
 }
 
 /** A copy of a store. */
 export interface StoreCopy {
-  /** Length in bytes. */
   readonly bytes: number;
   /** To be read completely or cancelled: until then the copy takes disk space. */
   readonly stream: ReadableStream<Uint8Array<ArrayBuffer>>;
@@ -230,7 +203,7 @@ export interface StoreCopy {
 /** A change in a commit. */
 export type StoreRecord =
   /**
-   * A new session. Its archive includes that of its parent, or else of the session `archiveOf`.
+   * A new session. Its archive includes that of its parent, or else of `archiveOf`.
    * @throws if the id is taken or the parent missing.
    */
   | ({ readonly type: "session"; readonly archiveOf?: string } & SessionRecord)
@@ -244,20 +217,15 @@ export type StoreRecord =
     readonly after: number;
     readonly events: readonly { readonly type: string }[];
   }
-  /** Sets a state of a session by name. */
   | { readonly type: "state"; readonly sessionId: string; readonly name: string; readonly value: unknown }
-  /**
-   * Replaces the names under which the session can be found, each at most 200 characters. Several sessions may share a
-   * name.
-   */
+  /** Replaces the session's names, each at most 200 characters, which need not be unique. */
   | { readonly type: "names"; readonly sessionId: string; readonly names: readonly string[] }
-  /** Adds to the totals of the session's kind and key: see {@linkcode Store.readSums}. */
+  /** Adds to the totals of the session's kind and key. */
   | {
     readonly type: "sums";
     readonly sessionId: string;
     readonly added: readonly Pick<StoredSums, "day" | "about" | "sums">[];
   }
-  /** Adds a text to the session's archive, under its `archiveRef`. */
   | { readonly type: "archive"; readonly sessionId: string; readonly ref: string; readonly content: string }
   /**
    * Sets the document of its kind and id.
@@ -268,10 +236,9 @@ export type StoreRecord =
     /** The stored document as it was read; `null` if there is none. Default: any or none. */
     readonly replaces?: StoredDocument | null;
   } & StoredDocument)
-  /** Deletes a document, if there is one. */
   | { readonly type: "no_document"; readonly kind: string; readonly id: string }
   /**
-   * Completes a claimed key with a response. With a `sessionId` it is deleted with the session.
+   * Completes a claimed key. With a `sessionId` the response is deleted with the session.
    * @throws if the key isn't claimed.
    */
   | (
@@ -284,8 +251,8 @@ export type StoreRecord =
     & Pick<StoredDelivery, "id" | "receiver" | "sessionId" | "value">
   )
   /**
-   * The outcome of a claimed delivery, and the delay in milliseconds until it is due again. Default: it isn't. Ignored
-   * if the delivery is gone or was claimed again.
+   * The outcome of a claimed delivery, and the delay until it is due again. Default: it isn't. Ignored if it was
+   * deleted or claimed again.
    */
   | {
     readonly type: "attempted";
@@ -295,7 +262,6 @@ export type StoreRecord =
     readonly value: unknown;
     readonly dueInMs?: number;
   }
-  /** Deletes all deliveries to a receiver. */
   | { readonly type: "no_deliveries"; readonly receiver: string }
   /**
    * Answers a request to the holder of a session.
@@ -306,7 +272,7 @@ export type StoreRecord =
 /**
  * A store of sessions. A write survives the process once its promise resolves; if it rejects, nothing was written.
  * Calls reject with a `StoreError` if the store fails, and with an `Error` if the session doesn't exist, except
- * `getSession` and `deleteSession`. Ordered writes must be awaited.
+ * `getSession` and `deleteSession`.
  */
 export interface Store {
   /** Sharing with other openings. Absent: only this process can open it. */
@@ -317,16 +283,10 @@ export interface Store {
   now(): number;
   /** Writes all records in order, atomically. */
   commit(records: readonly StoreRecord[]): Promise<void>;
-  /** Returns a session's record, if it exists. */
   getSession(id: string): Promise<SessionRecord | undefined>;
-  /** Returns sessions, the newest first. */
   listSessions(listing?: SessionListing): Promise<ListedSession[]>;
-  /**
-   * Returns totals of these days, including deleted and expired sessions. Several items may have the same day and
-   * grouping: they must be added.
-   */
+  /** Returns totals of these days, including deleted sessions. Items of the same day and grouping must be added. */
   readSums(which: SumsQuery): Promise<StoredSums[]>;
-  /** Returns the number of sessions of a kind. Default: of every kind. */
   countSessions(kind?: SessionRecord["kind"]): Promise<number>;
   /** Returns ids of sessions without commits since `beforeMs`, to a minute; the longest idle first. */
   idleSessions(which: IdleQuery): Promise<string[]>;
@@ -336,34 +296,23 @@ export interface Store {
    */
   findNamed(names: readonly string[], limit?: number): Promise<NamedSession[]>;
   /**
-   * Deletes a session and everything that only it references; returns false if there is none. It can't be found from
-   * the call on; the promise resolves once its space is free.
+   * Deletes a session and everything that only it references; false if there is none. Resolves once its space is free.
    */
   deleteSession(id: string): Promise<boolean>;
   /** Deletes sessions beyond these limits in batches, except held ones. Returns their number. */
   expireSessions(limits: SessionLimits): Promise<number>;
-  /** Returns events in order. */
   readEvents(id: string, which?: EventsQuery): Promise<StoredEvent[]>;
-  /** Returns the number of the last event, or 0. */
   lastEvent(id: string): Promise<number>;
-  /** Returns a state; `undefined` if there is none. */
   readState(id: string, name: string): Promise<unknown>;
-  /**
-   * Returns the sessions whose state of this name exists and isn't `null`, in any order. The cost doesn't depend on
-   * other sessions.
-   */
+  /** Returns the sessions whose state of this name exists and isn't `null`, in any order. */
   sessionsWith(name: "turn" | "asks" | "queue"): Promise<WaitingSession[]>;
-  /** Returns a document, if it exists. */
   getDocument(kind: string, id: string): Promise<StoredDocument | undefined>;
   /**
-   * Returns all documents of a kind, ordered by id; for kinds of few documents. Damaged ones are passed to `damaged`.
-   * Default: the first error is thrown.
+   * Returns all documents of a kind, ordered by id. Damaged ones are passed to `damaged`. Default: the first error is
+   * thrown.
    */
   listDocuments(kind: string, damaged?: (id: string, error: unknown) => void): Promise<StoredDocument[]>;
-  /**
-   * Returns the session's archive, which contains only its own texts. It is empty and read-only if the session doesn't
-   * exist.
-   */
+  /** Returns the session's archive, empty and read-only if the session doesn't exist. */
   archive(id: string): Archive;
   /** Returns the available texts of a session's archive by reference. */
   readTexts(id: string, refs: readonly string[]): Promise<ReadonlyMap<string, string>>;
@@ -373,11 +322,8 @@ export interface Store {
   releaseKey(key: KeyName): Promise<void>;
   /** Claims due deliveries, the longest waiting first: at most `limit`, and at most each receiver's limit. */
   claimDeliveries(wanted: DeliveryRequest): Promise<DeliveryClaim>;
-  /** Returns deliveries to a receiver, the newest first. */
   listDeliveries(receiver: string, listing?: DeliveryListing): Promise<StoredDelivery[]>;
-  /** Returns a delivery, if it exists. */
   getDelivery(id: string): Promise<StoredDelivery | undefined>;
-  /** Deletes deliveries beyond these limits. */
   expireDeliveries(limits: DeliveryLimits): Promise<void>;
   /**
    * Returns a consistent copy of the store, while it is in use; incomplete before the stream ends. Absent: it isn't one
@@ -396,32 +342,31 @@ export interface Hold {
   /** Aborted once another opening may hold the session. */
   readonly signal: AbortSignal;
   /**
-   * Returns whether no other opening can hold the session yet, by this machine's clock. To be checked right before
-   * exclusive effects: a process that was suspended learns of the loss here first.
+   * Returns whether no other opening can hold the session, by this machine's clock. To be checked right before
+   * exclusive effects.
    */
   readonly isSure: () => boolean;
 }
 
 /** A session's state as seen by an opening. */
 export interface Sighting {
-  /** Fencing number of its newest hold, or 0. The releasing holder of this number knows everything that was written. */
+  /** Fencing number of its newest hold, or 0. Its releasing holder knows everything that was written. */
   readonly fence: number;
   /** The holder: this opening, another live one, one that is gone, or none. */
   readonly holder: "this" | "other" | "left" | "nobody";
-  /** Number of the session's last event, or 0. */
   readonly lastEvent: number;
   /** Its last events, if the notification contained them. Default: none. */
   readonly told?: readonly StoredEvent[];
 }
 
-/** A request to the holder of a session. */
+/** A request to a holder. */
 export interface HolderRequest {
   readonly id: string;
   readonly sessionId: string;
-  /** Any JSON value. */
   readonly body: unknown;
 }
 
+/** Answer of a holder. */
 export interface HolderAnswer {
   readonly answer: unknown;
 }
@@ -436,12 +381,9 @@ export interface BriefCommit {
 
 /** Metrics of a connection pool. */
 export interface ConnectionFigures {
-  /** Most connections. */
   readonly most: number;
   readonly open: number;
-  /** Idle connections. */
   readonly idle: number;
-  /** Queued statements. */
   readonly waiting: number;
 }
 
@@ -449,9 +391,7 @@ export interface ConnectionFigures {
 export interface OpeningFigures {
   /** Remaining time of its lease in milliseconds; 0: it may have expired. */
   readonly leaseMs: number;
-  /** Lost leases. */
   readonly lostLeases: number;
-  /** Held sessions. */
   readonly held: number;
   /** Sessions taken over from openings that were gone. */
   readonly takenOver: number;
@@ -462,18 +402,18 @@ export interface OpeningFigures {
 /** Callbacks for events of other openings. */
 export interface OpeningListener {
   /**
-   * Called with a request for a held session. The answer is a record of type `answer`, preferably in the commit with
-   * the effect.
+   * Called with a request for a held session, to be answered by a record of type `answer`, preferably in the commit
+   * with the effect.
    */
   readonly asked: (request: HolderRequest) => void;
-  /** Called when another opening is gone; its sessions can be held: see {@linkcode SharedStore.left}. */
+  /** Called when another opening is gone: see {@linkcode SharedStore.left}. */
   readonly gone: () => void;
 }
 
 /**
- * Sharing of sessions between openings of a store, such as servers on one database. Changes of an existing session
- * (events, state, names, archive, deletion) need a hold. A commit without it, or after a takeover, fails with a
- * `StoreError` of code `fenced` and writes nothing. New sessions, documents and responses need no hold.
+ * Sharing of sessions between openings of a store, such as servers on one database. Changes of an existing session need
+ * a hold: without it, or after a takeover, a commit fails with a `StoreError` of code `fenced`. New sessions, documents
+ * and responses need no hold.
  */
 export interface SharedStore {
   /**
@@ -485,33 +425,25 @@ export interface SharedStore {
   /**
    * Holds a session for one commit, in one round trip. A caller that knows everything up to `fence` still does
    * afterwards.
-   * @returns The fencing number of this hold. `undefined`, without a write, if the session is held or its newest hold
-   * has another number: look it up and retry.
+   * @returns The fencing number of this hold. `undefined`, without a write, if the session is held or has a newer hold.
    * @throws what a commit throws.
    */
   commitBriefly(commit: BriefCommit): Promise<number | undefined>;
-  /** Releases a session, if this opening holds it. */
   release(sessionId: string): Promise<void>;
-  /**
-   * Returns a session's state.
-   * @throws {Error} if the session doesn't exist.
-   */
   look(sessionId: string): Promise<Sighting>;
-  /** Returns the ids of sessions held by openings that are gone. */
   left(): Promise<readonly string[]>;
   /**
    * Reports a session's state, initially and after each write or change of holder, in commit order: at once with short
-   * events included, and within two seconds at the latest. Without `seen` the store must be queried. Returns a function
-   * that ends it.
+   * events, within two seconds at the latest. Without `seen` the store must be queried. Returns a function that ends
+   * it.
    */
   watch(sessionId: string, changed: (seen?: Sighting) => void): () => void;
   /**
-   * Sends a request to the holder of a session and waits for the answer.
-   * @returns The answer; `undefined` if there is no holder, or it lost the session before answering: then the request
-   * has no effect.
+   * Sends a request to a session's holder.
+   * @returns The answer; `undefined` if there is no holder, or it lost the session first: then the request has no
+   * effect.
    */
   ask(sessionId: string, body: unknown): Promise<HolderAnswer | undefined>;
-  /** Returns metrics of this opening. */
   figures(): OpeningFigures;
   /** Sets the callbacks. To be called once, before sessions are held. */
   listen(listener: OpeningListener): void;

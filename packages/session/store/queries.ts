@@ -23,17 +23,14 @@ export interface SqlDialect {
   parse(json: string): unknown;
   /** Returns SQL of a table `list` of a list parameter, with the columns `value` and `key`, the position. */
   list(parameter: string): string;
-  /** Returns SQL of whether a text contains the text in a parameter. */
   contains(text: string, parameter: string): string;
   /** Returns SQL of an index search for titles that contain the text in a parameter. Absent: there is no index. */
   findsTitles?(parameter: string): string;
-  /** Number of the newest sessions whose titles are searched without the index. */
   readonly searched: number;
   /** SQL of a session's last event, fencing number, and whether it is held, by its head `h`. */
   readonly last: string;
   readonly fence: string;
   readonly isHeld: string;
-  /** SQL of the table of totals. */
   readonly sums: string;
   /**
    * Returns the text of a row of `texts`; `undefined` if it was deleted.
@@ -46,7 +43,6 @@ export interface TextRow {
   readonly ref: string;
   /** Compressed. Null: it is damaged, or in an object store. */
   readonly zstd: Uint8Array<ArrayBuffer> | null;
-  /** Name of its object. */
   readonly object?: string | null;
 }
 
@@ -71,12 +67,10 @@ export interface DeliveryRow {
   readonly claims: number;
 }
 
-/** SQL of deliveries with session names. */
 export const DELIVERIES =
   `SELECT d.number, d.id, d.receiver, s.id AS session, d.json, d.made_at_ms AS made, d.due_at_ms AS due, d.claims
    FROM deliveries d LEFT JOIN sessions s ON s.key = d.session`;
 
-/** Returns the delivery of a row. */
 export function deliveryIn(
   { id, receiver, session, json, made, due, claims }: DeliveryRow,
   { parse }: Pick<SqlDialect, "parse">,
@@ -327,10 +321,8 @@ export async function nextDelivery(
   return row?.next == null ? undefined : Math.max(0, row.next - nowMs);
 }
 
-/** Most texts or objects processed concurrently. */
 const AT_ONCE = 16;
 
-/** Runs a function on each item with limited concurrency, until one fails. */
 export async function fewAtOnce<T>(items: readonly T[], act: (item: T) => Promise<void>): Promise<void> {
   const left = items.values();
   let hasFailed = false;

@@ -22,20 +22,17 @@ import { StoreError } from "./store_error.ts";
 
 /** A store of bytes by name. Calls reject with a `StoreError` that names it if it fails. */
 export interface ObjectStore {
-  /** Name for users, unique to its contents. */
   readonly name: string;
   /** Stores bytes durably under a new name. */
   put(name: string, bytes: Uint8Array<ArrayBuffer>): Promise<void>;
   /** Returns the bytes of a name; `undefined` if there are none. */
   get(name: string): Promise<Uint8Array<ArrayBuffer> | undefined>;
-  /** Deletes the bytes of a name, if there are any. */
   delete(name: string): Promise<void>;
 }
 
 /** A bucket and its credentials. */
 export interface S3Options {
   readonly bucket: string;
-  /** Such as `eu-central-1`. */
   readonly region: string;
   /**
    * Endpoint other than Amazon's, such as `https://minio.example:9000`, with the bucket in the path. Default: Amazon's.
@@ -144,7 +141,6 @@ function s3Objects(options: S3Options, client: AwsClient): ObjectStore {
 
 const VERBS = { PUT: "write", GET: "read", DELETE: "delete" } as const;
 
-/** Returns the code and message of an S3 error in XML. */
 function errorIn(bytes: Uint8Array): { readonly code: string; readonly message: string } {
   const text = new TextDecoder().decode(bytes);
   const [code = "", message = ""] = ["Code", "Message"].map((name) =>

@@ -7,54 +7,48 @@ import { StoreError } from "./store_error.ts";
 /** Longest patch, as JSON in UTF-16 code units; larger changes store the whole value. */
 const MAX_PATCH_CHARS = 8_500;
 
-/** A session's stored state. */
+/** A stored state. */
 export interface StoredState {
-  /** Empty before the first message. */
   readonly title: string;
   /** Totals for lists. Absent: nothing happened in it. */
   readonly totals?: unknown;
   /** State of its prompts. Absent: not stored. */
   readonly value?: unknown;
-  /** The last value that was stored whole, on which patches are based. Absent: unknown. */
+  /** The last value stored whole, on which patches are based. Absent: unknown. */
   readonly whole?: WholeValue | undefined;
   /** Its days in the store's totals. Absent: the session isn't counted. */
   readonly summed?: Days | undefined;
-  /** References of its archived texts that are known to be stored. */
   readonly refs: ReadonlySet<string>;
 }
 
 /** A whole value: with a packed value, the state `value` of a session. */
 export interface WholeValue {
-  /** Unique in its session. */
   readonly id: string;
   readonly value: unknown;
 }
 
-/** The state `patch` of a session, valid only for the whole value of this id. */
+/** A patch, valid only for the whole value of this id. */
 interface StoredPatch {
   readonly of: string;
   readonly patch: JsonPatch;
 }
 
-/** The next state to be stored. */
+/** The next state. */
 export interface NextState
   extends Pick<StoredState, "title" | "totals" | "value">, Pick<SessionSums, "group" | "agent" | "days"> {
-  /** Texts to be archived. Default: none. */
   readonly texts?: Iterable<readonly [ref: string, content: string]>;
   /** Whether it is a fork, which isn't counted as a session. Default: no. */
   readonly isFork?: boolean;
 }
 
-/** The records of a change of state. */
+/** A change of state. */
 export interface StateUpdate {
   readonly records: readonly StoreRecord[];
-  /** The stored state after the commit. */
   readonly after: StoredState;
 }
 
-/** The stored records of a session: its state, written incrementally, and its ownership among servers. */
+/** The stored records of a session: its incrementally written state and its holds. */
 export class SessionRecords {
-  /** The state of a session that isn't stored. */
   static readonly NOTHING: StoredState = { title: "", refs: new Set() };
 
   readonly #store: Store;
@@ -63,7 +57,6 @@ export class SessionRecords {
   /** The last value that was to be stored whole, successfully or not. */
   #whole: WholeValue | undefined;
 
-  /** Creates the records of a session, stored or not. */
   constructor(store: Store, id: string) {
     this.#store = store;
     this.#id = id;
@@ -97,7 +90,7 @@ export class SessionRecords {
 
   /**
    * Commits records, holding the session only meanwhile.
-   * @param fence Number of its newest hold that the caller knows; 0 if the store isn't shared, or before the first.
+   * @param fence Number of its newest known hold, or 0.
    * @returns The number of this hold. `undefined`, without a write, if others have held it since.
    * @throws what a commit throws.
    */
@@ -144,10 +137,7 @@ export class SessionRecords {
     };
   }
 
-  /**
-   * Returns the records of the difference from the stored state. Totals and value count as changed if they are other
-   * objects.
-   */
+  /** Returns the records of the difference from the stored state. Other objects count as changes. */
   change(
     before: StoredState,
     { group, agent, days, texts = [], isFork = false, ...next }: NextState,
@@ -201,7 +191,7 @@ export class SessionRecords {
   }
 }
 
-/** Returns the records of a session's states by name. */
+/** Returns records of states. */
 export function stateRecords(sessionId: string, states: object): readonly StoreRecord[] {
   return Object.entries(states).map(([name, value]) => ({ type: "state", sessionId, name, value }));
 }
@@ -209,22 +199,20 @@ export function stateRecords(sessionId: string, states: object): readonly StoreR
 /** Approximate piece length of lists with longer JSON, in UTF-16 code units. */
 const PIECE_CHARS = 4_000;
 
-/** Longest piece of short entries without a boundary. */
+/** Longest piece without a boundary. */
 const MOST_CHARS = 4 * PIECE_CHARS;
 
-/** Characters at an entry's end that decide about a boundary, as single entries may be equal. */
+/** Characters at an entry's end that decide about a boundary. */
 const END_CHARS = 48;
 
-/** Leading entries, and characters, outside of pieces: instructions and their replacements change most often. */
+/** Leading entries and characters outside of pieces, as they change most often. */
 const FRONT = 16;
 const FRONT_CHARS = 500;
 
-/** Member that marks a packed list. */
 const PACKED = "\u0001packed";
 
-/** A text in place of a piece of a value. */
+/** A text with its `archiveRef`. */
 export interface ArchivedText {
-  /** Its `archiveRef`. */
   readonly ref: string;
   readonly content: string;
 }
@@ -232,7 +220,6 @@ export interface ArchivedText {
 /** A packed value. */
 export interface PackedJson {
   readonly value: unknown;
-  /** The texts that weren't stored before. */
   readonly texts: readonly ArchivedText[];
 }
 
@@ -247,11 +234,8 @@ export interface UnpackedJson {
 interface Packed {
   /** References of the pieces; packed themselves if there are many. */
   readonly [PACKED]: readonly string[] | Packed;
-  /** Entries before them. */
   readonly front: readonly unknown[];
-  /** Entries after them. */
   readonly rest: readonly unknown[];
-  /** Absent: it is a list. */
   readonly isObject?: boolean;
 }
 
@@ -270,13 +254,11 @@ interface Packing {
  * Packs successive versions of one value, at the cost of what changed. {@linkcode JsonPacker.unpack} is the inverse.
  */
 export class JsonPacker {
-  /** By path of member names. */
   readonly #lists = new Map<string, KnownList>();
 
   /**
    * Returns a JSON value with texts in place of long lists, and the texts that aren't `stored`. Boundaries depend on
-   * the entries and not on their positions, so that a change affects one or two pieces. Objects in lists must be
-   * immutable.
+   * the entries only, so that a change affects one or two pieces. Entries must be immutable.
    */
   pack(value: unknown, stored: ReadonlySet<string> = new Set()): PackedJson {
     const texts: ArchivedText[] = [];
@@ -354,7 +336,6 @@ export class JsonPacker {
   }
 }
 
-/** Returns references of missing texts, as far as they are known. */
 function missingRefs(value: unknown, texts: ReadonlyMap<string, string>): readonly string[] {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return [];
   if (!isPacked(value)) return Object.values(value).flatMap((member) => missingRefs(member, texts));
@@ -406,13 +387,10 @@ function isEnd(end: string, entryChars: number): boolean {
 
 /** A patch from one version of a JSON value to the next. Plain data. */
 export type JsonPatch =
-  /** The new value. */
   | readonly ["is", unknown]
-  /** The member was removed. */
   | readonly ["gone"]
   /** A list: number of leading entries of the earlier one, then new entries. */
   | readonly ["list", number, ...unknown[]]
-  /** An object with changed members. */
   | { readonly [name: string]: JsonPatch };
 
 /**

@@ -12,13 +12,11 @@ import { testKinds } from "./store_kinds_fixture_test.ts";
 import { testKeys } from "./store_keys_fixture_test.ts";
 import { codePoints } from "../../../tests/code_points.ts";
 
-/** Lifetime of an idempotency key in milliseconds. */
 export const DAY_MS: number = 24 * 60 * 60 * 1000;
 
 /** Opens a store; later calls reopen it, as another process would. */
 export type OpenStore = (options?: OpenOptions) => Promise<Store>;
 
-/** Options of an opening. */
 export type OpenOptions = { readonly now?: () => number };
 
 /** Runs a test on separate stores. */
@@ -31,7 +29,6 @@ export type TestOfStore = (
   options?: OpenOptions,
 ) => void;
 
-/** Returns a record of a new session or fork. */
 export function sessionRecord(id: string, parent?: string): Extract<StoreRecord, { type: "session" }> {
   return {
     type: "session",
@@ -44,11 +41,8 @@ export function sessionRecord(id: string, parent?: string): Extract<StoreRecord,
 }
 
 const delta = (text: string) => ({ type: "text_delta", text });
-/** Idempotency key of a request. */
 export const key = { scope: "POST /tare/v1/sessions", key: "k" };
-/** A request with it. */
 export const request: typeof key & { readonly bodyHash: string } = { ...key, bodyHash: "h" };
-/** Another request with it. */
 export const other: typeof request = { ...request, bodyHash: "other" };
 
 /** Tests the stores that `place` opens. `name` is the function that opens them. */
@@ -440,7 +434,6 @@ export function testStore(name: string, place: Place): void {
     await refused(2, null);
     await refused(2, document(1));
     await refused(2, { ...read, sessionId: "a" });
-    // A refused commit writes nothing.
     assertEquals(await store.readState("a", "x"), { b: "é\0", 1: null });
     // An equal document may have been written by the same commit, sent before.
     await write({ b: "é\0", 1: null }, null);

@@ -5,7 +5,6 @@ import type { SqlValue } from "../queries.ts";
 import { StoreError } from "../store_error.ts";
 import { asStoreError, databaseError, isPassing } from "./database_error.ts";
 
-/** A connection for schema changes: statements without values, in sequence. */
 export interface Connection {
   query<Row = unknown>(sql: string): Promise<Row[]>;
 }
@@ -27,7 +26,6 @@ interface Client {
 
 export interface ConnectionOptions {
   readonly url: string;
-  /** Name of the database in errors. */
   readonly place: string;
   readonly maxConnections: number;
   /** Time limit of retries in milliseconds. */
@@ -43,28 +41,23 @@ export interface Connections {
   /**
    * Runs a statement, prepared once per connection, and returns its rows. Statements must be idempotent: they are
    * resent if the connection is lost.
-   * @throws {StoreError} if the database can't be reached or refuses.
+   * @throws {StoreError}
    */
   query<Row>(sql: string, values?: readonly SqlValue[]): Promise<Row[]>;
   /**
    * Opens a connection of its own, which the caller closes. A statement beyond the limit closes it. Default: no limit.
    */
   open(limitMs?: number): Promise<OwnConnection>;
-  /** Returns metrics of the shared connections. */
   figures(): ConnectionFigures;
   close(): Promise<void>;
 }
 
-/** A connection with one user. */
 export interface OwnConnection extends Connection {
   query<Row = unknown>(sql: string, values?: readonly SqlValue[]): Promise<Row[]>;
-  /** Sets callbacks for notifications and for the connection's end. */
   onEvent(listener: { readonly notified: (payload: string) => void; readonly ended: () => void }): void;
-  /** Closes it without waiting for statements in progress. */
   close(): Promise<void>;
 }
 
-/** Most prepared statements per connection; further forms of commits are rarely repeated. */
 const MAX_PREPARED = 500;
 
 const text = { getTypeParser: (oid: number) => PARSERS[oid] ?? ((value: string) => value) };
@@ -77,7 +70,6 @@ const PARSERS: Readonly<Record<number, (value: string) => unknown>> = {
   1009: pg.types.getTypeParser(1009),
 };
 
-/** Returns a pool of connections to a database, without opening any. */
 export function connectionsTo(options: ConnectionOptions): Connections {
   const { place, maxConnections, timeoutMs } = options;
   const shared = Array.from({ length: maxConnections }, () => sharedConnection(options));
@@ -91,7 +83,6 @@ export function connectionsTo(options: ConnectionOptions): Connections {
   };
   const attempt = (sql: string, values: readonly SqlValue[]): Promise<unknown[]> => {
     if (!isOpen) throw new Error("Cannot use the store: it is closed");
-    // The least busy connection.
     const connection = shared.reduce((best, one) => one.waiting < best.waiting ? one : best);
     return connection.run(sql, { values, name: nameOf(sql) });
   };
@@ -166,14 +157,12 @@ function strictUrl(url: string): string {
   return url.replace(/([?&]sslmode=)(prefer|require|verify-ca)(?=&|$)/, "$1verify-full");
 }
 
-/** Ends a connection, or abandons it if the server doesn't respond. */
 async function end(client: Client): Promise<void> {
   const timer = setTimeout(() => client.connection.stream.destroy(), 500);
   await client.end();
   clearTimeout(timer);
 }
 
-/** Returns a connection on which statements are pipelined. */
 function sharedConnection(options: ConnectionOptions) {
   let client: Promise<Client> | undefined;
   const connected = () => {
@@ -193,7 +182,6 @@ function sharedConnection(options: ConnectionOptions) {
   };
   const self = {
     isOpen: false,
-    /** Statements in progress. */
     waiting: 0,
     async run(
       sql: string,
@@ -245,7 +233,6 @@ async function ownConnection(
   };
 }
 
-/** Identity of a database session. */
 interface Session {
   readonly pid: number;
   readonly name: string | null;
@@ -255,14 +242,13 @@ const LOOK = "SELECT pg_backend_pid() AS pid, current_setting('tare.session', tr
 
 /**
  * Checks that each connection is one database session. Transaction-level poolers lose notifications and prepared
- * statements, which fails rarely and confusingly.
+ * statements.
  * @throws {StoreError} if it isn't, with advice.
  */
 export async function assertSessions(
   open: () => Promise<OwnConnection>,
   { place, waitMs }: {
     readonly place: string;
-    /** Longest delivery of a notification, in milliseconds. */
     readonly waitMs: number;
   },
 ): Promise<void> {
@@ -302,7 +288,6 @@ export async function assertSessions(
   }
 }
 
-/** Returns whether an idle connection receives another one's notifications. */
 async function hears(
   connection: OwnConnection,
   { name, notify, waitMs }: {

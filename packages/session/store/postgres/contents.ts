@@ -19,6 +19,7 @@ const LIMITS = {
   lockMs: STATEMENT_MS,
 };
 
+/** Options of a database's contents. */
 export interface PostgresContentsOptions {
   /** Its name in errors. Default: its address without user and password. */
   readonly name?: string;
@@ -79,7 +80,6 @@ export async function openPostgresContents(
       return !row!.found;
     },
     async *read() {
-      // Folded, each total is one row.
       await connection.query("SELECT tare.fold_sums()");
       yield* readTables(dialect);
     },
@@ -93,7 +93,6 @@ export async function openPostgresContents(
     },
     async keep() {
       await connection.query("COMMIT");
-      // The planner has no statistics yet.
       await connection.query("ANALYZE");
       await connection.query("BEGIN");
     },

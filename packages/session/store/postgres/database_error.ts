@@ -1,6 +1,5 @@
 import { StoreError } from "../store_error.ts";
 
-/** An error of PostgreSQL. */
 interface DatabaseError extends Error {
   /** Five characters: see "PostgreSQL Error Codes" in its manual. */
   readonly code: string;
@@ -35,7 +34,6 @@ function isUntrusted(error: unknown): boolean {
   return error instanceof Error && /certificate|altname/i.test(error.message);
 }
 
-/** Advice by prefix of PostgreSQL's code. */
 const ADVICE: readonly (readonly [RegExp, string])[] = [
   [/^28/, "Check the name and the password."],
   [/^3D/, "Create the database first: the store creates only its tables."],
@@ -46,14 +44,13 @@ const ADVICE: readonly (readonly [RegExp, string])[] = [
 ];
 
 /**
- * Returns a {@linkcode StoreError} if the database or the connection failed; other errors unchanged. `place` names the
- * database without a password.
+ * Returns a {@linkcode StoreError} if the database or the connection failed; other errors unchanged. `place` contains
+ * no password.
  */
 export function asStoreError(error: unknown, place: string): unknown {
   if (!(error instanceof Error) || error instanceof StoreError) return error;
   const known = databaseError(error);
   const code = known?.code ?? "";
-  // Refusals of the store's own functions are for the caller.
   if (
     code.startsWith("TA") ||
     (!known && (isOwnFault(error) || error.message.startsWith("Cannot use the store")))

@@ -5,34 +5,26 @@ import type { Connections, OwnConnection } from "./connections.ts";
 import { HeldPlace, type Writer } from "./records.ts";
 import { asRefusal } from "./refusals.ts";
 
-/** Options of a lease. */
 interface LeaseOptions {
   /** Milliseconds until the sessions of a lost opening can be taken over. */
   readonly leaseMs: number;
-  /** Renewal interval in milliseconds. */
   readonly renewMs: number;
-  /** A monotonic clock in milliseconds. */
   readonly clock: () => number;
 }
 
-/** The leases of an opening. */
 export interface Leases {
   readonly shared: Omit<SharedStore, "commitBriefly">;
   /** Returns the known lead of the database's clock over this machine's, in milliseconds. */
   aheadMs(): number;
-  /** Returns the writer, once it has joined. */
   writer(): Promise<Writer>;
   /** Returns the newest ids of this opening, which changes with each lost lease. */
   names(): readonly string[];
-  /** Marks an id as unknown to the database. */
   lose(name: string): void;
-  /** Called after each renewal. A rejection fails that renewal; the next one calls again. */
+  /** Called after each renewal. A rejection fails that renewal. */
   onRenewed(work: () => Promise<void>): void;
   /** Runs work in the order of calls for each session. */
   inOrder<T>(sessionIds: readonly string[], act: () => Promise<T>): Promise<T>;
-  /** Drops a deleted session. */
   forget(sessionId: string): void;
-  /** Releases all sessions. */
   close(): Promise<void>;
 }
 
@@ -54,10 +46,8 @@ interface Member {
 /** Most remembered ids: requests don't outlast that many leases. */
 const NAMES = 16;
 
-/** Retry interval of a failed renewal: little time is left. */
 const RETRY_MS = 250;
 
-/** Joins the openings of the store. */
 export async function openLeases(connections: Connections, options: LeaseOptions): Promise<Leases> {
   const { leaseMs, renewMs, clock } = options;
   let listener: OpeningListener = { asked: () => {}, gone: () => {} };
@@ -159,7 +149,6 @@ export async function openLeases(connections: Connections, options: LeaseOptions
     }
   };
   let renewing: Promise<void> | undefined;
-  /** Renews the lease now and then periodically. */
   const beat = () => {
     clearTimeout(timer);
     renewing ??= renew().then(() => renewMs, () => Math.min(renewMs, RETRY_MS)).then((waitMs) => {
@@ -257,7 +246,6 @@ export async function openLeases(connections: Connections, options: LeaseOptions
     beat: () => void beat(),
   });
   try {
-    // Records the live openings, to notice when they are gone.
     await renew();
   } catch (error) {
     await talk.close();
@@ -281,7 +269,6 @@ export async function openLeases(connections: Connections, options: LeaseOptions
       isOpen = false;
       clearTimeout(timer);
       clearTimeout(expiry);
-      // A renewal in progress ends with its connection.
       await talk.close();
       await renewing;
       await Promise.all(turns.values());
@@ -297,16 +284,12 @@ function newMember(): Member {
 
 /** Messages between openings, on a separate connection. */
 interface Talk extends Pick<SharedStore, "watch" | "ask"> {
-  /** Runs a statement on that connection, which is reopened if lost. */
   query<Row>(sql: string, values: readonly SqlValue[]): Promise<Row[]>;
-  /** Makes all waiting calls query the store. */
   wake(): void;
-  /** Reports new requests to this opening. */
   lookForRequests(): Promise<void>;
   close(): Promise<void>;
 }
 
-/** A session's state in the database. */
 interface SeenRow extends Pick<Sighting, "fence" | "holder"> {
   readonly id: string;
   readonly last: number;
@@ -322,27 +305,21 @@ function stateOf(seen: Sighting | undefined): string {
 }
 
 interface Talker {
-  /** Runs a statement on any connection and returns its first row. */
   readonly query: <Row>(sql: string, values: readonly SqlValue[]) => Promise<Row>;
-  /** Statement timeout on that connection: notifications must be handled in time. */
   readonly limitMs: number;
   readonly serverId: () => string;
   readonly fenceOf: (sessionId: string) => number | undefined;
   readonly asked: (request: HolderRequest) => void;
-  /** Renews at once to learn which openings live. */
   readonly beat: () => void;
 }
 
 /** Polling interval in milliseconds: notifications may be lost with their connection. */
 const POLL_MS = 1500;
 
-/** Seconds for which others notify of a session after a request; several polling intervals. */
+/** Seconds for which others notify of a session after a request. */
 const WATCH_S = 5;
 
-/**
- * Each notification wakes every server. Above this rate of watchers' notifications, all watched sessions are polled
- * instead, at a cost that doesn't depend on their number.
- */
+/** Each notification wakes every server. Above this rate watched sessions are polled instead, all with one query. */
 const MUCH = 15;
 const READ_MS = 100;
 
@@ -351,7 +328,6 @@ const UNKNOWN = Number.MAX_SAFE_INTEGER;
 /** PostgreSQL's limit is 8,000 bytes; longer names share a notification. */
 const NOTIFIED_LENGTH = 1000;
 
-/** The name in a notification with content. */
 const TOLD_NAME = /^w\["((?:[^"\\]|\\.)*)"/;
 
 /** A notification: session, fencing number, holder, last event, and the newest events. */
@@ -363,7 +339,6 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
   let isOpen = true;
   let connection: Promise<OwnConnection> | undefined;
   let poll: ReturnType<typeof setInterval> | undefined;
-  /** Requests that this opening was notified of. */
   let requested = new Set<string>();
 
   const wake = (name: string, seen?: Sighting) => {
@@ -372,7 +347,6 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
   const wakeAll = () => {
     for (const name of [...watchers.keys()]) wake(name);
   };
-  /** Names are those of notifications: sessions or requests. */
   const listen = (name: string, changed: (seen?: Sighting) => void): () => void => {
     const heard = watchers.get(name) ?? new Set();
     watchers.set(name, heard.add(changed));
@@ -393,7 +367,6 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     [...watchers.keys()].filter((name) => name.startsWith("w")).map((name) => name.slice(1));
   /** Last reported state of each session. */
   const known = new Map<string, Sighting>();
-  /** Reports since the last tick. */
   let news = 0;
   const tell = (name: string, seen: Sighting | undefined, events: readonly StoredEvent["event"][] = []) => {
     if (!watchers.has(name)) return;
@@ -427,7 +400,6 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     clearTimeout(reading);
     reading = undefined;
   };
-  /** Polls all watched sessions with one query each time. */
   const readOn = async () => {
     const current = reading;
     const names = watched();
@@ -445,7 +417,6 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     }
     reading = setTimeout(readOn, READ_MS);
   };
-  /** Handles a notification of `tare.tell()`. */
   const told = (payload: string) => {
     const name = TOLD_NAME.exec(payload)?.[1];
     if (name === undefined) return wake(payload);
@@ -467,7 +438,6 @@ async function openTalk(connections: Connections, talker: Talker): Promise<Talk>
     try {
       const ended = () => {
         connection = undefined;
-        // Notifications may be lost with the connection: everything is queried on another one.
         if (isOpen) talker.beat();
       };
       made.onEvent({ notified, ended });

@@ -18,14 +18,13 @@ import { addRecord, CallList, largeTexts, type StoredText } from "./records.ts";
 import { asRefusal, refused } from "./refusals.ts";
 import { createTables } from "./schema.ts";
 
-/** Events and texts of deleted sessions freed per statement. */
 const SLICE = 1000;
 
-/** Sessions measured or expired per statement. */
 const EXPIRED = 50;
 
+/** Options of a store in PostgreSQL. */
 export interface PostgresStoreOptions {
-  /** Returns milliseconds since the epoch, by which keys and sessions expire. Default: the database's clock. */
+  /** Returns milliseconds since the epoch, for expiry. Default: the database's clock. */
   readonly now?: () => number;
   /** Most connections for reading and writing, in addition to one for notifications. Default: 4. */
   readonly maxConnections?: number;
@@ -33,7 +32,7 @@ export interface PostgresStoreOptions {
   readonly timeoutMs?: number;
   /** Time limit of one attempt in milliseconds. Default: half of `timeoutMs`. */
   readonly statementMs?: number;
-  /** Time limit of a wait for a lock in milliseconds, after which the statement is retried. Default: `statementMs`. */
+  /** Time limit of a wait for a lock in milliseconds, before a retry. Default: `statementMs`. */
   readonly lockMs?: number;
   /** Time limit of connecting in milliseconds. Default: half of `timeoutMs` or `leaseMs`, whichever is less. */
   readonly connectMs?: number;
@@ -44,7 +43,7 @@ export interface PostgresStoreOptions {
   /** A monotonic clock in milliseconds for leases. Default: `performance.now`. */
   readonly clock?: () => number;
   /**
-   * Store of archived texts over 16 KiB compressed, the same for all openings. The database is the fallback. Default:
+   * Store of archived texts over 16 KiB compressed, the same for all openings; the database is the fallback. Default:
    * none.
    */
   readonly objects?: ObjectStore | undefined;
@@ -52,6 +51,7 @@ export interface PostgresStoreOptions {
   readonly onWarning?: (line: string) => void;
 }
 
+/** A store in PostgreSQL. */
 export interface PostgresStore extends Store {
   readonly shared: SharedStore;
 }
@@ -60,13 +60,9 @@ export interface PostgresStore extends Store {
  * Opens the store in a PostgreSQL database, 15 or newer: `postgres://user:password@host:port/database`. Any number of
  * processes may have it open. Its tables are created in the schema `tare` if necessary.
  *
- * A session is changed by the opening that holds it: see {@linkcode SharedStore}. A commit is one statement, which is
- * resent
- * if its connection is lost, and applied once. If that fails in time, it rejects with a `StoreError` of code `io`; the
- * write
- * may have succeeded.
- *
- * The connection needs prepared statements and notifications: transaction-level poolers are detected and refused.
+ * A commit is one statement, which is resent if its connection is lost, and applied once. If that fails in time, it
+ * rejects
+ * with a `StoreError` of code `io`; the write may have succeeded. Transaction-level poolers are refused.
  *
  * @example
  * ```ts
@@ -80,9 +76,7 @@ export interface PostgresStore extends Store {
  * }
  * ```
  *
- * @throws {StoreError} if the database can't be reached, refuses, is too old, is behind a transaction-level pooler, or
- * has
- * tables of another version.
+ * @throws {StoreError} if the database can't be reached, refuses, is too old, or has tables of another version.
  */
 export async function openPostgresStore(
   url: string,
@@ -144,7 +138,6 @@ function storeOver(
       throw asRefusal(error);
     }
   };
-  /** Claims with an unknown outcome. */
   const unsure = new Set<string>();
   leases.onRenewed(async () => {
     const claims = [...unsure];
@@ -344,7 +337,6 @@ function storeOver(
   return { port, sweep };
 }
 
-/** Returns the sessions of records. */
 function sessionsOf(records: readonly StoreRecord[]): string[] {
   return records.flatMap((record) =>
     record.type === "session" ? [record.id] : "sessionId" in record ? [record.sessionId ?? ""] : []
@@ -354,7 +346,6 @@ function sessionsOf(records: readonly StoreRecord[]): string[] {
 /** Newest sessions searched by title without the index. */
 const SEARCHED = 5_000;
 
-/** Returns the PostgreSQL dialect on this query function. */
 export function postgresDialect(
   query: SqlDialect["query"],
   { place, objects }: { readonly place: string; readonly objects: ObjectStore | undefined },
@@ -374,7 +365,6 @@ export function postgresDialect(
     async textIn({ ref, zstd, object }) {
       const bytes = zstd ?? await objects!.get(object!);
       if (!bytes) {
-        // Deleted, unless it was archived again.
         const rows = await query("SELECT 1 FROM texts WHERE ref = $1 AND object = $2", [ref, object!]);
         if (rows.length === 0) return undefined;
         const reason = `${objects!.name} has no ${object}. Restore it there.`;
@@ -396,7 +386,6 @@ export function postgresDialect(
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 
-/** Returns the requested events of rows. */
 function eventsIn(
   rows: readonly { readonly first: number | null; readonly json: string }[],
   { id, place, after, types, limit }: {

@@ -8,10 +8,8 @@ import type { ObjectStore } from "../s3_objects.ts";
 import { notAskedError, StoreError } from "../store_error.ts";
 import { packText } from "../texts.ts";
 
-/** A text's row. */
 export interface StoredText {
   readonly sha256: Uint8Array;
-  /** Compressed size. */
   readonly bytes: number;
   /** Compressed bytes. Absent: they are in an object. */
   readonly zstd?: Uint8Array<ArrayBuffer>;
@@ -19,14 +17,12 @@ export interface StoredText {
   readonly object?: string;
 }
 
-/** Returns a text, compressed. */
 export function archivedText(content: string): Required<Omit<StoredText, "object">> {
   const zstd = packText(content);
   const sha256 = createHash("sha256").update(bytesFromText(content)).digest();
   return { sha256, bytes: zstd.length, zstd };
 }
 
-/** A held session and its number of commits. */
 export class HeldPlace {
   readonly fence: number;
   #commits: number;
@@ -40,7 +36,6 @@ export class HeldPlace {
     return this.#commits;
   }
 
-  /** Counts a commit, or sets the number. */
   committed(commits: number = this.#commits + 1): void {
     this.#commits = commits;
   }
@@ -49,14 +44,11 @@ export class HeldPlace {
 /** The opening that writes, for fencing. */
 export interface Writer {
   readonly server: string;
-  /** Returns a held session. */
   readonly placeOf: (sessionId: string) => HeldPlace | undefined;
 }
 
-/** Holds count from 1. */
 const NO_FENCE = -1;
 
-/** A statement that calls functions in order, atomically. */
 export class CallList {
   readonly #calls: string[] = [];
   readonly #values: SqlValue[] = [];
@@ -78,13 +70,11 @@ export class CallList {
     this.#calls.push(`tare.${name}(${args.join()})`);
   }
 
-  /** Adds a value and returns its SQL. */
   value(value: SqlValue, type = "text"): string {
     this.#values.push(value);
     return `$${this.#values.length}::${type}`;
   }
 
-  /** Adds a value that several calls share. */
   shared(name: string, value: SqlValue, type = "text"): string {
     const place = this.#places.get(name) ?? this.value(value, type);
     this.#places.set(name, place);
@@ -110,7 +100,6 @@ export class CallList {
     return this.shared("server", this.#writer.server);
   }
 
-  /** Marks a session as created in this commit, which may write to it. */
   made(sessionId: string): void {
     this.#locked.add(sessionId);
   }
@@ -136,7 +125,6 @@ export class CallList {
     return write(this.server(), this.value(fence, "bigint"), this.value(commits, "bigint"));
   }
 
-  /** Counts the commit in its sessions. */
   wasDone(): void {
     for (const place of this.#written) place.committed();
   }
@@ -275,19 +263,17 @@ export function addRecord(
   }
 }
 
-/** Returns a request's UUID. No request has an id of another form. */
 function uuidOf(id: string): string {
   if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(id)) throw notAskedError(id);
   return id;
 }
 
 /**
- * Smallest compressed size for the object store, in bytes. A put takes 10 to 50 ms and costs as much as a month of
- * database disk for 50 kB, or a year for 5 kB.
+ * Smallest compressed size for the object store, in bytes: a put takes 10 to 50 ms and costs as much as a month of
+ * database disk for 50 kB.
  */
 const MIN_BYTES = 16 * 1024;
 
-/** Objects deleted per statement. */
 const SLICE = 500;
 
 /** Pause after a failure of the object store, in milliseconds. */
@@ -302,24 +288,17 @@ interface Owner {
   readonly warn: (line: string) => void;
 }
 
-/** Large texts in an object store. */
 interface LargeTexts {
-  /**
-   * Puts the large texts of records and returns their rows. The database is the fallback: a request waits some seconds
-   * at most, and no commit fails.
-   */
+  /** Puts the large texts of records and returns their rows. The database is the fallback after some seconds. */
   put(records: readonly StoreRecord[]): Promise<ReadonlyMap<string, StoredText>>;
-  /** Deletes objects of deleted texts and of commits that failed. */
   sweep(): Promise<void>;
-  /** Stops background work. */
   close(): Promise<void>;
 }
 
 /**
  * Returns the large texts of a database. An object's name is recorded before the put and removed by the commit of its
- * text. Names left by crashes are thus found without listing the bucket and deleted after an hour; a later commit finds
- * its name missing and starts again. Names are unique: a text that returns never gets the name of an object being
- * deleted.
+ * text, so that names left by crashes are found and deleted after an hour; a later commit then starts again. Names are
+ * unique, so that a returning text never gets an object being deleted.
  */
 export function largeTexts({ objects, query, warn }: Owner): LargeTexts {
   let restsUntilMs = 0;
@@ -378,7 +357,6 @@ export function largeTexts({ objects, query, warn }: Owner): LargeTexts {
       await fewAtOnce([...large.entries()], async ([at, [ref, text]]) => {
         const object = names[at]!;
         const { zstd, ...stored } = text;
-        // A stored text is available to all sessions.
         if (!named.has(object)) texts.set(ref, stored);
         else if (await attempt(() => objects.put(object, zstd))) texts.set(ref, { ...stored, object });
       });

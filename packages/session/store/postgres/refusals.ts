@@ -18,13 +18,11 @@ interface Said {
 }
 
 interface Refused {
-  /** Its SQLSTATE. */
   readonly code: string;
   /** Returns the error that all stores have in common. Absent: it is internal. */
   readonly error?: (said: Said) => Error;
 }
 
-/** Name of a refusal. */
 export type RefusalName =
   | "wasDone"
   | "noSession"
@@ -71,7 +69,6 @@ const REFUSALS: Readonly<Record<RefusalName, Refused>> = {
   changed: { code: "TA011", error: ({ about, more }) => changedError(nameIn(more), nameIn(about)) },
 };
 
-/** SQL literals by name. */
 export const REFUSAL: Readonly<Record<RefusalName, string>> = Object.fromEntries(
   Object.entries(REFUSALS).map(([name, { code }]) => [name, `'${code}'`]),
 ) as Record<RefusalName, string>;

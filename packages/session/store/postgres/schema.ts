@@ -6,9 +6,9 @@ import { REFUSAL, REFUSE } from "./refusals.ts";
 const FOLDED = foldedLetters();
 
 /**
- * The tables. Names are stored by `columnText`, values as JSON text: parsing it would dominate the cost of a commit. A
- * session's row changes only on deletion; each commit changes its head, a small row whose old versions fit in the same
- * page. Writers lock the head, which orders commits and fences takeovers.
+ * The tables. Names are stored by `columnText`, values as JSON text, which is cheaper than parsed JSON. Commits change
+ * a session's head, a small row whose old versions fit in the same page. Writers lock the head, which orders commits
+ * and fences takeovers.
  */
 const TABLES = `
   CREATE TABLE tare.servers (
@@ -227,11 +227,10 @@ const FOLD_SHARE = 1 / 128;
 const FOLD_LOCK = 0x73756d73;
 
 /**
- * Write functions, one per record type, so that a commit is one statement and one round trip. A commit has an id, by
- * which a resent one is found: the refusal `wasDone` undoes the second attempt. It also has a number, that of the
- * session's previous commit plus 1, so that a delayed attempt from a dead connection writes nothing. `holder` is NULL
- * for a session that the same commit has created or locked. A session held for one commit has the fencing number
- * instead, which every hold raises, and stores the ids of the newest such commits.
+ * Write functions, one per record type, so that a commit is one round trip. A commit has an id, by which the refusal
+ * `wasDone` undoes a resent one, and a number, that of the session's previous commit plus 1, so that a delayed attempt
+ * from a dead connection writes nothing. `holder` is NULL for a session that the same commit has created or locked. A
+ * session held for one commit has the fencing number instead, and stores the ids of the newest such commits.
  */
 const FUNCTIONS = `
   ${REFUSE}
@@ -959,7 +958,6 @@ const LEASE_FUNCTIONS = `
 /** Version of tables and functions; databases of other versions are refused. */
 const VERSION = 1;
 
-/** Oldest tested server. */
 const LEAST_SERVER = 15;
 
 /** Advisory lock of schema creation: "tare" in ASCII. */

@@ -45,7 +45,6 @@ export function openFileContents(path: string): StoreContents {
       if (read) yield* readTables(copyDialect(read));
     },
     async write(items) {
-      // Left by an interrupted process.
       removePart();
       written = open(part);
       await writeTables(copyDialect(written), items);

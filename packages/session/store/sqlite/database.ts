@@ -21,7 +21,6 @@ import { corruptError, goneError, lostError, toOpenError, toStoreError } from ".
 import { APPLICATION_ID, type Schema } from "./schema.ts";
 
 interface Statement<Row> {
-  /** Runs it and returns the number of changed rows. */
   run(...values: SQLInputValue[]): number;
   get(...values: SQLInputValue[]): Row | undefined;
   all(...values: SQLInputValue[]): Row[];
@@ -31,45 +30,38 @@ interface Statement<Row> {
 export interface Database {
   readonly path: string;
   readonly isInMemory: boolean;
-  /** Known data loss as a sentence, or the file's removal; `undefined` if there is none. */
+  /** Known data loss or removal of the file, as a sentence. */
   readonly damage: string | undefined;
-  /** Prepares a statement. The caller knows the type of its rows. */
   prepare<Row = never>(sql: string): Statement<Row>;
   /** Runs a statement with the values `$1`, `$2` …, prepared once, and returns its rows. */
   query<Row>(sql: string, values?: readonly SqlValue[]): Row[];
-  /** Runs such a statement and returns the number of changed rows. */
   run(sql: string, ...values: readonly SqlValue[]): number;
-  /** Runs `write` as a transaction, which is committed when this returns, or rolled back and the error rethrown. */
+  /** Runs `write` as a transaction: committed on return, rolled back if it throws. */
   transaction<T>(write: () => T): T;
   /** Runs a transaction that frees space; on a full disk it may use the reserve. */
   release<T>(write: () => T): T;
-  /** Refills the reserve once there is space. */
   restock(): void;
-  /** Returns unused pages to the system, at most `pages`. Returns the number of remaining ones. */
+  /** Returns at most `pages` unused pages to the system, and the number of remaining ones. */
   shrink(pages: number): number;
   /**
    * Freezes the file with everything committed; later writes go to its log only.
    * @throws {StoreError} `locked` if it is frozen already.
    */
   freeze(): FrozenFile;
-  /** Closes the file. Idempotent. */
   close(): void;
 }
 
-/** A file that doesn't change while its store is in use. */
 interface FrozenFile {
   /** For reading; must not be closed. */
   readonly descriptor: number;
   readonly bytes: number;
   /** Returns whether it is unchanged: a full disk or closing the store may change it. */
   readonly isWhole: () => boolean;
-  /** Ends the freeze. */
   readonly thaw: () => void;
 }
 
 interface DatabaseOptions {
   readonly schema: Schema;
-  /** Largest size of the file. Default: no limit. */
   readonly maxBytes?: number | undefined;
   /** Disk space reserved for {@linkcode Database.release}. Default: none. */
   readonly reserveBytes?: number;
@@ -77,10 +69,7 @@ interface DatabaseOptions {
   readonly onWarning?: (sentence: string) => void;
 }
 
-/**
- * Page size: a changed page is written whole, to the log and the file, and most commits change short rows in many
- * places.
- */
+/** Small, as changed pages are written whole, and most commits change short rows in many places. */
 const PAGE_BYTES = 1024;
 
 /** Largest size of a file that is checked when opened: 1 ms per MiB from memory, up to 7 from disk. */
@@ -102,9 +91,9 @@ const LOG_BYTES = 8 * 2 ** 20;
 const LOG_PAGES = 8_000;
 
 /**
- * Opens a SQLite file, or creates it with its tables and folder (accessible by its owner only). Two SQLite locks, which
- * the system releases with the process, exclude other processes. On POSIX systems the file's own lock is lost if this
- * process opens and closes the file otherwise; a lock file excludes a second store in any case.
+ * Opens a SQLite file, or creates it with its tables and folder (accessible by its owner only). Two SQLite locks
+ * exclude other processes: on POSIX systems the file's own lock is lost if this process opens and closes the file
+ * otherwise, but the lock file's isn't.
  * @throws {StoreError} if it can't be opened or is no store.
  */
 export function openDatabase(path: string, options: DatabaseOptions): Database {
@@ -122,7 +111,6 @@ export function openDatabase(path: string, options: DatabaseOptions): Database {
     if (damage !== undefined) options.onWarning?.(damage);
     connection = new DatabaseSync(file);
     prepareFile(connection, { ...options, file });
-    // Otherwise the same damage would be reported again.
     if (damage !== undefined) connection.exec("PRAGMA wal_checkpoint(TRUNCATE)");
     if (!wasThere) markLock(lock);
     const reserve = openReserve(`${file}.reserve`, options.reserveBytes ?? 0);
@@ -161,12 +149,10 @@ function openLock(path: string): DatabaseSync {
   return lock;
 }
 
-/** Marks that a store exists, so that a missing file is noticed. */
 function markLock(lock: DatabaseSync): void {
   try {
     lock.exec("PRAGMA user_version = 1; COMMIT");
   } catch {
-    // No disk space; the next start tries again.
     if (lock.isTransaction) lock.exec("ROLLBACK");
   }
   lock.exec("BEGIN IMMEDIATE");
@@ -191,7 +177,7 @@ function keepDamagedLog(file: string, { frame, frames }: LogDamage): string {
     copyFileSync(`${file}-wal`, copy);
     kept = ` The log was copied to ${copy}.`;
   } catch {
-    // No disk space; readable data is read in any case.
+    // No disk space.
   }
   const place = frame === 0 ? "at its beginning" : `in part ${frame} of ${frames}`;
   return `The log of the store ${file} is damaged ${place}: later writes are lost.${kept}`;
@@ -214,7 +200,7 @@ function prepareFile(
   // Effective only before the first table.
   if (version === 0) connection.exec(`PRAGMA page_size = ${PAGE_BYTES}; PRAGMA auto_vacuum = INCREMENTAL`);
   // Commits survive the process at once, and a power failure from the next checkpoint on. FULL would block for
-  // milliseconds on the disk at each commit, hence for each streamed part of a reply.
+  // milliseconds.
   connection.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL");
   connection.exec(`PRAGMA journal_size_limit = ${LOG_BYTES}; PRAGMA wal_autocheckpoint = ${LOG_PAGES}`);
   limitSize(connection, maxBytes);
@@ -249,13 +235,11 @@ function databaseOver(
   connection: DatabaseSync,
   { file, lock, reserve = NO_RESERVE, damage, maxBytes }: Pick<DatabaseOptions, "maxBytes"> & {
     readonly file: string;
-    /** Absent: it is in memory. */
     readonly lock?: DatabaseSync;
     readonly reserve?: Reserve;
     readonly damage?: string | undefined;
   },
 ): Database {
-  // Reading creates the log.
   firstValue(connection, "SELECT count(*) FROM sqlite_schema");
   const files = (lock ? [file, `${file}-wal`] : []).map((path) => ({ path, opened: statSync(path) }));
   let lost: string | undefined;
@@ -288,7 +272,6 @@ function databaseOver(
       result = write();
       commit.run();
     } catch (error) {
-      // SQLite rolls back by itself after some errors.
       if (connection.isTransaction) rollback.run();
       throw error;
     }
@@ -303,7 +286,6 @@ function databaseOver(
   };
   const unused = prepare<{ readonly freelist_count: number }>("PRAGMA freelist_count");
   const countUnused = () => unused.get()?.freelist_count ?? 0;
-  /** Pages freed since the file was last truncated. */
   let given = 0;
   let frozen: { isWhole: boolean } | undefined;
   /** Closed after the connection, or the file's lock would be lost. */
@@ -331,7 +313,6 @@ function databaseOver(
         reserve.give();
         limitSize(connection, maxBytes && maxBytes + RELEASE_BYTES);
         try {
-          // The log's space is needed too.
           checkpoint();
           return transaction(write);
         } finally {
@@ -347,7 +328,7 @@ function databaseOver(
       guard(() => connection.prepare(`PRAGMA incremental_vacuum(${pages})`).all());
       const left = countUnused();
       given += before - left;
-      // The next checkpoint truncates the file. It waits for the disk, so small amounts aren't worth one.
+      // The next checkpoint truncates the file, but waits for the disk.
       if (left === 0 && given >= MANY_PAGES && !frozen) {
         checkpoint();
         given = 0;
@@ -397,13 +378,11 @@ function isFile(path: string, { dev, ino }: Stats): boolean {
   return there?.ino === ino && there.dev === dev;
 }
 
-/** Returns a value as SQLite's input: lists as JSON. */
 export function inputValue(value: SqlValue): SQLInputValue {
   if (typeof value === "boolean") return Number(value);
   return Array.isArray(value) ? JSON.stringify(value) : value as SQLInputValue;
 }
 
-/** Characters of a checksum. */
 const CRC_CHARS = 8;
 
 /**
@@ -441,10 +420,9 @@ interface LogDamage {
 }
 
 /**
- * Finds damage that SQLite ignores: it reads a write-ahead log up to the first wrong checksum, and treats the rest as
- * that of an earlier log. It is damage if a commit of the same log follows. Format and checksums:
+ * Finds damage that SQLite ignores: it reads a write-ahead log up to the first wrong checksum, as if the rest were of
+ * an earlier log. It is damage if a commit of the same log follows.
  * https://www.sqlite.org/fileformat2.html#the_write_ahead_log
- * @returns `undefined` if the log is intact, empty or missing.
  */
 function damageOfLog(file: string): LogDamage | undefined {
   const size = sizeOf(file);
@@ -476,7 +454,6 @@ function damageOfLog(file: string): LogDamage | undefined {
   return undefined;
 }
 
-/** Returns the running checksum of a log. */
 function checksum(view: DataView, isLittleEndian: boolean) {
   let [first, second] = [0, 0];
   return {
@@ -492,9 +469,7 @@ function checksum(view: DataView, isLittleEndian: boolean) {
   };
 }
 
-/** A file that reserves disk space. */
 interface Reserve {
-  /** Frees the space. */
   give(): void;
   /** Reserves the space again, at most half of what is free. */
   take(): void;
@@ -521,7 +496,6 @@ function openReserve(file: string, bytes: number): Reserve {
   };
 }
 
-/** Returns the size of a file; 0 if there is none. */
 function sizeOf(file: string): number {
   return statSync(file, { throwIfNoEntry: false })?.size ?? 0;
 }
@@ -540,7 +514,7 @@ function fill(file: string, bytes: number): number {
       closeSync(opened);
     }
   } catch {
-    // The disk is full or quota-limited: a smaller reserve affects only deletions on a full disk.
+    // The disk is full or has a quota: a smaller reserve is harmless until then.
   }
   return size;
 }

@@ -69,7 +69,6 @@ export { openFileContents } from "./contents.ts";
 /** Bytes read synchronously: some ten microseconds from memory. */
 const PIECE = 64 * 1024;
 
-/** Pieces copied synchronously. */
 const PIECES_AT_ONCE = 16;
 
 /**
@@ -118,7 +117,6 @@ export function openStore(
     const database = openDatabase(path, { schema: SCHEMA, ...options });
     try {
       const { store, sweep } = storeIn(database, now);
-      // Left by an earlier process.
       await sweep();
       return store;
     } catch (error) {
@@ -161,7 +159,7 @@ export function memoryStore({ now = Date.now }: Pick<FileStoreOptions, "now"> = 
   return storeIn(openMemory(SCHEMA), now).store;
 }
 
-/** Returns a store in a database. Everything is synchronous, so that calls don't interleave. */
+/** Returns a store in a database. Everything is synchronous: calls don't interleave. */
 function storeIn(
   database: Database,
   now: () => number,
@@ -183,7 +181,6 @@ function storeIn(
     failure = undefined;
     await removed.sweep();
   }, (error) => {
-    // Without disk space the next sweep does it.
     if (!(error instanceof StoreError && error.code === "full")) failure = error;
   });
   const sweep = async () => {
@@ -267,7 +264,7 @@ function storeIn(
 }
 
 /**
- * Returns a copy of the file by way of a temporary one: slow readers don't let the log grow.
+ * Returns a copy of the file, through a temporary one, so that slow readers don't let the log grow.
  * @throws {StoreError} `locked` during another copy, `full` without disk space.
  */
 async function copyOf(database: Database): Promise<StoreCopy> {
@@ -277,7 +274,7 @@ async function copyOf(database: Database): Promise<StoreCopy> {
     copy = openNameless(`${database.path}.copy-${crypto.randomUUID()}`);
     const piece = new Uint8Array(PIECE);
     for (let at = 0; at < bytes;) {
-      // Synchronous: another thread would use a duplicate descriptor, and closing it would lose the file's lock.
+      // Synchronous: closing another thread's duplicate descriptor would lose the file's lock.
       const read = isWhole() ? readSync(descriptor, piece, 0, Math.min(PIECE, bytes - at), at) : 0;
       if (read === 0) {
         const state = "it was closed meanwhile, or the disk is full. Retry the copy";
@@ -308,7 +305,6 @@ function openNameless(path: string): number {
   }
 }
 
-/** Returns the bytes of an open file, which is closed at the end. */
 function streamOf(file: number): ReadableStream<Uint8Array<ArrayBuffer>> {
   let at = 0;
   return new ReadableStream({
@@ -335,9 +331,7 @@ function recordWriter(
     readonly owner: string;
   },
 ): (records: readonly StoreRecord[]) => void {
-  /** Rows of the sessions changed in this transaction. */
   const rows = new Map<string, number>();
-  /** Returns the row of a session and marks it as changed. */
   const touched = (id: string) => {
     const known = rows.get(id);
     if (known !== undefined) return known;
@@ -507,7 +501,6 @@ function recordWriter(
         run("DELETE FROM deliveries WHERE receiver = $1", columnText(record.receiver));
         return;
       case "answer":
-        // No other opening can send requests.
         throw notAskedError(record.requestId);
     }
   };
@@ -519,7 +512,6 @@ function recordWriter(
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 
-/** Returns a function that claims a key or returns its state. */
 function keyClaims(
   { query, run, transaction, path }: Database,
   { now, owner }: { readonly now: () => number; readonly owner: string },
@@ -562,7 +554,6 @@ function keyClaims(
 /** Events and texts deleted per transaction: some milliseconds' work. */
 const SLICE = 250;
 
-/** Sessions measured per transaction. */
 const WEIGHED = 50;
 
 /** Pages returned to the system per step: at most about thirty milliseconds' work. */
@@ -571,12 +562,10 @@ const PAGES = 512;
 /** Prefix of the ids of deleted sessions until they are freed. */
 const REMOVED = "removed:";
 
-/** Returns functions that delete sessions of any size in short steps, while the file is open. */
+/** Returns functions that delete sessions in short steps, while the file is open. */
 function removedSessions(database: Database, isOpen: () => boolean) {
   const { query, run, transaction, release } = database;
-  // In memory nothing takes long.
   const pause = database.isInMemory ? () => Promise.resolve() : nextTask;
-  /** Deletes a session at once; returns false if there is none. */
   const remove = (id: string) =>
     release(() => {
       const [row] = query<{ readonly key: number }>(
@@ -624,12 +613,10 @@ function removedSessions(database: Database, isOpen: () => boolean) {
   };
   return {
     remove,
-    /** Deletes sessions beyond these limits one at a time, and returns their number. */
     async expire({ kind, beforeMs, maxBytes }: SessionLimits) {
       await weighAll(kind);
       let expired = 0;
       while (isOpen()) {
-        // The session idle longest, if it is beyond the limits.
         const [found] = query<{ readonly id: string }>(
           `SELECT id FROM (
              SELECT session, touched_at_ms FROM heads WHERE kind = $1 ORDER BY touched_at_ms, session LIMIT 1
@@ -643,10 +630,7 @@ function removedSessions(database: Database, isOpen: () => boolean) {
       }
       return expired;
     },
-    /**
-     * Frees the contents of deleted sessions, including those of earlier processes, and returns their space to the
-     * system.
-     */
+    /** Frees deleted sessions, including those of earlier processes. */
     async sweep() {
       try {
         for (; isOpen(); await pause()) {
@@ -664,7 +648,6 @@ function removedSessions(database: Database, isOpen: () => boolean) {
   };
 }
 
-/** Resolves after other pending tasks. */
 function nextTask(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve));
 }
