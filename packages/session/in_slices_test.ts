@@ -3,7 +3,6 @@ import { Session } from "@tare/session/internal";
 
 const seen: string[] = [];
 
-/** Yields steps longer than a slice; each sets a timer. */
 function* steps(name: string): Generator<void, string> {
   for (let step = 0; step < 3; step++) {
     const startMs = performance.now();

@@ -107,7 +107,6 @@ export class Keys {
   readonly #store: KeysOptions["store"];
   readonly #owners: ReadonlySet<string>;
   readonly #onError: (error: unknown) => void;
-  /** Id under which this server's spending is stored. */
   readonly #server = crypto.randomUUID();
   #known: { readonly byHash: ReadonlyMap<string, StoredKey>; readonly atMs: number } | undefined;
   /** Spending of other servers and earlier processes. */
@@ -410,7 +409,6 @@ export class Keys {
     this.#writeSoon();
   }
 
-  /** Waits until recorded costs are stored. Never rejects. */
   async close(): Promise<void> {
     await this.#loading?.catch(() => {});
     await this.#writing.settled();

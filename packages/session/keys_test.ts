@@ -25,7 +25,6 @@ Deno.test("Keys authenticates the owner and added keys, and stores only hashes",
   };
   assertEquals(await keys.list() as unknown, [{ ...settings, spentUsd: 0 }]);
   assertEquals(JSON.stringify(await store.listDocuments("key")).includes(secret.slice(5, 15)), false);
-  // Another process finds it.
   assertEquals((await new Keys({ store, owners: [] }).find(secret))?.name, "alice");
   assertEquals([await keys.remove("alice"), await keys.remove("alice")], [true, false]);
   assertEquals([await keys.find(secret), await keys.list()], [undefined, []]);
@@ -87,7 +86,6 @@ Deno.test("Keys refuses by route, daily budget, unknown price, and after removal
   assertEquals((await store.listDocuments("key_spent")).map(({ value }) => value), [
     { name: "alice", day: "2026-02-01", usd: 0.25 },
   ]);
-  // The owner and guests have no budget.
   assertEquals([next.spent(undefined), next.spent(Keys.GUEST.name)], [undefined, undefined]);
 });
 
@@ -154,7 +152,6 @@ async function spendAtOnce(
       return;
     }
     mostUnderWay = Math.max(mostUnderWay, ++underWay);
-    // Lets the others run meanwhile.
     await new Promise((resolve) => setTimeout(resolve));
     underWay--;
     spent += costs(call);
@@ -170,7 +167,6 @@ Deno.test("Keys.reserve() lets concurrent calls exceed a budget by at most one c
   const dear = await spendAtOnce(keys(), { calls: 50, usd: 0.1, most: 0.05 });
   assertEquals(dear, { spent: 0.1, refused: 49, mostUnderWay: 1 });
   const cheap = await spendAtOnce(keys(), { calls: 50, usd: 1, most: 10, costs: () => 0.01 });
-  // The maximum is reserved and released.
   assertEquals([cheap.refused, cheap.mostUnderWay, cheap.spent.toFixed(2)], [0, 10, "0.50"]);
   const many = await spendAtOnce(keys(), { calls: 200, usd: 1, most: 10, costs: (call) => (call % 5) / 4 });
   assert(many.spent >= 10 && many.spent < 11 && many.refused > 0, JSON.stringify(many));

@@ -1,15 +1,17 @@
 /**
  * State of agent server and gateway.
  *
- * - {@linkcode Store} is the port of stores: events, state, archived texts, documents and idempotency keys.
- *   {@linkcode Store.commit} writes several records atomically.
+ * - {@linkcode Store} stores events, state, archived texts, documents and idempotency keys. {@linkcode Store.commit}
+ *   writes
+ *   several records atomically.
  * - `openStore()` of `@tare/session/sqlite` opens one file, `memoryStore()` a store in memory, `openPostgresStore()` of
- *   `@tare/session/postgres` a database for several processes, and `openS3Objects()` of `@tare/session/s3` a bucket for
- *   its large texts.
- * - {@linkcode copyContents} copies the contents of one store into another of any kind.
+ *   `@tare/session/postgres` a database for several processes, `openS3Objects()` of `@tare/session/s3` a bucket for
+ * large
+ *   texts.
+ * - {@linkcode copyContents} copies one store into another.
  * - {@linkcode Keys} authenticates requests and enforces permissions, rate limits and budgets.
- * - {@linkcode Warmth} sends cache keep-alive requests for idle conversations, within a budget or on request.
- * - {@linkcode openFileArchive} stores archived texts as plain files, for applications with their own loop.
+ * - {@linkcode Warmth} sends cache keep-alive requests for idle conversations.
+ * - {@linkcode openFileArchive} stores archived texts as plain files.
  *
  * @example
  * ```ts

@@ -2,6 +2,7 @@ import type { Hold, HolderRequest, Sighting, Store, StoreRecord } from "./store/
 import { SessionRecords } from "./store/session_records.ts";
 import { StoreError } from "./store/store_error.ts";
 
+/** Runs work sequentially. */
 export class Queue {
   #last: Promise<unknown> = Promise.resolve();
 

@@ -4,14 +4,12 @@ import { type Store, StoreError } from "@tare/session";
 import { Ownership } from "@tare/session/internal";
 import { sharedMemory } from "../../tests/shared_memory.ts";
 
-/** A session with a counter, in one server's memory. */
 class Counter {
   count = 0;
   isBusy = false;
   /** Names of the callbacks called, in order. */
   readonly calls: string[] = [];
   readonly ownership: Ownership;
-  /** Resolves once another server has requested the end of the work. */
   readonly stopped = Promise.withResolvers<void>();
   readonly #store: Store;
 

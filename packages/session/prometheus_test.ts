@@ -13,7 +13,6 @@ Deno.test("prometheus() names metrics as OpenTelemetry's exporters do", async ()
   calls(1, { "gen_ai.request.model": 'a "quoted"\nname', "session.id": "left out" });
   calls(2.5, { "gen_ai.request.model": 'a "quoted"\nname' });
   calls(1);
-  // The same name returns the same metric.
   figure({ kind: "sum", name: "tare.calls", ...about, labels: ["gen_ai.request.model"] })(1);
   const level = figure({ kind: "level", name: "tare.saved", unit: "usd", description: "Saved." });
   level(3);

@@ -118,6 +118,7 @@ export class HeldSessions<S extends { readonly id: string }> {
   }
 }
 
+/** A session in memory. */
 export interface RegisteredSession {
   readonly id: string;
   /** Name of the key that created it. Absent: the owner's. */
@@ -263,7 +264,7 @@ export class SessionRegistry<Summary = unknown, Details = unknown> {
   }
 
   /**
-   * Compares the costs of planned sessions with those of the control group.
+   * Compares the costs of planned sessions with those of the holdout.
    * @throws {StoreError}
    */
   async ledger(scope: ReportScope = {}): Promise<LedgerReport> {

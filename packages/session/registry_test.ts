@@ -29,7 +29,6 @@ Deno.test("HeldSessions evicts the least recently used sessions by weight", () =
   const { sessions, use, ids, evicted } = held();
   const a = use("a");
   for (const id of ["b", "c"]) use(id);
-  // Finding isn't use.
   assertStrictEquals(sessions.find("b")?.id, "b");
   assertStrictEquals(sessions.get("a"), a);
   use("d");

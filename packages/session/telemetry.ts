@@ -64,14 +64,12 @@ interface OperationOptions {
   readonly name: string;
   readonly kind: SpanKind;
   readonly attributes: Facts;
-  /** Receives its duration in seconds. */
   readonly duration: Figure;
   readonly labels: Facts;
   /** Default: the active operation. */
   readonly parent?: Operation | undefined;
 }
 
-/** An operation as an OpenTelemetry span. */
 class SpanOperation implements Operation {
   readonly #context: Context;
   readonly #span: Span;
@@ -137,7 +135,6 @@ function whole(value: number): number {
 export interface Chat extends Operation {
   begun(): void;
   replied(reply: {
-    /** Returns the messages; called only if content is captured. */
     readonly messages: () => readonly Message[];
     /** Default: unknown. */
     readonly finishReason?: string | undefined;
@@ -373,8 +370,8 @@ export class Telemetry {
   }
 
   /**
-   * Removes the trace headers of a request that is forwarded by an instrumented client, which sets its own. Without
-   * tracing they stay.
+   * Removes the trace headers of a request that an instrumented client forwards with its own. Without tracing they
+   * stay.
    */
   static withoutTrace(headers: Headers): void {
     for (const name of propagation.fields()) headers.delete(name);
@@ -466,10 +463,10 @@ export class Telemetry {
   }
 
   /**
-   * Counts a failure after which a request continued without the feature: `request`, `session`: forwarded unchanged,
-   * once or from now on; `reply`, `long_reply`, `stream`: the reply was forwarded unread, because of its length, or
-   * from some point on; `usage`: no recorded cost; `recall`: no answer; `memory`: not stored; `warmth`: no cache
-   * keep-alive; `store`: the session's state couldn't be stored or found.
+   * Counts a failure after which a request continued: `request`, `session`: forwarded unchanged, once or from now on;
+   * `reply`, `long_reply`, `stream`: the reply was forwarded unread, because of its length, or from some point on;
+   * `usage`: no recorded cost; `recall`: no answer; `memory`: not stored; `warmth`: no cache keep-alive; `store`: state
+   * not stored or found.
    */
   failedOpen(
     cause:
@@ -488,7 +485,6 @@ export class Telemetry {
   }
 }
 
-/** A model call as an OpenTelemetry span. */
 class SpanChat extends SpanOperation implements Chat {
   readonly #labels: Facts;
   readonly #instruments: Instruments;

@@ -81,7 +81,7 @@ const DAY_MS = 24 * 60 * 60_000;
 
 /**
  * Sends cache keep-alive requests for idle conversations, as planned and permitted. Conversations are retained in
- * memory until their next request, the last planned keep-alive request, or for lack of space.
+ * memory until their next request or the last planned keep-alive request.
  */
 export class Warmth {
   readonly #options: Required<WarmthOptions>;
@@ -110,7 +110,6 @@ export class Warmth {
     });
   }
 
-  /** Number of retained conversations. */
   get waiting(): number {
     return this.#waiting.size;
   }
@@ -231,7 +230,6 @@ export class Warmth {
     const { pingable, abort: { signal } } = waiting;
     delete waiting.cancel;
     const next = this.#next(waiting);
-    // It is due without permission.
     if (!next && (this.#possible(waiting)?.atMs ?? 0) <= this.#options.now()) {
       return this.goesOn(pingable.session.id);
     }

@@ -13,7 +13,6 @@ interface Told extends Partial<Pick<Pingable, "consent" | "key" | "bytes" | "pri
   /** Times of its keep-alive requests in seconds. */
   readonly due?: readonly number[];
   readonly type?: Ping["type"];
-  /** Cost of each, planned and billed. */
   readonly units?: number;
   readonly billed?: number;
   readonly upgrade?: Parameters<typeof observeUpgrade>[1];
@@ -71,7 +70,6 @@ function world(options: Partial<ConstructorParameters<typeof Warmth>[0]> = {}) {
       timers.delete(next[0]);
       nowMs = next[1];
       next[0]();
-      // All promises settle within a few microtasks.
       for (let turn = 0; turn < 10; turn++) await Promise.resolve();
     }
     nowMs = toSecond * SECOND;
@@ -112,7 +110,6 @@ Deno.test("Warmth sends no keep-alive request without permission, price or budge
   for (const id of ["a", "b", "c"]) warmth.waits(pingable(id, { due: [280] }));
   assertEquals((await go(1_000)).filter((line) => line.endsWith("booked")), ["280 a booked", "280 b booked"]);
   assertEquals([warmth.waiting, timers.size], [0, 0]);
-  // The next day starts at zero.
   const [day, ping] = [86_400, 86_400 + 280];
   warmth.waits(pingable("today", { due: [1_280] }));
   assertEquals([await go(day), timers.size], [[], 0]);
@@ -176,7 +173,6 @@ Deno.test("Warmth.goesOn() cancels a timer or a keep-alive request, whose reply 
   warmth.waits(pingable("a", { ping }));
   await go(281);
   assertEquals([warmth.waiting, timers.size, stopped?.aborted], [1, 0, false]);
-  // The same conversation is idle again.
   warmth.waits(pingable("a", { due: [600] }));
   assertEquals([warmth.waiting, timers.size, stopped?.aborted], [1, 1, true]);
   answer.resolve(USAGE);
@@ -190,7 +186,6 @@ Deno.test("Warmth doesn't retry failures or requests that a provider doesn't sup
   assertEquals(await go(280), ["Error: Cannot keep a prompt cached: no route to host."]);
   warmth.waits(pingable("b", { due: [300], ping: () => Promise.resolve(undefined) }));
   assertEquals([await go(400), warmth.waiting], [[], 0]);
-  // Neither has a cost.
   const trials: unknown[] = [];
   const seeing = (told: Pingable): Pingable => ({
     ...told,

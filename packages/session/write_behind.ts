@@ -24,7 +24,7 @@ const HOUR_MS = 60 * 60_000;
 /** Most sessions loaded by exact names, else by names that several may share. */
 const LOADED = { own: 4, alike: 8 };
 
-/** Most sessions that wait for a failed store; others are stored with their next commit. */
+/** Most sessions that wait for a failed store. */
 const MAX_WAITING = 1_000;
 
 const MAX_WRITES = 8;
@@ -61,7 +61,6 @@ export interface WriteBehindOptions {
   readonly store: Store;
   /** Whether titles, values, names and texts are stored, or only totals and calls. */
   readonly storesContent: boolean;
-  /** Returns how long a session is stored after its last commit, in milliseconds. */
   readonly maxAgeMs: () => number;
   readonly maxBytes: number;
   /** Longest wait of callers for the store, in milliseconds. */
@@ -96,8 +95,8 @@ interface Writer {
 
 /**
  * Writes sessions behind requests, several changes in one commit, so that other processes can continue them. A slow,
- * full or absent store delays no request: the state in memory is authoritative, and is written once the store works
- * again. Totals stored by other servers are added.
+ * full or absent store delays no request: the state in memory is authoritative, and is written later. Totals stored by
+ * other servers are added.
  */
 export class WriteBehind<S extends RegisteredSession> {
   readonly #kind: WrittenKind<S>;
@@ -109,7 +108,6 @@ export class WriteBehind<S extends RegisteredSession> {
   /** Deleted sessions that requests may still use. */
   readonly #deleted = new WeakSet<S>();
   #isReported = false;
-  /** By the monotonic clock. */
   #pausedUntilMs = -Infinity;
   #expireAtMs = -Infinity;
   #expiring: Promise<unknown> = Promise.resolve();

@@ -229,7 +229,6 @@ function isMembers(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Cost part of each reason. */
 const PARTS: Readonly<Record<LedgerEntry["uncached"][number]["cause"], keyof SpentOn>> = {
   first_call: "new",
   new: "new",
@@ -358,7 +357,7 @@ function sumsBy(amount: (name: keyof Sums, of: typeof AMOUNTS[number][1]) => num
 /** Totals by UTC day and requested model: `2026-01-31 some-model`, or the day alone if the model is unknown. */
 export type Days = Readonly<Record<string, Partial<Sums>>>;
 
-/** Whether sessions are planned, or in the control group. */
+/** Whether sessions are planned or in the holdout. */
 export type SessionGroup = "planned" | "control";
 
 /** Totals of a group. */
@@ -369,9 +368,9 @@ export interface GroupSums extends Sums {
 /** Totals and averages of a group. */
 export interface GroupReport extends GroupSums {
   readonly tokenUnitsPerSession: number;
-  /** Baseline cost of planned sessions, to compare with the cost of the control group. */
+  /** Baseline cost of planned sessions, to compare with the cost of the holdout. */
   readonly withoutTokenUnitsPerSession: number;
-  /** Projected cost of the control group, to compare with the cost of planned sessions. */
+  /** Projected cost of the holdout, to compare with the cost of planned sessions. */
   readonly projectedTokenUnitsPerSession: number;
   readonly callsPerSession: number;
   readonly usdPerSession: number | null;
@@ -387,12 +386,11 @@ export interface WarningReport {
   readonly message: string;
 }
 
-/** Estimated savings, and the comparison with the control group. */
+/** Estimated savings, and the comparison with the holdout. */
 export interface Overview {
   readonly today: Sums;
   /** Totals of all sessions; of a gateway without a store, since its start. */
   readonly all: Sums;
-  /** The same by group, with numbers of sessions. */
   readonly groups: Readonly<Record<SessionGroup, GroupSums>>;
   readonly warnings: readonly WarningReport[];
 }
@@ -478,7 +476,7 @@ export const sumsOf: {
     const { tokenUnits, usd = 0 } = callCost(usage, rates);
     return {
       ...{ pings: 1, tokenUnits, usd, pingTokenUnits: tokenUnits, pingUsd: usd },
-      // The projection includes keep-alive requests, which the control group doesn't have.
+      // The projection includes keep-alive requests, which the holdout doesn't have.
       ...{ projectedTokenUnits: tokenUnits, projectedUsd: usd },
     };
   },

@@ -10,7 +10,6 @@ Deno.test("Accounts adds totals of sessions by day and group", () => {
     ...{ withoutTokenUnits: 800, projectedTokenUnits: 550 },
   };
   accounts.add("planned", { sessions: 1, days: {} });
-  // An earlier session.
   accounts.add("planned", {
     sessions: 1,
     days: { "1970-01-01": { ...sumsOf.nothing, calls: 2, tokenUnits: 100 } },

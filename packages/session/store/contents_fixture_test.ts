@@ -1,5 +1,5 @@
 /**
- * A store with all kinds of contents, and a query of everything. Contains no tests.
+ * A store with all kinds of contents, and a query of everything.
  * @module
  */
 import { archiveRef } from "@tare/prune";

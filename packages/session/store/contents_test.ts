@@ -38,7 +38,6 @@ Deno.test("copyContents() copies everything, and only compares the second time",
     assertEquals(await copy(from, to), { counts, hash });
     const asked = await withStore(from, askStore);
     assertEquals(await withStore(to, askStore), asked);
-    // The next process continues there.
     await withStore(to, async (store) => {
       await store.commit([{ type: "events", sessionId: "z", after: 700, events: [{ type: "turn_end" }] }]);
       await store.deleteSession("fork");

@@ -1,5 +1,5 @@
 /**
- * Random operations on a store, compared with plain maps. Contains no tests.
+ * Random operations on a store, compared with plain maps.
  * @module
  */
 import { assertEquals } from "@std/assert";
@@ -10,14 +10,12 @@ import type { StoredSums, StoreRecord } from "@tare/session/internal";
 import { memoryPlace } from "../../../tests/shared_memory.ts";
 import { DAY_MS, type OpenStore, type Place, sessionRecord } from "./store_suite_fixture_test.ts";
 
-/** Stores in memory. */
 export const inMemory: Place = (test) => {
   const open = memoryPlace();
   return test((options) => Promise.resolve(open(options)));
 };
 
 type Act = (store: Store) => unknown;
-/** An operation on a store, or an event between two operations. */
 type Step = Act | "restart" | "a day passes" | "time passes";
 
 const id = fc.constantFrom("a", "b", "c");
@@ -179,7 +177,6 @@ const steps: fc.Arbitrary<Step[]> = fc.array(
   { maxLength: 80, size: "max" },
 );
 
-/** Returns the added totals of a store. */
 function addedUp(all: readonly StoredSums[]): Readonly<Record<string, Readonly<Record<string, number>>>> {
   const sums: Record<string, Record<string, number>> = {};
   for (const { kind, by = "", day, about, sums: its } of all) {
@@ -189,7 +186,6 @@ function addedUp(all: readonly StoredSums[]): Readonly<Record<string, Readonly<R
   return sums;
 }
 
-/** Returns the result of a step or its refusal. */
 async function outcome(act: () => unknown): Promise<unknown> {
   try {
     return { gave: await act() };
@@ -198,7 +194,6 @@ async function outcome(act: () => unknown): Promise<unknown> {
   }
 }
 
-/** Tests that stores of `place` behave like plain maps. */
 export function testLikeMemory(name: string, place: Place): void {
   Deno.test(`${name}: behaves like plain maps under random operations and restarts`, async () => {
     await fc.assert(

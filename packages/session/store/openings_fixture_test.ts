@@ -1,5 +1,5 @@
 /**
- * Several openings of one store for tests. Contains no tests of its own.
+ * Several openings of one store for tests.
  * @module
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
@@ -7,23 +7,19 @@ import { type Store, StoreError } from "@tare/session";
 import type { Hold, HolderRequest, SharedStore, StoreRecord } from "@tare/session/internal";
 import { sessionRecord } from "./store_suite_fixture_test.ts";
 
-/** A shared store. */
 export type Opening = Store & { readonly shared: SharedStore };
 
 /** Opens one store several times, as separate processes would, and simulates events of processes. */
 export interface Openings {
-  /** Opens it once more, in addition to the others. */
   open(): Promise<Opening>;
   /**
    * Suspends an opening as `SIGSTOP` does: its messages are lost and its lease expires. Resolves when the lease has
    * expired by both clocks.
    */
   stop(opening: Opening): Promise<void>;
-  /** Resumes a suspended opening. */
   goOn(opening: Opening): void;
 }
 
-/** Runs a test on openings of a separate store, and closes those still open. */
 export type SharedPlace = (test: (place: Openings) => Promise<void>) => Promise<void>;
 
 export const delta = (text: string): { readonly type: string; readonly text: string } => ({
@@ -64,7 +60,6 @@ export function listen(
   };
 }
 
-/** Runs a test on two openings of a store with the sessions `a` and `b`. */
 export type TestOfOpenings = (
   what: string,
   use: (one: Opening, two: Opening, place: Openings) => Promise<void>,

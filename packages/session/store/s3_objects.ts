@@ -48,7 +48,6 @@ export interface S3Options {
   readonly timeoutMs?: number;
 }
 
-/** Attempts after temporary failures. */
 const TRIES = 3;
 
 /** Milliseconds before the second attempt; doubled before the third. */

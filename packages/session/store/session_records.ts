@@ -258,7 +258,7 @@ export class JsonPacker {
 
   /**
    * Returns a JSON value with texts in place of long lists, and the texts that aren't `stored`. Boundaries depend on
-   * the entries only, so that a change affects one or two pieces. Entries must be immutable.
+   * the entries only: a change affects one or two pieces. Entries must be immutable.
    */
   pack(value: unknown, stored: ReadonlySet<string> = new Set()): PackedJson {
     const texts: ArchivedText[] = [];

@@ -1,5 +1,5 @@
 /**
- * Tests of any shared store. Contains no tests of its own.
+ * Tests of any shared store.
  * @module
  */
 import { assert, assertEquals, assertRejects, assertStrictEquals } from "@std/assert";
@@ -197,7 +197,6 @@ export function testSharedStore(name: string, place: SharedPlace): void {
       assertEquals(await one.shared.look("a"), { fence: taken.fence, holder: "other", lastEvent: 2 });
       assertEquals((await one.readEvents("a")).map(({ event }) => event), [delta("1"), delta("2")]);
 
-      // It continues as if newly opened.
       const own = await held(one, "b");
       assert(own.fence > alsoLost.fence);
       await one.commit([events("b", 0, "3")]);
@@ -224,7 +223,6 @@ export function testSharedStore(name: string, place: SharedPlace): void {
       assertEquals(await write(one, 1, state(4)), undefined);
       assertEquals(await seen(), [free(2, 1), 3]);
       await assertFenced(() => one.commit([state(5)]), "a");
-      // Atomic, including the hold.
       await assertRejects(
         () => write(one, 2, state(6), events("a", 0, "2")),
         StoreError,
@@ -235,7 +233,6 @@ export function testSharedStore(name: string, place: SharedPlace): void {
         "b",
       );
       assertEquals(await seen(), [free(2, 1), 3]);
-      // Another hold in between.
       const hold = await held(two, "a");
       assertEquals(await Promise.all([one, two].map((opening) => write(opening, hold.fence, state(7)))), [
         undefined,

@@ -1,5 +1,5 @@
 /**
- * Tests of messages between openings, and of shared idempotency keys, for any store. Contains no tests of its own.
+ * Tests of messages between openings, and of shared idempotency keys, for any store.
  * @module
  */
 import { assert, assertEquals, assertRejects } from "@std/assert";
@@ -26,7 +26,6 @@ async function changedUntil(
   }
 }
 
-/** Tests messages between openings. */
 export function testTalk(test: TestOfOpenings): void {
   test(
     "ask() reaches the holder of a session, which commits effect and answer together",
@@ -39,7 +38,6 @@ export function testTalk(test: TestOfOpenings): void {
       const { id: requestId, ...request } = await asked.promise;
       assertEquals(request, { sessionId: "a", body });
       const answer: StoreRecord = { type: "answer", requestId, answer: { took: body } };
-      // A refused commit sends no answer.
       await assertRejects(() => one.commit([answer, events("a", 7, "late")]), StoreError);
       await one.commit([events("a", 0, "steered"), answer]);
       assertEquals(await answered, { answer: { took: body } });
@@ -120,7 +118,6 @@ export function testTalk(test: TestOfOpenings): void {
     await one.shared.release("a");
     await isFree;
     assert((await held(two, "a")).fence > hold.fence);
-    // An unknown session doesn't fail.
     two.shared.watch("none", () => {})();
   });
 

@@ -1,5 +1,5 @@
 /**
- * Tests of deliveries to external receivers, for any store. Contains no tests of its own.
+ * Tests of deliveries to external receivers, for any store.
  * @module
  */
 import { assertEquals, assertRejects } from "@std/assert";
@@ -21,7 +21,6 @@ const claim = async (store: Store, receivers: readonly string[], { most = 9, lim
 const listed = async (store: Store, receiver: string) =>
   (await store.listDeliveries(receiver)).map(({ id }) => id);
 
-/** Tests the deliveries of a store. */
 export function testDeliveries(test: TestOfStore): void {
   let nowMs = 10 * DAY_MS;
   const options = { now: () => nowMs };

@@ -1,11 +1,10 @@
 /**
- * Tests of idempotency keys, for any store. Contains no tests of its own.
+ * Tests of idempotency keys, for any store.
  * @module
  */
 import { assertEquals, assertRejects } from "@std/assert";
 import { DAY_MS, key, other, request, type TestOfStore } from "./store_suite_fixture_test.ts";
 
-/** Tests the idempotency keys of a store. */
 export function testKeys(test: TestOfStore): void {
   test("claimKey() returns new, running, done with the response, and mismatch", async (store) => {
     assertEquals(await store.claimKey(request), { state: "new" });

@@ -1,5 +1,5 @@
 /**
- * Tests of kinds, names and limits of sessions, for any store. Contains no tests of its own.
+ * Tests of kinds, names and limits of sessions, for any store.
  * @module
  */
 import { assertEquals, assertRejects } from "@std/assert";
@@ -19,7 +19,6 @@ const found = async (store: Store, wanted: readonly string[], limit?: number) =>
   (await store.findNamed(wanted, limit)).map(({ id }) => id);
 const MUCH = Number.MAX_SAFE_INTEGER;
 
-/** Tests the agent's sessions `a` and `b`, and others. */
 export function testKinds(test: TestOfStore): void {
   test("listSessions(), countSessions() and idleSessions() filter by kind", async (store) => {
     await store.commit([gatewayRecord("c"), sessionRecord("d"), gatewayRecord("e")]);
@@ -149,7 +148,6 @@ export function testKinds(test: TestOfStore): void {
       ];
       assertEquals(await expire(start, MUCH), [0, ["e", "d", "c"]]);
       assertEquals(await expire(start + 1, MUCH), [1, ["e", "d"]]);
-      // Any write counts as use.
       const used: StoreRecord[] = [
         { type: "state", sessionId: "d", name: "x", value: 2 },
         names("d", "n"),

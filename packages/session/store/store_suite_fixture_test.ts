@@ -1,5 +1,5 @@
 /**
- * Tests of any store. Contains no tests of its own.
+ * Tests of any store.
  * @module
  */
 import { assertEquals, assertRejects } from "@std/assert";
@@ -19,10 +19,8 @@ export type OpenStore = (options?: OpenOptions) => Promise<Store>;
 
 export type OpenOptions = { readonly now?: () => number };
 
-/** Runs a test on separate stores. */
 export type Place = (test: (open: OpenStore) => Promise<void>) => Promise<void>;
 
-/** Runs a test on a store with the sessions `a` and `b`. */
 export type TestOfStore = (
   what: string,
   use: (store: Store, open: OpenStore) => Promise<void>,

@@ -297,8 +297,8 @@ interface LargeTexts {
 
 /**
  * Returns the large texts of a database. An object's name is recorded before the put and removed by the commit of its
- * text, so that names left by crashes are found and deleted after an hour; a later commit then starts again. Names are
- * unique, so that a returning text never gets an object being deleted.
+ * text, so that names left by crashes are deleted after an hour; a later commit then starts again. Names are unique: a
+ * returning text never gets an object being deleted.
  */
 export function largeTexts({ objects, query, warn }: Owner): LargeTexts {
   let restsUntilMs = 0;

@@ -230,7 +230,7 @@ const FOLD_LOCK = 0x73756d73;
  * Write functions, one per record type, so that a commit is one round trip. A commit has an id, by which the refusal
  * `wasDone` undoes a resent one, and a number, that of the session's previous commit plus 1, so that a delayed attempt
  * from a dead connection writes nothing. `holder` is NULL for a session that the same commit has created or locked. A
- * session held for one commit has the fencing number instead, and stores the ids of the newest such commits.
+ * session held for one commit has the fencing number instead.
  */
 const FUNCTIONS = `
   ${REFUSE}

@@ -20,7 +20,6 @@ async function withStore(test: (store: Store, folder: string) => Promise<void>):
   });
 }
 
-/** Writes far more than the log's checkpoint size. */
 async function writeOn(store: Store, name: string): Promise<void> {
   await store.commit([sessionRecord(name)]);
   for (let after = 0; after < 600; after += 100) {
@@ -49,7 +48,6 @@ Deno.test("copy() returns the store as of its call despite concurrent writes", (
     assertEquals((await copy.readEvents("z")).length, 700);
     await copy.close();
 
-    // The next copy contains later writes.
     const after = `${folder}/after.db`;
     await Deno.writeFile(after, (await store.copy!()).stream);
     const second = await openStore(after);

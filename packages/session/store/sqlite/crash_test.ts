@@ -5,10 +5,8 @@ import { openStore } from "@tare/session/sqlite";
 import fc, { cases } from "../../../../tests/cases.ts";
 import { withFolder } from "../folder_fixture_test.ts";
 
-/** Number of killed writers, each after more writes. */
 const KILLS = cases(3);
 
-/** Lines after which the last writer is killed. */
 const MAX_LINES = 2_000;
 const WRITER = fromFileUrl(import.meta.resolve("./crash_writer_test.ts"));
 
@@ -29,7 +27,6 @@ async function writeAndKill(
   let killed = false;
   for await (const piece of child.stdout.pipeThrough(new TextDecoderStream())) {
     text += piece;
-    // The incomplete last line is dropped.
     said = text.split("\n").slice(0, -1);
     if (killed || said.length <= lines) continue;
     try {

@@ -87,13 +87,12 @@ const MANY_PAGES = 1024;
 /** Size to which the log is truncated after a checkpoint. */
 const LOG_BYTES = 8 * 2 ** 20;
 
-/** Log pages that trigger a checkpoint. */
 const LOG_PAGES = 8_000;
 
 /**
- * Opens a SQLite file, or creates it with its tables and folder (accessible by its owner only). Two SQLite locks
- * exclude other processes: on POSIX systems the file's own lock is lost if this process opens and closes the file
- * otherwise, but the lock file's isn't.
+ * Opens a SQLite file, or creates it with its folder (accessible by its owner only). Two SQLite locks exclude other
+ * processes: on POSIX systems the file's own lock is lost if this process opens and closes the file otherwise, but the
+ * lock file's isn't.
  * @throws {StoreError} if it can't be opened or is no store.
  */
 export function openDatabase(path: string, options: DatabaseOptions): Database {
@@ -457,7 +456,6 @@ function damageOfLog(file: string): LogDamage | undefined {
 function checksum(view: DataView, isLittleEndian: boolean) {
   let [first, second] = [0, 0];
   return {
-    /** Adds bytes, a multiple of eight. */
     add(at: number, length: number): true {
       for (let word = at; word < at + length; word += 8) {
         first = (first + view.getUint32(word, isLittleEndian) + second) >>> 0;
@@ -479,7 +477,6 @@ const NO_RESERVE: Reserve = { give() {}, take() {} };
 
 const BLOCK_BYTES = 64 * 1024;
 
-/** Opens a reserve in a file. */
 function openReserve(file: string, bytes: number): Reserve {
   if (bytes === 0) return NO_RESERVE;
   const take = () => {

@@ -9,7 +9,6 @@ import { needs, NOT_WINDOWS } from "../../../../tests/needs.ts";
 
 const V1: Schema = { version: 1, sql: "CREATE TABLE notes (text TEXT NOT NULL) STRICT" };
 
-/** Opens a file with a schema and closes it. */
 function use(path: string, schema: Schema, statement?: string): unknown[] {
   const database = openDatabase(path, { schema });
   try {
@@ -106,7 +105,6 @@ Deno.test("openDatabase() locks out other processes and a second opening until i
     assertEquals(use(path, V1), []);
   }));
 
-/** A thread that starts processes until it is stopped. */
 const STARTER = `
   let goesOn = true;
   onmessage = () => goesOn = false;

@@ -38,7 +38,6 @@ async function assertWhole(store: Store, last: number): Promise<void> {
   assertEquals(await store.readState("a", "number"), last);
 }
 
-/** Random digits barely compress. */
 const bulky = () => crypto.getRandomValues(new Uint8Array(60_000)).toHex();
 
 Deno.test("commit() throws at the size limit, retains acknowledged writes, and continues with free space", () =>

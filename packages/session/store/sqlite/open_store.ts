@@ -74,22 +74,18 @@ const PIECES_AT_ONCE = 16;
 /**
  * Opens the store in a SQLite file, which this process locks. Creates file and folder if necessary, readable by their
  * owner
- * only, with `<file>-wal` while it is open, `<file>.lock`, and `<file>.reserve` for a reserve. Archived texts are
- * stored once,
- * compressed.
+ * only, with `<file>-wal` while it is open, `<file>.lock`, and `<file>.reserve` for a reserve.
  *
  * Once a promise has resolved, the write survives the end of the process, including `kill -9`. A power failure or
  * system
  * crash never damages the file, but may undo the newest writes: those since the last checkpoint, which happens every
  * eight
- * megabytes (some thousand small events) and on close, or since the system flushed its memory, usually every half
- * minute.
+ * megabytes and on close, or since the system flushed its memory, usually every half minute.
  *
- * Records are verified when they are read: changed bytes are an error. Files up to 64 MiB are also checked when they
- * are
- * opened. A damaged log is used up to the damage; `onWarning` reports the loss. If the file is removed or replaced
- * while it is
- * open, writes fail. Deletions shrink the file.
+ * Changed bytes are detected when records are read, and files up to 64 MiB are checked when they are opened. A damaged
+ * log is
+ * used up to the damage; `onWarning` reports the loss. If the file is removed or replaced while it is open, writes
+ * fail.
  *
  * @example
  * ```ts
@@ -105,9 +101,7 @@ const PIECES_AT_ONCE = 16;
  * await later.close();
  * ```
  *
- * @throws {StoreError} if the file can't be opened, is open in another process, is damaged or no store, or was written
- * by
- * another version of the program.
+ * @throws {StoreError} if the file can't be opened, is locked, damaged or no store, or was written by another version.
  */
 export function openStore(
   path: string,
@@ -132,10 +126,7 @@ export interface FileStoreOptions {
   readonly now?: () => number;
   /** Largest size of the file in bytes, without its log; writes beyond it fail as on a full disk. Default: no limit. */
   readonly maxBytes?: number;
-  /**
-   * Bytes of disk space reserved in a file, so that sessions can be deleted on a full disk: 8 MiB are enough. Default:
-   * 0, none.
-   */
+  /** Bytes of disk space reserved for deletions on a full disk: 8 MiB are enough. Default: 0, none. */
   readonly reserveBytes?: number;
   /** Called with a sentence about lost data of a usable store. Default: does nothing. */
   readonly onWarning?: (sentence: string) => void;

@@ -10,7 +10,6 @@ import { inFile, withStore } from "./fixture_test.ts";
 testStore("openStore()", inFile);
 testLikeMemory("openStore()", inFile);
 
-/** Queries a store's file, which is closed. */
 function query(path: string, sql: string): Record<string, unknown>[] {
   const database = new DatabaseSync(path, { readOnly: true });
   try {
@@ -76,7 +75,6 @@ Deno.test("deleteSession() deletes everything that only the session references, 
     assertEquals(query(path, "SELECT sessions FROM counted").map(({ sessions }) => sessions), [0]);
   }));
 
-/** Fills a session with some megabytes. */
 async function fillLarge(store: Store, id: string): Promise<void> {
   const events = Array.from(
     { length: 2000 },
