@@ -134,7 +134,7 @@ Deno.test("agentHandler() makes sessions with their own instructions, model and 
   );
   assertEquals(
     await refused(handler, "POST", "/tare/v1/sessions", { tools: ["echo", "fly"] }),
-    error(400, "invalid_request", 'Cannot use tool "fly": there are echo, recall, delegate.'),
+    error(400, "invalid_request", 'Cannot use tool "fly": the tools are echo, recall, delegate.'),
   );
 });
 

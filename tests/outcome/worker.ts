@@ -116,7 +116,7 @@ function nextReply(worker: ReturnType<Turn>, { before, since, hands, mayRecall }
 const MAX_SAME = 3;
 
 /** What an agent is told of a call that was cut off. */
-const UNKNOWN = /^Cannot tell the result: interrupted/m;
+const UNKNOWN = /^Cannot report the result: interrupted/m;
 
 /** Does something, or several things at the same time, and gives what is shown of the results. */
 export function* work(...works: readonly Work[]): Generator<Want, string, string> {

@@ -85,7 +85,7 @@ Deno.test("ask.ts prints what happens, goes on with a session, and gives events 
   ]);
 
   const { err } = await ask(["--effort", "high", "Hello?"], env);
-  assertStringIncludes(err, 'Cannot use effort "high": model "rehearsal" has no effort to choose.');
+  assertStringIncludes(err, 'Cannot use effort "high": model "rehearsal" has no reasoning effort.');
   const unknown = await ask(["--session", "none", "Hello?"], env);
   assertEquals([unknown.code, unknown.err], [
     1,

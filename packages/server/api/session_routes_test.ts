@@ -27,7 +27,7 @@ Deno.test("sessionRoutes() refuses a session over the limit until one is deleted
     error(
       507,
       "too_many_sessions",
-      "Cannot make a session: there are 2, and at most 2 may be kept. Delete some first, or let idle ones expire.",
+      "Cannot create a session: 2 of at most 2 are stored. Delete some, or let idle ones expire.",
     ),
   );
   await call(handler, "DELETE", session);

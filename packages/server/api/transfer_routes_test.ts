@@ -156,7 +156,7 @@ Deno.test("transferRoutes() import several recorded sessions, all or none", asyn
     error(
       507,
       "too_many_sessions",
-      "Cannot make 4 sessions: there are 0, and at most 3 may be kept. Delete some first, or let idle ones expire.",
+      "Cannot create 4 sessions: 0 of at most 3 are stored. Delete some, or let idle ones expire.",
     ),
   );
   assertEquals(await count(), 0);

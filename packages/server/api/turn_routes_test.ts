@@ -41,7 +41,7 @@ Deno.test("turnRoutes() refuses a turn while as many run as may for long, and ta
     error(
       429,
       "too_many_turns",
-      "Cannot start a turn: 1 run at the moment, and no more may. Try again when one has ended.",
+      "Cannot start a turn: 1 turns run, and no more may. Retry when one has ended.",
     ),
   );
   await call(handler, "POST", `${one}/cancel`);
@@ -263,7 +263,7 @@ Deno.test("turnRoutes() tell of a store that fails by status before the turn, an
   for (const read of [handler, restarted]) {
     assertEquals(ends(await events(await read.fetch(request("GET", `${session}/events`)))).at(0), [
       "interrupted",
-      "The server ended in the middle of this turn. It can be continued.",
+      "The server stopped during this turn. The turn can be continued.",
     ]);
     assertEquals(await said(read, session), ["system: Be brief.", "user: q"]);
   }

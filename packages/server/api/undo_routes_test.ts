@@ -116,7 +116,7 @@ Deno.test("undo goes back before a turn with the conversation, in a new session"
     error(
       404,
       "not_found",
-      `Cannot go back in session ${session.slice("/tare/v1/sessions/".length)}: no turn begins behind event ${
+      `Cannot go back in session ${session.slice("/tare/v1/sessions/".length)}: no turn begins after event ${
         second + 1
       }.`,
     ),

@@ -132,7 +132,7 @@ Deno.test("a turn that was cut off behind its answers says what was denied, and 
   assertEquals((await call(second, "GET", `${session}/approvals`)).body, { approvals: [] });
   const went = outline(await follow(second, session, after + 3));
   assertEquals(went, [
-    "tool_result a Cannot tell the result: interrupted, outcome unknown. It may have taken effect: find out before you " +
+    "tool_result a Cannot report the result: interrupted, outcome unknown. It may have taken effect: find out before you " +
     "call it again.",
     "tool_result b Cannot run write: the user said no: No.",
     "turn_end interrupted",

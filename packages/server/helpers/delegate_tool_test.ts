@@ -211,8 +211,8 @@ Deno.test("a helper that comes to its limit of steps says so, with what it said 
   const { messages, helpers, ledger } = await show(handler, path);
   assertEquals(
     contentText(messages[3]?.content),
-    "The helper ended without an answer. The turn has used up its budget: maxSteps is 2, and it has used 2. " +
-      `Its session is ${helpers[0]!.session}. What it had said last:\n\nStep 2.`,
+    "The subagent ended without an answer. The turn has used up its budget: maxSteps is 2, and it has used 2. " +
+      `Its session is ${helpers[0]!.session}. Its last text:\n\nStep 2.`,
   );
   assertEquals(ledger.calls, 4);
 });
@@ -348,11 +348,11 @@ Deno.test("a call for a helper is refused while no more turns may run or no more
     return [...said(messages).filter((text) => text.startsWith("t")), helpers.length];
   };
   assertEquals(await results({ maxRunningTurns: 1 }), [
-    "t: Cannot start a turn: 1 run at the moment, and no more may. Try again when one has ended.",
+    "t: Cannot start a turn: 1 turns run, and no more may. Retry when one has ended.",
     0,
   ]);
   assertEquals(await results({ maxSessions: 1 }), [
-    "t: Cannot make a session: there are 1, and at most 1 may be kept. Delete some first, or let idle ones expire.",
+    "t: Cannot create a session: 1 of at most 1 are stored. Delete some, or let idle ones expire.",
     0,
   ]);
 });

@@ -266,7 +266,7 @@ async function cutOff(unknownOutcome: NonNullable<ApprovalOptions["unknownOutcom
 }
 
 const UNKNOWN =
-  "Cannot tell the result: interrupted, outcome unknown. It may have taken effect: find out before you call it again.";
+  "Cannot report the result: interrupted, outcome unknown. It may have taken effect: check before calling it again.";
 
 for (
   const [unknownOutcome, name, first, ran] of [

@@ -116,7 +116,7 @@ Deno.test("Sessions.create() refuses tools of servers that aren't there, and cli
     error(
       400,
       "invalid_request",
-      'Cannot use tool "other__find": there are echo, recall, delegate, docs__*, slow__*.',
+      'Cannot use tool "other__find": the tools are echo, recall, delegate, docs__*, slow__*.',
     ),
   );
   const asked = await handler.fetch(request("POST", "/v1/chat/completions", {
