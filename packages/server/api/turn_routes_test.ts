@@ -129,7 +129,7 @@ Deno.test("turnRoutes() ends turns over the budget of turn or session, before th
     );
   const turnEnd = (name: string, limit: number, spent = limit) => [[
     "budget",
-    `The ${name} has used up its budget: maxSteps is ${limit}, and it has used ${spent}.`,
+    `The ${name}'s budget is exhausted: maxSteps is ${limit}, used: ${spent}.`,
   ]];
   assertEquals(ends(await play({ maxSteps: 2 })), turnEnd("turn", 2));
   assertEquals(ends(await play({ maxSteps: 2 })), turnEnd("session", 3));
@@ -152,13 +152,13 @@ Deno.test("turnRoutes() counts dollars by the model's price, holds a budget in t
   const end = shown.at(-1)?.event;
   assertEquals(end?.type === "turn_end" && [end.reason, end.message, end.ledger.usd, end.ledger.tokenUnits], [
     "budget",
-    "The session has used up its budget: maxUsd is 0.05, and it has used 0.06.",
+    "The session's budget is exhausted: maxUsd is 0.05, used: 0.06.",
     0.06,
     20,
   ]);
   const unpriced = await newSession(handler, { model: "other" });
   const message =
-    'Cannot hold the budget maxUsd: the price of model "other" isn\'t known; start the server with ' +
+    'Cannot enforce the budget maxUsd: the price of model "other" is unknown. Start the server with ' +
     "TARE_PRICE=input=3,output=15 (US dollars for a million tokens) or a price in the file of TARE_PROFILE, or use " +
     "maxTokens or maxTokenUnits.";
   const refusal = error(400, "invalid_request", message);
@@ -177,14 +177,14 @@ Deno.test("turnRoutes() refuses to continue where there is nothing to continue",
   const nothing = error(
     409,
     "nothing_to_continue",
-    `Cannot continue session ${session.split("/").at(-1)}: the model has answered last. Send an input.`,
+    `Cannot continue session ${session.split("/").at(-1)}: the last message is the model's answer. Send an input.`,
   );
   assertEquals(await refused(handler, "POST", `${session}/turns`, { continue: true }), nothing);
   const post = async (body: unknown) =>
     ends(await events(await handler.fetch(request("POST", `${session}/turns`, body))));
   assertEquals(await post({ input: "q", budget: { maxSteps: 1 } }), [[
     "budget",
-    "The turn has used up its budget: maxSteps is 1, and it has used 1.",
+    "The turn's budget is exhausted: maxSteps is 1, used: 1.",
   ]]);
   assertEquals(await post({ continue: true }), [["completed", undefined]]);
   assertEquals(await refused(handler, "POST", `${session}/turns`, { continue: true }), nothing);

@@ -122,7 +122,7 @@ for (const decision of ["allow", "deny"] as const) {
     assertEquals(approvals.map(({ callId, name, why, begun }) => ({ callId, name, why, begun })), [{
       callId: "0",
       name: "act",
-      why: "The server ended while it ran: it may have taken effect. A yes makes the call once more.",
+      why: "The server stopped while it ran: it may have taken effect. If you allow it, it runs again.",
       begun: true,
     }]);
     assertEquals(ran, []);
@@ -133,7 +133,7 @@ for (const decision of ["allow", "deny"] as const) {
     assertEquals(ran, decision === "allow" ? ["act"] : []);
     const denied =
       "Cannot run act: the server ended while it ran, and it may have taken effect: find out before " +
-      "you call it again. It wasn't run again: the user said no.";
+      "you call it again. It wasn't run again: the user denied it.";
     // The approval is at the place of its answer.
     assertEquals(await results(handler, path), [
       `${UNKNOWN} It is read-only: call it again if needed.`,

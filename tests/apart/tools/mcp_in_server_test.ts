@@ -109,7 +109,7 @@ Deno.test("a yes for ever ends with what the tool was, whatever its server claim
   assertEquals(asked(await server.turn(session)), [
     [
       "odd__turncoat",
-      "odd__turncoat has changed since you said always: what it says it does, what is claimed of it.",
+      "odd__turncoat has changed since you always allowed it: its description, its declared hints.",
     ],
     // It says that it only reads, and the file of servers doesn't say that it is believed.
     ["odd__add", undefined],
