@@ -176,7 +176,7 @@ Deno.test("TranscriptReducer removes the streamed part of an interrupted reply",
     reply,
   ]);
   assertEquals(shown([start, piece("Hal"), { type: "turn_resumed", step: 1 }, start, ...whole]), [
-    { kind: "warning", message: "The server was started again, and the turn goes on." },
+    { kind: "warning", message: "The server was restarted; the turn continues." },
     reply,
   ]);
   assertEquals(shown([start, ...whole, start, piece("More")]), [

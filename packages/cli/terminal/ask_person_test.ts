@@ -61,7 +61,7 @@ Deno.test("questionOf() shows what an edit changes, and all that it would run wi
   assertEquals(lines(questionOf({ ...asked, change: { ...change, diff: "+two", omitted: 2 } })), [
     'May this run: edit_file {"path":"a"}',
     "+two",
-    "… and 2 lines more, or longer than shown",
+    "… and 2 more lines, or cut lines",
   ]);
 });
 

@@ -135,8 +135,8 @@ Deno.test(
     assertEquals((await call(second, "GET", `${session}/approvals`)).body, { approvals: [] });
     const went = outline(await follow(second, session, after + 3));
     assertEquals(went, [
-      "tool_result a Cannot report the result: interrupted, outcome unknown. It may have taken effect: find out before you " +
-      "call it again.",
+      "tool_result a Cannot report the result: interrupted, outcome unknown. It may have taken effect: check before " +
+      "calling it again.",
       "tool_result b Cannot run write: the user denied it: No.",
       "turn_end interrupted",
     ]);

@@ -310,10 +310,10 @@ Deno.test("cache keep-alive: a closed server stops requested keep-alive", async 
 
 Deno.test("POST keep_warm reports why a session's cache can't be kept alive", async () => {
   const reasons: [TestOptions, number, string][] = [
-    [{ keepWarm: "off" }, 400, "this server was started to keep nothing warm"],
+    [{ keepWarm: "off" }, 400, "cache keep-alive is off"],
     [{ price: () => undefined }, 400, "the price of its model isn't known"],
-    [{ profile: profileNamed("openai") }, 409, "there is nothing to keep"],
-    [{ instructions: "Be brief." }, 409, "there is nothing to keep"],
+    [{ profile: profileNamed("openai") }, 409, "there is no cache"],
+    [{ instructions: "Be brief." }, 409, "there is no cache"],
   ];
   for (const [options, status, reason] of reasons) {
     const { server } = served(options);

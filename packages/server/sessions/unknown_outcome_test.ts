@@ -132,8 +132,8 @@ for (const decision of ["allow", "deny"] as const) {
     assertEquals(outline(await follow(handler, path, after)).at(-1), "turn_end completed");
     assertEquals(ran, decision === "allow" ? ["act"] : []);
     const denied =
-      "Cannot run act: the server ended while it ran, and it may have taken effect: find out before " +
-      "you call it again. It wasn't run again: the user denied it.";
+      "Cannot run act: the server stopped while it ran, and it may have taken effect: check before " +
+      "calling it again. It wasn't run again: the user denied it.";
     // The approval is at the place of its answer.
     assertEquals(await results(handler, path), [
       `${UNKNOWN} It is read-only: call it again if needed.`,

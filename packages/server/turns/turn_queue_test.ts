@@ -95,7 +95,7 @@ Deno.test("TurnQueue: queued turns are counted over all sessions, and can be rem
     error(
       400,
       "invalid_request",
-      "Cannot steer in the background: with steer the input enters the running turn now, with background it waits for its end.",
+      "Cannot steer in the background: with steer the input enters the running turn, with background it waits for its end. Use one of them.",
     ),
   );
   for (const reply of ["1", "2"]) await asked.reply(reply);
