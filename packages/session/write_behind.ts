@@ -225,21 +225,22 @@ export class WriteBehind<S extends RegisteredSession> {
 
   /**
    * Passes on the stored sessions of these names that are newer than in memory, the surest last: those that have a name of
-   * their own, then those that may be meant, unless `take` returns that the former suffice. It is told how many have such a
-   * name, newer or not. Nothing happens if the store is late or fails. Never rejects.
+   * their own; then those that may be meant, unless `take` returns that the former suffice, newer or not. Nothing happens if
+   * the store is late or fails. Never rejects.
    */
   async loadNamed(
     { own, alike }: { readonly own: readonly string[]; readonly alike: readonly string[] },
-    take: (loaded: readonly LoadedSession[], named: number) => boolean,
+    take: (loaded: readonly LoadedSession[]) => boolean,
   ): Promise<void> {
     const { store, storesContent, waitMs } = this.#options;
     if (!storesContent || this.#isPaused) return;
     await this.#within(waitMs, async (isLate) => {
       for (const [names, limit] of [[own, LOADED.own], [alike, LOADED.alike]] as const) {
         const named = await store.findNamed(names, limit);
+        if (named.length === 0) continue;
         const news = named.filter((one) => this.isNews(one));
         const loaded = await Promise.all(news.map(({ id, fence }) => this.#read(id, fence)));
-        if (isLate() || take(loaded.flatMap((one) => one ?? []).reverse(), named.length)) return;
+        if (isLate() || take(loaded.flatMap((one) => one ?? []).reverse())) return;
       }
     });
   }

@@ -183,7 +183,7 @@ export class GatewaySessions
     const { storing: { store, storesContent } = {} } = this.#options;
     if (!storesContent || !store?.shared && this.#knows(recognised)) return;
     const { client, countTokens, prompts } = recognised;
-    await this.#writer?.loadNamed(soughtNames({ ...recognised, follows }), (all, named) => {
+    await this.#writer?.loadNamed(soughtNames({ ...recognised, follows }), (all) => {
       for (const loaded of all) {
         const settings = loaded.record.settings as GatewaySettings | undefined;
         // What has another protocol is another conversation, whatever it holds.
@@ -191,7 +191,7 @@ export class GatewaySessions
         this.#takeIn(loaded, { countTokens, prompts, protocol, readers });
       }
       // Another one may contain more of the request than one with which it shares a beginning.
-      return follows === undefined ? this.#knows(recognised) : named > 0;
+      return follows !== undefined || this.#knows(recognised);
     });
   }
 
