@@ -3,7 +3,8 @@ import { estimateTokens } from "@tare/messages";
 import { plannerSession, profileNamed } from "@tare/planner";
 import { CHAT_PROTOCOL, readRequest, readWireBody } from "@tare/wire/internal";
 import { call } from "./fixture_test.ts";
-import { HeldPrompts, Memory } from "./memory.ts";
+import { HeldPrompts } from "@tare/planner/internal/parts";
+import { RequestCache } from "./request_cache.ts";
 import { GatewaySessions } from "./sessions/sessions.ts";
 import { GatewayTurn } from "./turn.ts";
 
@@ -11,7 +12,7 @@ const encode = (value: unknown) => new TextEncoder().encode(JSON.stringify(value
 
 Deno.test("GatewayTurn answers recalls from the session's archive and goes on behind them", async () => {
   const maxBytes = 100_000;
-  const readers = new Memory({ maxBytes }).readers("c");
+  const readers = new RequestCache({ maxBytes }).readers("c");
   const sessions = new GatewaySessions({ maxBytes });
   const body = { model: "m", messages: [{ role: "user", content: "Go." }] };
   const request = readRequest(readWireBody(encode(body)), CHAT_PROTOCOL, readers);

@@ -12,7 +12,7 @@ import {
   routeToCache,
   searchesTools,
 } from "@tare/planner/internal";
-import type { Rates } from "@tare/planner/internal/parts";
+import type { Rates, StoredPrompt } from "@tare/planner/internal/parts";
 import { policySession } from "@tare/planner/policies";
 import { RECALL_TOOL } from "@tare/prune";
 import {
@@ -33,7 +33,7 @@ import { createHash } from "node:crypto";
 import { setTimeout as setTimer } from "node:timers";
 import { functionsInFront } from "./deferral.ts";
 import { type EndedTurn, keyOf, pingableOf, SubAgents } from "./keep_warm.ts";
-import { type Followed, Memory, type StoredPrompt } from "./memory.ts";
+import { type Followed, RequestCache } from "./request_cache.ts";
 import type { SetOptions } from "./options.ts";
 import { countInstructions, hasAnswers, textOf } from "./sessions/history.ts";
 import type { Compaction, GatewaySession, Making, Recognised, SessionFacts } from "./sessions/session.ts";
@@ -73,7 +73,7 @@ export class Turns {
   readonly sessions: GatewaySessions;
   readonly #options: SetOptions;
   #countTokens: CountTokens | undefined;
-  readonly #memory: Memory;
+  readonly #cache: RequestCache;
   /** Absent: nothing is kept warm. */
   readonly #warmth: Warmth | undefined;
   readonly #subAgents = new SubAgents();
@@ -87,11 +87,11 @@ export class Turns {
       options;
     this.#options = options;
     this.#warmth = warmth;
-    this.#memory = new Memory({ maxBytes: memoryBytes });
+    this.#cache = new RequestCache({ maxBytes: memoryBytes });
     this.sessions = new GatewaySessions({
       ...{ control, warmth, now },
       resumed: (session, { uncounted: [made] }) => made && this.#countCompaction(session, made),
-      maxBytes: this.#memory.sessionBytes,
+      maxBytes: this.#cache.sessionBytes,
       storing: store && {
         ...{ store, now },
         storesContent: retention.content ?? true,
@@ -136,7 +136,7 @@ export class Turns {
     { request, by }: Pick<Call, "request" | "by">,
   ): Promise<string> {
     const client = clientOf(protocol, request, by);
-    const known = this.#memory.followed(client, id) ?? await this.#lookFor(id, protocol, client);
+    const known = this.#cache.followed(client, id) ?? await this.#lookFor(id, protocol, client);
     return known ? encodeURIComponent(known.upstreamId) : id;
   }
 
@@ -145,18 +145,18 @@ export class Turns {
     if (!this.#options.store) return undefined;
     const nothing = { scope: hashOf([client, null]), items: [], basis: { model: "" } };
     const countTokens = await this.#counter();
-    const readers = this.#memory.readers(client);
+    const readers = this.#cache.readers(client);
     const prompts = this.#promptsOf(protocol, { client, countTokens });
     const looked = { client, ...nothing, countTokens, prompts };
     await this.sessions.look(looked, { follows: id, protocol, readers });
-    return this.#memory.followed(client, id);
+    return this.#cache.followed(client, id);
   }
 
   /** Finds the session of a request; nothing for a request that can't be planned. */
   async begin(protocol: Protocol, { request, bytes, counts, by }: Call): Promise<GatewayTurn | undefined> {
     const { recall: offers = true, now } = this.#options;
     const client = clientOf(protocol, request, by);
-    const readers = this.#memory.readers(client);
+    const readers = this.#cache.readers(client);
     const isObserved = request.headers.get("x-tare")?.toLowerCase() === "observe";
     const upstream = upstreamOf(protocol, this.#options);
     const { baseURL } = upstream;
@@ -203,7 +203,7 @@ export class Turns {
     };
     const { sessions } = this;
     await sessions.look(recognised, { follows, protocol, readers });
-    const followed = follows === undefined ? undefined : this.#memory.followed(client, follows);
+    const followed = follows === undefined ? undefined : this.#cache.followed(client, follows);
     const found = sessions.held.get(followed?.sessionId ?? "");
     const purpose = counts ? "other" : hints.purpose;
     const oneShot = found ? undefined : oneShotOf(wire, {
@@ -269,9 +269,9 @@ export class Turns {
       precedes,
       ...(this.#options.telemetry.captureContent && { keepsText: true }),
       countTokens,
-      held: this.#memory.prompts,
+      held: this.#cache.prompts,
       readers,
-      seen: (id, parts) => this.#memory.refer(client, id, parts),
+      seen: (id, parts) => this.#cache.refer(client, id, parts),
       now,
     });
   }
@@ -347,7 +347,7 @@ export class Turns {
     const { writer: { id }, session, client } = turn;
     if (id === undefined || upstreamId === undefined) return;
     const owed = callsClient && recalls.length > 0 ? turn.lastAnswers : [];
-    this.#memory.follow(client, id, { sessionId: session.id, upstreamId, owed });
+    this.#cache.follow(client, id, { sessionId: session.id, upstreamId, owed });
     if (isTurn) session.answeredBy({ id, upstreamId, owed });
   }
 
@@ -390,8 +390,8 @@ export class Turns {
   /** What belongs to a session beside it. */
   #remember(sessionId: string, { client, responses, lastMs }: SessionFacts, held?: StoredPrompt): void {
     if (client === undefined) return;
-    if (held) this.#memory.prompts.restore(client, held, lastMs);
-    for (const { id, ...followed } of responses) this.#memory.follow(client, id, { sessionId, ...followed });
+    if (held) this.#cache.prompts.restore(client, held, lastMs);
+    for (const { id, ...followed } of responses) this.#cache.follow(client, id, { sessionId, ...followed });
   }
 
   #noteCall(
@@ -430,7 +430,7 @@ export class Turns {
     if (!protocol || !this.#options.upstreams[name]) return undefined;
     const countTokens = await this.#counter();
     const prompts = this.#promptsOf(protocol, { client, countTokens });
-    return { protocol, countTokens, prompts, readers: this.#memory.readers(client) };
+    return { protocol, countTokens, prompts, readers: this.#cache.readers(client) };
   }
 
   /** The context window of a model; nothing where it isn't known. */

@@ -22,6 +22,7 @@ export {
   type WholeValue,
 } from "./store/session_records.ts";
 export { isConflict } from "./store/store_error.ts";
+export { hashPrefixes } from "./hash_prefixes.ts";
 export { expiryClock } from "./expiry_clock.ts";
 export { isFenced, type OwnedEvents, type OwnedSession, Ownership, Queue, type Tenure } from "./ownership.ts";
 export {

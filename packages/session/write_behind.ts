@@ -50,7 +50,7 @@ export interface WrittenKind<S extends RegisteredSession> {
   readonly kind: SessionRecord["kind"];
   readonly held: HeldSessions<S>;
   /** Returns a session's record, totals and title. */
-  row(session: S): ListedSession & { readonly totals: Pick<StoredTotals, "days"> };
+  row(session: S): ListedSession & { readonly totals: { readonly days: Days } };
   /** Returns what its totals are added to. */
   group(session: S): Pick<NextState, "group" | "agent">;
   /**
