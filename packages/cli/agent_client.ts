@@ -53,7 +53,7 @@ export async function serverAddress(
 }
 
 /**
- * Returns the address of TARE_HOST and TARE_PORT, if one of them is set; port 0 counts as unset.
+ * Returns the address of TARE_HOST and TARE_PORT; undefined if neither is set or the port is 0.
  *
  * @throws {RangeError} if the port is invalid.
  */
