@@ -1,6 +1,6 @@
 /**
- * A pseudo-terminal for tests: the controlling terminal of a program, so that Ctrl-C reaches all of its foreground processes.
- * It needs only the system's C library (Linux).
+ * A pseudo-terminal for tests: the controlling terminal of a program, so that Ctrl-C reaches all of its foreground
+ * processes. It needs only the system's C library (Linux).
  *
  * @module
  */

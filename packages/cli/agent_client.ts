@@ -30,8 +30,8 @@ export interface ServerAddress {
 const THIS_MACHINE: readonly string[] = ["127.0.0.1", "localhost", "[::1]"];
 
 /**
- * Returns the server at `url`, at TARE_HOST and TARE_PORT, or of the caller's folder, with TARE_TOKEN or, on this machine,
- * the owner's key.
+ * Returns the server at `url`, at TARE_HOST and TARE_PORT, or of the caller's folder, with TARE_TOKEN or, on this
+ * machine, the owner's key.
  *
  * @throws {Error} if no address is set and no server runs for the folder.
  */
@@ -119,7 +119,8 @@ export type ToldCall = Told<"GET /sessions/{id}/calls">["calls"][number];
 export type AgentClient = ReturnType<typeof agentClient>;
 
 /**
- * Returns a client of the server. Its methods throw a `RefusedError` for users, with status 0 if the server can't be reached.
+ * Returns a client of the server. Its methods throw a `RefusedError` for users, with status 0 if the server can't be
+ * reached.
  */
 export function agentClient(url: string, token?: string) {
   const api = apiClient(url, token);

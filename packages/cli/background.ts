@@ -24,7 +24,11 @@ const environment = Object.fromEntries(
   Object.entries(Deno.env.toObject()).filter(([, value]) => value !== ""),
 );
 
-/** Starts a server that outlives this process. Resolves once it listens. @throws {Error} with its output, if it fails. */
+/**
+ * Starts a server that outlives this process. Resolves once it listens.
+ *
+ * @throws {Error} with its output, if it fails.
+ */
 async function start(): Promise<FoundServer> {
   const { TARE_DATA: own, INIT_CWD = "." } = environment;
   // Reading all settings would take as long as starting the server.

@@ -1,6 +1,6 @@
 /**
- * Code that the server's process shares with the commands: finding a folder's server, reading options, and escaping text
- * for terminals.
+ * Code that the server's process shares with the commands: finding a folder's server, reading options, and escaping
+ * text for terminals.
  *
  * @module
  */

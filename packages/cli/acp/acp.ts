@@ -1,5 +1,5 @@
 /**
- * Connects an editor to the running server by the Agent Client Protocol over standard input and output: `deno task acp`.
+ * Connects an editor to the running server by the Agent Client Protocol over stdio: `deno task acp`.
  *
  * @module
  */

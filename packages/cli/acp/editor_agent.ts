@@ -198,7 +198,11 @@ function said<Params, Answer>(
   };
 }
 
-/** Returns a remark if the folder isn't the workspace. @throws {RangeError} if a local server's workspace is unrelated. */
+/**
+ * Returns a remark if the folder isn't the workspace.
+ *
+ * @throws {RangeError} if a local server's workspace is unrelated.
+ */
 function placeRemark(
   folder: string,
   { workspace, url }: { readonly workspace: string; readonly url: string },

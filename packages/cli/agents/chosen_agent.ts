@@ -26,7 +26,8 @@ export function programOf(
 export const PASSES_TO = { chat: "OPENAI_BASE_URL", messages: "ANTHROPIC_BASE_URL" } as const;
 
 /**
- * Returns the addresses of an agent that uses this server. Its credentials are only sent to providers of its own settings.
+ * Returns the addresses of an agent that uses this server. Its credentials are only sent to providers of its own
+ * settings.
  *
  * @throws {Error} if the server doesn't forward what the agent needs, or forwards to another provider.
  */

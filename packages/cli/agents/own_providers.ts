@@ -28,7 +28,11 @@ export interface OwnProviders {
   readonly messages: string | undefined;
 }
 
-/** Returns the providers of settings; `read` returns texts from before `tare wrap`. @throws {Error} for invalid settings. */
+/**
+ * Returns the providers of settings; `read` returns texts from before `tare wrap`.
+ *
+ * @throws {Error} for invalid settings.
+ */
 export function ownProviders(
   { title, file, addresses: places, settings, loginProvider }: Pick<
     AgentEntry,

@@ -68,7 +68,11 @@ export function assertUnwrapped(agent: string, environment: Environment): void {
   );
 }
 
-/** Writes a redirected copy of an agent's file next to it. @throws {Error} if the file is invalid or names no provider. */
+/**
+ * Writes a redirected copy of an agent's file next to it.
+ *
+ * @throws {Error} if the file is invalid or names no provider.
+ */
 export function copyFile(file: AgentFile, behind: Behind): { readonly path: string } & Disposable {
   const { path: own, after } = fileBehind(file, behind);
   const path = join(dirname(own), `${parse(own).name}.tare-${Deno.pid}${extname(own)}`);

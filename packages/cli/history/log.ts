@@ -69,8 +69,8 @@ function* linesOf(path: string): Generator<string> {
 }
 
 /**
- * Returns a reader of files of JSON lines. `begin` returns a function that processes a line of one file and returns whether
- * its format is known; `logOf` returns the log of the session or, by name, of a subagent.
+ * Returns a reader of files of JSON lines. `begin` returns a function that processes a line of one file and returns
+ * whether its format is known; `logOf` returns the log of the session or, by name, of a subagent.
  */
 export function lineReader(
   begin: (logOf: (thread?: string) => SessionLog) => (line: JsonRecord) => boolean,

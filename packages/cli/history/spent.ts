@@ -111,8 +111,8 @@ export function modelRates(model: string): { readonly profile: Profile; readonly
 }
 
 /**
- * Returns a logged usage. `prompt` is the whole prompt; `uncached` excludes cache reads and writes. Zero writes are reported
- * only if the model's provider charges for them.
+ * Returns a logged usage. `prompt` is the whole prompt; `uncached` excludes cache reads and writes. Zero writes are
+ * reported only if the model's provider charges for them.
  */
 export function loggedUsage(
   { prompt, uncached, read, write, output, model }:

@@ -3,7 +3,10 @@ import { isAbsolute, join } from "@std/path";
 /** Variables that determine the user's data folder, by operating system. */
 export const HOME_VARIABLES: readonly string[] = ["HOME", "XDG_DATA_HOME", "LOCALAPPDATA"];
 
-/** Returns the user's data folder. A relative `XDG_DATA_HOME` is ignored: https://specifications.freedesktop.org/basedir-spec */
+/**
+ * Returns the user's data folder. A relative `XDG_DATA_HOME` is ignored:
+ * https://specifications.freedesktop.org/basedir-spec
+ */
 export function dataDirectory(
   { HOME, XDG_DATA_HOME, LOCALAPPDATA }: Readonly<Record<string, string | undefined>>,
 ): string | undefined {

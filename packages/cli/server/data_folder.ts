@@ -18,7 +18,9 @@ export function dataFolder(
   );
 }
 
-/** Returns the default data folder, named after the workspace with a hash of its path; `.tare` without a home folder. */
+/**
+ * Returns the default data folder, named after the workspace with a hash of its path; `.tare` without a home folder.
+ */
 function defaultDataFolder(
   workspace: string,
   environment: Readonly<Record<string, string | undefined>>,

@@ -42,7 +42,11 @@ function namesIn(folder: string): readonly string[] {
   }
 }
 
-/** Returns a command's text with `$ARGUMENTS` and `$1` replaced. @throws {Error} if it is unreadable or outside `within`. */
+/**
+ * Returns a command's text with `$ARGUMENTS` and `$1` replaced.
+ *
+ * @throws {Error} if it is unreadable or outside `within`.
+ */
 export async function commandText({ name, path, within }: CommandFile, args: string): Promise<string> {
   const file = await readFound(path, { within });
   if (!file) throw new Error(`Cannot run /${name}: ${path} no longer exists.`);

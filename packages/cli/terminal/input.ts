@@ -73,8 +73,8 @@ interface PastedInput {
 }
 
 /**
- * Reads a terminal with bracketed paste. Several pasted lines are stored and replaced by a mark such as `[paste 1: 200 lines]`,
- * because the line editor would treat each as a message.
+ * Reads a terminal with bracketed paste. Several pasted lines are stored and replaced by a mark, such as
+ * `[paste 1: 200 lines]`, because the line editor would treat each as a message.
  */
 export function pastedInput(terminal: TerminalInput): PastedInput {
   const pastes: string[] = [];

@@ -20,8 +20,8 @@ const MOST_OF_A_PICTURE = 5 * 2 ** 20;
 const MOST_OF_ALL = 7 * 2 ** 20;
 
 /**
- * Returns a message with the images that it names as `@shot.png`. Other files stay names: results of tools can be evicted,
- * unlike messages.
+ * Returns a message with the images that it names as `@shot.png`. Other files stay names: results of tools can be
+ * evicted, unlike messages.
  *
  * @param options.folder Base of paths. Default: no file is read.
  * @param options.typed Part typed by the user, in which images may be named. Default: all.

@@ -14,8 +14,8 @@ export type AskPerson = (approval: Approval, signal: AbortSignal) => Promise<App
 
 export interface WatchedTurn {
   /**
-   * End of the turn, which is cancelled if it can't be followed. Rejects if the server refuses the turn, the stream fails or
-   * `show` throws.
+   * End of the turn, which is cancelled if it can't be followed. Rejects if the server refuses the turn, the stream
+   * fails or `show` throws.
    */
   readonly end: Promise<TurnEnd>;
   /** Cancels the turn, even before the server has accepted it. @throws {Error} if the server can't be reached. */
@@ -23,8 +23,8 @@ export interface WatchedTurn {
 }
 
 /**
- * Starts a turn, or without `input` follows one, and shows its events. A turn that waits for approval continues once `ask` or
- * another client has answered; without `ask` it runs unattended.
+ * Starts a turn, or without `input` follows one, and shows its events. A turn that waits for approval continues once
+ * `ask` or another client has answered; without `ask` it runs unattended.
  */
 export function watchTurn(
   client: Pick<AgentClient, "startTurn" | "cancel" | "follow" | "approvals" | "answer">,
