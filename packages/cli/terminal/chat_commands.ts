@@ -169,7 +169,7 @@ export const COMMANDS = `${
 }
 
 @path names a file (Tab completes it), @image.png attaches an image. A line that ends with \\ continues on the next one;
-pasted text is one message.`;
+pasted text is one message. A cost unit is the price of one input token that is not read from the cache.`;
 
 /** Runs a line that begins with `/`. @throws {Error} with a message for users if the server refuses. */
 export async function chatCommand(line: string, context: Context): Promise<CommandOutcome> {
@@ -368,7 +368,7 @@ async function pin(place: string, { client, session, name }: InSession): Promise
 
 async function listChanges(_: string, { client, session }: InSession): Promise<string> {
   const turns = await client.changes(session);
-  if (turns.length === 0) return "No turn has changed files.";
+  if (turns.length === 0) return "No file changes are recorded.";
   return turns.map(({ turn, files, isUndone, notCovered }) =>
     [
       `turn ${turn}${isUndone ? ", undone" : ""}: ${counted(files.length, "file")}`,

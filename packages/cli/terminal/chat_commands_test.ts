@@ -280,7 +280,7 @@ Deno.test("chatCommand() lists, reverts and restores changes of files", async ()
   assertEquals((await run("/changes")).says, `turn 4, undone: 1 file\n${listed}`);
   assertEquals(
     (await run("/changes", "ab2")).says,
-    "No turn has changed files.",
+    "No file changes are recorded.",
   );
   assertEquals(await run("/undo"), { says: `1 file reverted.\n${listed}` });
   assertEquals(await run("/back 2"), {
