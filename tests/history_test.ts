@@ -227,18 +227,18 @@ Deno.test("tare history says what was wrong with what it was given", async () =>
       return err.trimEnd();
     };
     const agents = "claude-code, codex, opencode, pi, qwen-code, copilot, cline";
-    assertEquals(await said(), `Cannot find a session in ${home}: looked for logs of ${agents}.`);
+    assertEquals(await said(), `Cannot find a session in ${home}: no logs of ${agents}.`);
     assertEquals(
       await said("--agent", "emacs"),
-      `Cannot read logs of emacs: there are readers for ${agents}.`,
+      `Cannot read logs of emacs: it is not supported. Use one of ${agents}.`,
     );
     assertEquals(
       await said("--since", "May"),
-      "Cannot use --since May: it must be a day, such as 2026-01-31.",
+      "Cannot use --since May: it is not a day. Use the form 2026-01-31.",
     );
     assertEquals(
       await said("--seconds", "x"),
-      "Cannot use --seconds x: it must be a number from 0, or all.",
+      "Cannot use --seconds x: it is not a number. Use a number from 0, or all.",
     );
   });
 });
@@ -305,9 +305,9 @@ Deno.test("tare history tells it in a terminal's words", async () => {
     assertStringIncludes(out, `$${usd} for 104 calls in 1 session, 2026-05-01 to 2026-05-01`);
     assertStringIncludes(
       out,
-      `What Tare would have made of 1 session, the dearest first: $${usd} of $${usd}.`,
+      `Estimated saving for 1 session, most expensive first: $${usd} of $${usd}.`,
     );
-    assertStringIncludes(out, "saved by warmth, which loses nothing: ");
+    assertStringIncludes(out, "by cache keep-alive: ");
     assertStringIncludes(out, "Read ");
   });
 });
