@@ -5,15 +5,12 @@ import fc from "../../tests/cases.ts";
 import { type CallParams, fromAiSdk, tare, toAiSdk } from "./ai_sdk.ts";
 import type { PromptMessage } from "./types.ts";
 
-/** A message part. */
 type PromptPart = Exclude<PromptMessage["content"], string>[number];
 
 interface Asked extends CallParams {
-  /** Reported usage. */
   readonly usage?: object;
 }
 
-/** Returns a model that records its calls and rejects the specified ones. */
 class Noting {
   readonly specificationVersion = "v4";
   readonly modelId = "m";
@@ -56,7 +53,6 @@ function text(text: string) {
   return { type: "text", text };
 }
 
-/** A part with its possible fields. */
 function part(part: Readonly<Record<string, unknown>> & { readonly type: string }) {
   return part;
 }

@@ -13,7 +13,6 @@ interface Request extends Readonly<Record<string, unknown>> {
   readonly tools: readonly Readonly<Record<string, unknown>>[];
 }
 
-/** Returns a model that records its requests. */
 class Noting {
   readonly #requests: Request[] = [];
   readonly usage: object;

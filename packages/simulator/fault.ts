@@ -12,7 +12,6 @@ import { ApiError } from "@tare/wire/internal";
  */
 export type ToolCallPieces = "whole" | "characters" | "repeated" | "interleaved" | "no_index" | "no_id";
 
-/** A fault of a provider in one request, as plain data. */
 export type Fault =
   /** Status 429, with the wait in `retry-after` (whole seconds, rounded up) and `retry-after-ms`. */
   | { readonly type: "rate_limit"; readonly retryAfterMs: number }

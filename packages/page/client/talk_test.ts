@@ -74,7 +74,6 @@ Deno.test("page: a turn is sent and streamed, with calls, results and ledger tot
   ]);
   await assertAccessible(page, "talk");
 
-  // After a reload the messages are the same.
   await open.reload();
   await seen(page, ".reply strong", "400 notes");
   assertEquals(await texts(".said", page), ["How many notes are there?"]);
@@ -136,7 +135,6 @@ Deno.test("page: a call that needs approval waits for a decision by keyboard, he
   await seen(page, ".call.asked .state", "waiting for approval");
   await seen(page, "[role=status]", "The agent waits for an approval.");
   await assertAccessible(page, "question");
-  // Backwards from the message field.
   await page.focus("textarea");
   for (let steps = 0; steps < 12; steps++) {
     await page.keyboard.down("Shift");
@@ -164,7 +162,6 @@ Deno.test("page: a call that needs approval waits for a decision by keyboard, he
   await press(page, "Always allow in this session");
   await seen(page, ".reply", "Third done.");
 
-  // An approval request from before the page was opened, decided by another client.
   server.replies.push(run("echo three >> log"), { content: "Fourth done." });
   await page.type("textarea", "Once more.");
   await page.keyboard.press("Enter");
@@ -252,7 +249,6 @@ Deno.test("page: the skip link moves the focus to the content, and unknown sessi
   await page.type(".limits label:last-child input", "1");
   await page.focus("textarea");
   await page.keyboard.press("Enter");
-  // A dollar limit needs the model's price; the refused message isn't lost.
   await seen(page, ".trouble", "Cannot hold the budget maxUsd");
   await seen(page, ".unsent", "One line");
   await page.goto(`${server.url}/#/session/nowhere`);
@@ -458,7 +454,6 @@ Deno.test("page: older sessions are read page by page", async () => {
   await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 50);
   await press(page, "Older sessions");
   await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 60);
-  // The next refresh retains them.
   await server.ask("/tare/v1/sessions", {});
   await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 61);
 });
