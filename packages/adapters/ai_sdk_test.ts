@@ -172,7 +172,7 @@ Deno.test("tare() replaces old turns by a placeholder when the window is full", 
 });
 
 Deno.test("tare() shortens long user texts in a full window, part by part", async () => {
-  const summarise = () => Promise.reject(new Error("nobody asks for a summary"));
+  const summarise = () => Promise.reject(new Error("unexpected summary request"));
   const { shown, warnings } = adapterWith({ windowTokens: 15000, planning: { summarise } });
   const long = (seed: string) => text(Array.from({ length: 2_000 }, (_, at) => `${seed}${at}`).join(" "));
   const paste: PromptMessage = { role: "user", content: [text("Look at this."), long("paste")] };
@@ -197,7 +197,7 @@ Deno.test("tare() compacts a tool's schema once it was called, and leaves provid
   const inputSchema = {
     type: "object",
     properties: { id: { type: "string", description: "Which one. ".repeat(40) } },
-    description: "What to read. ".repeat(200),
+    description: "The path to read. ".repeat(200),
   };
   const read = { type: "function", name: "read", description: "Reads. ".repeat(300), inputSchema };
   const others = [

@@ -528,7 +528,7 @@ function decode(step: string): string {
 /** Positions in schemas that aren't converted to a grammar. */
 const NOT_IN_GRAMMAR = /\.(?:not|if|then|else|contains|propertyNames)(?:\.|$)/;
 
-/** Keywords of which a schema needs one to be converted to a grammar. */
+/** A schema needs one of these keywords to be converted to a grammar. */
 const RECOGNIZED: readonly string[] = [
   ...["type", "$ref", "anyOf", "oneOf", "allOf", "const", "enum"],
   ...["properties", "items", "prefixItems", "pattern", "additionalProperties"],

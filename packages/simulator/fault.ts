@@ -1,7 +1,7 @@
 import { ApiError } from "@tare/wire/internal";
 
 /**
- * Unusual ways in which providers split tool calls into chunks:
+ * Unusual splits of tool calls into chunks:
  *
  * - `whole`: all calls in one chunk;
  * - `characters`: one UTF-16 code unit of arguments per chunk, which splits surrogate pairs;

@@ -9,7 +9,7 @@ interface BytePairEncoder {
   readonly encode: (text: string) => readonly number[];
 }
 
-/** Length of the windows in which the pattern is matched, in UTF-16 code units: V8 runs out of stack at about four million. */
+/** Window for matching the pattern, in UTF-16 code units: V8 runs out of stack at about four million. */
 const WINDOW_LENGTH = 2 ** 20;
 
 const MAX_UNIT_BYTES = 3;
@@ -87,7 +87,7 @@ function makeBuffers(length: number) {
 const textEncoder = new TextEncoder();
 
 function utf8(text: string, bytes: Uint8Array): number {
-  // Most pieces are a few ASCII letters, for which encodeInto is slower than copying.
+  // Most pieces are a few ASCII letters, and copying them is faster than encodeInto.
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i);
     if (code >= 0x80) return textEncoder.encodeInto(text, bytes).written;

@@ -24,7 +24,7 @@ const QUIET_MS = 200;
 
 const MAX_WAITS = 100;
 
-/** Time in which idle activity is recorded, in milliseconds; timers fire about every second. */
+/** Recording time of idle activity, in milliseconds; timers fire about every second. */
 const IDLE_MS = 2500;
 
 export function walkSize({ functions }: Walk): WalkSize {
@@ -85,7 +85,7 @@ function startProvider(): { readonly url: string } & AsyncDisposable {
   return { url: `http://127.0.0.1:${server.addr.port}`, [Symbol.asyncDispose]: () => server.shutdown() };
 }
 
-const ANSWER = "The notes say what was expected of them.";
+const ANSWER = "The notes contain the expected text.";
 
 /** Sends all requests several times; counts functions that ran each time except the first. */
 async function walkAll(server: MarkedProgram, ownerFile: string): Promise<Walk[]> {

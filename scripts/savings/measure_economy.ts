@@ -37,7 +37,7 @@ export interface EconomyRow {
   readonly worst: number;
   readonly promptVsResend: number;
   readonly hitRate: number;
-  /** Number of epochs, sequences of calls in which each prompt extends the previous one, of all sessions. */
+  /** Number of epochs (calls whose prompts extend each other) of all sessions. */
   readonly epochs: number;
   readonly refused: number;
 }

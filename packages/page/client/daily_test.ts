@@ -165,7 +165,7 @@ Deno.test("page: an edit is refused if another client has added a message", asyn
   await using server = await startPageServer();
   await using open = await openPage(browser, server.at());
   const { page } = open;
-  await say(page, "First words.", "I have nothing to say.");
+  await say(page, "First words.", "No scripted reply.");
   await press(page, "Edit the last message");
   await seen(page, ".edits", "starts a new session");
   const [, id] = /session\/([^/]*)/.exec(page.url())!;
@@ -308,9 +308,9 @@ Deno.test("page: images are pasted and dropped, scaled down, and refused above t
   assertEquals(sizes, [[2_000, 1_000], [40, 20]]);
   await press(page, "Edit the last message");
   await page.waitForFunction(() => document.querySelectorAll(".files img").length === 2);
-  await page.type("textarea", " Say it.");
+  await page.type("textarea", " Answer.");
   await page.keyboard.press("Enter");
-  await seen(page, ".said", "What are these? Say it.");
+  await seen(page, ".said", "What are these? Answer.");
   assertEquals((await page.$$(".said img")).length, 2);
 });
 
@@ -336,7 +336,7 @@ Deno.test("page: the model's plan is displayed next to the chat, live and after 
   await open.reload();
   await seen(page, ".plan summary", "Plan: 1 of 3 steps done");
   assertEquals(await texts(".plan li", page), ["Look, done", "Mend", "Check"]);
-  await page.type("textarea", "Go on.");
+  await page.type("textarea", "Continue.");
   await page.keyboard.press("Enter");
   await seen(page, ".reply", "All done.");
   await seen(page, ".plan summary", "Plan: 3 steps done");

@@ -54,7 +54,7 @@ async function playTurn(server: PageServer, id: string, turn: number): Promise<v
     });
   }
   server.replies.push({ content: `That is all that the log says about it. ${words}. `.repeat(4) });
-  const input = QUESTIONS[turn] ?? "Go on.";
+  const input = QUESTIONS[turn] ?? "Continue.";
   await (await server.ask(`/tare/v1/sessions/${id}/turns`, { input })).text();
 }
 
@@ -298,7 +298,7 @@ Deno.test("page: a late report never replaces a newer one", async () => {
   const { id } = await (await server.ask("/tare/v1/sessions", {})).json();
   const play = async () => {
     server.replies.push({ content: "Done." });
-    await (await server.ask(`/tare/v1/sessions/${id}/turns`, { input: "Go on." })).text();
+    await (await server.ask(`/tare/v1/sessions/${id}/turns`, { input: "Continue." })).text();
   };
   await play();
   await using open = await openPage(browser, server.at(`/session/${id}/calls`));

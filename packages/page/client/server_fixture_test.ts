@@ -29,7 +29,7 @@ export async function startPageServer(
   const folder = await Deno.makeTempDir();
   const replies: SimulatedReply[] = [];
   let gate = { calls: Infinity, pieces: Infinity, opened: Promise.withResolvers<void>() };
-  const reply = () => replies.shift() ?? { content: "I have nothing to say." };
+  const reply = () => replies.shift() ?? { content: "No scripted reply." };
   const provider = simulator({
     model: { "scripted": reply, "claude-opus-4-8": reply },
     tokenizer: {

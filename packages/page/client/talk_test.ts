@@ -275,7 +275,7 @@ Deno.test("page: a turn is steered, stopped and continued", async () => {
 
   const { go: goOn } = server.hold(1);
   server.replies.push({ content: "This is never read." }, { content: "It was continued." });
-  await page.type("textarea", "Go on.");
+  await page.type("textarea", "Continue.");
   await press(page, "Send");
   await seen(page, "button", "Stop");
   await page.keyboard.press("Escape");
@@ -348,7 +348,7 @@ Deno.test("page: a turn continues after the server was killed and restarted", as
   const { page } = open;
   const { go } = server.hold(4);
   server.replies.push({ content: "one two three four five six seven eight nine ten" }, {
-    content: "It went on.",
+    content: "It continued.",
   }, { content: "Yes." });
   await page.type("textarea", "Count.");
   await press(page, "Send");
@@ -364,9 +364,9 @@ Deno.test("page: a turn continues after the server was killed and restarted", as
   await server.restart();
   // The turn resumes without input, and the partial reply is discarded.
   await seen(page, ".warning", "the turn goes on");
-  await seen(page, ".reply", "It went on.");
+  await seen(page, ".reply", "It continued.");
   await seen(page, ".end", "1 call");
-  assertEquals(await texts(".reply", page), ["It went on."]);
+  assertEquals(await texts(".reply", page), ["It continued."]);
   await press(page, "Retry");
   await seen(page, ".reply", "Yes.");
   assertEquals(await texts(".said", page), ["Count.", "Are you there?"]);
@@ -388,9 +388,9 @@ Deno.test("page: a key is requested, refused if wrong, stored, and requested aga
   await seen(page, "h1", "New session");
   await page.type("textarea", "Hello.");
   await page.keyboard.press("Enter");
-  await seen(page, ".reply", "I have nothing to say.");
+  await seen(page, ".reply", "No scripted reply.");
   await open.reload();
-  await seen(page, ".reply", "I have nothing to say.");
+  await seen(page, ".reply", "No scripted reply.");
   await seen(page, ".signed-in", "Signed in as owner");
   assertEquals(page.url().includes("correct-horse"), false);
   await press(page, "Sign out");
@@ -416,7 +416,7 @@ Deno.test("page: a user with a key sees only their sessions and that their budge
   await seen(page, ".sessions .none", "No sessions yet.");
   await page.type("textarea", "Hello.");
   await page.keyboard.press("Enter");
-  await seen(page, ".reply", "I have nothing to say.");
+  await seen(page, ".reply", "No scripted reply.");
   await page.type("textarea", "And now?");
   await page.keyboard.press("Enter");
   await seen(page, ".signed-in strong", "This key’s budget for today is used up");

@@ -47,7 +47,7 @@ export interface Played {
   readonly maxPromptTokens: number;
   /** Keep-alive requests; `cost` includes them. */
   readonly pings: number;
-  /** Number of sequences of calls in which each prompt extends the previous one. */
+  /** Number of maximal sequences of calls whose prompts extend each other. */
   readonly epochs: number;
   /** Calls with a prompt that every provider rejects. Their cost is included. */
   readonly refused: number;

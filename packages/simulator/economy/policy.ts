@@ -121,7 +121,7 @@ export function compaction(summaryCall: SummaryCall): MakePolicy {
 const INSTRUCTION: Message = {
   role: "user",
   content:
-    "Summarise this conversation so that the work can go on from the summary alone. Answer with text only.",
+    "Summarise this conversation so that the work can continue from the summary alone. Answer with text only.",
 };
 
 function isInstruction({ role }: Message): boolean {
