@@ -5,7 +5,7 @@ function faults(filename: string, source: string): string[] {
   return Deno.lint.runPlugin(plugin, filename, source).map((diagnostic) => diagnostic.message);
 }
 
-Deno.test("package-table: allows only imports of ARCHITECTURE.md's table", () => {
+Deno.test("package-table allows what ARCHITECTURE.md's table allows and refuses the rest", () => {
   const refused: string[] = [];
   for (const from of Object.keys(PACKAGE_TABLE)) {
     for (const to of Object.keys(PACKAGE_TABLE)) {
@@ -17,7 +17,7 @@ Deno.test("package-table: allows only imports of ARCHITECTURE.md's table", () =>
   assertEquals(refused.includes("messages → loop") && refused.includes("server → app"), true);
 });
 
-Deno.test("package-table: checks re-exports, dynamic imports, subpaths and paths outside the package", () => {
+Deno.test("package-table sees re-exports, dynamic imports, subpaths and paths that leave the package", () => {
   const file = "/repo/packages/context/x.ts";
   for (
     const source of [
@@ -37,7 +37,7 @@ Deno.test("package-table: checks re-exports, dynamic imports, subpaths and paths
   assertEquals(users, ["page", "cli"]);
 });
 
-Deno.test("package-table: allows OpenTelemetry in one place, and in tests", () => {
+Deno.test("package-table lets one place alone speak to OpenTelemetry, tests left aside", () => {
   const source = 'import { trace } from "@opentelemetry/api";';
   const found = Object.keys(PACKAGE_TABLE).flatMap((name) =>
     [`${name}/x.ts`, `${name}/telemetry.ts`].filter((path) =>
@@ -48,7 +48,7 @@ Deno.test("package-table: allows OpenTelemetry in one place, and in tests", () =
   assertEquals(faults("/repo/packages/server/x_test.ts", source), []);
 });
 
-Deno.test("pure-packages: rejects clock, files, network, environment and randomness in pure packages only", () => {
+Deno.test("pure-packages refuses clock, files, network, environment and randomness in pure packages only", () => {
   const impure = [
     'import "node:fs";',
     "Date.now();",
@@ -67,7 +67,7 @@ Deno.test("pure-packages: rejects clock, files, network, environment and randomn
   assertEquals(faults("/repo/packages/messages/x.ts", "profile.Date; ({ fetch: 1 });"), []);
 });
 
-Deno.test("portable-packages: rejects APIs that Node lacks, except in tests", () => {
+Deno.test("portable-packages refuses what Node lacks where it must run, tests left aside", () => {
   const lacking = ["Deno.cwd();", "using a = b;", "await using a = b;"];
   for (const name of Object.keys(PACKAGE_TABLE)) {
     const found = lacking.map((source) => faults(`/repo/packages/${name}/x.ts`, source).length);
@@ -79,7 +79,7 @@ Deno.test("portable-packages: rejects APIs that Node lacks, except in tests", ()
   assertEquals(faults("/repo/packages/session/store/x_test.ts", lacking.join("\n")), []);
 });
 
-Deno.test("protocol-names: restricts a protocol's fields to its folder", () => {
+Deno.test("protocol-names keeps a protocol's fields in its folder", () => {
   const source =
     'const id = item.call_id; const type = "input_text"; const field = { previous_response_id: 1 };';
   assertEquals(faults("/repo/packages/gateway/x.ts", source).length, 3);
@@ -88,7 +88,7 @@ Deno.test("protocol-names: restricts a protocol's fields to its folder", () => {
   assertEquals(faults("/repo/packages/loop/x.ts", 'const stop = { finish_reason: "tool_calls" };'), []);
 });
 
-Deno.test("provider-names: restricts provider names to listed files", () => {
+Deno.test("provider-names keeps names of providers in the file of their data", () => {
   for (
     const source of [
       'profileNamed("openai");',
@@ -110,7 +110,7 @@ Deno.test("provider-names: restricts provider names to listed files", () => {
   }
 });
 
-Deno.test("PACKAGE_TABLE and PURE_PACKAGES match ARCHITECTURE.md", () => {
+Deno.test("PACKAGE_TABLE and PURE_PACKAGES say what ARCHITECTURE.md says", () => {
   const text = Deno.readTextFileSync(new URL("../ARCHITECTURE.md", import.meta.url));
   const names = Object.keys(PACKAGE_TABLE);
   const table = [...text.matchAll(/^\| `(\w+)` +\|.*\| (.*?) +\|$/gm)].map(([, name = "", cell = ""]) => {
@@ -128,7 +128,7 @@ Deno.test("PACKAGE_TABLE and PURE_PACKAGES match ARCHITECTURE.md", () => {
   assertEquals(table.slice(0, PURE_PACKAGES.length).map(([name]) => name), [...PURE_PACKAGES]);
 });
 
-Deno.test("stated-needs: rejects tests ignored without a reason, and other seeds", () => {
+Deno.test("stated-needs refuses a test that is ignored without a reason, and cases of another seed", () => {
   const refused = [
     'Deno.test({ name: "a", ignore: true, fn() {} });',
     'Deno.test("a", { ignore: isMissing }, () => {});',
