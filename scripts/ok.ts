@@ -114,6 +114,7 @@ async function consumer(): Promise<Outcome> {
   return { passed: Number(fault === undefined), failed: Number(fault !== undefined) };
 }
 
+/** The packages as npm gets them, as two public checkers of packages see them. */
 async function packed(): Promise<Outcome> {
   const folder = await Deno.makeTempDir();
   try {
