@@ -900,6 +900,7 @@ export function howToAsk({ model, baseURL }: Pick<CacheRequest, "model" | "baseU
   };
 }
 
+/** Example model of each profile with a published price. */
 export const EXAMPLE_MODELS: Readonly<Record<string, string>> = {
   "anthropic-5m": "claude-sonnet-5",
   "anthropic-1h": "claude-sonnet-5",

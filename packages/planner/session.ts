@@ -41,7 +41,6 @@ interface SessionState {
   readonly truncated: readonly number[];
   readonly planner: PlannerState;
   readonly fullWindow: FullWindow;
-  /** Usage of summaries that isn't recorded with a call yet. */
   readonly summary?: Usage;
   readonly stopSaid: boolean;
   readonly unreadReported: boolean;
@@ -151,7 +150,6 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
     };
   }
 
-  /** Returns the view of a request that isn't a turn. */
   async function look(history: History, call: PromptCall): Promise<SessionView> {
     const { restore } = await import("./edits/restore.ts");
     const edits = fittingEdits(state.edits, history.messages);

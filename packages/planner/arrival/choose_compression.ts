@@ -14,11 +14,9 @@ import {
   numberMark,
 } from "./said.ts";
 
-/** A numbered text has more numbers than this, in at most so many runs. */
 const LEAST_NUMBERED = 5;
 const MOST_RUNS = 8;
 
-/** Fewest hits and paths, exclusive, that are compressed. */
 const LEAST_HITS = 3;
 const LEAST_PATHS = 4;
 
@@ -106,7 +104,6 @@ function numberedRuns(lines: readonly string[], form: LineNumbers): readonly Num
   return count > LEAST_NUMBERED ? runs : undefined;
 }
 
-/** Longest number with its padding, in characters. */
 const MOST_DIGITS = 16;
 
 /**
@@ -226,7 +223,6 @@ function isSame(one: readonly string[], other: readonly string[]): boolean {
 }
 
 interface ResultForm {
-  /** `file` if it shows or may show a file. */
   readonly kind: "file" | "hits" | "other";
   readonly terminal: NonNullable<Compression["terminal"]>;
   readonly numbers: readonly LineNumbers[];

@@ -327,7 +327,6 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
   };
 }
 
-/** Share to which a prompt refused without a number must shrink. */
 const SMALLER_SHARE = 0.8;
 
 function checkTriggers(triggers: ClassicTriggers, truncateTokens: number | undefined): void {

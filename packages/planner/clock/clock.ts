@@ -53,7 +53,7 @@ export interface ClockState {
   /** Start of the newest request; a cache entry lives from the start of the request that last used it. */
   readonly askedMs: number;
   readonly usedMs: number;
-  /** Prompt tokens of that request, which the provider caches from its start on. */
+  /** Prompt tokens of the newest request, which the provider caches from its start on. */
   readonly heldTokens: number;
   readonly answerTokens: number;
   /** Of these and the reply, tokens with an hour's lifetime. */
@@ -82,7 +82,6 @@ export const NEW_CLOCK: ClockState = {
   without: 0,
 };
 
-/** Time before expiry at which a prefix is refreshed. */
 const MARGIN_MS = 20_000;
 
 /** Most net cost of keep-alive requests, as a share of the conversation's cost without them. */
@@ -123,8 +122,8 @@ interface ClockOptions {
   readonly prunedTokens?: number;
 }
 
+/** Clock of one conversation. */
 export interface IdleClock {
-  /** Returns the next keep-alive request of an idle conversation; `undefined` if its cache may expire. */
   next(idle: Idle): Ping | undefined;
   requested(request: RequestMade): UpgradeOutcome | undefined;
   pinged(ping: PingSent & { readonly tokenUnits: number }): UpgradeOutcome | undefined;
@@ -291,7 +290,6 @@ export function afterRequest(clock: ClockState, request: RequestMade, profile: P
 
 interface AfterPing {
   readonly clock: ClockState;
-  /** Whether it read the prefix. Otherwise it wrote the prefix again. */
   readonly isWarm: boolean;
   readonly upgrade?: UpgradeOutcome;
 }

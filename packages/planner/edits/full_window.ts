@@ -22,7 +22,6 @@ const LEAST_TOKENS = 50;
 /** Share of the window for the newest turns, whose answers stay if possible. */
 const RECENT_SHARE = 1 / 4;
 
-/** Share of the window to which evicting user messages reduces it. */
 const ROOMY_SHARE = 0.7;
 
 /**
@@ -38,7 +37,6 @@ const SHORT_TOKENS = 1_000;
 const SUMMARY_TOKENS = 1_500;
 const SUMMARY_SHARE = 1 / 5;
 
-/** Expected tokens of a line that replaces messages. */
 const LINE_TOKENS = 60;
 
 export interface RelieveWindowOptions extends SummaryOptions {
@@ -59,7 +57,6 @@ export interface WindowRelief {
   readonly usage?: Usage;
 }
 
-/** An eviction step of a full window. */
 interface Rung {
   readonly stretch?: Stretch;
   readonly short: readonly number[];
@@ -162,7 +159,6 @@ function sentBefore(end: number, { warm, countTokens }: RelieveWindowOptions): H
   return { messages: sent.slice(0, firstOpenCall(sent)), tools };
 }
 
-/** Returns the first sufficient step, or the last one if it is worth it. */
 function chooseRung(
   history: readonly Message[],
   placed: PlacedMessages,
@@ -258,7 +254,6 @@ function recentStart(
   return start;
 }
 
-/** Returns the user's evictable messages: not those that open the session. */
 function joinable(history: readonly Message[], { places }: PlacedMessages, end: number): number[] {
   const opening = openingEnd(history);
   return places.filter((place) => opening <= place && place < end && history[place]?.role === "user");

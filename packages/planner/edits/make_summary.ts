@@ -34,7 +34,6 @@ export interface Stretch {
   readonly end: number;
   readonly users: readonly number[];
   readonly said: readonly Message[];
-  /** All its visible messages except system and developer messages. */
   readonly messages: readonly Message[];
   readonly leaving: readonly Message[];
 }
@@ -76,7 +75,6 @@ export interface SummaryOptions extends Pick<SummaryRequest, "signal" | "progres
 
 export interface MakeSummaryOptions
   extends SummaryOptions, Pick<SummaryRequest, "sent" | "next" | "windowTokens"> {
-  /** Least freed tokens; a summary that frees fewer has failed. */
   readonly minGainTokens: number;
 }
 

@@ -16,6 +16,7 @@ export interface Pin {
   readonly hash: number;
 }
 
+/** A new pin. */
 export interface NewPin extends Pick<Pin, "place" | "wish"> {
   readonly by?: string;
 }
@@ -95,7 +96,6 @@ export const NO_WISHES: Wishes = { back: [], gone: [] };
 export interface OpenWish {
   readonly pin: Pin;
   readonly start: number;
-  /** Freed tokens; negative if the prompt grows. */
   readonly tokens: number;
   readonly candidates: readonly ElisionCandidate[];
 }
@@ -104,7 +104,7 @@ interface Leaving {
   readonly how: Way;
 }
 
-/** Tokens from which on results next to a restored one stay evicted. */
+/** Tokens from which results next to a restored one stay evicted. */
 const BESIDE_TOKENS = 100;
 
 export function pinnedPlaces(pins: readonly Pin[], history: readonly Message[]): PinnedPlaces {

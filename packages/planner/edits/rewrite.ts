@@ -34,7 +34,6 @@ import {
 
 export interface RewriteOptions
   extends Pick<FlatSessionOptions, "archive" | "countTokens" | "tools" | "summarise"> {
-  /** The model's context window in tokens; infinite if unknown. */
   readonly windowTokens: number;
   readonly look: (request: LookRequest) => Look;
   readonly relievesWindow: boolean;
@@ -42,7 +41,6 @@ export interface RewriteOptions
   readonly writeOut: (edits: readonly Edit[]) => readonly Edit[];
 }
 
-/** Returns the plan of a call with evictions from the prompt `first`. */
 export function rewrite(
   first: Look & Decided,
   request: RewriteRequest,
@@ -314,7 +312,6 @@ class Rewriting {
     this.#prompt = this.#look();
   }
 
-  /** Warns once about a window that stays full, until it isn't. */
   #tellFull(isFull: boolean): void {
     if (this.#fullWindow.fullSaid === isFull) return;
     this.#fullWindow = { ...this.#fullWindow, fullSaid: isFull };
@@ -549,7 +546,6 @@ function withKept(edits: readonly Edit[], { kept, steps }: PinnedPlaces): readon
 const covers = (at: number) => (edit: Edit) =>
   (edit.type === "drop" || edit.type === "summarise") && edit.from <= at && at < edit.to;
 
-/** Returns the edits after those that empty the window, with these retained messages still visible. */
 function withRelief(
   edits: readonly Edit[],
   made: readonly Edit[],

@@ -36,7 +36,6 @@ export interface PlacedMessages {
   readonly messages: readonly Message[];
   /** Position of each message; −1 for a line that replaces several. */
   readonly places: readonly number[];
-  /** The whole history with elided results and shortened texts, without evictions. */
   readonly elided: readonly Message[];
 }
 
@@ -124,7 +123,6 @@ export function sayEdits(edits: readonly Edit[]): ReadonlyMap<number, SayEdit> {
   return sortedOut(edits).said;
 }
 
-/** Returns the first compression of each result, by position. */
 export function arrivalEdits(edits: readonly Edit[]): ReadonlyMap<number, SayEdit> {
   return sortedOut(edits).arrived;
 }
@@ -232,7 +230,7 @@ export class Layout {
   };
   #sums: LayoutSums[] = [];
   #fullEnds: number[] = [];
-  /** The same without recalls and their results. */
+  /** Tokens up to the end of each message without recalls and their results. */
   #ownEnds: number[] = [];
   #recalls = NO_RECALLS;
   #rows: number[] = [];
@@ -297,7 +295,6 @@ export class Layout {
     return row === before.length ? Infinity : sums[row - 1]?.all ?? 0;
   }
 
-  /** Results elided by the last update, if it did nothing else. */
   get changed(): readonly number[] {
     return this.#changed;
   }
@@ -353,7 +350,6 @@ export class Layout {
     return this.#before(this.#rows[at] ?? this.#sums.length).said;
   }
 
-  /** Returns a visible message; `undefined` if it was evicted. */
   find(at: number): Row | undefined {
     const row = this.#rows[at] ?? -1;
     const message = this.#placed.messages[row];

@@ -10,6 +10,7 @@ export interface HistoryItem {
   readonly role: "instruction" | "user" | "result" | "reply" | "thought";
 }
 
+/** History of a request. */
 export interface RequestHistory {
   /** Separates histories that must not be merged. */
   readonly scope: string;
@@ -50,12 +51,14 @@ export interface KnownConversation {
   };
 }
 
+/** Stored form of a history. */
 export interface StoredHistory {
   readonly items: readonly HistoryItem[];
   /** Hashes of the last item's text up to each of its last line breaks. */
   readonly stems: readonly number[];
 }
 
+/** The conversation that a turn continues. */
 export type Continuation<Known> =
   | {
     readonly type: "continue";
@@ -77,6 +80,7 @@ export type Continuation<Known> =
   | { readonly type: "fork"; readonly known: Known; readonly at: number }
   | { readonly type: "new" };
 
+/** The conversation of a request that isn't a turn. */
 export interface About<Known> {
   readonly known: Known;
   /** Number of equal items at the start of both histories, without instructions. */

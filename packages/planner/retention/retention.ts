@@ -79,7 +79,6 @@ export const BY_AGE: Retention = {
 class Quiet {
   #untilCall = new Float64Array(64);
 
-  /** Returns the first number from `from` on that isn't quiet at this call. */
   nextAwake(from: number, call: number): number {
     const untilCall = this.#untilCall;
     let number = from;
@@ -186,7 +185,6 @@ export class Standings {
     this.#wake(this.bearers[at]!);
   }
 
-  /** Returns the possibly visible results. The layout reports evicted ones only when it changes. */
   resultsOf(layout: Pick<Layout, "version" | "changed" | "shows">): readonly Result[] {
     if (this.#shownBy !== layout.version) this.#shown = [...this.results];
     this.#shownBy = layout.version;
@@ -376,7 +374,6 @@ export interface RemovalOptions extends Pick<FlatSessionOptions, "countTokens" |
   readonly profile: Profile;
   readonly scale: TokenScale;
   readonly windowTokens?: number;
-  /** Messages that were in a successful request; infinite if unknown. Results after them stay. */
   readonly seenMessages: number;
   readonly seenTools: ReadonlySet<number>;
   /** Tokens that references to a message would add if it were evicted, counted locally. */
@@ -400,7 +397,6 @@ const OFTEN_RECALLED_CALLS = 8;
 /** Newest steps that stay in an unfinished and in the last complete turn. */
 const RECENT_STEPS = 200;
 
-/** Tokens under which results stay. */
 const MIN_TOKENS = 60;
 
 const LINE_TOKENS = 28;
@@ -554,7 +550,6 @@ function isSpent({ from, to }: Step, { layout }: Seen): boolean {
   return true;
 }
 
-/** Returns the calls after which messages will cost more than their absence; infinite if never. */
 function callsUntilIdle(
   tokens: number,
   places: readonly number[],

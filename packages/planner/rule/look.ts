@@ -84,14 +84,9 @@ const LONG_SHARE = 0.5;
 export interface LookRequest
   extends History, Pick<PromptCall, "nowMs" | "model" | "replyTokens" | "deferred" | "pins" | "leavesNow"> {
   readonly edits: readonly Edit[];
-  /**
-   * Tokens to which a full window was emptied, as the provider counts. Absent: it wasn't, or is being
-   * emptied.
-   */
   readonly emptiedTokens?: number | undefined;
 }
 
-/** A prompt as it would be sent, and its evictable parts. */
 export interface Look {
   readonly layout: Layout;
   readonly activeStart: number;
@@ -139,7 +134,6 @@ export interface Done extends Pick<BookedPlan, "repairs" | "decision"> {
 
 export type BookedUsage = Pick<BookCallOptions, "usage" | "summary" | "heldTokens">;
 
-/** Data of the last inspected history for the next inspection. Plain data. */
 export interface LookedAt {
   readonly history: readonly number[];
   readonly fullTokens: number;
@@ -214,7 +208,6 @@ export class KnownSession {
       : told;
   }
 
-  /** Returns the current context window of a model in tokens; infinite if unknown. */
   windowOf(model: string | undefined): number {
     return Math.min(
       currentWindow(this.#options.windowTokens),
@@ -415,7 +408,6 @@ export class KnownSession {
     };
   }
 
-  /** Returns {@linkcode look} with everything evictable, for any history, without changes. */
   lookAside(request: LookRequest): Look {
     const account = this.#account;
     const known = this.isStartOf(request.messages) ? this : new KnownSession(this.#options, { account });
@@ -446,7 +438,6 @@ export class KnownSession {
     if (plan.edits.length > 0) this.#account = { ...this.#account, rewritten: "here" };
   }
 
-  /** Returns the state of a session forked at the first `length` messages, after these edits. */
   fork(length: number, edits: readonly Edit[]): KnownSession {
     const fork = new KnownSession(this.#options, { account: forkAccount(this.#account, length), from: this });
     if (!this.#isNew) fork.#update(this.#layout.history.slice(0, length), edits);
@@ -524,7 +515,6 @@ export class KnownSession {
     if (promptTokens !== undefined) this.#learnSize(plan, promptTokens);
   }
 
-  /** A longer prompt that succeeds refutes an unreported window. */
   #refuteWindow(model = "", promptTokens: number): void {
     const { [model]: learned, ...windows } = this.#account.windows;
     if (learned && !learned.isTold && promptTokens > learned.tokens) {
@@ -532,7 +522,6 @@ export class KnownSession {
     }
   }
 
-  /** Returns the newest reported prompt of a model, or of any. */
   #recordOf(model: string | undefined): SizeRecord | undefined {
     const { sizes } = this.#account;
     return sizes.find((one) => one.model === model) ?? sizes[0];
@@ -639,7 +628,6 @@ export class KnownSession {
     return rows === before.shown.length ? Infinity : before.tokens.slice(0, rows).reduce((a, b) => a + b, 0);
   }
 
-  /** Wakes all parts if the basis of their evaluation has changed. */
   #judgeBy(basis: string, edits: readonly Edit[]): void {
     const judgedBy = `${basis} ${this.#layout.version}`;
     if (judgedBy !== this.#judgedBy) this.#standings.wakeAll();
@@ -655,7 +643,6 @@ export class KnownSession {
 
 const REMEMBERED_SIZES = 4;
 
-/** Share to which a refused prompt must shrink if it should have fitted. */
 const SMALLER_SHARE = 0.8;
 
 export function staysAsItIs(
