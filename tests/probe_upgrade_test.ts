@@ -50,19 +50,19 @@ function figures(text: string): string[] {
   return text.split("\n").slice(1, 5).map((line) => line.replaceAll(/\s{2,}/g, " | "));
 }
 
-Deno.test("bench cache --upgrade measures in four requests what an upgrade is billed and how long it lasts", async () => {
+Deno.test("bench cache --upgrade measures price and lifetime of extended keep-alive in four requests", async () => {
   await using around = await messagesProvider();
   const { text, stopped } = await probeCache(PAID, around);
   assertEquals(stopped, undefined);
   assertEquals(figures(text), [
     "0s | writes the prefix for five minutes | 20033 | 0 | 20033 | 0 | $0.0250",
-    "4m 40s | reads it, and puts an hour's mark behind a reply | 20656 | 20033 | 0 | 618 | $0.0032",
-    "38m | comes back behind the five minutes | 20667 | 20651 | 16 | 0 | $0.0021",
-    "1h 10m | comes back behind the hour, but within an hour of that | 20667 | 20651 | 16 | 0 | $0.0021",
+    "4m 40s | reads it, with a one-hour breakpoint after a reply | 20656 | 20033 | 0 | 618 | $0.0032",
+    "38m | reads it after the five minutes | 20667 | 20651 | 16 | 0 | $0.0021",
+    "1h 10m | reads it after the hour, but within an hour of the last read | 20667 | 20651 | 16 | 0 | $0.0021",
   ]);
   assertMatch(
     text,
-    /what the documents say: .*\n.*long behind its five minutes\.\n.*keeps it for another\.$/,
+    /billed as documented: .*\n.*long after its five minutes\.\n.*renews it for another\.$/,
   );
   const [start] = around.requests.map(({ atMs }) => atMs);
   assertEquals(around.requests.map(({ atMs }) => (atMs - start!) / MINUTE), [0, 280 / 60, 38, 70]);
@@ -80,16 +80,16 @@ Deno.test("bench cache --upgrade measures in four requests what an upgrade is bi
   assertEquals(around.requests.length, 4);
 });
 
-Deno.test("bench cache --upgrade tells where an hour is granted as five minutes, and where a read doesn't keep it", async () => {
+Deno.test("bench cache --upgrade reports a refused extension, and one that a read doesn't renew", async () => {
   const cases: [Rewrite, RegExp][] = [
     [
       (body) => body.replaceAll(',"ttl":"1h"', ""),
-      /not to be had here\.\n.*was gone behind its five minutes: .*\n/,
+      /not available here\.\n.*was not cached after its five minutes: .*\n/,
     ],
     // The last request finds nothing.
     [
       (body, number) => number === 4 ? body.replace('"text":"', '"text":"gone ') : body,
-      /what the documents say: .*\n.*long behind its five minutes\.\n.*doesn't keep it for another\.$/,
+      /billed as documented: .*\n.*long after its five minutes\.\n.*doesn't renew it\.$/,
     ],
   ];
   for (const [rewrite, said] of cases) {
@@ -98,18 +98,18 @@ Deno.test("bench cache --upgrade tells where an hour is granted as five minutes,
   }
 });
 
-Deno.test("bench cache --upgrade goes on where it was stopped, and begins anew where that is too late", async () => {
+Deno.test("bench cache --upgrade continues after an interruption, and starts again if that is too late", async () => {
   for (const [pauseMs, sent] of [[0, 4], [5 * MINUTE, 5]] as const) {
     await using around = await messagesProvider();
     around.faults.push(null, { type: "error", status: 400 });
     await assertRejects(() => probeCache(PAID, around), ModelError);
     await around.clock.wait(pauseMs);
-    assertStringIncludes((await probeCache(PAID, around)).text, "what the documents say");
+    assertStringIncludes((await probeCache(PAID, around)).text, "billed as documented");
     assertEquals(around.requests.filter(({ status }) => status === 200).length, sent);
   }
 });
 
-Deno.test("bench cache --upgrade stops before the budget is overrun, and asks for what it needs", async () => {
+Deno.test("bench cache --upgrade stops before it exceeds the budget, and reports missing settings", async () => {
   await using around = await messagesProvider();
   const { stopped, text } = await probeCache([...ARGS, ...PRICES, "--budget", "0.04"], around);
   assertMatch(stopped ?? "", /^Stopped: the next request could cost /);

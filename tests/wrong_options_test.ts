@@ -202,7 +202,7 @@ Deno.test("what people get wrong is refused by name, with what would be right", 
     ],
     [
       () => tare({ model: MODEL, store: { load: () => {}, save: () => {} } }),
-      "options.archive is missing; with a store it must be an archive that lives as long",
+      "options.archive is missing. Pass an archive that is as durable as the store.",
     ],
   ];
   for (const [run, told] of refusals) assertThrows(run, Error, told);
