@@ -203,7 +203,7 @@ Deno.test("plannerSession() pays for a failing summary once, and requests it aga
     assertLess(calls.length, 5);
     for (const [at, call] of calls.entries()) assert(call - (calls[at - 1] ?? -9) > 3, `${calls}`);
     assertEquals(
-      played.warnings.filter((warning) => warning.startsWith("Cannot summarise")).length,
+      played.warnings.filter((warning) => warning.startsWith("Cannot summarize")).length,
       calls.length,
     );
     await assertNothingLost(history, played);
@@ -285,7 +285,7 @@ Deno.test("plannerSession() shows head and tail of the user's long texts before 
     assertLess(countTokens(shown), 1_020);
   }
   assert(contentText(messages[5]?.content).endsWith("Look at this."));
-  const warning = "The window is full: of 1 long message of the user head and tail are shown.";
+  const warning = "The window is full: only head and tail of 1 long message of the user are visible.";
   assertEquals(played.warnings, [warning, warning]);
   const originals = await Promise.all(
     (played.state as { readonly edits: readonly { readonly ref: string }[] }).edits.map(({ ref }) =>
@@ -306,7 +306,7 @@ Deno.test("plannerSession() warns once that the window is full if nothing would 
   });
   assertEquals(asked, 0);
   assertEquals(warnings, [
-    "The window is full, and nothing more can leave the prompt that would free a tenth of it.",
+    "The window is full, and no further eviction would free a tenth of the prompt.",
   ]);
   assertEquals(views.at(-1)?.messages, history);
   assertGreater(countRequestTokens({ messages: history }, countTokens), 0.9 * WINDOW);

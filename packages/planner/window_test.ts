@@ -307,5 +307,5 @@ Deno.test("view() stays within the window in an endless turn, whatever the model
   }
   assertLessOrEqual(most, WINDOW);
   assertLess(rewrites, 250);
-  assert(warnings.has("The window is full: of the turn that goes on the oldest n steps left."));
+  assert(warnings.has("The window is full: the oldest n steps of the active turn were evicted."));
 });

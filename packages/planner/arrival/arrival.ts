@@ -97,7 +97,7 @@ export class Arrival {
       }
     } catch (cause) {
       for (const at of drafts.keys()) this.#show(at);
-      return { ...NOTHING, warnings: [`${reasonOf(cause)}. Nothing left the prompt.`] };
+      return { ...NOTHING, warnings: [`${reasonOf(cause)}. Nothing was evicted.`] };
     }
     this.#decided = this.#taken.length;
     const cut = await this.#truncate(history, edits, { ...options, from, made });
@@ -180,7 +180,7 @@ export class Arrival {
     const cut = await truncateResults(applyElisions(shown, elided), {
       ...{ archive, countTokens, recall, limitTokens, tools },
     });
-    if (cut.failure) return { ...NOTHING, warnings: [`${cut.failure.message}. Nothing left the prompt.`] };
+    if (cut.failure) return { ...NOTHING, warnings: [`${cut.failure.message}. Nothing was evicted.`] };
     const elisions = cut.elisions.map((one) => ({ ...one, index: one.index + from }))
       .filter(({ index }) => !stays.has(index));
     if (elisions.length === 0) return NOTHING;
@@ -197,7 +197,7 @@ export class Arrival {
       truncated: elisions.map(({ index }) => index),
       rewrites: [{
         mechanism: "truncate",
-        reason: "over the limit on arrival",
+        reason: "over the truncation limit",
         removed: `the middle of ${howMany(elisions.length, "result")} of ${names}`,
         tokensBefore,
         tokensAfter: elisions.reduce((sum, one) => sum - one.tokensBefore + one.tokensAfter, tokensBefore),

@@ -28,9 +28,8 @@ const NO_PATH = /[\s:"'`<>|*?(){}]/;
 const REPEATED = /^\((\d+) more lines like this\)$/;
 
 /**
- * Returns how a result is compressed. Everything removed can be rebuilt byte for byte from the visible text,
- * except terminal codes and overwritten progress, which are removed only if the model can recall them.
- * Results that show or may show a file only lose line numbers, which edits don't quote.
+ * Returns how a result is compressed (docs/mechanisms.md, Ingestion). Results that may show a file only lose
+ * line numbers, which edits don't quote.
  */
 export function chooseCompression(
   text: string,

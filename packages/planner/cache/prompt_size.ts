@@ -6,7 +6,6 @@ import { countMessageTokens, countToolTokens, describeCall } from "@tare/message
  * kind contain the observed kinds, in the order of `kinds`.
  */
 export interface SizeRecord {
-  /** Model of the request; factors differ by model. */
   readonly model?: string | undefined;
   readonly tokens: number;
   readonly kinds: readonly number[];
@@ -42,7 +41,7 @@ const FIRST_NOISE = 0.2;
 const LEAST_NOISE = 0.03;
 const NOISE_MEMORY = 0.8;
 
-/** Factor by which a text may count differently from the sample of its kind. */
+/** Most deviation of a text's rate from the sample of its kind, as a factor. */
 const SLACK = 1.3;
 
 /** Share of a prompt that may have been replaced by other text of the same kind. */

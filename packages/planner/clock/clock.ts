@@ -34,14 +34,14 @@ export interface Idle {
 /**
  * Planned keep-alive request. `exact` repeats the newest request, byte for byte in all that the cache covers,
  * without a reply. `upgrade` (extended keep-alive) adds the finished reply with an hour's breakpoint on its
- * last block that isn't thinking, then a user's `.`, or a `.` for each result that its calls still wait for;
- * it has no five-minute breakpoint before that.
+ * last block that isn't thinking, then a user's `.`, or a `.` per pending result; it has no five-minute
+ * breakpoint before that.
  */
 export interface Ping extends Pick<PingSent, "type"> {
   readonly atMs: number;
   /** Cost if the prefix is cached. */
   readonly tokenUnits: number;
-  /** Milliseconds for which it extends the lifetime; no other is made within them. */
+  /** Milliseconds of the extended lifetime; no other is made within them. */
   readonly keepsMs: number;
 }
 
@@ -50,7 +50,7 @@ export interface Ping extends Pick<PingSent, "type"> {
  * costs in cost units.
  */
 export interface ClockState {
-  /** Start of the newest request; a cache entry lives from the start of the request that last used it. */
+  /** Start of the newest request, from which its cache entry lives. */
   readonly askedMs: number;
   readonly usedMs: number;
   /** Prompt tokens of the newest request, which the provider caches from its start on. */

@@ -131,7 +131,7 @@ async function ask(
   try {
     const { text, usage } = await untilAborted(() => summarise(request), signal);
     const trimmed = text.trim();
-    return trimmed === "" ? { usage, failure: "the model gave no text" } : { usage, text: trimmed };
+    return trimmed === "" ? { usage, failure: "the model returned no text" } : { usage, text: trimmed };
   } catch (error) {
     if (signal?.aborted && signal.reason?.name !== "TimeoutError") throw signal.reason;
     return { failure: reasonOf(error) };

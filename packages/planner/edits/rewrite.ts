@@ -216,7 +216,7 @@ class Rewriting {
           this.#edits = withEdits(this.#edits, made);
           this.#endPins(new Set(made.map(({ index }) => index)));
         } catch (error) {
-          this.#warnings.push(`${(error as Error).message}. Nothing more left the prompt.`);
+          this.#warnings.push(`${(error as Error).message}. Nothing more was evicted.`);
           return;
         }
       }
@@ -240,7 +240,7 @@ class Rewriting {
     if (!await this.#leave(leaving.map(({ from, to }) => ({ how: { type: "drop", from, to } })))) return;
     this.#isBought = true;
     this.#warnings.push(
-      `The window is full: of the turn that goes on the oldest ${leaving.length} steps left.`,
+      `The window is full: the oldest ${leaving.length} steps of the active turn were evicted.`,
     );
     this.#lookAgain();
   }
@@ -290,7 +290,7 @@ class Rewriting {
       return true;
     } catch (error) {
       const { message } = error as Error;
-      this.#warnings.push(`${message}. Nothing${this.#made.length > 0 ? " more" : ""} left the prompt.`);
+      this.#warnings.push(`${message}. Nothing${this.#made.length > 0 ? " more" : ""} was evicted.`);
       return false;
     }
   }
@@ -317,7 +317,7 @@ class Rewriting {
     this.#fullWindow = { ...this.#fullWindow, fullSaid: isFull };
     if (!isFull) return;
     this.#warnings.push(
-      "The window is full, and nothing more can leave the prompt that would free a tenth of it.",
+      "The window is full, and no further eviction would free a tenth of the prompt.",
     );
   }
 
@@ -371,15 +371,15 @@ function describeRewrite(
   const removed = [
     ...(old > 0 ? [howMany(old, "old result")] : []),
     ...(of("drop") > 0 ? ["old turns"] : []),
-    ...(of("summarise") > 0 ? ["old turns, summarised"] : []),
+    ...(of("summarise") > 0 ? ["old turns, summarized"] : []),
     ...(of("shorten") > 0 ? [`the middle of ${howMany(of("shorten"), "text")} of the user`] : []),
-    ...(of("compact") > 0 ? [`the prose of ${howMany(of("compact"), "tool")}`] : []),
-    ...(gone.length > 0 ? [`${placesOf(gone)} as asked`] : []),
-    ...(back.length > 0 ? [`${placesOf(back)} came back as asked`] : []),
+    ...(of("compact") > 0 ? [`the descriptions of ${howMany(of("compact"), "tool")}`] : []),
+    ...(gone.length > 0 ? [`${placesOf(gone)} as requested`] : []),
+    ...(back.length > 0 ? [`${placesOf(back)} restored as requested`] : []),
   ].join("; ");
   return {
     mechanism: isBought ? "planner" : "pins",
-    reason: isBought ? reasonOf(decision) : "it was asked for, and breaks nothing that the cache holds",
+    reason: isBought ? reasonOf(decision) : "requested, and breaks no cached content",
     removed,
     tokensBefore,
     tokensAfter: promptTokens,
@@ -392,20 +392,22 @@ function placesOf(pins: readonly Pin[]): string {
 }
 
 function reasonOf(decision: Decision | undefined): string {
-  if (decision?.cause === "asked") return "it was asked for";
+  if (decision?.cause === "asked") return "requested";
   if (decision?.cause !== "price") return "the window is nearly full";
   const { tokens, rent, price, alive, brokenTokens } = decision;
-  const numbers = `${Math.round(tokens)} tokens leave, ${
+  const numbers = `${Math.round(tokens)} tokens evicted, ${
     Math.round(brokenTokens)
-  } cached ones are read again`;
+  } cached tokens read again`;
   return price <= 0
-    ? `it costs nothing now: ${numbers}, and the cache is warm with probability ${alive.toFixed(2)}`
-    : `the rent of ${Math.round(rent)} has paid the price of ${Math.round(price)}: ${numbers}`;
+    ? `free now: ${numbers}, cache hit probability ${alive.toFixed(2)}`
+    : `the carrying cost of ${Math.round(rent)} has paid the rewrite cost of ${
+      Math.round(price)
+    }: ${numbers}`;
 }
 
 /**
- * Rounds of cuts from a prompt that may still be too long, and shares of the window to which seen and new
- * results reduce it.
+ * Rounds of cuts from a prompt that may still be too long, and target shares of the window for seen and new
+ * results.
  */
 const MOST_CUTS = 12;
 const ROOMY_SHARE = 0.8;

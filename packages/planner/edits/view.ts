@@ -53,7 +53,9 @@ export function placeMessages(history: readonly Message[], edits: readonly Edit[
   for (const edit of stretches) {
     const { type, from, to } = edit;
     if (!(0 <= from && from < to && to <= history.length)) {
-      throw new RangeError(`Cannot ${type} messages ${from} to ${to}: the history has ${history.length}`);
+      throw new RangeError(
+        `Cannot ${type} messages ${from} to ${to}: the history has ${history.length} messages.`,
+      );
     }
     const users = new Set(edit.type === "summarise" ? edit.users : []);
     for (let index = from; index < to; index++) {
@@ -99,7 +101,7 @@ function withSaid(
   for (const [index, one] of edit) {
     const message = history[index];
     if (message?.role !== "tool" || message.tool_call_id !== one.toolCallId) {
-      throw new RangeError(`Cannot say message ${index} once: it is no such tool result`);
+      throw new RangeError(`Cannot compress message ${index}: it is not the tool result of the edit.`);
     }
     if (!elided.has(index)) shown[index] = said(message, one);
   }
@@ -157,7 +159,7 @@ function shortened(messages: readonly Message[], edits: readonly ShortenEdit[]):
   for (const edit of edits) {
     const message = shown[edit.index];
     if (!message || textAt(message, edit.part) === undefined) {
-      throw new RangeError(`Cannot shorten message ${edit.index}: it holds no such text of a user`);
+      throw new RangeError(`Cannot shorten message ${edit.index}: it does not contain that text of a user.`);
     }
     shown[edit.index] = shorten(message, edit);
   }

@@ -440,7 +440,7 @@ function grownBy<Known extends KnownConversation>(
   return { type: "continue", known, at, length, how };
 }
 
-/** Returns the continuation of which the request contains most; `undefined` if none. */
+/** Returns the continuation with the most items in the request; `undefined` if none. */
 function bestOf<Known extends KnownConversation>(
   candidates: readonly Candidate<Known>[],
 ): Continued<Known> | undefined {

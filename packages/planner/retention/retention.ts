@@ -29,7 +29,6 @@ import { readCall } from "../tools_of_agents.ts";
 /** Assumed prompt tokens of a refetch. The actual prompt would feed back: a large one would retain more. */
 const REPAIR_PROMPT_TOKENS = 20_000;
 const REPAIR_OUTPUT_TOKENS = 60;
-/** Price of an output token in input tokens, if unknown. */
 const OUTPUT_PRICE = 5;
 const REPAIR_ORIGINAL_TOKENS = 7_000;
 

@@ -31,7 +31,7 @@ export interface FullWindow {
   readonly failures: number;
   /** Tokens of the whole history from which a summary is requested again. */
   readonly askFromTokens: number;
-  /** Tokens to which it was last emptied, as the provider counts. Absent: never. */
+  /** Tokens after it was last emptied, as the provider counts. Absent: never. */
   readonly emptiedTokens?: number;
 }
 
@@ -72,10 +72,7 @@ export interface Decided {
   readonly decision?: Decision;
 }
 
-/**
- * Returns the best rewrite and whether to make it. A cold cache alone is no reason: either the carrying cost
- * has paid for it, or it is free even with a warm cache. A full window evicts whatever it costs.
- */
+/** Returns the best rewrite and whether to make it (docs/mechanisms.md, Rewrite rule). */
 export function decide(situation: Situation): Decided {
   const { alive, allowedPrice, stopped, isHeld = false, isAsked = false } = situation;
   const removable = situation.removals.filter(({ goes }) => goes);
@@ -181,8 +178,8 @@ export function fullFromTokens(windowTokens: number, emptiedTokens = 0): number 
 }
 
 /**
- * Returns the parts evicted from a full window: those that cost least per freed token, including broken cache
- * and refetch costs. Returns none if the window isn't full or evictions don't help.
+ * Returns the parts evicted from a full window, at the lowest cost per freed token; none if the window isn't
+ * full or evictions don't help.
  */
 function makeRoom(situation: Situation): readonly Removal[] {
   const { windowTokens, promptTokens, windowUse = promptTokens } = situation;

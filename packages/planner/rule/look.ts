@@ -444,12 +444,7 @@ export class KnownSession {
     return fork;
   }
 
-  /**
-   * Records a successful planned call.
-   * @param usage Usage reported for this call; absent or `estimated` if none was.
-   * @param summary Usage of summaries since the previous call.
-   * @param heldTokens Tokens shared with the cache's content. Default: estimated from the session's requests.
-   */
+  /** Records a successful planned call, as `PromptSession.sent()`. */
   book(
     plan: BookedPlan,
     { usage, summary, heldTokens }: BookedUsage,
