@@ -25,7 +25,7 @@ const WINDOW = 16_000;
 const { count: countTokens } = await loadTokenizer();
 const tools = [RECALL_TOOL];
 
-/** Prose full of unique identifiers, of about so many tokens. */
+/** Returns prose of unique identifiers, of about this many tokens. */
 function prose(tokens: number, name: string): string {
   const words: string[] = [];
   for (let at = 0; at < tokens / 9; at++) words.push(`${name}_handler${at * 7919}Ref calls resolveX${at}().`);
@@ -35,7 +35,7 @@ function prose(tokens: number, name: string): string {
 const first: Message = { role: "user", content: `remember RULE-n. ${prose(300, "task")}` };
 const system: Message = { role: "system", content: "Be brief." };
 
-/** Questions and answers of so many tokens. */
+/** Returns questions and answers of these sizes. */
 function talk(
   turns: number,
   { asks, answers }: { readonly asks: number; readonly answers: number },

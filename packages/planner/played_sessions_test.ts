@@ -10,7 +10,7 @@ import { hashText } from "@tare/messages/internal";
 import { run, type Session } from "./invariants_fixture_test.ts";
 import type { Edit } from "./edits/edit.ts";
 
-/** Pseudorandom numbers that don't depend on the tests' seed. */
+/** Returns pseudorandom numbers that don't depend on the tests' seed. */
 function numbers(seed: number): (below: number) => number {
   let state = seed;
   return (below) => {
@@ -146,7 +146,7 @@ const PLAYED: Readonly<
   },
 };
 
-/** JSON without the last digits of numbers, where engines differ. */
+/** Returns JSON without the last digits of numbers, where engines differ. */
 function text(value: unknown): string {
   return JSON.stringify(
     value,

@@ -121,7 +121,7 @@ function oneOf(names: readonly string[]): Rule {
 
 const PRICE_FIELDS: readonly string[] = ["cacheRead", "cacheWrite", "cacheWriteHour", "long"];
 
-/** Whether a value is a price: no field is missing, unknown or negative. */
+/** Returns whether a value is a price: no field is missing, unknown or negative. */
 export function isPrice(value: unknown): value is Price {
   const { long, ...prices } = Object(value) as Readonly<Record<string, unknown>>;
   return hasNumbers(prices, ["input", "output"]) &&

@@ -64,7 +64,7 @@ export interface PromptSessionOptions {
   readonly alwaysFull?: readonly string[] | undefined;
   /** Stored {@linkcode PromptSession.state}. Default: a new session. */
   readonly state?: unknown;
-  /** Options that few callers need. */
+  /** Options that few callers need. Default: none. */
   readonly advanced?: AdvancedSessionOptions;
 }
 
@@ -78,8 +78,8 @@ export interface AdvancedSessionOptions {
   /** Compaction by the client, for the baseline. Default: the cheapest known one. */
   readonly compaction?: {
     /**
-     * Returns the prompt tokens from which it compacts. Default: from where a reply of `replyTokens` wouldn't
-     * fit.
+     * Returns the prompt tokens from which it compacts, for replies of up to `replyTokens`. Default: where the
+     * rest of the window would not hold a reply.
      */
     readonly fullFrom?: (windowTokens: number, replyTokens: number | undefined) => number;
     /** Whether it decides by the last prompt, not by the next one. Default: false. */
@@ -203,9 +203,9 @@ export interface PromptCall {
   readonly recall?: boolean;
   /** Pins of single messages. Default: none. */
   readonly pins?: readonly Pin[] | undefined;
-  /** Aborts the wait for a summary. */
+  /** Signal that aborts the wait for a summary. Default: none. */
   readonly signal?: AbortSignal | undefined;
-  /** Called while a long summary makes progress. */
+  /** Callback during a long summary. Default: none. */
   readonly progress?: (() => void) | undefined;
 }
 

@@ -244,7 +244,7 @@ export function withoutCache({ writes: _, ...profile }: Profile): Profile {
 /** Read price below which references save. */
 const CHEAP_READ = 0.05;
 
-/** Whether references to visible blocks save at these prices, as replays of recorded sessions show. */
+/** Returns whether references to visible blocks save at these prices, as replays of recorded sessions show. */
 export function referencesPay({ read }: Pick<Profile, "read">): boolean {
   return read < CHEAP_READ;
 }
@@ -400,7 +400,7 @@ function routeAt(baseURL = ""): CacheRoute | undefined {
 }
 
 /**
- * Whether a model's tools can be deferred: it finds them by the provider's own search at this address.
+ * Returns whether a model's tools can be deferred: it finds them by the provider's own search at this address.
  *
  * @example
  * ```ts

@@ -422,7 +422,7 @@ export function oneByOne<Args extends readonly unknown[], Result>(
   };
 }
 
-/** Whether the model of a call can recall evicted content. */
+/** Returns whether the model of a call can recall evicted content. */
 export function canRecall({ tools }: History, { recall }: PromptCall): boolean {
   return recall ?? tools.some((tool) => tool.function.name === RECALL_TOOL.function.name);
 }

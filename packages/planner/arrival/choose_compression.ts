@@ -40,7 +40,7 @@ export function chooseCompression(
   if (text.startsWith(COMPRESSED)) return {};
   const lines = text.split("\n");
   const { kind, numbers, ...form } = formOf(facts);
-  // Only here do carriage returns end lines.
+  // Without line feeds, carriage returns end lines.
   const terminal = text.trimEnd().includes("\n") ? form.terminal : "codes";
   for (const one of numbers) {
     const runs = numberedRuns(lines, one);
@@ -265,7 +265,7 @@ const OTHERS = new Set(
     .split(" "),
 );
 
-/** Arguments with which one of them may show a file. */
+/** Arguments with which a command may show a file. */
 const SHOWING =
   /^(?:-exec(?:dir)?|-ok(?:dir)?|-[xX]|--exec(?:-batch)?|exec|run|cp|eval|show|diff|cat|view|attach|s3|gist|x|repl)$|^file:|contents\/|^(?:https?:\/\/)?[^/\s]+\/\S*\.[A-Za-z]\w{0,5}$/;
 const SHOWS_LATER =

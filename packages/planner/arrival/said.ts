@@ -89,7 +89,7 @@ export function asInTerminal(line: string, terminal: NonNullable<Compression["te
 }
 
 /**
- * Whether texts are successive states of one progress line: all but the last show progress after the same
+ * Returns whether texts are successive states of one progress line: all but the last show progress after the same
  * words, and it grows.
  */
 function areProgress(frames: readonly string[]): boolean {
@@ -147,7 +147,7 @@ function isAround(line: string, path: string): boolean {
   return line.startsWith(`${path}-`) && /^\d+-/.test(line.slice(path.length + 1));
 }
 
-/** Whether a line is a path, if all lines without white space are paths. */
+/** Returns whether a line is a path, if all lines without white space are paths. */
 export function isPath(line: string): boolean {
   return line !== "" && !/\s/.test(line);
 }

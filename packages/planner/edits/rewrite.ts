@@ -519,7 +519,7 @@ export function withEdits(edits: readonly Edit[], made: readonly Edit[]): readon
   const stays = new Set(edits.flatMap((edit) => edit.type === "keep" ? [edit.index] : []));
   const kept = edits.filter((edit) => {
     if (edit.type === "compact" || edit.type === "summarise" || edit.type === "keep") return true;
-    // References of hidden results still tell when their sources were used.
+    // References of hidden results still record when their sources were used.
     if (edit.type === "say") return true;
     if (edit.type === "drop") return !left(edit.from, edit.to);
     return !elided.has(edit.index) && (stays.has(edit.index) || !left(edit.index, edit.index + 1));

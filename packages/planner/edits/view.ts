@@ -108,7 +108,7 @@ function withSaid(
   return shown;
 }
 
-/** Whether a placeholder replaces the whole result, unlike truncation. */
+/** Returns whether a placeholder replaces the whole result, unlike truncation. */
 export function standsForAll(edit: ElideEdit): boolean {
   let all = placeholders.get(edit);
   if (all === undefined) {
@@ -364,7 +364,6 @@ export class Layout {
     return (this.#rows[at] ?? -1) >= 0 && !this.#elided.has(at);
   }
 
-  /** Whether a placeholder replaces a result, or would if its range weren't evicted. */
   isElided(at: number): boolean {
     return this.#elided.has(at);
   }
@@ -571,7 +570,7 @@ function isRecall(call: ToolCall): boolean {
   return describeCall(call).name === RECALL_TOOL.function.name;
 }
 
-/** Whether a message of a view is an earlier summary: only those end with such a placeholder. */
+/** Returns whether a message of a view is an earlier summary: only those end with such a placeholder. */
 export function isSummary(message: Message): boolean {
   if (message.role !== "assistant" || typeof message.content !== "string" || message.tool_calls) return false;
   return parsePlaceholder(message.content.slice(message.content.lastIndexOf("\n") + 1))?.of === "messages";

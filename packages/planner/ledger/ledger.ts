@@ -259,7 +259,7 @@ export function bookCall(
   const isTold = late || lastShared >= lastTokens;
   const alive = served >= SERVED_SHARE ? 1 : isTold ? served : predicted.alive;
   const aliveOf = (sent: SentRequest) => nowMs - lastUseMs(sent) === predicted.idleMs ? alive : aliveBy(sent);
-  // Recalled content finds a cache that its eviction has broken.
+  // Restored content finds a cache that its eviction broke.
   const isSame = plan.isWhole && before.sent.every(({ isWhole }) => isWhole) && before.compacted.tokens === 0;
   const asked = callAlone(before.compacted, alone, {
     ...{ profile, scale, windowTokens, habit, countTokens, nowMs, aliveOf },

@@ -493,7 +493,7 @@ function isOf<Known extends KnownConversation>(
 }
 
 /**
- * Whether the shared part identifies a conversation. Openings don't: subagents share instructions, and equal
+ * Returns whether the shared part identifies a conversation. Openings don't: subagents share instructions, and equal
  * jobs their task.
  */
 function identifies<Known extends KnownConversation>(
@@ -506,7 +506,7 @@ function identifies<Known extends KnownConversation>(
 }
 
 /**
- * Whether a user continues from a step of an interrupted turn, because the client hadn't recorded later
+ * Returns whether a user continues from a step of an interrupted turn, because the client hadn't recorded later
  * steps.
  */
 function isInterrupted<Known extends KnownConversation>(
@@ -520,7 +520,7 @@ function isInterrupted<Known extends KnownConversation>(
   return lost.every(({ role }) => role !== "user") && rest.at(-1)?.role === "user" && !rest.some(isReply);
 }
 
-/** Whether a request contains a whole history with one text in place of several old results. */
+/** Returns whether a request contains a whole history with one text in place of several old results. */
 function isCleared<Known>(
   { place: { items: own }, shared }: Candidate<Known>,
   { items, textsOf }: RequestHistory,

@@ -145,13 +145,13 @@ class Play {
     this.#recognition.follow(known, request, ++this.#count);
   }
 
-  /** Whether another conversation may have the same history with the same replies. */
+  /** Returns whether another conversation may have the same history with the same replies. */
   #hasTwin(items: readonly Item[]): boolean {
     const histories = [...this.#talks.map(({ items }) => items), ...this.#left];
     return histories.some((other) => same(other, items.slice(0, other.length)));
   }
 
-  /** Whether a history has more than an opening: a reply, or its initial summary. */
+  /** Returns whether a history has more than an opening: a reply, or its initial summary. */
   #isOwn({ items, known }: Talk): boolean {
     return items.some(({ role, texts }) =>
       role === "reply" || known!.facts.begunWith?.pieces.some((piece) => texts.join().includes(piece))

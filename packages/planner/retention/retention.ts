@@ -214,7 +214,7 @@ export class Standings {
   /** Position of the model's newest answer; the model hasn't seen messages after it. */
   newestAnswer = -1;
 
-  /** Whether a message shows a file that the user named and that hasn't been edited since. */
+  /** Returns whether a message shows a file that the user named and that hasn't been edited since. */
   isNamed({ fileText, files, came }: Bearer): boolean {
     if (!fileText || files.some((file) => (this.#edited.get(file) ?? -1) > came)) return false;
     return files.some((file) => file.length >= 5 && this.#named.has(file));
@@ -531,7 +531,7 @@ function firstIdle(ends: Ends, seen: Seen, options: RemovalOptions): number {
   return first;
 }
 
-/** Whether a step is evictable. If not, that holds until it is woken. */
+/** Returns whether a step is evictable. If not, that holds until it is woken. */
 function canLeave(step: Step, ends: Ends, seen: Seen, { pinned }: RemovalOptions): boolean {
   if (!seen.layout.shows(step.from) || pinned.steps.has(step.to - 1)) return false;
   return step.from < ends.steps || isSpent(step, seen);

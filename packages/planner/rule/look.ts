@@ -107,7 +107,6 @@ export interface Look {
 
 export interface RewriteRequest extends LookRequest, Pick<PromptCall, "signal" | "progress"> {
   readonly truncated: readonly number[];
-  /** Whether the model has the recall tool, so that placeholders may refer to it. */
   readonly recall: boolean;
   readonly fullWindow: FullWindow;
 }
@@ -191,7 +190,6 @@ export class KnownSession {
     return this.#account;
   }
 
-  /** Current cache rules; those of a provider without a cache if it reports no reads. */
   get profile(): Profile {
     return this.isUnread ? withoutCache(this.#cachingProfile) : this.#cachingProfile;
   }
@@ -395,8 +393,8 @@ export class KnownSession {
           (1 + lossLimit) * (account.resend + resendCostOf(account, promptCost(profile, resend), cost)) -
           account.paid - cost,
         stopped: account.stopped || this.#options.forget === "nothing",
-        // The start that a fork shares with its parent is paid for, so rewriting waits until it has been
-        // read. An unknown history may be in use by its model, and its cache is unknown.
+        // A fork's start is cached for its parent, so rewriting waits until it was read. For a history seen
+        // first, it is unknown which parts its model uses and which are cached.
         isHeld: account.forked && !isSurelyCold(alive) ||
           account.sent.length === 0 &&
             (profile.read < profile.write || scale.perToken * alone.wholeTokens > LONG_SHARE * windowTokens),
@@ -495,7 +493,7 @@ export class KnownSession {
   ): void {
     const { request: { model }, size } = plan;
     const isCounted = this.#recordOf(model) !== undefined || promptTokens !== undefined;
-    // A refused prompt that should have fitted means that the provider reserves room in the window.
+    // If a prompt is refused that should have fitted, less than the window is usable.
     const fits = windowTokens === undefined || isCounted && (promptTokens ?? size.atMost) <= windowTokens;
     const known = windowTokens ?? this.windowOf(model);
     const told = fits ? Math.min(known, SMALLER_SHARE * (promptTokens ?? size.tokens)) : known;
