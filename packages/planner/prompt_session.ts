@@ -71,7 +71,7 @@ export interface PromptSessionOptions {
 /** Options of a {@linkcode PromptSession} that few callers need. */
 export interface AdvancedSessionOptions {
   /**
-   * Whether the window is an assumption. Then a prompt that doesn't fit is sent, for the provider to refuse.
+   * Whether the window is assumed. Then a prompt that doesn't fit is sent, for the provider to refuse.
    * Default: false.
    */
   readonly assumesWindow?: boolean | (() => boolean);
@@ -114,10 +114,8 @@ export interface AdvancedSessionOptions {
   readonly lookedAt?: unknown;
 }
 
-/** All options of a {@linkcode PromptSession} in one object. */
 export interface FlatSessionOptions extends Omit<PromptSessionOptions, "advanced">, AdvancedSessionOptions {}
 
-/** Runs all steps at once. */
 export function allAtOnce(steps: Iterator<void, void>): Promise<void> {
   while (!steps.next().done) { /* The steps do the work. */ }
   return Promise.resolve();
