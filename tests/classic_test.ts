@@ -291,7 +291,7 @@ Deno.test("a window that is too small says why, once, and each turn ends with th
   assertEquals([ends, summaries().length], [["model_error", "model_error"], 0]);
   assertEquals(warnings, [
     "The window is too small for this turn: with instructions and tools it takes N of 2000 tokens. " +
-    "Pruning and summaries pause until there is more to win.",
+    "Pruning and summaries pause until more can be freed.",
   ]);
   await agent.close();
 });

@@ -165,7 +165,7 @@ Deno.test("what people get wrong is refused by name, with what would be right", 
   const refusals: readonly (readonly [() => unknown, string])[] = [
     [
       session({ profile: "openai" }),
-      'options.profile is "openai"; it must be a profile, as chooseProfile({ model }) or',
+      'options.profile is "openai"; it must be a profile, such as chooseProfile({ model }) or',
     ],
     [
       session({ countTokens: () => Promise.resolve(4) }),
