@@ -14,7 +14,7 @@ import { generateWorkload, withHugeResult } from "./workload.ts";
 const profile = profileNamed("openai");
 const windowTokens = 200_000;
 
-/** The tools of a session, each giving the recorded results one after the other. */
+/** Returns the tools of a session, which return the recorded results in order. */
 function recordedTools({ tools, messages }: Recording): Tool[] {
   const results = new Map<string, string[]>();
   const names = new Map<string, string>();
@@ -38,7 +38,7 @@ function recordedTools({ tools, messages }: Recording): Tool[] {
 async function playOverHttp(recording: Recording) {
   const { messages, calls } = recording;
   const tokenizer = await loadTokenizer();
-  // The clock stands at the time of the call that comes next.
+  // The clock shows the time of the next call.
   const now = (): number =>
     Math.floor(calls[Math.min(provider.requests.length, calls.length - 1)]?.timeMs ?? 0);
   const provider = simulator({ model: replayModel(messages), tokenizer, profile, now });
@@ -90,7 +90,7 @@ async function playOverHttp(recording: Recording) {
   }
 }
 
-/** What the benchmark finds for each call. */
+/** Returns the benchmark's result of each call. */
 async function playInBenchmark(recording: Recording) {
   const { count: countTokens } = await loadTokenizer();
   const usages: { readonly promptTokens: number; readonly cachedTokens: number }[] = [];
@@ -107,7 +107,7 @@ async function playInBenchmark(recording: Recording) {
   return usages;
 }
 
-Deno.test("a recorded session costs the same tokens over HTTP as in the benchmark, and the ledger says so", async () => {
+Deno.test("play(): a recorded session costs the same tokens over HTTP as in the benchmark and in the ledger", async () => {
   const recording = withHugeResult(generateWorkload()[3]!);
   const { requests, entries } = await playOverHttp(recording);
   const overHttp = requests.map(({ promptTokens, cachedTokens }) => ({ promptTokens, cachedTokens }));

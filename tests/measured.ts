@@ -8,17 +8,17 @@ import { simulatedClock } from "../scripts/probe/clock.ts";
 
 const START_MS = Date.UTC(2026, 0, 1);
 
-/** Flags with which a provider may be paid. */
+/** Flags that allow a provider to be paid. */
 export const PRICES = ["--price-in", "1", "--price-out", "5"];
 
-/** An experiment's surroundings in a folder of its own; no provider is named, and no time passes but by waiting. */
+/** Environment of an experiment in a folder of its own, without a provider; time passes only by waiting. */
 export interface Measuring extends Surroundings, AsyncDisposable {
   readonly lines: string[];
-  /** The results file of a `--name`. */
+  /** Returns the results file of a `--name`. */
   readonly read: (file: string) => Promise<string>;
 }
 
-/** Surroundings for one test. */
+/** Creates the environment of a test. */
 export async function measuring(environment: Surroundings["environment"] = {}): Promise<Measuring> {
   const folder = await Deno.makeTempDir();
   const lines: string[] = [];
@@ -33,14 +33,14 @@ export async function measuring(environment: Surroundings["environment"] = {}): 
   };
 }
 
-/** The same with a provider behind HTTP, whose cache lives by the same time. */
+/** Environment with a provider over HTTP, whose cache uses the same clock. */
 export interface MeasuringOverHttp extends Measuring {
   readonly requests: Simulator["requests"];
-  /** The faults of the next requests, in turn. */
+  /** Faults of the next requests, in turn. */
   readonly faults: (Fault | null)[];
 }
 
-/** Surroundings whose provider is to be paid. */
+/** Creates an environment with a paid provider. */
 export async function measuringOverHttp(
   { profile, model }: { readonly profile: string; readonly model: SimulatedModel },
 ): Promise<MeasuringOverHttp> {
@@ -71,7 +71,7 @@ export async function measuringOverHttp(
   };
 }
 
-/** The last words of each request. */
+/** Returns the last words of each request. */
 export function lastWords(requests: Simulator["requests"]): string[] {
   return requests.map(({ messages }) => {
     const last = messages.at(-1);

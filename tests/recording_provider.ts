@@ -1,31 +1,30 @@
 /**
- * The simulated provider of tests: a model decides the replies, pieces of them come after pauses, and requests are recorded.
- * Holds no tests.
- *
+ * Simulates a provider for tests: a model decides the replies, pieces are sent after pauses, and requests are recorded.
+ * Contains no tests.
  * @module
  */
 import { profileNamed } from "@tare/planner";
 import { simulator, type SimulatorOptions } from "@tare/simulator";
 import { responsesUpstream } from "./gateway/responses_upstream.ts";
 
-/** One request: each of its parts as JSON, which a cache would compare byte by byte. */
+/** Request, each part as JSON, which a cache would compare byte by byte. */
 export interface RecordedRequest {
   readonly tools: string;
   readonly messages: readonly string[];
-  /** Tokens that the provider served from its cache. */
+  /** Tokens read from the cache. */
   readonly cachedTokens: number;
 }
 
-/** A simulated provider of three protocols that records its requests. */
+/** Simulated provider of three protocols that records its requests. */
 export interface Recorder {
   readonly fetch: (request: Request) => Promise<Response>;
   /** Returns the requests of a conversation in order; it is identified by its first text. */
   readonly requestsOf: (firstText: string) => readonly RecordedRequest[];
 }
 
-/** One that listens on loopback. */
+/** Recorder on loopback. */
 export interface RecordingProvider extends Pick<Recorder, "requestsOf"> {
-  /** The base URL for clients. */
+  /** Base URL for clients. */
   readonly url: string;
   readonly close: () => Promise<void>;
 }
@@ -101,7 +100,7 @@ function textOf(part: unknown): string {
   return text ?? (content === undefined || content === null ? "" : textOf(content));
 }
 
-/** Cache breakpoints move from request to request, and are not part of what is cached. */
+/** Removes cache breakpoints, which move from request to request and are not part of the cached content. */
 function withoutBreakpoints(part: unknown): unknown {
   return JSON.parse(JSON.stringify(part, (name, value) => name === "cache_control" ? undefined : value));
 }

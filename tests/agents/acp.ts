@@ -1,6 +1,9 @@
 import type { Line } from "./program.ts";
 
-/** A conversation over the Agent Client Protocol: a new one in the folder `cwd`, and prompts one after the other. */
+/**
+ * Returns a conversation over the Agent Client Protocol: a new session in the folder `cwd`, and prompts in
+ * order.
+ */
 export function acpConversation(texts: readonly string[], cwd: string): readonly Line[] {
   return [
     HELLO,
@@ -15,7 +18,7 @@ export function acpConversation(texts: readonly string[], cwd: string): readonly
   ];
 }
 
-/** A prompt in a conversation that was begun before. */
+/** Returns a prompt in an existing conversation. */
 export function acpPrompt(
   text: string,
   { sessionId, cwd }: { readonly sessionId: string | undefined; readonly cwd: string },
@@ -27,7 +30,7 @@ export function acpPrompt(
   ];
 }
 
-/** A request, and what tells that it is answered. */
+/** Returns a request, and the pattern of its answer. */
 function ask(id: number, method: string, params: unknown) {
   return {
     line: JSON.stringify({ jsonrpc: "2.0", id, method, params }),

@@ -1,19 +1,19 @@
 import type { CallUsage } from "./protocols/protocol.ts";
 
-/** Tokens of what is cached together. */
+/** Tokens of a cached block. */
 const BLOCK = 128;
 
-/** Smallest prompt that is cached, in tokens. */
+/** Smallest cached prompt, in tokens. */
 const MIN_TOKENS = 1024;
 
 /**
- * OpenAI's cache: it holds every prompt that was sent, in whole blocks, and serves as many as a prompt begins with.
- * Nothing expires: no scenario rests for so long.
+ * OpenAI's cache: it stores every prompt in whole blocks and serves the longest stored prefix. Nothing
+ * expires: no scenario pauses that long.
  */
 export class BlockCache {
   readonly #held = new Set<string>();
 
-  /** What is read from the cache for a prompt of `model`, given as its tokens. From now on it holds this prompt too. */
+  /** Returns the tokens of a prompt of `model` that are read from the cache, and stores the prompt. */
   serve(tokens: readonly number[], { model }: { readonly model: string }): Omit<CallUsage, "output"> {
     let cached = 0;
     let [a, b] = [0x811c9dc5, 0x9e3779b9];

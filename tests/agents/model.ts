@@ -1,70 +1,68 @@
 import { parsePlaceholder } from "@tare/prune/internal";
 import { sourceText } from "../gateway/long_session.ts";
 
-/** One thing that stands in a prompt, whatever its protocol calls it. */
+/** Item of a prompt, independent of the protocol. */
 export type Said =
   | { readonly type: "text"; readonly role: "system" | "user" | "assistant"; readonly text: string }
   | { readonly type: "call"; readonly id: string; readonly name: string; readonly args: string }
   | { readonly type: "result"; readonly id: string; readonly text: string };
 
-/** A call that the model wants. */
+/** Tool call of the model. */
 export interface WantedCall {
   readonly name: string;
   readonly args: Readonly<Record<string, unknown>>;
 }
 
-/** What the model replies. */
 export interface Reply {
   readonly text?: string;
   readonly calls: readonly WantedCall[];
-  /** What the provider is to seal, as all that goes on of the conversation. */
+  /** Content for the provider to seal, as all that remains of the conversation. */
   readonly compacted?: string;
 }
 
-/** What a prompt offers, and says. */
+/** Content and tools of a prompt. */
 export interface Asked {
   readonly said: readonly Said[];
-  /** Names of the tools, those left out that are deferred. */
+  /** Tool names, without deferred ones. */
   readonly tools: readonly string[];
-  /** Whether the provider itself is to compact the conversation. Default: no. */
+  /** Whether the provider compacts the conversation. Default: false. */
   readonly compacts?: boolean;
 }
 
-/** How an agent's own tools are called. */
+/** Calls of an agent's own tools. */
 export interface AgentTools {
   readonly shell: (command: string) => WantedCall;
-  /** Hands a task to a sub-agent. Default: the agent has none. */
+  /** Delegates a task to a subagent. Default: the agent has none. */
   readonly delegate?: (prompt: string) => WantedCall;
-  /** Calls of which each brings in a tool that is deferred. Default: none is. */
+  /** Calls that each load a deferred tool. Default: none. */
   readonly discoveries?: readonly WantedCall[];
 }
 
 /**
- * What one step of a plan does, all in parallel: commands, plans for sub-agents, tools that are brought in, by number.
- * The command beside a tool that is brought in holds the mark of the step.
+ * Parallel parts of a plan's step: commands, plans for subagents, and deferred tools to load, by number. The
+ * command next to a deferred tool contains the step's mark.
  */
 export type Step = readonly (string | { readonly delegate: string } | { readonly discover: number })[];
 
-/** A task for the model. */
 export interface Plan {
   /** Steps in order. */
   readonly steps: readonly Step[];
-  /** Names of facts, written `FACT name=value` in results, that are needed again when all steps are done. */
+  /** Names of facts, written `FACT name=value` in results, that are needed after the last step. */
   readonly facts: readonly string[];
-  /** The file that is asked for; default none: the model says what it found. */
+  /** Requested report file. Default: the model replies with its report. */
   readonly report?: string;
   /** Text that the model writes with each step, in tokens. Default: a few words now and then. */
   readonly textTokens?: number;
 }
 
-/** Plans by name. */
 export type Plans = Readonly<Record<string, Plan>>;
 
 /**
- * A model that does what the newest plan named in its prompt (`plan:NAME`) says, and knows nothing but that prompt:
- * which step it has reached it reads from the mark (`# NAME.7`) of its own calls, facts and rules from what it is shown.
- * What a line says has left it asks back, one at a time, if it is offered a tool for that. What it can't find it writes
- * down as lost. So the same prompt always has the same reply, and whatever a prompt lacks shows in the report.
+ * Returns a model that follows the newest plan named in its prompt (`plan:NAME`) and uses nothing but that
+ * prompt: it reads its step from the mark (`# NAME.7`) of its own calls, and facts and rules from visible
+ * content. It recalls evicted results, one at a time, if it has a tool for that, and reports what it can't
+ * find as lost. The same prompt always gives the same reply, and whatever a prompt lacks shows in the
+ * report.
  */
 export function planModel(plans: Plans, tools: AgentTools): (asked: Asked) => Reply {
   return (asked) => {
@@ -100,7 +98,7 @@ export function planModel(plans: Plans, tools: AgentTools): (asked: Asked) => Re
             ? tools.shell(`${call} # ${planName}.${step}`)
             : "discover" in call
             ? tools.discoveries![call.discover]!
-            : tools.delegate!(`Follow plan:${call.delegate} (# ${planName}.${step}) and say what it found.`)
+            : tools.delegate!(`Follow plan:${call.delegate} (# ${planName}.${step}) and report the result.`)
         ),
       };
     }
@@ -123,11 +121,11 @@ export function planModel(plans: Plans, tools: AgentTools): (asked: Asked) => Re
   };
 }
 
-/** How agents ask for a summary of the conversation, and for its title. */
+/** Patterns of requests for a summary and for a title. */
 const SUMMARY = /summar|compact|handoff/i;
 const TITLE = /\btitle\b/i;
 
-/** The rule that stands in the agent's file of rules. */
+/** Rule in the agent's file of rules. */
 const RULE = /RULE: every report ends with the line "([\w ]+)"/;
 
 function say(text: string): Reply {
@@ -144,7 +142,7 @@ function isSummaryRequest(said: readonly Said[]): boolean {
     !/\bplan:/.test(last.text);
 }
 
-/** The last step of a plan that was begun; −1 if none was. */
+/** Returns the last step reached in a plan; −1 before the first. */
 function reached(said: readonly Said[], plan: string): number {
   // A summary may be all that is left of the calls.
   const marks = textOf(said).matchAll(new RegExp(`# ${plan}\\.(\\d+)`, "g"));
@@ -156,8 +154,8 @@ function valueOf(fact: string, said: readonly Said[]): string | undefined {
 }
 
 /**
- * Asks for what may hold a fact: first the result of the call that read it, then stretches of old turns; where none of them is
- * visible any more, as after a compaction, it searches all that left.
+ * Returns the next recall for a fact: the result of the call that read it, then stretches of old turns; if
+ * none is visible, as after a compaction, a search in everything evicted.
  */
 function wantedRecall(fact: string, said: readonly Said[]): Readonly<Record<string, unknown>> | undefined {
   const reads = said.flatMap((item) =>
@@ -169,7 +167,7 @@ function wantedRecall(fact: string, said: readonly Said[]): Readonly<Record<stri
       : []
   );
   const refs = lines.flatMap((line) => parsePlaceholder(line)?.ref ?? []);
-  // What it asked for once and has left again it asks for anew.
+  // A recalled result that was evicted again is recalled again.
   const left = new Set(
     said.flatMap((item) => item.type === "result" && parsePlaceholder(item.text) ? [item.id] : []),
   );
@@ -185,12 +183,12 @@ function wantedRecall(fact: string, said: readonly Said[]): Readonly<Record<stri
     .find((wanted) => !asked.some((args) => asks(args, wanted)));
 }
 
-/** Whether a reply sums a conversation up. */
+/** Reports whether a reply is a summary of a conversation. */
 export function isSummary({ text, compacted }: Reply): boolean {
   return compacted !== undefined || text?.startsWith("<summary>") === true;
 }
 
-/** What a model would hand on: the plan, how far it got, and each fact that its prompt shows. */
+/** Returns a summary: the plan, the last step, and each visible fact. */
 function summaryOf(said: readonly Said[], plans: Plans): string {
   const text = textOf(said);
   const plan = [...text.matchAll(/\bplan:([A-Z]+)/g)].at(-1)?.[1];
@@ -198,7 +196,7 @@ function summaryOf(said: readonly Said[], plans: Plans): string {
     .filter(([, step]) => step >= 0).map(([name, step]) => `# ${name}.${step}`);
   const facts = [...new Set([...text.matchAll(/FACT \w+=\w+/g)].map(([fact]) => fact))];
   const summary = `The user wants plan:${plan}. Reached: ${marks.join(", ")}. ${facts.join(", ")}.`;
-  // Who asks for another form takes nothing else.
+  // A client that requests another form accepts nothing else.
   const form = /<(state_snapshot)>/.exec(text)?.[1];
   return `<summary>${form ? `<${form}>${summary}</${form}>` : summary}</summary>`;
 }

@@ -1,46 +1,43 @@
 import { fromFileUrl } from "@std/path";
 
-/** A program as an agent's driver starts it. */
+/** Command line of a program. */
 export interface Command {
   readonly program: string;
   readonly args: readonly string[];
-  /** What it is told on its standard input, one line after the other. Default: nothing. */
+  /** Lines for its standard input, in order. Default: none. */
   readonly talk?: readonly Line[];
 }
 
-/** A line for a program, and what its output says when it is done with that. */
+/** Input line, and the output that marks it as done. */
 export interface Line {
-  /** The line, or what makes it from all that was said before. */
+  /** Line, or a function of all output so far. */
   readonly line: string | ((heard: string) => string);
   readonly until: RegExp;
 }
 
-/** Where and how long a program runs. */
+/** Environment of a program run. */
 export interface RunOptions {
-  /** Its folder. */
   readonly cwd: string;
-  /** All of its environment but `PATH`. */
+  /** All environment variables but `PATH`. */
   readonly env: Readonly<Record<string, string>>;
-  /** A file in its folder; as soon as it is there the program gets an interrupt, as by Ctrl-C. */
+  /** File in `cwd` whose creation sends the program an interrupt, as by Ctrl-C. */
   readonly interruptedBy?: string;
 }
 
-/** How a program ended. */
+/** Outcome of a program. */
 export interface Ended {
   readonly code: number;
   readonly output: string;
 }
 
-/** So long a program may take at most, in milliseconds. */
+/** Time limit of a program, in milliseconds. */
 const LIMIT_MS = 900_000;
 
-/** The folder of the agents' programs; `deno task test:all agents` installs them. */
+/** Folder of the agents' programs; `deno task test:all agents` installs them. */
 const PROGRAMS = fromFileUrl(new URL("programs/node_modules/.bin", import.meta.url));
 
 /**
- * Runs a program of `programs/package.json` to its end, with nothing of this process's environment. What it started
- * ends with it.
- *
+ * Runs a program of `programs/package.json` to its end, without this process's environment. Its child processes end with it.
  * @throws {Error} if it takes longer than a quarter of an hour.
  */
 export async function runProgram(command: Command, { cwd, env, interruptedBy }: RunOptions): Promise<Ended> {
@@ -70,7 +67,7 @@ export async function runProgram(command: Command, { cwd, env, interruptedBy }: 
   } catch (error) {
     await killGroup(child.pid);
     const tail = (await output).join("\n").slice(-3000);
-    throw new Error(`Cannot run ${command.program}: ${(error as Error).message}. It said: ${tail}`, {
+    throw new Error(`Cannot run ${command.program}: ${(error as Error).message}. Output: ${tail}`, {
       cause: error,
     });
   } finally {
@@ -78,9 +75,9 @@ export async function runProgram(command: Command, { cwd, env, interruptedBy }: 
   }
 }
 
-/** What a program has written so far. */
+/** Output of a program. */
 class Output {
-  /** All of it, once it has ended. */
+  /** All output, after the end. */
   readonly text: Promise<string>;
   #text = "";
   #more = Promise.withResolvers<boolean>();
@@ -109,10 +106,10 @@ class Output {
     return this.#text;
   }
 
-  /** Waits until something is said behind a place. */
+  /** Waits for matching output after a position. */
   async says(what: RegExp, from: number): Promise<void> {
     while (!what.test(this.#text.slice(from))) {
-      if (!await this.#more.promise) throw new Error(`it ended before it said ${what}`);
+      if (!await this.#more.promise) throw new Error(`it ended before it printed ${what}`);
     }
   }
 }
@@ -143,7 +140,7 @@ function aborted(signal: AbortSignal): Promise<never> {
   return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
 }
 
-/** Ends what is left of a program's group of processes. */
+/** Kills the rest of a program's process group. */
 async function killGroup(pid: number): Promise<void> {
   const args = ["-KILL", "--", `-${pid}`];
   await new Deno.Command("kill", { args, stdout: "null", stderr: "null" }).output();

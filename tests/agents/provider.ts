@@ -9,49 +9,48 @@ import { MESSAGES } from "./protocols/messages.ts";
 import type { CallUsage, Fields, ReadRequest, SpokenProtocol } from "./protocols/protocol.ts";
 import { RESPONSES } from "./protocols/responses.ts";
 
-/** One way in which the provider fails a request. */
+/** Failure of a request. */
 export type Failure = 429 | 500 | 503 | "cut";
 
-/** A request for a reply, and what it took. */
+/** Call, and its usage. */
 export interface ProviderCall extends ReadRequest {
   readonly path: string;
   readonly body: Fields;
-  /** Of the answer; `cut` for one that broke off. */
+  /** Status of the answer; `cut` for an interrupted one. */
   readonly status: number | "cut";
   readonly usage: CallUsage;
-  /** In the price of one uncached input token. */
+  /** Cost in units of one uncached input token. */
   readonly cost: number;
-  /** What the model said, if it was asked. */
+  /** Reply of the model, if it was called. */
   readonly reply?: Reply;
 }
 
-/** A provider that listens on loopback. */
+/** Provider on loopback. */
 export interface Provider extends AsyncDisposable {
-  /** Its address, without a path. */
+  /** Address without a path. */
   readonly url: string;
-  /** The requests that asked for a reply, in the order in which they came. */
+  /** Calls in order of arrival. */
   readonly calls: readonly ProviderCall[];
   /** Method and path of all other requests. */
   readonly others: readonly string[];
 }
 
-/** What a provider does. */
 export interface ProviderOptions {
   readonly model: (asked: Asked) => Reply;
-  /** What happens to the requests that offer tools, by their number from 0. Default: nothing. */
+  /** Failures of requests that offer tools, by their number from 0. Default: none. */
   readonly failures?: Readonly<Record<number, Failure>>;
   /** Longest prompt in tokens. Default: no limit. */
   readonly windowTokens?: number;
 }
 
-/** The protocols that the provider speaks. */
+/** Supported protocols. */
 export const PROTOCOLS: readonly SpokenProtocol[] = [CHAT, RESPONSES, MESSAGES];
 
 /**
- * Starts a provider that speaks three protocols, each with its own prefix cache and prices, all with one model. It shares
- * neither readers nor caches with the simulator: what agents save is measured here by a second, independent bill. It is as
- * strict as the real ones: each call has one result behind it and each result a call before it, sealed reasoning
- * comes back as it was given, and at most four marks for the cache are in a request.
+ * Starts a provider with three protocols, each with its own prefix cache and prices, and one model. It
+ * shares neither readers nor caches with the simulator, so that savings are measured by an independent bill.
+ * It is as strict as real providers: calls and results pair, sealed reasoning returns unchanged, and a
+ * request has at most four cache breakpoints.
  */
 export async function startProvider(options: ProviderOptions): Promise<Provider> {
   const { model, failures = {}, windowTokens = Infinity } = options;
@@ -72,7 +71,7 @@ export async function startProvider(options: ProviderOptions): Promise<Provider>
     return tokens;
   }
 
-  /** Tokens of a prompt, and what the cache does with them. From now on it holds this one too. */
+  /** Returns the tokens of a prompt and its cache usage, and stores it in the cache. */
   function read({ pieces }: ReadRequest, { protocol, model }: {
     readonly protocol: SpokenProtocol;
     readonly model: string;
@@ -115,7 +114,7 @@ export async function startProvider(options: ProviderOptions): Promise<Provider>
       usage,
       ...(seal !== undefined && { seal }),
     });
-    // Sealed reasoning is complete when the stream breaks: the retry may bring it back.
+    // Sealed reasoning is complete when the stream breaks: the retry may include it.
     const cutAfter = seal === undefined ? 3 : 4;
     return new Response(streamOf(events, failure === "cut" ? cutAfter : Infinity), {
       headers: { "content-type": "text/event-stream", "cache-control": "no-store" },
@@ -126,7 +125,7 @@ export async function startProvider(options: ProviderOptions): Promise<Provider>
     port: 0,
     hostname: "127.0.0.1",
     onListen() {},
-    // A stream that was broken off on purpose says so.
+    // Intentionally interrupted streams also report errors.
     onError: () => new Response(null, { status: 502 }),
   }, async (request) => {
     const { pathname } = new URL(request.url);
@@ -158,15 +157,15 @@ async function readText(request: Request): Promise<string> {
   return await new Response(stream).text();
 }
 
-/** Whose rules a request is held to: agents ask a provider of chat completions whose own they know. */
+/** Returns the rules for a protocol: agents call a provider of chat completions whose own rules they know. */
 function rulesOf(protocol: SpokenProtocol): readonly Dialect[] {
   return protocol === CHAT ? ["openai"] : protocol === RESPONSES ? ["responses"] : ["anthropic"];
 }
 
-/** Most marks for the cache in a request. */
+/** Most cache breakpoints of a request. */
 const MAX_MARKS = 4;
 
-/** Why a strict provider refuses a prompt; nothing for one that is in order. */
+/** Returns why a strict provider refuses a prompt; `undefined` for a valid one. */
 function faultOf(
   { asked: { said }, pieces, seals }: ReadRequest,
   given: ReadonlySet<string>,

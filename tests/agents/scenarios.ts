@@ -3,10 +3,10 @@ import { sourceText } from "../gateway/long_session.ts";
 import type { Plan, Step } from "./model.ts";
 import type { Scenario } from "./play.ts";
 
-/** Tokens of one file that is read, about. */
+/** Approximate tokens of a file that is read. */
 const FILE_TOKENS = 2_000;
 
-/** Reads a file for each step, two for each third one. What holds a fact is gone once it was read. */
+/** Returns steps that read one file, every third one two. A file with a fact is deleted once it was read. */
 function readingSteps(steps: number, facts: FactsByStep = {}): readonly Step[] {
   return Array.from({ length: steps }, (_, step): Step => {
     const fact = facts[step];
@@ -15,7 +15,7 @@ function readingSteps(steps: number, facts: FactsByStep = {}): readonly Step[] {
   });
 }
 
-/** The files that such steps read. */
+/** Returns the files that such steps read. */
 function readFiles(steps: number, facts: FactsByStep = {}): Record<string, string> {
   const files: Record<string, string> = {};
   for (let step = 0; step < steps; step++) {
@@ -46,10 +46,10 @@ function reading(steps: number, facts: FactsByStep): Plan {
   return { steps: readingSteps(steps, facts), facts: Object.values(facts), report: "report.txt" };
 }
 
-/** A later task that needs what an earlier one read. */
+/** Later task that needs the results of an earlier one. */
 const SECOND: Plan = { ...reading(12, {}), facts: Object.values(TWO), report: "second.txt" };
 
-/** A black square of 1,024 pixels. */
+/** Black image of 1,024 pixels. */
 const PICTURE = Uint8Array.fromBase64(
   [
     "iVBORw0KGgoAAAANSUhEUgAABAAAAAQAAQAAAABXZhYuAAAAlklEQVR42u3BAQEAAACCIP+vbkhAAQAAAAAAAAAAAAAAAAAA",
@@ -61,7 +61,7 @@ const PICTURE = Uint8Array.fromBase64(
 const FIRST_PROMPT = "Follow plan:FIRST and write report.txt.";
 const SECOND_PROMPT = "Now follow plan:SECOND and write second.txt.";
 
-/** The work by which agents are compared: 50 steps, 67 calls, four facts of the first half needed at the end. */
+/** Task for comparing agents: 50 steps, 67 calls, four facts of the first half needed at the end. */
 export const STANDARD: Scenario = {
   name: "50 steps with parallel calls",
   plans: { FIRST: reading(50, FOUR) },
@@ -69,7 +69,7 @@ export const STANDARD: Scenario = {
   actions: [{ prompt: FIRST_PROMPT }],
 };
 
-/** Work that overflows the window of an agent that asks directly: 150 steps, 200 calls, twice the window of results. */
+/** Task that overflows the window without the gateway: 150 steps, 200 calls, results of twice the window. */
 export const LONG: Scenario = {
   name: "150 steps in a window of 200,000",
   plans: { FIRST: reading(150, FOUR) },
@@ -80,7 +80,7 @@ export const LONG: Scenario = {
   needs: "limit",
 };
 
-/** What agents are put through. */
+/** Scenarios of every agent. */
 export const SCENARIOS: readonly Scenario[] = [
   STANDARD,
   LONG,
@@ -103,8 +103,8 @@ export const SCENARIOS: readonly Scenario[] = [
     plans: {
       FIRST: {
         ...reading(25, TWO),
-        // Far after the facts, and after a pause: some agents write their steps down seconds later, so that how many are
-        // lost to an interruption would differ between the two runs.
+        // Far after the facts, and after a pause: some agents write their steps seconds later, so that the
+        // steps lost to an interruption would differ between the two runs.
         steps: readingSteps(25, TWO).with(20, ["sleep 15 && touch started && sleep 100"]),
       },
     },
@@ -122,7 +122,7 @@ export const SCENARIOS: readonly Scenario[] = [
     needs: "limit",
   },
   {
-    // What the model said stays, so that edits don't keep it from its limit.
+    // The model's texts are never evicted, so the agent reaches its limit.
     name: "compacted by itself, with much that was said",
     plans: { FIRST: { ...reading(40, FOUR), textTokens: 3_800 } },
     files: readFiles(40, FOUR),

@@ -1,4 +1,4 @@
-// Ctrl-C in `ask`, pressed at a terminal: the turn always ends, and the person is told so.
+// Ctrl-C in `ask` at a terminal: the turn always ends, and the user is notified.
 import { assertEquals, assertMatch } from "@std/assert";
 import { fromFileUrl } from "@std/path";
 import type { Model } from "@tare/messages";
@@ -14,7 +14,7 @@ const DIRECTLY = `${Deno.execPath()} run -A packages/cli/ask.ts Hello`;
 const AS_A_TASK = `${Deno.execPath()} task ask Hello`;
 const BY_NPX = "npx -y deno@2.9.6 task ask Hello";
 
-/** A model that begins to answer and then says nothing until it is stopped. */
+/** Streams the beginning of an answer, then nothing until it is cancelled. */
 const endless: Model = async function* ({ signal }) {
   yield { type: "text_delta", text: "Well, " };
   const { promise, resolve } = Promise.withResolvers<void>();
@@ -22,7 +22,7 @@ const endless: Model = async function* ({ signal }) {
   await promise;
 };
 
-/** A server whose turns never end by themselves. A request for one waits for `letIn`. */
+/** Starts a server whose turns never end by themselves. A turn request waits for `letIn`. */
 function serve(letIn: () => Promise<void> = () => Promise.resolve()) {
   const agent = agentHandler({
     models: {
@@ -53,14 +53,14 @@ function serve(letIn: () => Promise<void> = () => Promise.resolve()) {
   };
 }
 
-/** How the turns of a server's only session ended. */
+/** Returns the outcomes of the turns of a server's only session. */
 async function endsOf(url: string): Promise<string[]> {
   const { sessions: [{ id }] } = await (await fetch(`${url}/tare/v1/sessions`)).json();
   const events = await (await fetch(`${url}/tare/v1/sessions/${id}/events`)).text();
   return [...events.matchAll(/"type":"turn_end","reason":"(\w+)"/g)].map(([, reason]) => reason!);
 }
 
-/** A shell at a terminal, as a person has it: it gives each command its process group. */
+/** Opens a shell at a terminal, as a user has it: each command has its own process group. */
 async function openShell(port: string): Promise<Terminal> {
   const env = { PS1: "ready> ", TARE_PORT: port, TARE_HOST: "", TARE_TOKEN: "", NO_COLOR: "1" };
   const shell = openTerminal(["/bin/sh", "-i"], { cwd: ROOT, env });

@@ -7,12 +7,12 @@ import { LINUX, needs } from "../needs.ts";
 
 const FILES = 60_000;
 
-/** Longest time that the event loop may be blocked. */
+/** Longest block of the event loop, in milliseconds. */
 const MAX_BLOCKED_MS = 250;
 
 /**
- * Runs something and returns the longest time that timers had to wait while the process worked: on a busy machine it
- * waits itself.
+ * Runs `work` and returns the longest delay of timers while the process worked: on a busy machine the
+ * process itself waits.
  */
 async function longestBlockMs(work: () => Promise<unknown>): Promise<number> {
   let longest = 0;

@@ -1,4 +1,4 @@
-// Runs programs one after the other, and prints what each took of the process: processor time and memory.
+// Runs programs in order, and prints the processor time and memory of each.
 import process from "node:process";
 import { playProgram } from "../../packages/tools/programs/play_program.ts";
 

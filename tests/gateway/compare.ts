@@ -7,20 +7,20 @@ import { ANSWER, CALLS, runTool, SCRIPT } from "./long_session.ts";
 import { predict, recordingOf } from "./predict.ts";
 import { costOf, startUpstream } from "./upstream.ts";
 
-/** What a client is handed: where to send its requests, and the tools' results. */
+/** Connection of a client, with the tools' results. */
 export interface Client {
   readonly baseURL: string;
-  /** Runs a tool and takes note of the call. `args` as the client got them: the JSON text, or what it read from it. */
+  /** Runs a tool and records the call. `args` are the client's: JSON text, or its parsed value. */
   readonly run: (name: string, args: unknown) => string;
-  /** Takes note of what the client sends. */
+  /** Records the client's requests. */
   readonly fetch: typeof fetch;
 }
 
-/** How a session went. */
+/** Outcome of a session. */
 export interface Played {
   readonly answer: string;
   readonly calls: readonly string[];
-  /** The bodies that the client sent. */
+  /** Bodies that the client sent. */
   readonly bodies: readonly string[];
 }
 
@@ -45,14 +45,14 @@ export async function play(baseURL: string, client: (client: Client) => Promise<
 }
 
 /**
- * How far the provider's bill may be from the benchmark's, as a share. The benchmark takes a message as cached whole or
- * not at all; a provider also serves the first tokens of a message that was changed behind them, in blocks of 128.
+ * Tolerance between the provider's bill and the benchmark's, as a share. The benchmark caches whole
+ * messages; a provider also serves the unchanged beginning of a changed message, in blocks of 128.
  */
 const TOLERANCE = 0.005;
 
 /**
- * Plays the long session with a client, once directly and once through the gateway. Everything that the client gets to
- * see and sends must be the same; what the provider charges must be less, by what the benchmark says.
+ * Plays the long session with a client, directly and through the gateway. The client must see and send the
+ * same; the bill must be lower, by the benchmark's saving.
  */
 export async function compare(
   client: (client: Client) => Promise<string>,
@@ -78,7 +78,10 @@ export async function compare(
   assertAlmostEquals(cost / predicted.cost, 1, tolerance);
 }
 
-/** A request as it is over responses, where each text and each call of a reply is an item of its own. */
+/**
+ * Returns a request in the form of responses, where each text and each call of a reply is an item of its
+ * own.
+ */
 function byItems(request: SimulatedCall): SimulatedCall {
   return {
     ...request,

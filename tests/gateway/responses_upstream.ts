@@ -1,14 +1,14 @@
 type Handler = (request: Request) => Promise<Response>;
 
-/** An item of a response's input or output, as far as it is read here. */
+/** Item of a response's input or output, with the fields that are read here. */
 interface Item {
   readonly type?: string;
   readonly id?: string;
 }
 
 /**
- * Adds stored responses to the simulated provider: each is stored unless `store: false`, for `previous_response_id` and for
- * references to its items.
+ * Adds stored responses to the simulated provider: each is stored unless `store: false`, for
+ * `previous_response_id` and for references to its items.
  */
 export function responsesUpstream(provider: Handler): Handler {
   const conversations = new Map<string, readonly Item[]>();

@@ -6,9 +6,8 @@ import { runProgram } from "./runtimes.ts";
 const PACKAGES = fromFileUrl(new URL("../../packages", import.meta.url));
 
 /**
- * Packs packages as npm gets them, and installs them into an empty project, as a user would. Writes each example of
- * their READMEs into a script of its own.
- *
+ * Packs packages as npm gets them, and installs them into an empty project. Writes each example of their READMEs into a
+ * script of its own.
  * @returns the scripts, by package.
  */
 export async function npmProject(
@@ -45,7 +44,7 @@ export async function npmProject(
   return scripts;
 }
 
-/** Bundles a script of such a project into one module, for runtimes where npm can't install. */
+/** Bundles a script of such a project into one module, for runtimes without npm. */
 export async function bundleInProject(folder: string, script: string): Promise<string> {
   const bundled = script.replace(".mjs", ".bundled.mjs");
   const args = ["bundle", "--quiet", "--no-lock", "--platform=browser", `--output=${bundled}`, script];
@@ -55,9 +54,8 @@ export async function bundleInProject(folder: string, script: string): Promise<s
 }
 
 /**
- * Installs one package as npm gets it into an empty project, with what it needs.
- *
- * @returns what that takes of a disk with blocks of 4 KiB, in bytes.
+ * Installs one package as npm gets it into an empty project, with its dependencies.
+ * @returns the size on a disk with blocks of 4 KiB, in bytes.
  */
 export async function installAlone(folder: string, name: string): Promise<number> {
   const packed: [string, string][] = [];
@@ -73,7 +71,7 @@ export async function installAlone(folder: string, name: string): Promise<number
   return await bytesOnDisk(join(folder, "node_modules"));
 }
 
-/** A package of ours and those that it may import, and they in turn. */
+/** Returns a package of this repository and its transitive imports. */
 function withNeeded(name: string): ReadonlySet<string> {
   const needed = PACKAGE_TABLE[name] ?? [];
   return new Set([name, ...needed.flatMap((one) => [...withNeeded(one)])]);

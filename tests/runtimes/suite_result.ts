@@ -1,11 +1,11 @@
-/** What became of a suite, as a runtime prints it in one line. */
+/** Result of a suite, as a runtime prints it in one line. */
 export interface SuiteResult {
-  /** Names of the tests that passed, in their order. */
+  /** Names of the passed tests, in order. */
   readonly passed: readonly string[];
-  /** Names of the tests that are left out. */
+  /** Names of the ignored tests. */
   readonly ignored: readonly string[];
   readonly failed: readonly { readonly name: string; readonly error: string }[];
 }
 
-/** Begins the line in which a runtime tells what became of a suite. */
+/** Prefix of the line with a suite's result. */
 export const MARK = "suite:";

@@ -24,8 +24,8 @@ export const CLAUDE_CODE: Agent = {
     ].map((name) => ({ name: "ToolSearch", args: { query: `select:${name}`, max_results: 1 } })),
   },
   quiet: { CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1", DISABLE_AUTOUPDATER: "1" },
-  // It knows its models' windows. Another one it takes from 100,000 tokens; a smaller one it learns from the provider,
-  // which refuses what is too long.
+  // Claude Code knows its models' windows. It assumes 100,000 tokens or more for others, and learns a
+  // smaller window from the provider's error.
   configure: ({ windowTokens }) =>
     Promise.resolve({
       ANTHROPIC_API_KEY: "key",
@@ -41,7 +41,7 @@ export const CLAUDE_CODE: Agent = {
   lacks: {},
 };
 
-/** Messages in one process. */
+/** Returns a command that sends messages to one process. */
 function talk(contents: readonly unknown[]): Command {
   return {
     program: "claude",

@@ -1,5 +1,5 @@
 import type { Agent } from "../agent.ts";
 import { opencode } from "./opencode.ts";
 
-/** Kilo, which is made from opencode. */
+/** Kilo, a fork of opencode. */
 export const KILO: Agent = opencode("kilo", "KILO");

@@ -4,7 +4,7 @@ import type { Agent } from "../agent.ts";
 
 const PROGRAM = fromFileUrl(new URL("../programs/openai_agents.mjs", import.meta.url));
 
-/** An agent of the OpenAI Agents SDK, over the protocol that it is told. */
+/** Returns the driver of an OpenAI Agents SDK agent, over this protocol. */
 export function openaiAgents(protocol: "chat" | "responses"): Agent {
   return {
     name: `openai agents ${protocol}`,

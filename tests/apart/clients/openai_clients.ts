@@ -13,7 +13,7 @@ function chatStart(): ChatMessages {
 
 const chatTools = DEFINITIONS as OpenAI.ChatCompletionFunctionTool[];
 
-/** Goes on until the model calls no more tools; gives its last text. */
+/** Runs the model until it calls no more tools; returns its last text. */
 async function chatLoop(
   ask: (messages: ChatMessages) => Promise<OpenAI.ChatCompletionMessage>,
   run: Run,
@@ -41,7 +41,7 @@ const responsesTools: OpenAI.Responses.FunctionTool[] = TOOLS.map((tool) => ({
 
 const responsesFields = { model: MODEL, instructions: SYSTEM, tools: responsesTools };
 
-/** The results of a response's calls. */
+/** Returns the results of a response's calls. */
 function results({ output }: OpenAI.Responses.Response, run: Run): OpenAI.Responses.ResponseInput {
   return output.flatMap((item: OpenAI.Responses.ResponseOutputItem) =>
     item.type === "function_call"
@@ -54,7 +54,7 @@ function results({ output }: OpenAI.Responses.Response, run: Run): OpenAI.Respon
   );
 }
 
-/** Sends the whole conversation each time. */
+/** Runs the model with the whole conversation in each request. */
 async function responsesLoop(
   ask: (input: OpenAI.Responses.ResponseInput) => Promise<OpenAI.Responses.Response>,
   run: Run,
@@ -72,10 +72,10 @@ function connect({ baseURL, fetch }: Client): OpenAI {
   return new OpenAI({ baseURL, fetch, apiKey: "key" });
 }
 
-/** Plays the long session; gives the model's answer. */
+/** Player of the long session, which returns the model's answer. */
 export type Player = (client: Client) => Promise<string>;
 
-/** Chat completions in one piece. */
+/** Plays with complete chat completions. */
 export const playChat: Player = async (client) => {
   const openai = connect(client);
   return await chatLoop(async (messages) => {
@@ -85,7 +85,7 @@ export const playChat: Player = async (client) => {
   }, client.run);
 };
 
-/** Streamed chat completions, put together by the package. */
+/** Plays with streamed chat completions, assembled by the package. */
 export const streamChat: Player = async (client) => {
   const openai = connect(client);
   return await chatLoop(async (messages) => {
@@ -95,7 +95,7 @@ export const streamChat: Player = async (client) => {
   }, client.run);
 };
 
-/** The package's tool runner. */
+/** Plays with the package's tool runner. */
 export const runTools: Player = async (client) => {
   const runner = connect(client).chat.completions.runTools({
     model: MODEL,
@@ -113,7 +113,7 @@ export const runTools: Player = async (client) => {
   return await runner.finalContent() ?? "";
 };
 
-/** Responses in one piece, none of them stored. */
+/** Plays with complete, unstored responses. */
 export const playResponses: Player = async (client) => {
   const openai = connect(client);
   return await responsesLoop(
@@ -122,13 +122,13 @@ export const playResponses: Player = async (client) => {
   );
 };
 
-/** Streamed responses, put together by the package. */
+/** Plays with streamed responses, assembled by the package. */
 export const streamResponses: Player = async (client) => {
   const openai = connect(client);
   return await responsesLoop(async (input) => {
     const response = await openai.responses.stream({ ...responsesFields, store: false, input })
       .finalResponse();
-    // What the package adds to items, the API refuses.
+    // The API refuses fields that the package adds to items.
     const output = response.output.map((item: OpenAI.Responses.ResponseOutputItem) => {
       const { parsed_arguments: _, ...plain } = item as typeof item & { parsed_arguments?: unknown };
       return plain as typeof item;
@@ -137,7 +137,7 @@ export const streamResponses: Player = async (client) => {
   }, client.run);
 };
 
-/** Stored responses: only what is new is sent. */
+/** Plays with stored responses: only new items are sent. */
 export const continueResponses: Player = async (client) => {
   const openai = connect(client);
   let response = await openai.responses.create({ ...responsesFields, input: QUESTION });

@@ -13,7 +13,7 @@ const postgres = await startPostgres();
 
 const INSTRUCTIONS = `${DELEGATING}: others do the work.`;
 
-/** Asks for a turn; gives its first event of this type. */
+/** Starts a turn; returns its first event of this type. */
 async function play<Type extends SessionEvent["type"]>(
   at: string,
   { until: type, ...request }: { readonly until: Type } & Record<string, unknown>,
@@ -25,7 +25,7 @@ async function play<Type extends SessionEvent["type"]>(
   throw new Error(`Cannot play: the turn had no ${type}.`);
 }
 
-Deno.test("another server goes on with a turn whose server was killed, and ends its helper's, which can be continued", async () => {
+Deno.test("takeover: another server resumes the turn of a killed server, and ends its subagent's, which can be continued", async () => {
   await using cluster = await Cluster.start(postgres, { seed: 2, servers: 2 });
   const audit = await Audit.install(cluster);
   await cluster.restart();

@@ -1,10 +1,10 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 
-/** How often each server is asked whether it is well, in milliseconds. */
+/** Interval of health probes, in milliseconds. */
 const PROBE_EVERY_MS = 200;
 
-/** Headers of requests that servers get. */
+/** Forwarded request headers. */
 const PASSED_ON = [
   "accept",
   "authorization",
@@ -14,21 +14,20 @@ const PASSED_ON = [
   "x-tare-key",
 ];
 
-/** Headers of answers that are a connection's own. */
+/** Response headers of a single connection. */
 const HOP_BY_HOP = new Set(["connection", "keep-alive", "transfer-encoding"]);
 
-/** One of the servers behind it. */
 interface Backend {
   url: string;
   isUp: boolean;
-  /** What is under way there. */
+  /** Requests in progress. */
   readonly underWay: Set<AbortController>;
 }
 
 /**
- * Spreads requests over servers in turn. It streams answers through, and takes a server out that refuses connections or
- * doesn't say in time that it is well: what is under way there is broken off. A request is sent to another server only if
- * that is safe: it reads, or nothing of it was sent.
+ * Round-robin load balancer. It streams answers, and removes a server that refuses connections or misses a
+ * health probe, aborting its requests. A request is retried on another server only if that is safe: it
+ * reads, or nothing of it was sent.
  */
 export class LoadBalancer implements AsyncDisposable {
   readonly #backends: Backend[] = [];
@@ -46,29 +45,28 @@ export class LoadBalancer implements AsyncDisposable {
   }
 
   /**
-   * Starts it. It listens on loopback. A server may take `probeMs` to say that it is well: where none hangs, so long that a
-   * busy machine isn't taken for one that does.
+   * Starts a load balancer on loopback. `probeMs` limits a health probe; where no server hangs, it is long
+   * enough for a busy machine.
    */
   static async start(probeMs = 1000): Promise<LoadBalancer> {
-    // Deno's own server says on the error output whatever breaks off.
+    // Deno's own server logs every interrupted answer.
     const server = createServer((request, response) => void balancer.#answer(request, response));
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     const balancer = new LoadBalancer(server, probeMs);
     return balancer;
   }
 
-  /** Where it listens. */
+  /** Address of the load balancer. */
   get url(): string {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** Puts a server in a place, also in the stead of the one that was there. */
+  /** Adds a server, or replaces the one at this place. */
   put(place: number, url: string): void {
     if (this.#backends[place]) this.#takeOut(this.#backends[place]);
     this.#backends[place] = { url, isUp: true, underWay: new Set() };
   }
 
-  /** Ends everything. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed.abort();
     for (const backend of this.#backends) this.#takeOut(backend);

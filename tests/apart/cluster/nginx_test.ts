@@ -1,4 +1,4 @@
-// What deploy/nginx.conf does with a real nginx.
+// Tests deploy/nginx.conf with a real nginx.
 import { assert, assertEquals } from "@std/assert";
 import type { SessionEvent } from "@tare/server";
 import { jsonPost } from "../../crash/json_post.ts";
@@ -12,7 +12,7 @@ import { needs, NGINX } from "../../needs.ts";
 
 const postgres = await startPostgres();
 
-/** A server that says who it is, or answers as it is told. */
+/** Starts a server that returns its name, or answers by `answer`. */
 function backend(
   name: string,
   answer: (request: Request) => Response | Promise<Response> = () => new Response(name),
@@ -27,7 +27,7 @@ const ids = Array.from({ length: 200 }, (_, number) => `0b9b5f0e-${number}`);
 const share = (names: readonly string[], name: string) =>
   names.filter((one) => one === name).length / names.length;
 
-/** Which server answers for each. */
+/** Returns the server that answers each request. */
 async function whoAnswers(
   nginx: Nginx,
   requests: readonly (readonly [path: string, headers?: Record<string, string>])[],
@@ -42,7 +42,7 @@ async function whoAnswers(
 Deno.test(
   needs(
     NGINX,
-    "nginx sends all requests of a session to one server, and moves only those of one that leaves",
+    "nginx: all requests of a session go to one server, and only those of a removed server move",
   ),
   async () => {
     const names = ["a", "b", "c", "d"];
@@ -65,7 +65,7 @@ Deno.test(
       assertEquals([...new Set(moved)].sort(), ["a", "c", "d"]);
     }
     {
-      // Taken out of the configuration it is the same.
+      // Removing it from the configuration has the same effect.
       await using nginx = await Nginx.start(urls.filter((_, at) => at !== 1));
       const after = await whoAnswers(nginx, turns);
       assertEquals(after.filter((name, at) => name !== before[at] && before[at] !== "b"), []);
@@ -86,7 +86,7 @@ Deno.test(
     const told = ["x-session-id", "x-claude-code-session-id", "session-id"];
     const first = await whoAnswers(nginx, ids.map((id) => ["/v1/messages", { "x-session-id": id }]));
     assertEquals([...new Set(first)].sort(), ["a", "b", "c", "d"]);
-    // Whoever names it, and with whatever key.
+    // For every header and key.
     for (const [at, header] of told.entries()) {
       const requests = ids.map((id) =>
         [paths[at + 1]!, { [header]: id, authorization: `Bearer ${at}` }] as const
@@ -99,7 +99,7 @@ Deno.test(
       assertEquals(await whoAnswers(nginx, requests), by, header);
       assertEquals([...new Set(by)].sort(), ["a", "b", "c", "d"], header);
     }
-    // What is about no conversation is spread, one client's too.
+    // Requests without a conversation are distributed, also those of one client.
     const spread = await whoAnswers(
       nginx,
       ids.map((_, at) => [["/tare/v1/sessions", "/tare/v1/sessions/import", "/"][at % 3]!]),
@@ -115,7 +115,7 @@ Deno.test(needs(NGINX, "nginx hands on a stream piece by piece, and takes large 
     if (request.method === "POST") {
       let bytes = 0;
       for await (const piece of request.body ?? []) {
-        // Before the body has ended: it isn't held back.
+        // Before the body has ended: it isn't buffered.
         if (bytes === 0) next[1]!.resolve();
         bytes += piece.length;
       }
@@ -151,50 +151,53 @@ Deno.test(needs(NGINX, "nginx hands on a stream piece by piece, and takes large 
   await server.shutdown();
 });
 
-Deno.test(needs(NGINX, "nginx asks another server only if a request had no effect for sure"), async () => {
-  const asked: string[] = [];
-  const [dead, ending, well] = [
-    backend("dead"),
-    backend("ending", ({ method }) => {
-      asked.push(method);
-      return new Response("ends", { status: 503 });
-    }),
-    backend("well"),
-  ];
-  await dead.shutdown();
-  {
-    await using nginx = await Nginx.start([urlOf(dead), urlOf(well)]);
-    const answers = [];
-    for (const id of ids.slice(0, 20)) {
-      answers.push(
-        await (await nginx.fetch(`/tare/v1/sessions/${id}/turns`, { method: "POST", body: "{}" })).text(),
+Deno.test(
+  needs(NGINX, "nginx: a request is sent to another server only if it certainly had no effect"),
+  async () => {
+    const asked: string[] = [];
+    const [dead, ending, well] = [
+      backend("dead"),
+      backend("ending", ({ method }) => {
+        asked.push(method);
+        return new Response("ends", { status: 503 });
+      }),
+      backend("well"),
+    ];
+    await dead.shutdown();
+    {
+      await using nginx = await Nginx.start([urlOf(dead), urlOf(well)]);
+      const answers = [];
+      for (const id of ids.slice(0, 20)) {
+        answers.push(
+          await (await nginx.fetch(`/tare/v1/sessions/${id}/turns`, { method: "POST", body: "{}" })).text(),
+        );
+      }
+      assertEquals([...new Set(answers)], ["well"]);
+    }
+    {
+      // The request may have had its effect: the client receives the error, unless it only reads.
+      await using nginx = await Nginx.start([urlOf(ending), urlOf(well)]);
+      const heard: string[] = [];
+      for (const id of ids.slice(0, 20)) {
+        for (const method of ["POST", "GET"]) {
+          const answer = await nginx.fetch(`/tare/v1/sessions/${id}/turns`, { method });
+          heard.push(`${method} ${await answer.text()}`);
+        }
+      }
+      const [posts, gets] = ["POST", "GET"].map((method) => heard.filter((line) => line.startsWith(method)));
+      assertEquals([...new Set(posts)].sort(), ["POST ends", "POST well"]);
+      assertEquals([...new Set(gets)], ["GET well"]);
+      assertEquals(
+        asked.filter((method) => method === "POST").length,
+        share(posts!, "POST ends") * posts!.length,
       );
     }
-    assertEquals([...new Set(answers)], ["well"]);
-  }
-  {
-    // What was asked may have been done: who asked hears of it, unless it only reads.
-    await using nginx = await Nginx.start([urlOf(ending), urlOf(well)]);
-    const heard: string[] = [];
-    for (const id of ids.slice(0, 20)) {
-      for (const method of ["POST", "GET"]) {
-        const answer = await nginx.fetch(`/tare/v1/sessions/${id}/turns`, { method });
-        heard.push(`${method} ${await answer.text()}`);
-      }
-    }
-    const [posts, gets] = ["POST", "GET"].map((method) => heard.filter((line) => line.startsWith(method)));
-    assertEquals([...new Set(posts)].sort(), ["POST ends", "POST well"]);
-    assertEquals([...new Set(gets)], ["GET well"]);
-    assertEquals(
-      asked.filter((method) => method === "POST").length,
-      share(posts!, "POST ends") * posts!.length,
-    );
-  }
-  for (const server of [ending, well]) await server.shutdown();
-});
+    for (const server of [ending, well]) await server.shutdown();
+  },
+);
 
 Deno.test(
-  needs(NGINX, "turns of a session run on one server behind nginx, and elsewhere once that is gone"),
+  needs(NGINX, "nginx: turns of a session run on one server, and elsewhere once that is gone"),
   async () => {
     await using cluster = await Cluster.start(postgres, { seed: 3 });
     await Audit.install(cluster);

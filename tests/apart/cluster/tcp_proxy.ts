@@ -1,4 +1,4 @@
-/** How a connection passes on what it is given. */
+/** Forwarding mode of a connection. */
 export type Passage =
   | { readonly type: "open" }
   /** Nothing arrives until it is open again, and then all of it, late. Who comes new may pass. */
@@ -8,18 +8,18 @@ export type Passage =
   /** All connections are closed, and new ones at once. */
   | { readonly type: "cut" };
 
-/** What becomes of single pieces that would pass. */
+/** Handlers for single pieces of data. */
 export interface Tampering {
-  /** Asked of each piece that a client sends: whether its connection is cut before the server gets it, or after. */
+  /** Returns whether to cut the connection before or after the server gets a client's piece. */
   readonly onSent?: (piece: Uint8Array) => "cut before" | "cut after" | undefined;
   /**
-   * What a client gets in place of each piece that the server sends. Nothing: it hears no more on this connection, as a
-   * stream never loses something in its middle.
+   * Returns the piece to forward in place of one of the server's; `undefined` ends all further output on the
+   * connection, since a stream never loses data in its middle.
    */
   readonly onAnswer?: (piece: Uint8Array) => Uint8Array | undefined;
 }
 
-/** A stretch of network in front of a server, which can be cut, slow, or swallow everything. */
+/** Proxy for a server's network, which can be cut, slowed down, or made to swallow everything. */
 export class TcpProxy implements AsyncDisposable {
   readonly #listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   readonly #connections = new Set<Deno.Conn>();
@@ -28,11 +28,11 @@ export class TcpProxy implements AsyncDisposable {
   readonly #passing = new Set<Promise<void>>();
   readonly #tampering: Required<Tampering>;
   #passage: Passage = { type: "open" };
-  /** Those that were there when it got stuck. */
+  /** Connections that existed when it got stuck. */
   #stuck: ReadonlySet<Deno.Conn> = new Set();
   #changed = Promise.withResolvers<void>();
 
-  /** `target` is asked for each new connection. */
+  /** Starts a proxy; `target` is called for each new connection. */
   constructor(
     target: () => Deno.ConnectOptions,
     { onSent = () => undefined, onAnswer = (piece) => piece }: Tampering = {},
@@ -42,12 +42,12 @@ export class TcpProxy implements AsyncDisposable {
     this.#accepting = this.#accept();
   }
 
-  /** Where it listens, on loopback. */
+  /** Port on loopback. */
   get port(): number {
     return this.#listener.addr.port;
   }
 
-  /** Changes how it passes things on. */
+  /** Sets the forwarding mode. */
   set(passage: Passage): void {
     this.#passage = passage;
     this.#stuck = new Set(this.#connections);
@@ -56,7 +56,6 @@ export class TcpProxy implements AsyncDisposable {
     this.#changed = Promise.withResolvers();
   }
 
-  /** Closes everything. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#listener.close();
     this.set({ type: "cut" });
@@ -94,7 +93,7 @@ export class TcpProxy implements AsyncDisposable {
         }),
       ]);
     } catch {
-      // Nobody listens there.
+      // Nothing listens there.
       close(from);
     }
     this.#connections.delete(from);

@@ -1,8 +1,8 @@
 import ts from "typescript";
 
-/** A change of a source file that its tests should notice. */
+/** Change of a source file that its tests should detect. */
 export interface Mutant {
-  /** Where the replaced text begins and ends. */
+  /** Range of the replaced text. */
   readonly start: number;
   readonly end: number;
   readonly text: string;
@@ -10,7 +10,7 @@ export interface Mutant {
 
 const { SyntaxKind } = ts;
 
-/** What takes the place of each operator. */
+/** Replacements of each operator. */
 const OPERATORS: ReadonlyMap<ts.SyntaxKind, readonly string[]> = new Map([
   [SyntaxKind.LessThanToken, ["<=", ">="]],
   [SyntaxKind.LessThanEqualsToken, ["<", ">"]],
@@ -70,7 +70,7 @@ export function mutantsOf(source: string): readonly Mutant[] {
   return mutants;
 }
 
-/** Texts are joined for messages: what these lack would be no change of behavior. */
+/** Reports whether texts are joined: mutants of messages change no behavior. */
 function joinsTexts({ left, right }: ts.BinaryExpression): boolean {
   return [left, right].some((side) => ts.isStringLiteralLike(side) || ts.isTemplateExpression(side));
 }

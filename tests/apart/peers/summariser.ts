@@ -1,19 +1,19 @@
 import type { CountTokens, Message } from "@tare/messages";
 import type { PolicyView } from "@tare/simulator/economy";
 
-/** Tokens of the summary that each compaction gets. */
+/** Tokens of a compaction's summary. */
 const SUMMARY_TOKENS = 1_000;
 
-/** What a summary is asked of: the conversation as last sent, or what the peer itself sends, which no cache holds. */
+/** Prompt of a summary: the conversation as last sent, or the peer's own uncached request. */
 export type SummaryCall = "cached" | "cold";
 
 const INSTRUCTION: Message = {
   role: "user",
   content:
-    "Summarise this conversation so that the work can go on from the summary alone. Answer with text only.",
+    "Summarise this conversation so that the work can continue from the summary only. Answer with text only.",
 };
 
-/** Stands for the model that writes a peer's summaries: they say nothing, and what each would cost is noted. */
+/** Mock of the model that writes a peer's summaries: they are empty, and their cost is recorded. */
 export class Summariser {
   readonly #call: SummaryCall;
   readonly #countTokens: CountTokens;
@@ -35,7 +35,7 @@ export class Summariser {
     return text;
   }
 
-  /** The view, with the request for the summary that it needed, if any. */
+  /** Returns the view, with its summary request, if any. */
   charge(view: PolicyView): PolicyView {
     const asked = this.#asked;
     const { messages, tools } = this.#sent;

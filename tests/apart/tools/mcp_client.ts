@@ -2,14 +2,14 @@ import * as sdk from "@modelcontextprotocol/client";
 import type { Tool, ToolContext, ToolOutput } from "@tare/messages";
 import { type McpOptions, mcpServers, readMcpServers } from "@tare/tools/mcp";
 
-/** What a turn would do with servers, without one. */
+/** Servers as a turn would use them, without a turn. */
 export interface TriedServers extends AsyncDisposable {
   readonly warnings: readonly string[];
-  /** The tools of these servers by name, as the next turn would see them. */
+  /** Returns the tools of these servers by name, as the next turn would see them. */
   tools(...names: readonly string[]): Promise<ReadonlyMap<string, Tool>>;
 }
 
-/** Starts servers as they would stand under `mcpServers`. */
+/** Starts servers from entries of `mcpServers`. */
 export function tryServers(
   entries: Readonly<Record<string, unknown>>,
   options: Partial<McpOptions> = {},

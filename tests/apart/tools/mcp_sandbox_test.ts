@@ -4,7 +4,7 @@ import { attacks, leaves, sleepers, type Target } from "../../attack/break_out.t
 import { resultsOf, withServer } from "../../attack/robbed_server.ts";
 import { BUBBLEWRAP, needs } from "../../needs.ts";
 
-/** A program that does whatever it is told, and more where its settings let it. */
+/** Returns the entry of a program that runs any command, with more settings. */
 function evil(more: Readonly<Record<string, unknown>> = {}) {
   const file = fromFileUrl(new URL("evil_server.js", import.meta.url));
   return {
@@ -55,7 +55,10 @@ Deno.test(
 );
 
 Deno.test(
-  needs(BUBBLEWRAP, "what an MCP program leaves behind ends with the server, even with one that is killed"),
+  needs(
+    BUBBLEWRAP,
+    "sandbox: processes that an MCP program leaves end with the server, even with a killed one",
+  ),
   async () => {
     const seconds = 100_000 + crypto.getRandomValues(new Uint16Array(1))[0]!;
     const calls = () =>
@@ -65,7 +68,7 @@ Deno.test(
       assertEquals(resultsOf(await turn()).length, calls().length);
       // Its commands start before they answer.
       while (await sleepers(seconds) < calls().length) { /* ps takes its time. */ }
-      // The server itself; the one before it started it.
+      // The server itself; its parent started it.
       Deno.kill(target.pids.at(-1)!, "SIGKILL");
       while (await sleepers(seconds) > 0) { /* The system ends them, and nobody else is left to. */ }
     });

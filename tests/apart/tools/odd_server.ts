@@ -1,9 +1,7 @@
 /**
- * An MCP server over stdio, written down without a library, that does what servers should not. Its first argument says
- * how it starts: `sound`, `silent` (it never answers), `mute` (it says nothing more after the first `sleep`), `many`
- * (it has 100 tools more), `crowd` (it has 900 more, which are others each time one looks), `vast` (1,100), `heavy` (100
- * of 60,000 characters), `wrong` (150 that are none), `liar` (some of them are none).
- *
+ * Misbehaves as an MCP server over stdio, without a library. The first argument is its mode at start: `sound`, `silent` (it
+ * never answers), `mute` (no output after the first `sleep`), `many` (100 more tools), `crowd` (900 more, which change with
+ * each list), `vast` (1,100), `heavy` (100 of 60,000 characters), `wrong` (150 invalid ones), `liar` (some invalid ones).
  * @module
  */
 // deno-lint-ignore-file no-console
@@ -12,14 +10,14 @@ if (startsFile) Deno.writeTextFileSync(startsFile, "started\n", { append: true }
 
 const MIB = 2 ** 20;
 
-/** The head of a picture of 640×480 pixels. */
+/** Header of an image of 640×480 pixels. */
 const GIF = btoa("GIF89a\x80\x02\xe0\x01");
 
 type Result = Record<string, unknown> | undefined;
 
 interface OddTool {
   readonly listed: Record<string, unknown>;
-  /** Nothing if it never answers. */
+  /** Returns the result; `undefined` if it never answers. */
   readonly run: (args: Record<string, unknown>, id: number, token: unknown) => Result | Promise<Result>;
 }
 
@@ -30,7 +28,7 @@ const odd = (name: string, run: OddTool["run"], listed: Record<string, unknown> 
 });
 
 let isMute = false;
-/** How often its tools were asked for. */
+/** Number of requests for its tools. */
 let lists = 0;
 const cancelled: unknown[] = [];
 
@@ -62,7 +60,7 @@ let tools: readonly OddTool[] = [
     for (let i = 0; i < 100; i++) await writeAll(Deno.stderr, bytes);
     return text("done");
   }),
-  // Each says something of its own before its answer, as often as `times` says.
+  // Each sends `times` messages of its own before its answer.
   odd("flood_notes", async ({ times }, _, token) => {
     await shout(Number(times), (at) => ({
       method: "notifications/progress",
@@ -130,7 +128,7 @@ let tools: readonly OddTool[] = [
 ];
 
 if (mode === "crowd") {
-  // What it says of each is another with every look.
+  // Its descriptions change with every list.
   tools = [
     ...tools,
     ...Array.from({ length: 900 }, (_, at) => {
@@ -173,7 +171,7 @@ if (mode === "many") {
   ];
 }
 
-/** What a list may hold that is no tool. */
+/** Invalid entries of a tool list. */
 const LIES: readonly unknown[] = [
   "no object",
   { name: 5, inputSchema: { type: "object" } },
@@ -207,7 +205,7 @@ const LIES: readonly unknown[] = [
 async function flood(piece: string, between: string): Promise<Result> {
   const bytes = new TextEncoder().encode(piece);
   if (between === "") {
-    // One message of 100 MB, its id behind it all, as most servers write it.
+    // One message of 100 MB with its id at the end, as most servers write it.
     await writeAll(Deno.stdout, new TextEncoder().encode('{"jsonrpc":"2.0","result":{"content":"'));
   }
   for (let i = 0; i < 100; i++) await writeAll(Deno.stdout, bytes);
@@ -216,7 +214,7 @@ async function flood(piece: string, between: string): Promise<Result> {
   return undefined;
 }
 
-/** So many of what it says without being asked goes out at once. */
+/** Unsolicited messages per write. */
 const AT_ONCE = 1_000;
 
 async function shout(times: number, message: (at: number) => Record<string, unknown>): Promise<void> {
@@ -258,7 +256,7 @@ async function answer(message: Record<string, unknown>): Promise<void> {
       });
     case "tools/list":
       lists++;
-      // A server that has changed its tools takes its time to say what they are.
+      // A server whose tools changed is slow to list them.
       if (tools.some(({ listed }) => listed.name === "fresh")) {
         await new Promise((done) => setTimeout(done, 200));
       }

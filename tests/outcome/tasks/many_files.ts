@@ -39,7 +39,7 @@ const RENAME: Task = {
       old: line,
       now: line.replace(new RegExp(`\\b${old}\\b`, "g"), now!),
     }));
-    // Those of one file come one after the other.
+    // Edits of one file are consecutive.
     for (const part of [edits.filter((_, at) => at % 2 === 0), edits.filter((_, at) => at % 2 === 1)]) {
       if (part.length > 0) yield* work(...part);
     }
@@ -237,5 +237,5 @@ const NAMES_OF_ALL_KINDS: Task = {
   }],
 };
 
-/** What goes through many files. */
+/** Tasks across many files. */
 export const MANY_FILES: readonly Task[] = [RENAME, NEEDLE, SUM_UP, RELEASE, NAMES_OF_ALL_KINDS];

@@ -239,7 +239,7 @@ function* changeTitle(asked: string) {
   return "Changed.";
 }
 
-/** What takes several turns, with much else between them. */
+/** Tasks of several turns, with much other work between them. */
 export const MEMORY: readonly Task[] = [
   LONG_AGO,
   UNDO_AN_EDIT,

@@ -8,19 +8,19 @@ import { type Client, play } from "../../../gateway/compare.ts";
 import { ANSWER, CALLS, QUESTION, SCRIPT } from "../../../gateway/long_session.ts";
 import { costOf, startUpstream, type Upstream } from "../../../gateway/upstream.ts";
 
-/** How a framework plays the long session, with an adapter or alone. */
+/** Result of the long session with a framework, with an adapter or as baseline. */
 export interface Played {
   readonly answer: string;
-  /** The history that the framework has kept, as JSON data. */
+  /** History of the framework, as JSON data. */
   readonly history: unknown;
 }
 
-/** The options of adapters that don't depend on their framework. */
+/** Adapter options that don't depend on the framework. */
 export type Options = Omit<TareOptions<never>, "conversation">;
 
-/** How to play the long session with a framework. */
+/** Driver of a framework. */
 export interface Player<Adapter extends Books> {
-  /** An adapter, whose model is asked there. */
+  /** Returns the adapter for a client's model. */
   readonly adapt: (client: Client, options: Options) => Adapter;
   readonly play: (
     client: Client,
@@ -28,7 +28,7 @@ export interface Player<Adapter extends Books> {
   ) => Promise<Played>;
 }
 
-/** What an adapter goes by, in front of a simulated provider. */
+/** Returns adapter options for a simulated provider. */
 function optionsFor(upstream: Upstream, archive: Archive): Options {
   return {
     profile: upstream.profile,
@@ -43,9 +43,8 @@ function optionsFor(upstream: Upstream, archive: Archive): Options {
 }
 
 /**
- * Plays the long session with a framework, once alone and once with the adapter. The history that the framework keeps
- * and the answer must be the same; what the provider charges must be less, and be what the ledger says.
- *
+ * Plays the long session with a framework, once as baseline and once with the adapter. History and answer must be equal; the
+ * provider's bill must be lower, and equal to the ledger.
  * @returns The share of the cost that the adapter saves.
  */
 export async function compareAdapted<Adapter extends Books>(player: Player<Adapter>): Promise<number> {
@@ -74,18 +73,19 @@ export async function compareAdapted<Adapter extends Books>(player: Player<Adapt
   return 1 - costOf(upstream) / costOf(direct);
 }
 
-/** So many threads ask at once, each for so many calls and an answer: as many as the provider remembers. */
+/** Concurrent threads, and calls of each before its answer: as many threads as the provider remembers. */
 const [THREADS, THREAD_CALLS] = [100, 9];
 
-/** A model for all threads: what it replies depends on how far a conversation is. */
+/** Model of all threads, whose replies depend on a conversation's length. */
 const threadModel: SimulatedModel = ({ messages }) => {
   const step = messages.filter(({ role }) => role === "assistant").length;
   return step < THREAD_CALLS ? SCRIPT[step]! : { content: ANSWER };
 };
 
 /**
- * Plays a shorter session in 100 threads at once: alone, with an adapter for each thread, and with one for all. What the
- * provider charges for the one must be what it charges for the many, and the ledger must say what it was and would have been.
+ * Plays a shorter session in 100 concurrent threads: as baseline, with an adapter per thread, and with one
+ * for all. The provider's bill must be equal for both, and the ledger must contain the actual and the
+ * baseline cost.
  */
 export async function threadsAdapted<Adapter extends Books>(player: Player<Adapter>): Promise<void> {
   const run = async (adapterOf?: (client: Client, upstream: Upstream, thread: number) => Adapter) => {
@@ -117,13 +117,13 @@ export async function threadsAdapted<Adapter extends Books>(player: Player<Adapt
   assertAlmostEquals(told.withoutTokenUnits / alone, 1, 0.05);
 }
 
-/** So many equal jobs are played one after the other, each of the first steps of the long session. */
+/** Number of equal consecutive jobs, each of the first steps of the long session. */
 const JOBS = 12;
 const JOB = [...SCRIPT.slice(0, 14), ...SCRIPT.slice(-1)];
 
 /**
- * Plays a shorter session as equal jobs one after the other, through one adapter: the same prompt, and calls with the same
- * ids. None may cost more than the first, give or take a twentieth.
+ * Plays a shorter session as equal jobs through one adapter: the same prompt, and calls with the same ids.
+ * None may cost more than the first, within a twentieth.
  */
 export async function jobsAdapted<Adapter extends Books>(player: Player<Adapter>): Promise<void> {
   await using upstream = await startUpstream(scripted(Array.from({ length: JOBS }, () => JOB).flat()));
@@ -144,7 +144,7 @@ export async function jobsAdapted<Adapter extends Books>(player: Player<Adapter>
   assertEquals(new Set(adapter?.ledger.map(({ conversation }) => conversation)).size, JOBS);
 }
 
-/** A model that recalls the first result that it sees elided, then goes on with the long session. */
+/** Returns a model that recalls the first elided result, then continues the long session. */
 function recallingModel(): { readonly model: SimulatedModel; readonly recalled: string[] } {
   const script = scripted(SCRIPT);
   const recalled: string[] = [];
@@ -164,7 +164,7 @@ function recallingModel(): { readonly model: SimulatedModel; readonly recalled: 
   };
 }
 
-/** Plays the long session with a model that recalls what has left, which must then stand in its prompt. */
+/** Plays the long session with a model that recalls evicted results, which must then appear in its prompt. */
 export async function recallAdapted<Adapter extends Books>(player: Player<Adapter>): Promise<void> {
   const { model, recalled } = recallingModel();
   await using upstream = await startUpstream(model);
@@ -184,9 +184,8 @@ export async function recallAdapted<Adapter extends Books>(player: Player<Adapte
 }
 
 /**
- * Plays the long session until its middle, and goes on after a restart with a new adapter that has what was stored: the
- * requests must be those of a session that nobody interrupted.
- *
+ * Plays the long session until its middle, and continues after a restart with a new adapter on the stored state: the
+ * requests must be those of an uninterrupted session.
  * @param part Plays the steps from one to another, on the history of those before.
  */
 export async function restartAdapted(

@@ -1,14 +1,11 @@
 /**
- * Measures servers against a simulated provider: what they add to a step and what it takes, by one server with a file and by
- * several on one PostgreSQL; and what must not depend on how many sessions are stored. Servers, provider and database are
- * processes of their own; servers are started as the start command starts them. `load.ts` defines what counts as added.
- *
+ * Measures servers against a simulated provider: their overhead and resources per step, on one server with a file and on
+ * several with one PostgreSQL; and operations that must not depend on the number of stored sessions. Servers, provider and
+ * database are processes of their own. `load.ts` defines the overhead.
  *     deno task bench server [--parts load,sessions] [--servers 1,2,4] [--sessions 60] [--seconds 20]
  *                            [--sizes 10000,1000000] [--rounds 21]
- *
- * CPU is read from `/proc`, so this runs on Linux alone. `TARE_TEST_POSTGRES` names another database, whose CPU is unknown
- * then.
- *
+ * CPU is read from `/proc`, so this runs only on Linux. `TARE_TEST_POSTGRES` names another database, whose CPU is then
+ * unknown.
  * @module
  */
 // deno-lint-ignore-file no-console
@@ -39,13 +36,13 @@ if (unknown !== undefined) {
   Deno.exit(1);
 }
 
-/** What a step takes. CPU in milliseconds, bytes of the database's log. */
+/** Resources of a step: CPU in milliseconds, bytes of the database's log. */
 interface Taken {
   readonly serverCpuMs: number;
   readonly databaseCpuMs: number;
   /** Statements, each a transaction of its own. */
   readonly statements: number;
-  /** Those that wrote events. */
+  /** Statements that wrote events. */
   readonly commits: number;
   readonly bytes: number;
 }
@@ -56,7 +53,7 @@ const folder = await Deno.makeTempDir();
 const workspace = `${folder}/workspace`;
 const PROVIDER = fromFileUrl(new URL("./provider.ts", import.meta.url));
 
-/** Reads what servers and database have taken so far. */
+/** Returns the resources that servers and database have used so far. */
 async function totals(
   servers: readonly Listening[],
   database: string | undefined,
@@ -81,7 +78,10 @@ async function totals(
   };
 }
 
-/** Measures many sessions at once on so many servers, which share a database; without one, on one server with a file. */
+/**
+ * Measures many concurrent sessions on this number of servers with one database, or on one server with a
+ * file.
+ */
 async function measureServers(count: number, postgres: Postgres | undefined): Promise<Measured> {
   const database = await postgres?.makeDatabase();
   const databaseProcess = postgres?.isOurs ? await mainProcess(postgres.url) : undefined;

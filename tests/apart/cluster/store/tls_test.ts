@@ -1,4 +1,4 @@
-// Connections across a network, as docs/several_servers.md describes them.
+// Network connections as described in docs/several_servers.md.
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
 import { StoreError } from "@tare/session";
@@ -22,7 +22,7 @@ function authority(name: string): Promise<GenerateResult> {
   });
 }
 
-/** A certificate for a server that is reached by these addresses. */
+/** Creates a certificate for a server with these addresses. */
 function certificate(ca: GenerateResult, addresses: readonly string[]): Promise<GenerateResult> {
   return generate([{ name: "commonName", value: "database" }], {
     ...MODERN,
@@ -39,7 +39,7 @@ const [ours, others] = [await authority("ours"), await authority("another one")]
 const { cert, private: key } = await certificate(ours, ["127.0.0.1"]);
 const postgres = await startPostgres({ tls: { cert, key } });
 
-/** Runs a test with a database of its own, and what makes its address with these parameters. */
+/** Runs a test with a new database, and a function that returns its address with parameters. */
 async function withDatabase(
   test: (at: (parameters: Readonly<Record<string, string>>) => string, folder: string) => Promise<void>,
 ): Promise<void> {
@@ -55,7 +55,7 @@ async function withDatabase(
   }
 }
 
-/** Of the connections that the store has, whether each is encrypted. */
+/** Reports for each connection of the store whether it is encrypted. */
 async function areEncrypted(address: string): Promise<readonly boolean[]> {
   const url = new URL(address);
   const rows = await query<{ ssl: boolean }>(
@@ -68,7 +68,7 @@ async function areEncrypted(address: string): Promise<readonly boolean[]> {
 }
 
 Deno.test(
-  needs(ownServer(postgres), "a store whose certificate is checked keeps and tells what it does without"),
+  needs(ownServer(postgres), "TLS: a store with a verified certificate works as without TLS"),
   () =>
     withDatabase(async (at, folder) => {
       const address = at({ sslmode: "verify-full", sslrootcert: join(folder, "ours.pem") });
@@ -90,7 +90,7 @@ Deno.test(
 Deno.test(
   needs(
     ownServer(postgres),
-    "a database whose certificate nobody vouches for isn't used, and no password is said",
+    "TLS: a database with an untrusted certificate is refused, and the error contains no password",
   ),
   () =>
     withDatabase(async (at, folder) => {
