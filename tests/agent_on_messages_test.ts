@@ -57,7 +57,6 @@ async function post({ fetch }: HttpAgent, path: string, body: object): Promise<R
   return await fetch(new Request(url, { method: "POST", headers, body: JSON.stringify(body) }));
 }
 
-/** Plays a turn and returns its events. */
 async function playTurn(agent: HttpAgent, id: string, input: string): Promise<LoopEvent[]> {
   const { body } = await post(agent, `/${id}/turns`, { input });
   const events = await Array.fromAsync(body!.pipeThrough(new ServerSentEventParseStream()));
@@ -73,7 +72,6 @@ const readTool = (run: Tool["run"]): Tool => ({
   run,
 });
 
-/** Returns the number of cache breakpoints in a request. */
 function countMarks(body: Body): number {
   return JSON.stringify(body).split('"cache_control"').length - 1;
 }
@@ -158,7 +156,6 @@ Deno.test("cache breakpoints: the places that are marked are worth it", async ()
     };
   const rates = {
     placed: hitRate((await playLongTurn()).requests),
-    // As clients do that set their own cache breakpoints.
     systemAndEnd: hitRate(
       (await playLongTurn(
         keeping(({ system, messages }) => [system.at(-1), messages.at(-1)?.content.at(-1)]),
@@ -268,7 +265,6 @@ Deno.test("thinking blocks: thoughts and signatures are sent back byte for byte 
   }
 });
 
-/** Returns the messages of a request without its cache breakpoints. */
 function plain({ messages }: Body): unknown {
   return JSON.parse(JSON.stringify(messages, (name, value) => name === "cache_control" ? undefined : value));
 }
@@ -288,7 +284,6 @@ Deno.test("stop reasons: a turn on Messages ends as its provider reports", async
   assertEquals(await endings({ content: "Hi." }), ["completed", undefined]);
   assertEquals(await endings({ content: "Hi", finish_reason: "length" }), ["output_limit", undefined]);
   assertEquals(await endings({ content: "No", finish_reason: "content_filter" }), ["model_error", undefined]);
-  // A prompt that can't be shortened is sent once more.
   const tooLong = { fault: { type: "prompt_too_long" } } as const;
   assertEquals(await endings(tooLong, tooLong), ["model_error", "prompt_too_long"]);
   assertEquals(await endings({ fault: { type: "rate_limit", retryAfterMs: 5 } }), [

@@ -7,11 +7,9 @@ import { simulator } from "@tare/simulator";
 const tokenizer = { encode: (text: string) => text.split(/[ \n]/).map(hashText) };
 const words = (tokens: number, word: string) => Array.from({ length: tokens }, () => word).join(" ");
 
-/** Returns a session's calls in the ledger, for a client that sends these instructions with each request. */
 async function callsWith(
   { instructions, mark = false, headers = {} }: {
     readonly instructions: readonly string[];
-    /** Whether to set a cache breakpoint on the instructions. */
     readonly mark?: boolean;
     readonly headers?: Record<string, string>;
   },

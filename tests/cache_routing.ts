@@ -11,17 +11,12 @@ import { word } from "./words.ts";
 export interface RoutingScene {
   /** Machines of the provider, each with a cache of its own. */
   readonly shards: number;
-  /** Concurrent conversations. */
   readonly conversations: number;
-  /** Requests of each conversation. */
   readonly calls: number;
-  /** Pause between two requests, in milliseconds. */
   readonly betweenMs: number;
-  /** Whether the client uses a gateway. */
   readonly throughTare: boolean;
 }
 
-/** Scene of the published numbers. */
 export const ROUTING_SCENE: Omit<RoutingScene, "throughTare"> = {
   shards: 8,
   conversations: 12,

@@ -1,6 +1,5 @@
 import type { Message } from "@tare/messages";
 
-/** Calls and answers of a conversation, by message index. */
 export interface CallPairs {
   /** Assistant message and answering tool message of each answered call. */
   readonly pairs: readonly { readonly call: number; readonly answer: number }[];

@@ -14,7 +14,6 @@ import { openStore } from "@tare/session/sqlite";
 const tokenizer = { encode: (text: string) => text.split(" ").map((word) => word.length) };
 const words = (tokens: number, word: string) => Array.from({ length: tokens }, () => word).join(" ");
 
-/** Models, and their protocols. */
 const WAYS = {
   responses: (access) => openaiModel({ ...access, protocol: "responses", reasoning: "sealed" }),
   adaptive: (access) => anthropicModel({ ...access, baseURL: "http://provider", thinking: "adaptive" }),
@@ -31,7 +30,6 @@ interface Access {
 }
 type Way = keyof typeof WAYS;
 
-/** Request that a provider received, and its answer. */
 interface Sent {
   readonly body: {
     readonly model: string;
@@ -141,12 +139,10 @@ async function turn(agent: HttpAgent, id: string, input: string, more: object = 
   return await eventsOf(await ask(agent, "POST", `/${id}/turns`, { input, ...more }));
 }
 
-/** Returns the outcomes of turns. */
 function ends(events: readonly LoopEvent[]): string[] {
   return events.flatMap((event) => event.type === "turn_end" ? [event.reason] : []);
 }
 
-/** Returns steps that reason and read, two at a time, and may contain text. */
 function steps(count: number, name: string): SimulatedReply[] {
   return Array.from({ length: count }, (_, step) => ({
     reasoning_content: words(30, `${name}${step}`),
@@ -158,7 +154,6 @@ function steps(count: number, name: string): SimulatedReply[] {
   }));
 }
 
-/** Returns the visible content of a request, piece by piece, without cache breakpoints. */
 function pieces({ body: { input, messages } }: Sent): readonly string[] {
   // Consecutive user content is one message to Anthropic.
   const list = input ??
@@ -172,7 +167,6 @@ function pieces({ body: { input, messages } }: Sent): readonly string[] {
   );
 }
 
-/** Reports whether a request doesn't begin with the whole content of the one before. */
 function isBroken(sent: readonly Sent[], at: number): boolean {
   const before = sent[at - 1];
   return before !== undefined && !pieces(before).every((piece, place) => pieces(sent[at]!)[place] === piece);
@@ -258,7 +252,6 @@ for (const way of Object.keys(WAYS) as Way[]) {
       { reasoning_content: "So.", content: "All four." },
       one("read", { path: "b" }, "second"),
       one("delegate", { task: "Look for it." }, "helped"),
-      // The subagent's.
       ...[one("read", { path: "c" }, "helping"), { reasoning_content: "There.", content: "It is in c." }],
       one("save", { path: "a" }, "writing"),
       { reasoning_content: "Done.", content: "Written." },

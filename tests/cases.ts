@@ -10,7 +10,6 @@ export default fc;
 /** Multiplier of generated cases, rounds and sessions. */
 export const CASE_FACTOR: number = read("TARE_TEST_CASES") ?? 1;
 
-/** Seed of all randomness in tests. */
 export const SEED: number = read("TARE_TEST_SEED") ??
   (CASE_FACTOR === 1 ? 1 : Math.floor(Math.random() * 2 ** 31));
 
@@ -19,7 +18,6 @@ export function cases(count: number): number {
   return Math.ceil(count * CASE_FACTOR);
 }
 
-/** Default number of cases of a property. */
 const DEFAULT_CASES = 100;
 
 fc.configureGlobal({ seed: SEED, numRuns: cases(DEFAULT_CASES) });

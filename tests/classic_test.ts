@@ -15,7 +15,6 @@ import { loadTokenizer } from "@tare/tiktoken";
 
 const tokenizer = await loadTokenizer();
 
-/** Returns prose of about this many tokens, without repeated sentences. */
 function prose(tokens: number, name: string): string {
   const sentences = Array.from(
     { length: Math.ceil(tokens / 12) },
@@ -24,7 +23,6 @@ function prose(tokens: number, name: string): string {
   return sentences.join(" ");
 }
 
-/** Changed options of a server. */
 type Changes = Partial<Omit<AgentOptions, "models">> & { readonly models?: Partial<AgentOptions["models"]> };
 
 /** Starts a server on a provider with a window; returns its requests, and each turn's outcome. */
@@ -101,7 +99,6 @@ function endOf(events: readonly LoopEvent[]): string {
   return end?.type === "turn_end" ? `${end.reason}${end.message ?? ""}` : "none";
 }
 
-/** Returns the mechanisms that rewrote a turn's prompts. */
 function rewritesOf(events: readonly LoopEvent[]): string[] {
   return events.flatMap((event) => event.type === "context_rewritten" ? [event.mechanism] : []);
 }
@@ -159,7 +156,6 @@ Deno.test("classic policy: 20 text-heavy turns in a window of 16k all complete w
   assertGreater(folded.length, 1);
   for (const [at, n] of folded.entries()) assert(at === 0 || n - folded[at - 1]! > 1, `${folded}`);
   assertEquals(summaries().length, folded.length);
-  // The turns' ledgers include the summaries.
   assertEquals(paid, provider.requests.reduce((sum, { promptTokens }) => sum + promptTokens, 0));
   const { messages } = await (await agent.fetch(new Request(`http://localhost/tare/v1/sessions/${id}`)))
     .json();
@@ -201,7 +197,6 @@ Deno.test("classic policy: 20 tool-heavy turns in a window of 16k all complete w
   await agent.close();
 });
 
-/** Returns a history whose next prompt has this many tokens: a result that may be pruned, and texts. */
 function lines(tokens: number, resultTokens: number): string {
   const call = { id: "1", type: "function", function: { name: "log", arguments: "{}" } } as const;
   const words = (count: number) => Array(count).fill("harbour").join(" ");

@@ -10,7 +10,6 @@ const unit = await Deno.readTextFile(join(ROOT, "deploy/tare@.service"));
 const image = await Deno.readTextFile(join(ROOT, "deploy/Containerfile"));
 const { tasks } = JSON.parse(await Deno.readTextFile(join(ROOT, "deno.json")));
 
-/** Returns the variables that an `Environment=` or `ENV` line sets. */
 const namesIn = (text: string, line: RegExp) =>
   [...text.matchAll(line)].flatMap(([, rest = ""]) =>
     [...rest.matchAll(/(\w+)=/g)].map(([, name = ""]) => name)
@@ -62,7 +61,6 @@ Deno.test("deploy/Containerfile: the image has the tested Deno version, and exis
   assertEquals(lines.filter((line) => !known.test(line)), []);
 });
 
-/** Checked parts of a manifest. */
 interface Manifest {
   readonly kind: string;
   readonly data: Readonly<Record<string, string>>;
@@ -105,7 +103,6 @@ async function manifestsOf(file: string): Promise<Manifest[]> {
   return parseAllDocuments(text).map((document) => document.toJS());
 }
 
-/** Returns the setting of a pod's database, and the mounted file. */
 function databaseOf({ containers: [container], volumes }: Pod): readonly (string | undefined)[] {
   const told = container!.env.find(({ name }) => name === "TARE_DATABASE")?.value;
   const { name, secret } = volumes.find(({ secret }) => secret)!;

@@ -14,7 +14,6 @@ import { generateWorkload, withHugeResult } from "./workload.ts";
 const profile = profileNamed("openai");
 const windowTokens = 200_000;
 
-/** Returns the tools of a session, which return the recorded results in order. */
 function recordedTools({ tools, messages }: Recording): Tool[] {
   const results = new Map<string, string[]>();
   const names = new Map<string, string>();
@@ -34,7 +33,6 @@ function recordedTools({ tools, messages }: Recording): Tool[] {
   }));
 }
 
-/** Plays a recorded session through server, loop, its adapter and simulator over HTTP. */
 async function playOverHttp(recording: Recording) {
   const { messages, calls } = recording;
   const tokenizer = await loadTokenizer();
@@ -75,7 +73,6 @@ async function playOverHttp(recording: Recording) {
     const { id } = await (await post("", { instructions, tools })).json();
     for (const { role, content } of messages) {
       if (role !== "user") continue;
-      // The stream of events ends with the turn.
       const stream = await post(`/${id}/turns`, { input: contentText(content) });
       for await (const { data } of stream.body!.pipeThrough(new ServerSentEventParseStream())) {
         const event: LoopEvent = JSON.parse(data!);
@@ -90,7 +87,6 @@ async function playOverHttp(recording: Recording) {
   }
 }
 
-/** Returns the benchmark's result of each call. */
 async function playInBenchmark(recording: Recording) {
   const { count: countTokens } = await loadTokenizer();
   const usages: { readonly promptTokens: number; readonly cachedTokens: number }[] = [];

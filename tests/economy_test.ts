@@ -89,7 +89,6 @@ Deno.test("loadData() skips bad lines, counts them and reports why", async () =>
   }
 });
 
-/** Settings of all replays. */
 const PLAY = {
   profile: { ...profileNamed("openai"), minTokens: 0, blockTokens: 1 } satisfies Profile,
   windowTokens: 1e6,
@@ -99,7 +98,6 @@ const PLAY = {
   bare: true,
 };
 
-/** Returns a policy that shows only the newest message. */
 function forgetful(): CallPolicy {
   return { view: ({ messages, tools }) => ({ messages: messages.slice(-1), tools }) };
 }

@@ -4,7 +4,6 @@
  * @module
  */
 
-/** Text visible above, and its name for the model. */
 export interface NamedText {
   readonly name: string;
   readonly text: string;
@@ -59,7 +58,6 @@ export function expand(shown: string, above: readonly NamedText[] = []): Expande
   return ref === undefined ? { text } : { text, ref };
 }
 
-/** Splits a result into the parts of its first line, and the lines below it. */
 function split(shown: string): { readonly parts: readonly string[]; readonly lines: readonly string[] } {
   const all = shown.split("\n");
   const header = HEADER.exec(all[0]!)?.[1];
@@ -136,14 +134,12 @@ function numberIn(mark: string): number {
   return Number(/\d+/.exec(mark)![0]);
 }
 
-/** Returns the number prefix of another line. */
 function markLike(first: string, number: number): string {
   const [padded] = /^\s*\d+/.exec(first)!;
   return String(number).padStart(padded.length, padded.startsWith("0") ? "0" : " ") +
     first.slice(padded.length);
 }
 
-/** Returns the nearest block above with this beginning and end. */
 function blockAbove(
   above: readonly NamedText[],
   { name, length, first, last }: {
@@ -165,7 +161,6 @@ function blockAbove(
   throw new Error(`Nothing above begins with "${first}" and ends with "${last}" after ${length} lines`);
 }
 
-/** Returns the lines of a visible text, without their numbers if it has some. */
 function readingsOf(text: string): (readonly string[])[] {
   const { parts, lines } = split(text);
   const numbered = parts.find((part) => NUMBERS.test(part));

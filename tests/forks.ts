@@ -22,15 +22,12 @@ const PAUSE_MS = 3 * 60_000;
 
 /** Overlap of a subagent's first call with its parent's newest request, and its cache reads. */
 export interface MeasuredFork {
-  /** Tokens of the parent's newest request. */
   readonly sharedTokens: number;
-  /** Tokens of the subagent's first call that were read from the cache. */
   readonly cachedTokens: number;
   /** Whether the subagent's request begins with its parent's messages and tools. */
   readonly isWhole: boolean;
 }
 
-/** Profiles of providers that cache prompts. */
 export const CACHING: readonly string[] = Object.keys(PROFILES).filter((name) => name !== "none");
 
 /**
@@ -39,7 +36,6 @@ export const CACHING: readonly string[] = Object.keys(PROFILES).filter((name) =>
  */
 export async function measureForks(name: string, { turns = 4 } = {}): Promise<{
   readonly forks: readonly MeasuredFork[];
-  /** Number of rewrites. */
   readonly rewrites: number;
 }> {
   const tokenizer = await loadTokenizer();

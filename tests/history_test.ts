@@ -29,7 +29,6 @@ function made(id: string, number: number, options: Partial<MadeSession> = {}): M
   return { id, recording, startMs: Date.UTC(2026, 4, 1, 12), cwd: `/work/${id}`, model: CLAUDE, ...options };
 }
 
-/** Runs a test with a home of agents in a folder of its own. */
 async function withHome(
   files: Readonly<Record<string, readonly string[]>>,
   test: (home: string) => Promise<void>,
@@ -52,7 +51,6 @@ async function report(home: string, ...args: readonly string[]): Promise<Report>
   return JSON.parse(out);
 }
 
-/** Calculates the cost of a session independently. */
 function usdOf(session: MadeSession, { isWritten }: { readonly isWritten: boolean }): number {
   const { input, output, cacheRead = 0, cacheWrite = 0 } = listPrice(session.model)!;
   const fresh = isWritten ? cacheWrite : input;
@@ -68,7 +66,6 @@ const TWO = made("two", 1, { model: GPT });
 const THREE = made("three", 3);
 const FOUR = made("four", 0, { model: GPT });
 
-/** Session of each agent. */
 const EACH = {
   ".claude/projects/p/one.jsonl": claudeCodeLines(ONE),
   ".codex/sessions/2026/05/01/rollout-two.jsonl": codexLines(TWO),
@@ -312,7 +309,6 @@ Deno.test("tare history: the report is printed as text", async () => {
   });
 });
 
-/** Reads a log written line by line here: the messages, including calls, and the compactions. */
 function readSaid(agent: string, home: string) {
   const format = LOG_FORMATS.find((format) => format.agent === agent)!;
   return [...format.find({ home, env: () => undefined })].flatMap((path) =>

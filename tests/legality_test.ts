@@ -28,7 +28,6 @@ import { chatBody, type JsonRecord, messagesBody, responsesBody } from "@tare/wi
 import { CHAT_FORMS, MESSAGES_FORMS, originalCalls, RESPONSES_FORMS } from "@tare/wire/internal";
 import { messyConversations } from "./conversations.ts";
 
-/** Generates texts as models, tools and clients may produce them: legal, nearly legal, and any. */
 const text = (): fc.Arbitrary<string> =>
   fc.oneof(
     fc.string({ unit: "binary", maxLength: 8 }),
@@ -110,7 +109,6 @@ const messages = (): fc.Arbitrary<Message> =>
     })),
   );
 
-/** Generates steps: a reply with calls, and a result for each, in any order. */
 const steps = (): fc.Arbitrary<readonly Message[]> =>
   fc.record({
     content: fc.option(content()),
@@ -150,7 +148,6 @@ const KEYWORDS = [
   "required",
 ];
 
-/** Generates schemas of a value as tool servers offer them, valid or not. */
 const nodes = (): fc.Arbitrary<unknown> =>
   fc.letrec<{ readonly node: unknown }>((tie) => ({
     node: fc.oneof(
@@ -202,7 +199,6 @@ const nodes = (): fc.Arbitrary<unknown> =>
     ),
   })).node;
 
-/** Generates schemas of arguments. */
 const schemas = (): fc.Arbitrary<JsonRecord> =>
   fc.record({
     base: fc.constantFrom<JsonRecord>(
@@ -251,7 +247,6 @@ const PROTOCOLS = [
   },
 ] as const;
 
-/** Returns the body as a provider reads it. */
 function sent(body: JsonRecord, model = "m"): unknown {
   return JSON.parse(JSON.stringify({ model, ...body }));
 }
@@ -525,7 +520,6 @@ Deno.test("loop: bad arguments, an invented name and another provider's ids end 
   assertEquals(made[0]?.type === "function" && made[0].function.arguments, '{"title": "a');
 });
 
-/** Generates replies of the simulator's model. */
 const replies = (): fc.Arbitrary<SimulatedReply> =>
   fc.record({ content: fc.option(text()), calls: fc.array(calls(), { minLength: 1, maxLength: 3 }) }).map(
     ({ content, calls }) => ({ content, tool_calls: calls.filter((call) => call.type === "function") }),
@@ -573,7 +567,6 @@ Deno.test("loop: no reply, tool or result ends a session, in any protocol", asyn
   );
 });
 
-/** Reports whether a loop accepts a tool, whose schema must be valid. */
 function isUsable(definition: ToolDefinition): boolean {
   try {
     argumentsParser(definition);

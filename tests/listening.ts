@@ -2,10 +2,8 @@ import { fromFileUrl } from "@std/path";
 import { serverPermissions, V8_FLAGS } from "../packages/app/handed_over.ts";
 import { readSettings } from "../packages/app/settings/settings.ts";
 
-/** Process that listens. Disposing of it ends it and waits until it is gone. */
 export interface Listening extends AsyncDisposable {
   readonly url: string;
-  /** Process id. */
   readonly pid: number;
 }
 

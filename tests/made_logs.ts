@@ -3,17 +3,14 @@ import { countMessageTokens } from "@tare/messages/internal";
 import type { Recording } from "@tare/simulator/economy";
 import { DatabaseSync } from "node:sqlite";
 
-/** Session to write as a log. */
 export interface MadeSession {
   readonly id: string;
   readonly recording: Recording;
-  /** Start in milliseconds. */
   readonly startMs: number;
   readonly cwd: string;
   readonly model: string;
 }
 
-/** Step of a session: its input and the reply. */
 interface MadeStep {
   readonly asked: readonly Message[];
   readonly askedMs: number;
@@ -44,7 +41,6 @@ export function stepsOf({ recording, startMs }: MadeSession): MadeStep[] {
   });
 }
 
-/** Returns the usage of all calls of a session. */
 export function usageOf(session: MadeSession): Usage[] {
   return stepsOf(session).map(({ usage }) => usage);
 }

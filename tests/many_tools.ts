@@ -24,10 +24,8 @@ import { memoryStore } from "@tare/session/sqlite";
 import { seeded } from "./seeded.ts";
 import { word } from "./words.ts";
 
-/** Way to offer tools. */
 export interface Offering extends PolicyOptions {
   readonly name: string;
-  /** Whether tools may be deferred. */
   readonly mayDefer: boolean;
 }
 
@@ -53,21 +51,16 @@ export const OFFERINGS: readonly Offering[] = [
   },
 ];
 
-/** Result of a session. */
 export interface Played {
   readonly calls: number;
-  /** Tokens of the tools in the first request, with the list of those that aren't in it. */
   readonly toolTokens: number;
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly tokenUnits: number;
   /** Cost in dollars; absent without a price list. */
   readonly usd?: number;
-  /** Tokens that the ledger counts as deferred. */
   readonly deferredTokens: number;
-  /** All requests, in order. */
   readonly requests: readonly ModelRequest[];
-  /** All tool results. */
   readonly results: readonly string[];
 }
 
@@ -80,7 +73,6 @@ export interface PlayOptions {
 /** Steps of the session without lookups, and of each turn. */
 const [STEPS, STEPS_A_TURN] = [30, 6];
 
-/** Time between two calls, in milliseconds. */
 const STEP_MS = 20_000;
 
 /**
@@ -89,7 +81,6 @@ const STEP_MS = 20_000;
  */
 const [EVERY, DIFFERENT] = [2, 6];
 
-/** Plays a session in which every second step calls one of six of these tools. */
 export async function playTools(
   definitions: readonly ToolDefinition[],
   options: PlayOptions,
@@ -189,7 +180,6 @@ function toolOf(definition: ToolDefinition, mayDefer: boolean): Tool {
   };
 }
 
-/** Returns this many generated words, always the same. */
 function words(count: number, about: string): string {
   const random = seeded(about.length);
   return `${about}: ${Array.from({ length: count }, () => word(random)).join(" ")}`;

@@ -9,21 +9,18 @@ import { needs, RECORDINGS } from "./needs.ts";
 
 const [FULL, DEFERRED] = OFFERINGS;
 
-/** Plays the benchmark's session with these tools, and checks the promised savings. */
 async function assertWorthwhile(tools: readonly ToolDefinition[], profile: Profile): Promise<void> {
   const { count: countTokens } = await loadTokenizer();
   const full = await playTools(tools, { profile, offering: FULL!, countTokens });
   const deferred = await playTools(tools, { profile, offering: DEFERRED!, countTokens });
   assert(deferred.toolTokens < 3_000, `${deferred.toolTokens} tokens`);
   assert(deferred.tokenUnits < 0.65 * full.tokenUnits, `${deferred.tokenUnits} of ${full.tokenUnits}`);
-  // The ledger's number is compared with both sessions.
   const kept = full.promptTokens - deferred.promptTokens;
   assert(Math.abs(deferred.deferredTokens - kept) < 0.01 * kept, `${deferred.deferredTokens} of ${kept}`);
   assertEquals(deferred.results.filter((text) => text.startsWith("Cannot")), []);
   assertPrefixes(deferred.requests);
 }
 
-/** Checks that each request is a prefix of the next, with the same tools. */
 function assertPrefixes(requests: readonly ModelRequest[]): void {
   for (const [at, { messages, tools }] of requests.slice(1).entries()) {
     const before = requests[at]!;

@@ -10,7 +10,6 @@ const words = (tokens: number, word: string) => Array.from({ length: tokens }, (
 /** Cache breakpoints of a client: on its last tool and its instructions, as continue does, or none. */
 type Marks = "5m" | "1h" | "none";
 
-/** Returns a request of a client without cache breakpoints on messages. */
 function request(messages: readonly object[], ttl: Marks): Request {
   const mark = ttl !== "none" && { cache_control: { type: "ephemeral", ...(ttl === "1h" && { ttl }) } };
   const tool = { name: "read", description: words(900, "d"), input_schema: { type: "object" } };

@@ -8,17 +8,14 @@ import { simulatedClock } from "../scripts/probe/clock.ts";
 
 const START_MS = Date.UTC(2026, 0, 1);
 
-/** Flags that allow a provider to be paid. */
 export const PRICES = ["--price-in", "1", "--price-out", "5"];
 
 /** Environment of an experiment in a folder of its own, without a provider; time passes only by waiting. */
 export interface Measuring extends Surroundings, AsyncDisposable {
   readonly lines: string[];
-  /** Returns the results file of a `--name`. */
   readonly read: (file: string) => Promise<string>;
 }
 
-/** Creates the environment of a test. */
 export async function measuring(environment: Surroundings["environment"] = {}): Promise<Measuring> {
   const folder = await Deno.makeTempDir();
   const lines: string[] = [];
@@ -36,11 +33,9 @@ export async function measuring(environment: Surroundings["environment"] = {}): 
 /** Environment with a provider over HTTP, whose cache uses the same clock. */
 export interface MeasuringOverHttp extends Measuring {
   readonly requests: Simulator["requests"];
-  /** Faults of the next requests, in turn. */
   readonly faults: (Fault | null)[];
 }
 
-/** Creates an environment with a paid provider. */
 export async function measuringOverHttp(
   { profile, model }: { readonly profile: string; readonly model: SimulatedModel },
 ): Promise<MeasuringOverHttp> {
@@ -71,7 +66,6 @@ export async function measuringOverHttp(
   };
 }
 
-/** Returns the last words of each request. */
 export function lastWords(requests: Simulator["requests"]): string[] {
   return requests.map(({ messages }) => {
     const last = messages.at(-1);

@@ -20,7 +20,6 @@ const OFF: Mechanisms = {
   notation: false,
 };
 
-/** Calls that the user requests, turn by turn: one in each step. */
 const QUESTIONS: readonly (readonly [tool: string, args: Record<string, string>][])[] = [
   [["read_file", { path: "a.txt" }], ["read_file", { path: "b.txt" }]],
   [["read_file", { path: "c.txt" }], ["read_file", { path: "d.txt" }]],
@@ -29,7 +28,6 @@ const QUESTIONS: readonly (readonly [tool: string, args: Record<string, string>]
   }]],
 ];
 
-/** Makes the calls of the question and answers with the last word of each result. */
 const caller: SimulatedModel = ({ messages }) => {
   const start = messages.findLastIndex(({ role }) => role === "user");
   const calls: typeof QUESTIONS[number] = JSON.parse(contentText(messages[start]?.content));
@@ -43,7 +41,6 @@ const caller: SimulatedModel = ({ messages }) => {
   };
 };
 
-/** Returns prose of about this many tokens that ends with a unique word. */
 function prose(tokens: number, last: string): string {
   const line = `The harbour of ${last} was quiet that morning and nobody spoke.\n`;
   return line.repeat(Math.ceil(tokens / 14)) + last;
@@ -61,11 +58,9 @@ async function makeWorkspace(): Promise<string> {
 interface Outcome {
   readonly answers: readonly string[];
   readonly ledgers: readonly TurnLedger[];
-  /** Prompt tokens of each request, as the provider counted them. */
   readonly promptTokens: number;
 }
 
-/** Plays all questions in one session through server, loop, its adapter and simulator, over HTTP. */
 async function play(mechanisms: Mechanisms, workspace: string, windowTokens = 40_000): Promise<Outcome> {
   const tokenizer = await loadTokenizer();
   const provider = simulator({ model: caller, tokenizer });

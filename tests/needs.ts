@@ -4,11 +4,9 @@
  * @module
  */
 
-/** Something that a machine may lack. */
 export interface Need {
   /** Text in the test's name. */
   readonly what: string;
-  /** How to install it, if possible. */
   readonly how?: string;
   readonly isMet: () => boolean;
 }
@@ -25,7 +23,6 @@ export function needs(
   };
 }
 
-/** Sandbox by Bubblewrap, which the system may forbid. */
 export const BUBBLEWRAP: Need = {
   what: "bubblewrap",
   how: "apt-get install bubblewrap",
@@ -75,7 +72,6 @@ export const NOT_WINDOWS: Need = {
   isMet: () => Deno.build.os !== "windows",
 };
 
-/** Small file system in memory. */
 export const SMALL_DISK: Need = {
   what: "the right to mount a disk",
   isMet: once(() => {
@@ -88,13 +84,11 @@ export const SMALL_DISK: Need = {
   }),
 };
 
-/** Recorded sessions in a folder next to the repository. */
 export const RECORDINGS: Need = {
   what: "recorded sessions",
   isMet: () => exists(new URL("../../shared/trajectories/", import.meta.url)),
 };
 
-/** Returns the need of a program in the path. */
 export function program(name: string, debianPackage: string, ...args: readonly string[]): Need {
   return { what: name, how: `apt-get install ${debianPackage}`, isMet: once(() => succeeds(name, ...args)) };
 }

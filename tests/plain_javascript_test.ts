@@ -30,7 +30,6 @@ const EDGES: Readonly<Record<string, readonly string[]>> = {
 // deno-lint-ignore no-explicit-any -- Called as JavaScript calls them, without types.
 type Untyped = (...args: any[]) => any;
 
-/** Returns the error that a call throws or rejects with; `undefined` without one. */
 async function complaint(call: Untyped, args: readonly unknown[]): Promise<string | undefined> {
   try {
     await call(...args);
@@ -58,7 +57,6 @@ const countTokens = () => 1;
 const hi = { role: "user", content: "Hi." };
 const session = { profile: profileNamed("openai"), archive, countTokens };
 
-/** Functions with arguments and expected errors. */
 const TABLE: readonly (readonly [string, readonly unknown[], string])[] = [
   ["prune pruneResults", [], "messages is missing; it must be an array of chat messages"],
   ["prune pruneResults", [{}, {}], "messages is an object; it must be an array of chat messages"],

@@ -4,7 +4,6 @@ import { type History, plannerSession, type Profile, type SessionView } from "@t
 import { PrefixCache } from "@tare/planner/internal/parts";
 import { memoryArchive } from "@tare/prune";
 
-/** Plays the calls of a session, each with its history so far, on a simulated provider. */
 export async function play(
   histories: readonly (readonly Message[])[],
   { profile, windowTokens, idleMs, check }: {

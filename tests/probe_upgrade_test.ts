@@ -10,7 +10,6 @@ const MINUTE = 60_000;
 const ARGS = ["--upgrade", "--name", "u"];
 const PAID = [...ARGS, ...PRICES, "--budget", "1"];
 
-/** Change of a request's body, by its number. */
 type Rewrite = (body: string, number: number) => string;
 
 /** Starts a Messages provider, whose cache uses a clock that advances only by waiting. */
@@ -45,7 +44,6 @@ async function messagesProvider(rewrite: Rewrite = (body) => body) {
   };
 }
 
-/** Returns the columns of the report's table. */
 function figures(text: string): string[] {
   return text.split("\n").slice(1, 5).map((line) => line.replaceAll(/\s{2,}/g, " | "));
 }

@@ -1,4 +1,3 @@
-/** Returns the CPU time of a process with its threads, in milliseconds. */
 export function cpuMs(pid: number): number {
   return ticksMs(statOf(pid).slice(11, 13));
 }
@@ -17,12 +16,10 @@ export function cpuWithChildrenMs(pid: number): number {
   return ticksMs(statOf(pid).slice(11, 15)) + ofChildren.reduce((sum, ms) => sum + ms, 0);
 }
 
-/** Returns the resident memory of a process, in bytes. */
 export function memoryOf(pid: number): number {
   return 1024 * Number(/^VmRSS:\s+(\d+) kB$/m.exec(Deno.readTextFileSync(`/proc/${pid}/status`))?.[1]);
 }
 
-/** Returns the bytes that a process has written to disks. */
 export function writtenBytes(pid: number): number {
   return Number(/^write_bytes: (\d+)$/m.exec(Deno.readTextFileSync(`/proc/${pid}/io`))?.[1]);
 }
@@ -32,7 +29,6 @@ function ticksMs(ticks: readonly string[]): number {
   return 10 * ticks.reduce((sum, some) => sum + Number(some), 0);
 }
 
-/** Returns the id of a process's parent. */
 export function parentOf(pid: number): number {
   return Number(statOf(pid)[1]);
 }

@@ -16,7 +16,6 @@ import {
   untilAborted,
 } from "../packages/loop/fixture_test.ts";
 
-/** Plays a turn whose first reply runs this program. */
 function playing(code: string, tools: readonly Tool[], options: Partial<RunOptions> = {}) {
   const { model } = scripted(callTools(call("p", "run_program", { code })), say("Done."));
   return collect(
@@ -28,7 +27,6 @@ function playing(code: string, tools: readonly Tool[], options: Partial<RunOptio
   );
 }
 
-/** Returns the result of a program. */
 function resultOf({ messages }: TurnResult): string {
   const answer = messages.find(({ role }) => role === "tool");
   return answer?.role === "tool" ? String(answer.content) : "";
@@ -279,7 +277,6 @@ Deno.test("run_program stops with its turn", async () => {
   assertEquals(resultOf(result), "Cannot finish run_program: the turn was stopped before it ended.");
 });
 
-/** Returns the events of a program's calls. */
 function journalOf(events: readonly LoopEvent[]): Journal {
   const calls = events.filter((event) => event.type === "tool_call" && event.parent !== undefined);
   return {
@@ -291,7 +288,6 @@ function journalOf(events: readonly LoopEvent[]): Journal {
   };
 }
 
-/** Resumes a turn that was interrupted while this program ran. */
 async function playingOn(code: string, journal: Journal, tools: readonly Tool[]) {
   const calls = [call("p", "run_program", { code })];
   const messages: Message[] = [
@@ -364,7 +360,6 @@ const PLAYS = `
   return [log, Date.now(), Math.random()];
 `;
 
-/** Returns a tool whose calls end in random order, each with an answer that identifies it. */
 function oddTool(chance: () => number) {
   const pending: (() => void)[] = [];
   const ran: string[] = [];

@@ -25,7 +25,6 @@ function pathOf(file: string): string | undefined {
   }
 }
 
-/** Most calls of a recording that is replayed by default. */
 const SHORT_CALLS = 40;
 
 /**

@@ -11,7 +11,6 @@ import { responsesUpstream } from "./gateway/responses_upstream.ts";
 export interface RecordedRequest {
   readonly tools: string;
   readonly messages: readonly string[];
-  /** Tokens read from the cache. */
   readonly cachedTokens: number;
 }
 
@@ -22,9 +21,7 @@ export interface Recorder {
   readonly requestsOf: (firstText: string) => readonly RecordedRequest[];
 }
 
-/** Recorder on loopback. */
 export interface RecordingProvider extends Pick<Recorder, "requestsOf"> {
-  /** Base URL for clients. */
   readonly url: string;
   readonly close: () => Promise<void>;
 }
@@ -92,7 +89,6 @@ function read(body: string): RecordedRequest & { readonly name: string } {
   };
 }
 
-/** Returns the first text of a part. */
 function textOf(part: unknown): string {
   if (typeof part === "string") return part;
   const [first] = Array.isArray(part) ? part : [part];

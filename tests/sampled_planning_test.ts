@@ -9,7 +9,6 @@ import { generateWorkload } from "./workload.ts";
 
 const profile = profileNamed("openai");
 
-/** Plays all sessions with a counter, on a provider that counts exactly. */
 async function playAll(countTokens: CountTokens, exact: CountTokens) {
   const played = { cost: 0, cachedTokens: 0, missedTokens: 0 };
   for (const recording of generateWorkload()) {

@@ -15,7 +15,6 @@ const JOBS = 12;
 const STEPS = 10;
 const TASK = "Find the fault in all parts.";
 
-/** Returns a part of a program, different for each call. */
 function partOf(number: number): string {
   return Array.from(
     { length: 120 },
@@ -24,7 +23,6 @@ function partOf(number: number): string {
     .join("\n");
 }
 
-/** Reads a part in each step, the same number in each turn. */
 const reading: SimulatedModel = ({ messages }) => {
   const step = messages.length - 1 - messages.findLastIndex(({ role }) => role === "user");
   if (step >= 2 * STEPS) return { content: "Found." };
@@ -44,7 +42,6 @@ async function provider() {
       nowMs += 5_000;
       return simulated.fetch(new Request(url, init));
     },
-    /** Returns the cost of the requests since the last call. */
     spent: (() => {
       let from = 0;
       return () => {

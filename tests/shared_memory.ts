@@ -46,12 +46,10 @@ interface OpenOptions {
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 
-/** Hold of a session that several openings may take. */
 class Held {
   #holder: object | undefined;
   #fence = 0;
 
-  /** Current holder; `undefined` without one. */
   get holder(): object | undefined {
     return this.#holder;
   }
@@ -67,7 +65,6 @@ class Held {
     return ++this.#fence;
   }
 
-  /** Releases the hold. */
   release(): void {
     this.#holder = undefined;
   }
@@ -75,13 +72,10 @@ class Held {
 
 /** Access of one opening in relation to the others. */
 interface Access {
-  /** Returns the current owner of holds and keys. */
   readonly owner: () => object;
   /** Reports whether an owner was this opening, now or before its lease was lost. */
   readonly wasOwner: (owner: object) => boolean;
-  /** Reports whether an owner's opening still exists. */
   readonly isThere: (owner: object) => boolean;
-  /** Runs an operation once the process runs. */
   readonly enter: <T>(act: () => T) => Promise<T>;
   /** @throws {StoreError} `fenced` if it doesn't hold the session. */
   readonly assertHeld: (id: string, held: Held) => void;
@@ -97,7 +91,6 @@ interface MemorySession {
   readonly record: string;
   readonly kind: SessionRecord["kind"];
   readonly by: string | undefined;
-  /** Session that it was forked from, while that exists. */
   parent: MemorySession | undefined;
   readonly events: { readonly type: string; readonly json: string }[];
   readonly state: Map<string, string>;
@@ -110,7 +103,6 @@ interface MemorySession {
 interface MemoryKey {
   readonly bodyHash: string;
   readonly isAtomic: boolean;
-  /** Opening that claimed it. */
   readonly owner: object;
   readonly touchedAtMs: number;
   readonly done?: { readonly response: string; readonly sessionId: string | undefined };
@@ -131,23 +123,15 @@ interface MemoryDelivery {
   readonly claims: number;
 }
 
-/** Content of a place in memory. */
 interface Tables {
-  /** Sessions by id, oldest first. */
   readonly sessions: Map<string, MemorySession>;
-  /** Documents by kind and id. */
   readonly documents: Map<string, MemoryDocument>;
-  /** Keys by scope and key. */
   readonly keys: Map<string, MemoryKey>;
-  /** Deliveries by id, oldest first. */
   readonly deliveries: Map<string, MemoryDelivery>;
-  /** Totals of sessions, by their distinguishing fields. */
   readonly sums: Map<string, StoredSums>;
-  /** Number of records that have named sessions. */
   namings: number;
 }
 
-/** Store, and its synchronous write. */
 interface OpenTables {
   readonly store: Store;
   /** Writes all or nothing. May only be called within {@linkcode Access.enter}. */
@@ -160,7 +144,6 @@ export function memoryPlace(): (options?: OpenOptions) => Store {
   return (options = {}) => openTables(tables, options, alone()).store;
 }
 
-/** Returns empty tables. */
 function noTables(): Tables {
   return {
     sessions: new Map(),
@@ -172,7 +155,6 @@ function noTables(): Tables {
   };
 }
 
-/** Returns the access of an exclusive opening. */
 function alone(): Access {
   const own = {};
   return {
@@ -188,7 +170,6 @@ function alone(): Access {
   };
 }
 
-/** Opens a store on these tables. */
 function openTables(
   tables: Tables,
   { now = Date.now }: OpenOptions,
@@ -222,7 +203,6 @@ function openTables(
     return () => void (session.touchedAtMs = touchedAtMs);
   };
 
-  /** Adds to the totals, and returns the undo. */
   const addSums = (added: StoredSums): () => void => {
     const { kind, by, day, about } = added;
     const name = jsonText([kind, by, day, about]);
@@ -231,7 +211,6 @@ function openTables(
     return set(tables.sums, name, { ...added, sums: sum });
   };
 
-  /** Writes one record and returns the undo. */
   const writeOne = (record: StoreRecord, made: Set<string>): () => void => {
     switch (record.type) {
       case "session": {
@@ -406,7 +385,6 @@ function openTables(
     for (const session of sessions.values()) if (session.parent === gone) session.parent = undefined;
     changed([id]);
   };
-  /** Returns ids of sessions of a kind, the longest idle first. */
   const byIdleness = (wanted: SessionRecord["kind"]): [string, MemorySession][] =>
     [...sessions].filter(([, { kind }]) => kind === wanted)
       .sort(([, one], [, other]) => one.touchedAtMs - other.touchedAtMs);
@@ -554,7 +532,6 @@ function openTables(
 /** Types of records that change an existing session, which requires its hold. */
 const HELD = ["events", "state", "sums", "names", "archive"] as const;
 
-/** Reports whether a record changes an existing session. */
 function isHeldFor(record: StoreRecord): record is Extract<StoreRecord, { type: (typeof HELD)[number] }> {
   return (HELD as readonly string[]).includes(record.type);
 }
@@ -567,7 +544,6 @@ function storedDelivery({ json, madeAtMs, dueAtMs, claims }: MemoryDelivery): St
   };
 }
 
-/** Returns the size of a session. */
 function bytesOf({ events, state, texts }: MemorySession): number {
   const all = [...events.map(({ json }) => json), ...state.values(), ...texts.values()];
   return all.reduce((sum, { length }) => sum + length, 0);
@@ -627,16 +603,13 @@ interface Opening {
 
 interface Asked {
   readonly request: HolderRequest;
-  /** Owner that received the request. */
   readonly owner: object;
   readonly resolve: (answer: { readonly answer: unknown } | undefined) => void;
-  /** Answer as JSON. */
   answer?: string;
 }
 
 /** Creates an empty store in memory for several openings. A lost opening holds its sessions for `leaseMs`. */
 export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number } = {}): {
-  /** Opens the store as another process. */
   readonly open: (options?: OpenOptions) => {
     readonly store: Store & { readonly shared: SharedStore };
     /** Pauses the process: its operations wait, and nothing is reported to it. */
@@ -664,11 +637,9 @@ export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number }
     if (!session) throw noSessionError(id);
     return session;
   };
-  /** Waits until the process runs. */
   const running = async ({ paused, isKilled }: Opening): Promise<void> => {
     await (isKilled ? new Promise<void>(() => {}) : paused?.promise);
   };
-  /** Calls a process's callback, once it runs. */
   const tell = (opening: Opening, call: () => void) => {
     running(opening).then(() => openings.has(opening) && call());
   };

@@ -12,7 +12,6 @@ const WINDOW = 16_000;
 const TURNS = 20;
 const tokenizer = await loadTokenizer();
 
-/** Writes long stories, and summaries on request. */
 const teller: SimulatedModel = ({ messages }) => {
   const asked = contentText(messages.at(-1)?.content);
   if (isInstruction(asked)) return { content: "I wrote stories of many handlers." };
@@ -24,7 +23,6 @@ function isInstruction(text: string): boolean {
   return text.startsWith("The context window is nearly full.");
 }
 
-/** Plays a story in each turn; returns the provider's answers and the session's records. */
 async function tell(name: string) {
   let nowMs = 0;
   const profile = profileNamed(name);

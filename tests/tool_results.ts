@@ -5,7 +5,6 @@
  */
 import fc from "./cases.ts";
 
-/** Call, and the text that answers it. */
 export interface ToolResult {
   readonly tool: string;
   readonly args: Readonly<Record<string, unknown>>;
@@ -36,14 +35,12 @@ function columns(rows: readonly (readonly string[])[], separator: string): strin
   return rows.map((row) => row.join(separator));
 }
 
-/** Rows whose first column counts up. */
 const rows = fc.tuple(
   start,
   fc.array(fc.array(cell, { minLength: 1, maxLength: 4 }), { minLength: 7, maxLength: 40 }),
 )
   .map(([first, cells]) => cells.map((row, at) => [String(first + at), ...row]));
 
-/** Tables in the formats of databases and commands. */
 const table = fc.oneof(
   fc.tuple(rows, fc.constantFrom("\t", "|", ",", " | ", ": ", "→", "  ")).map(([all, separator]) =>
     columns(all, separator)

@@ -95,7 +95,6 @@ function provider(random: () => number): CountTokens {
 
 const BASE64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/** Returns this many code units of a script. */
 function textOf(script: string, length: number, random: () => number): string {
   const { words } = SCRIPTS[script]!;
   const space = script === "chinese" || script === "japanese" || script === "thai" ? "" : " ";
@@ -110,10 +109,8 @@ function textOf(script: string, length: number, random: () => number): string {
   return pieces.join(script === "base64" ? "\n" : "").slice(0, length).toWellFormed();
 }
 
-/** Token counter of a session. */
 export type Counter = "exact" | "estimating" | "undercounting";
 
-/** Outcome of a session. */
 export interface PlayedWindow {
   readonly calls: number;
   /** Requests over the window that were sent although a prompt's usage had been reported. */

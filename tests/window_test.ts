@@ -4,7 +4,6 @@ import { loadTokenizer } from "@tare/tiktoken";
 import { type Counter, playWindow } from "./window_sessions.ts";
 import { cases, SEED } from "./cases.ts";
 
-/** Sessions to play with each counter. */
 const SESSIONS = cases(8);
 
 const { count } = await loadTokenizer();
@@ -18,7 +17,6 @@ for (const counter of ["exact", "estimating", "undercounting"] satisfies readonl
   });
 }
 
-/** Returns a counter with a cache. */
 function remembering(count: CountTokens): CountTokens {
   const counted = new Map<string, number>();
   return (text) => {

@@ -1,4 +1,3 @@
-/** Syllables of generated words. */
 export const SYLLABLES: readonly string[] = [
   "ba",
   "co",
@@ -16,12 +15,10 @@ export const SYLLABLES: readonly string[] = [
   "vex",
 ];
 
-/** Returns a generated word. */
 export function word(random: () => number): string {
   return pick(SYLLABLES, random) + pick(SYLLABLES, random) + pick(SYLLABLES, random);
 }
 
-/** Returns one member of a list. */
 export function pick<T>(list: readonly T[], random: () => number): T {
   return list[Math.floor(random() * list.length)] as T;
 }

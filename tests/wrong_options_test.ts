@@ -37,7 +37,6 @@ const MODEL = {
 const counter = { countTokens: estimateTokens };
 const eliding = () => ({ ...counter, archive: memoryArchive() });
 
-/** Functions with generated options, and their results. */
 const FUNCTIONS: Readonly<
   Record<
     string,

@@ -18,7 +18,6 @@ export function acpConversation(texts: readonly string[], cwd: string): readonly
   ];
 }
 
-/** Returns a prompt in an existing conversation. */
 export function acpPrompt(
   text: string,
   { sessionId, cwd }: { readonly sessionId: string | undefined; readonly cwd: string },
@@ -30,7 +29,6 @@ export function acpPrompt(
   ];
 }
 
-/** Returns a request, and the pattern of its answer. */
 function ask(id: number, method: string, params: unknown) {
   return {
     line: JSON.stringify({ jsonrpc: "2.0", id, method, params }),

@@ -2,9 +2,7 @@ import type { AgentEntry } from "../../packages/cli/agents/agents.ts";
 import type { AgentTools } from "./model.ts";
 import type { Command, Ended } from "./program.ts";
 
-/** Configuration of an agent. */
 export interface AgentPlace {
-  /** Folder for everything that the agent stores. */
   readonly home: string;
   readonly workspace: string;
   /** Address of the provider or gateway, without a path. */
@@ -13,21 +11,17 @@ export interface AgentPlace {
   readonly windowTokens: number;
 }
 
-/** Options of a prompt. */
 export interface PromptOptions {
   /** Whether the prompt begins a conversation. */
   readonly isFirst: boolean;
-  /** Home that {@linkcode Agent.configure} received. */
   readonly home: string;
   /** Conversation, for an agent that needs its id. Default: the only one. */
   readonly conversation?: string;
   /** Path of an image to attach. Default: none. */
   readonly image?: string;
-  /** Model of the prompt. Default: the configured one. */
   readonly model?: string;
 }
 
-/** Features that not every agent has. */
 export type Ability =
   | "resume"
   | "converse"
@@ -44,7 +38,6 @@ export type Ability =
 export interface Agent {
   readonly name: string;
   readonly tools: AgentTools;
-  /** File with the user's rules. */
   readonly rulesFile: "AGENTS.md" | "CLAUDE.md";
   /** Environment that keeps the agent from connecting to anything but its provider. */
   readonly quiet: Readonly<Record<string, string>>;
@@ -61,9 +54,7 @@ export interface Agent {
   readonly prepare?: Command;
   /** Command for several prompts in one process, each sent when the one before is done. */
   readonly converse?: (texts: readonly string[], options: Pick<AgentPlace, "home" | "workspace">) => Command;
-  /** Command that compacts the conversation. */
   readonly compact?: (options: {
-    /** Home that {@linkcode Agent.configure} received. */
     readonly home: string;
     readonly workspace: string;
     readonly run: (command: Command) => Promise<Ended>;
@@ -75,6 +66,5 @@ export interface Agent {
    * false.
    */
   readonly countsItself?: boolean;
-  /** Unsupported features, with the reasons. */
   readonly lacks: Readonly<Partial<Record<Ability, string>>>;
 }

@@ -12,7 +12,6 @@ import { OPENCODE } from "./drivers/opencode.ts";
 import { PI } from "./drivers/pi.ts";
 import { QWEN_CODE } from "./drivers/qwen_code.ts";
 
-/** Agents, one entry for each protocol that is tested. */
 export const AGENTS: readonly Agent[] = [
   PI,
   OPENCODE,

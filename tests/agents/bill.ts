@@ -1,7 +1,6 @@
 import { profileNamed } from "@tare/planner";
 import type { CallUsage } from "./protocols/protocol.ts";
 
-/** Price list of a kind of provider, relative to one uncached input token. */
 export type Prices = "openai" | "anthropic-5m";
 
 /**

@@ -1,9 +1,7 @@
 import type { CallUsage } from "./protocols/protocol.ts";
 
-/** Tokens of a cached block. */
 const BLOCK = 128;
 
-/** Smallest cached prompt, in tokens. */
 const MIN_TOKENS = 1024;
 
 /**

@@ -3,7 +3,6 @@ import type { CallUsage, Piece } from "./protocols/protocol.ts";
 /** Most pieces that a provider looks back from a breakpoint. */
 const LOOK_BACK = 20;
 
-/** Smallest cached prompt, in tokens. */
 const MIN_TOKENS = 1024;
 
 /**

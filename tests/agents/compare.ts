@@ -8,15 +8,11 @@ import { PROTOCOLS, type ProviderCall } from "./provider.ts";
 
 /** Result of a scenario. Costs are of prompts, in units of one uncached token. */
 export interface Compared {
-  /** Provider's bill of the run without the gateway. */
   readonly direct: number;
-  /** Provider's bill of the run through the gateway. */
   readonly through: number;
   /** Lowest possible bill: each conversation's first prompt, carried, and everything new, once. */
   readonly least: number;
-  /** Cost that the ledger records. */
   readonly booked: number;
-  /** Saving that the ledger claims. */
   readonly claimed: number;
   /**
    * Whether the agent itself lets the cache serve its conversation: it sets breakpoints, and only summaries
@@ -152,7 +148,6 @@ function conversationOf({ asked: { said, tools } }: ReadRequest): string {
   return [/\bplan:([A-Z]+)/.exec(told)?.[1], ...tools.filter((name) => name !== "recall")].join();
 }
 
-/** Returns the number of images in a request. */
 function images({ body }: ProviderCall): number {
   return [...JSON.stringify(body).matchAll(/"type":"(?:image|image_url|input_image)"/g)].length;
 }
@@ -163,7 +158,6 @@ function alien({ ended, exchanges }: Played): readonly string[] {
   return [...new Set(seen.match(/\[elided\b|"name": ?"recall"|\btare\b/gi))];
 }
 
-/** Returns the agent's answered requests. */
 function answered({ exchanges }: Played): readonly ReadRequest[] {
   return exchanges.flatMap(({ path, body, status }) => {
     const protocol = PROTOCOLS.find((protocol) => protocol.path === path);
@@ -207,7 +201,6 @@ function told({ exchanges }: Played): number {
   return Math.max(0, ...exchanges.flatMap(({ answer }) => usages(answer)).map(promptTokens));
 }
 
-/** Tokens of a cached block, and the smallest cached prompt. */
 const BLOCK = 128;
 const MIN_TOKENS = 1024;
 

@@ -12,7 +12,6 @@ import { runProgram } from "./program.ts";
 const PROFILE = profileNamed("anthropic-5m");
 const NUMBERS = Array.from({ length: 60 }, (_, at) => at);
 
-/** MCP server with 60 tools. */
 const SERVER = `
 const about = (at) => "Looks after room " + at + " of the house, and says what became of it. ".repeat(20);
 const id = { type: "string", description: "What of the room is meant. ".repeat(10) };
@@ -61,7 +60,6 @@ const planned: SimulatedModel = ({ messages, tools }) => {
   return { content: `Step ${done}.`, tool_calls: [toolCall(name, args)] };
 };
 
-/** Plays Claude Code with that server, directly or through the gateway. */
 async function work(through: boolean) {
   const folder = await Deno.makeTempDir({ prefix: "agent-defer-" });
   const { encode } = await loadTokenizer();

@@ -30,7 +30,6 @@ async function playAndRead(
   return calls;
 }
 
-/** Agents with readable logs. */
 const LOGGING = [PI, OPENCODE, CODEX, CLAUDE_CODE, QWEN_CODE, copilot("chat"), copilot("messages"), CLINE];
 
 for (const agent of LOGGING) {

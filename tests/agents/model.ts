@@ -1,13 +1,11 @@
 import { parsePlaceholder } from "@tare/prune/internal";
 import { sourceText } from "../gateway/long_session.ts";
 
-/** Item of a prompt, independent of the protocol. */
 export type Said =
   | { readonly type: "text"; readonly role: "system" | "user" | "assistant"; readonly text: string }
   | { readonly type: "call"; readonly id: string; readonly name: string; readonly args: string }
   | { readonly type: "result"; readonly id: string; readonly text: string };
 
-/** Tool call of the model. */
 export interface WantedCall {
   readonly name: string;
   readonly args: Readonly<Record<string, unknown>>;
@@ -20,7 +18,6 @@ export interface Reply {
   readonly compacted?: string;
 }
 
-/** Content and tools of a prompt. */
 export interface Asked {
   readonly said: readonly Said[];
   /** Tool names, without deferred ones. */
@@ -29,7 +26,6 @@ export interface Asked {
   readonly compacts?: boolean;
 }
 
-/** Calls of an agent's own tools. */
 export interface AgentTools {
   readonly shell: (command: string) => WantedCall;
   /** Delegates a task to a subagent. Default: the agent has none. */
@@ -45,7 +41,6 @@ export interface AgentTools {
 export type Step = readonly (string | { readonly delegate: string } | { readonly discover: number })[];
 
 export interface Plan {
-  /** Steps in order. */
   readonly steps: readonly Step[];
   /** Names of facts, written `FACT name=value` in results, that are needed after the last step. */
   readonly facts: readonly string[];
@@ -121,11 +116,9 @@ export function planModel(plans: Plans, tools: AgentTools): (asked: Asked) => Re
   };
 }
 
-/** Patterns of requests for a summary and for a title. */
 const SUMMARY = /summar|compact|handoff/i;
 const TITLE = /\btitle\b/i;
 
-/** Rule in the agent's file of rules. */
 const RULE = /RULE: every report ends with the line "([\w ]+)"/;
 
 function say(text: string): Reply {
@@ -142,7 +135,6 @@ function isSummaryRequest(said: readonly Said[]): boolean {
     !/\bplan:/.test(last.text);
 }
 
-/** Returns the last step reached in a plan; −1 before the first. */
 function reached(said: readonly Said[], plan: string): number {
   // A summary may be all that is left of the calls.
   const marks = textOf(said).matchAll(new RegExp(`# ${plan}\\.(\\d+)`, "g"));
@@ -183,12 +175,10 @@ function wantedRecall(fact: string, said: readonly Said[]): Readonly<Record<stri
     .find((wanted) => !asked.some((args) => asks(args, wanted)));
 }
 
-/** Reports whether a reply is a summary of a conversation. */
 export function isSummary({ text, compacted }: Reply): boolean {
   return compacted !== undefined || text?.startsWith("<summary>") === true;
 }
 
-/** Returns a summary: the plan, the last step, and each visible fact. */
 function summaryOf(said: readonly Said[], plans: Plans): string {
   const text = textOf(said);
   const plan = [...text.matchAll(/\bplan:([A-Z]+)/g)].at(-1)?.[1];

@@ -7,21 +7,17 @@ import { type Command, type Ended, runProgram } from "./program.ts";
 import { type Failure, type Provider, type ProviderCall, startProvider } from "./provider.ts";
 import { type Exchange, startTap } from "./tap.ts";
 
-/** Action of an agent's user. */
 export interface Action {
   /** Prompts in one process, or in concurrent ones; `compact` makes the agent compact the conversation. */
   readonly prompt: string | "compact" | readonly string[] | { readonly parallel: readonly string[] };
-  /** Image in the workspace to attach. */
   readonly image?: string;
   /** File whose creation by a command triggers Ctrl-C. */
   readonly interruptedBy?: string;
 }
 
-/** Task, the same for each agent. */
 export interface Scenario {
   readonly name: string;
   readonly plans: Plans;
-  /** Actions in order, each in its own process. */
   readonly actions: readonly Action[];
   /** Files of the workspace by path, in addition to the rules. */
   readonly files: Readonly<Record<string, string | Uint8Array<ArrayBuffer>>>;
@@ -32,25 +28,18 @@ export interface Scenario {
   readonly windowTokens?: number;
   /** When the agent compacts the conversation: only without the gateway, or always. Default: never. */
   readonly compacts?: "directly" | "always";
-  /** Required feature. */
   readonly needs?: Ability;
 }
 
-/** Outcome of a scenario. */
 export interface Played {
-  /** New files of the workspace. */
   readonly files: Readonly<Record<string, string>>;
   readonly ended: readonly Ended[];
-  /** Calls that reached the provider. */
   readonly calls: readonly ProviderCall[];
   readonly others: readonly string[];
-  /** Requests of the agent with their answers. */
   readonly exchanges: readonly Exchange[];
-  /** `GET /tare/v1/ledger` of the gateway. */
   readonly ledger?: { readonly planned: Readonly<Record<string, number>> };
 }
 
-/** Content of an agent's file of rules. */
 export const RULES = 'RULE: every report ends with the line "checked by the rule of this house".\n';
 
 /** Plays a scenario with an agent, directly on the provider or through the gateway. */
@@ -59,7 +48,6 @@ export async function play(
   scenario: Scenario,
   { through, look }: {
     readonly through: boolean;
-    /** Inspects the agent's home before it is removed. */
     readonly look?: (home: string) => void | Promise<void>;
   },
 ): Promise<Played> {
@@ -95,7 +83,6 @@ export async function play(
     const given = {
       HOME: home,
       TMPDIR: folder,
-      // Only loopback can be reached.
       ...proxies("http://127.0.0.1:9"),
       NO_PROXY: "127.0.0.1,localhost",
       ...agent.quiet,

@@ -1,10 +1,8 @@
 import { fromFileUrl } from "@std/path";
 
-/** Command line of a program. */
 export interface Command {
   readonly program: string;
   readonly args: readonly string[];
-  /** Lines for its standard input, in order. Default: none. */
   readonly talk?: readonly Line[];
 }
 
@@ -15,22 +13,18 @@ export interface Line {
   readonly until: RegExp;
 }
 
-/** Environment of a program run. */
 export interface RunOptions {
   readonly cwd: string;
-  /** All environment variables but `PATH`. */
   readonly env: Readonly<Record<string, string>>;
   /** File in `cwd` whose creation sends the program an interrupt, as by Ctrl-C. */
   readonly interruptedBy?: string;
 }
 
-/** Outcome of a program. */
 export interface Ended {
   readonly code: number;
   readonly output: string;
 }
 
-/** Time limit of a program, in milliseconds. */
 const LIMIT_MS = 900_000;
 
 /** Folder of the agents' programs; `deno task test:all agents` installs them. */
@@ -75,9 +69,7 @@ export async function runProgram(command: Command, { cwd, env, interruptedBy }: 
   }
 }
 
-/** Output of a program. */
 class Output {
-  /** All output, after the end. */
   readonly text: Promise<string>;
   #text = "";
   #more = Promise.withResolvers<boolean>();
@@ -106,7 +98,6 @@ class Output {
     return this.#text;
   }
 
-  /** Waits for matching output after a position. */
   async says(what: RegExp, from: number): Promise<void> {
     while (!what.test(this.#text.slice(from))) {
       if (!await this.#more.promise) throw new Error(`it ended before it printed ${what}`);
@@ -125,7 +116,6 @@ async function talk(stdin: WritableStream<Uint8Array>, heard: Output, lines: rea
   await writer.close();
 }
 
-/** Waits for the file, or for the program's end. */
 async function interrupt(child: Deno.ChildProcess, file: string): Promise<void> {
   using watcher = Deno.watchFs(file.slice(0, file.lastIndexOf("/")), { recursive: false });
   child.status.then(() => watcher.close());
@@ -140,7 +130,6 @@ function aborted(signal: AbortSignal): Promise<never> {
   return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
 }
 
-/** Kills the rest of a program's process group. */
 async function killGroup(pid: number): Promise<void> {
   const args = ["-KILL", "--", `-${pid}`];
   await new Deno.Command("kill", { args, stdout: "null", stderr: "null" }).output();

@@ -9,29 +9,22 @@ import { MESSAGES } from "./protocols/messages.ts";
 import type { CallUsage, Fields, ReadRequest, SpokenProtocol } from "./protocols/protocol.ts";
 import { RESPONSES } from "./protocols/responses.ts";
 
-/** Failure of a request. */
 export type Failure = 429 | 500 | 503 | "cut";
 
-/** Call, and its usage. */
 export interface ProviderCall extends ReadRequest {
   readonly path: string;
   readonly body: Fields;
   /** Status of the answer; `cut` for an interrupted one. */
   readonly status: number | "cut";
   readonly usage: CallUsage;
-  /** Cost in units of one uncached input token. */
   readonly cost: number;
-  /** Reply of the model, if it was called. */
   readonly reply?: Reply;
 }
 
-/** Provider on loopback. */
 export interface Provider extends AsyncDisposable {
   /** Address without a path. */
   readonly url: string;
-  /** Calls in order of arrival. */
   readonly calls: readonly ProviderCall[];
-  /** Method and path of all other requests. */
   readonly others: readonly string[];
 }
 
@@ -39,11 +32,9 @@ export interface ProviderOptions {
   readonly model: (asked: Asked) => Reply;
   /** Failures of requests that offer tools, by their number from 0. Default: none. */
   readonly failures?: Readonly<Record<number, Failure>>;
-  /** Longest prompt in tokens. Default: no limit. */
   readonly windowTokens?: number;
 }
 
-/** Supported protocols. */
 export const PROTOCOLS: readonly SpokenProtocol[] = [CHAT, RESPONSES, MESSAGES];
 
 /**
@@ -162,7 +153,6 @@ function rulesOf(protocol: SpokenProtocol): readonly Dialect[] {
   return protocol === CHAT ? ["openai"] : protocol === RESPONSES ? ["responses"] : ["anthropic"];
 }
 
-/** Most cache breakpoints of a request. */
 const MAX_MARKS = 4;
 
 /** Returns why a strict provider refuses a prompt; `undefined` for a valid one. */
@@ -184,7 +174,6 @@ function faultOf(
   return forged === undefined ? undefined : `The sealed reasoning ${forged} was not given out.`;
 }
 
-/** Sends the events one by one as they are read; breaks off after some of them. */
 function streamOf(events: readonly string[], breakAfter: number): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder();
   let sent = 0;

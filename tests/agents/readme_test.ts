@@ -51,7 +51,6 @@ Deno.test("docs/own_loop.md: the example of Claude's Agent SDK calls the gateway
   const script = shown.replace("http://127.0.0.1:8787", gateway.baseURL.replace("/v1", ""));
   assert(script !== shown, "the page shows no address");
   const home = await Deno.makeTempDir();
-  // Next to the package that it imports.
   const folder = fromFileUrl(new URL("programs", import.meta.url));
   const path = await Deno.makeTempFile({ dir: folder, suffix: ".mjs" });
   try {

@@ -3,7 +3,6 @@ import { sourceText } from "../gateway/long_session.ts";
 import type { Plan, Step } from "./model.ts";
 import type { Scenario } from "./play.ts";
 
-/** Approximate tokens of a file that is read. */
 const FILE_TOKENS = 2_000;
 
 /** Returns steps that read one file, every third one two. A file with a fact is deleted once it was read. */
@@ -15,7 +14,6 @@ function readingSteps(steps: number, facts: FactsByStep = {}): readonly Step[] {
   });
 }
 
-/** Returns the files that such steps read. */
 function readFiles(steps: number, facts: FactsByStep = {}): Record<string, string> {
   const files: Record<string, string> = {};
   for (let step = 0; step < steps; step++) {
@@ -29,7 +27,6 @@ function readFiles(steps: number, facts: FactsByStep = {}): Record<string, strin
   return files;
 }
 
-/** Facts by the step that reads them. */
 type FactsByStep = Readonly<Record<number, string>>;
 
 const FOUR: FactsByStep = { 3: "alder", 9: "birch", 17: "cedar", 26: "dogwood" };
@@ -49,7 +46,6 @@ function reading(steps: number, facts: FactsByStep): Plan {
 /** Later task that needs the results of an earlier one. */
 const SECOND: Plan = { ...reading(12, {}), facts: Object.values(TWO), report: "second.txt" };
 
-/** Black image of 1,024 pixels. */
 const PICTURE = Uint8Array.fromBase64(
   [
     "iVBORw0KGgoAAAANSUhEUgAABAAAAAQAAQAAAABXZhYuAAAAlklEQVR42u3BAQEAAACCIP+vbkhAAQAAAAAAAAAAAAAAAAAA",
@@ -80,7 +76,6 @@ export const LONG: Scenario = {
   needs: "limit",
 };
 
-/** Scenarios of every agent. */
 export const SCENARIOS: readonly Scenario[] = [
   STANDARD,
   LONG,

@@ -1,4 +1,3 @@
-/** Request and its answer. */
 export interface Exchange {
   readonly method: string;
   readonly path: string;
@@ -8,15 +7,12 @@ export interface Exchange {
   /** Positions of its start and end among those of all exchanges. */
   readonly came: number;
   readonly ended: number;
-  /** Answer as sent. */
   readonly answer: string;
 }
 
-/** Recording proxy. */
 export interface Tap extends AsyncDisposable {
   /** Address without a path. */
   readonly url: string;
-  /** Completed exchanges in order of arrival. */
   readonly exchanges: readonly Exchange[];
 }
 
@@ -78,7 +74,6 @@ export function startTap(targetOf: () => Promise<string>): Tap {
   };
 }
 
-/** Forwards a stream, and reports its text once it has ended. */
 async function* noted(body: ReadableStream<Uint8Array>, note: (text: string) => void) {
   const decoder = new TextDecoder();
   let text = "";

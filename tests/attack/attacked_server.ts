@@ -3,14 +3,10 @@ import type { Parts } from "../../packages/app/compose.ts";
 import { serverPermissions, V8_FLAGS } from "../../packages/app/handed_over.ts";
 import { readSettings } from "../../packages/app/settings/settings.ts";
 
-/** Process of a server under attack. Disposing of it kills it. */
 export interface AttackedServer extends AsyncDisposable {
   readonly url: string;
-  /** Current memory and file descriptors (Linux). */
   readonly state: () => Promise<{ readonly memoryMiB: number; readonly descriptors: number }>;
-  /** Sends a signal. */
   readonly signal: (signal: Deno.Signal) => void;
-  /** Exit code and error output. */
   readonly ended: Promise<{ readonly code: number; readonly stderr: string }>;
 }
 

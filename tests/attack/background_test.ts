@@ -3,7 +3,6 @@ import { sleepers } from "./break_out.ts";
 import { resultsOf, withServer } from "./robbed_server.ts";
 import { BUBBLEWRAP, needs } from "../needs.ts";
 
-/** Returns a sleep time that no other process uses. */
 const anySeconds = () => 300_000 + crypto.getRandomValues(new Uint16Array(1))[0]!;
 
 for (const sandbox of ["on", "off"]) {

@@ -4,20 +4,14 @@
  */
 import { join } from "@std/path";
 
-/** Attacker's knowledge of the machine. */
 export interface Target {
-  /** Folder with a user's home, the workspace and its surroundings. */
   readonly top: string;
-  /** Port of the server. */
   readonly port: number;
-  /** Process ids of the server and its parents. */
   readonly pids: readonly number[];
 }
 
-/** Secret of the user, in the server's environment and in files of the home folder. */
 export const SECRET = "planted-secret-of-the-person";
 
-/** Files of a home folder that hold keys. */
 const KEY_FILES = [
   ...[
     ".ssh/id_ed25519",
@@ -35,7 +29,6 @@ const KEY_FILES = [
   ],
 ];
 
-/** Creates the attacks' target folders. */
 export async function plant(top: string): Promise<void> {
   const write = async (path: string, text: string) => {
     await Deno.mkdir(join(top, path, ".."), { recursive: true });
@@ -95,7 +88,6 @@ export function attacks({ top, port, pids }: Target): Readonly<Record<string, st
   };
 }
 
-/** Returns commands that leave a process with a unique sleep time behind. */
 export function leaves(seconds: number): Readonly<Record<string, string>> {
   return {
     "out of its group, without its environment": `env -i setsid -f sleep ${seconds}`,
@@ -104,14 +96,12 @@ export function leaves(seconds: number): Readonly<Record<string, string>> {
   };
 }
 
-/** Returns the number of processes with this sleep time. */
 export async function sleepers(seconds: number): Promise<number> {
   const { stdout } = await new Deno.Command("ps", { args: ["-A", "-o", "stat=,args="] }).output();
   const lines = new TextDecoder().decode(stdout).split("\n");
   return lines.filter((line) => !line.startsWith("Z") && line.trim().endsWith(` sleep ${seconds}`)).length;
 }
 
-/** Returns the ids of processes whose command line contains a text. */
 export async function processesWith(text: string): Promise<readonly number[]> {
   const { stdout } = await new Deno.Command("ps", { args: ["-A", "-o", "pid=,args="] }).output();
   const lines = new TextDecoder().decode(stdout).split("\n");

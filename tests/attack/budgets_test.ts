@@ -2,18 +2,14 @@ import { assert, assertEquals } from "@std/assert";
 import { readSettings } from "../../packages/app/settings/settings.ts";
 import { startServer } from "../../packages/app/compose.ts";
 
-/** End of the provider's stream. */
 type Ending = "whole" | "open" | "broken";
 
-/** Words that the provider streams before the end. */
 const WORDS = 4_000;
 
 /** Server with a provider that streams many words, and a key with a daily budget in dollars. */
 class Spending implements AsyncDisposable {
   readonly url: string;
-  /** End of the provider's streams. */
   ending: Ending = "whole";
-  /** Number of requests that reached the provider. */
   calls = 0;
   readonly #auth: Record<string, string>;
   readonly #stop: () => Promise<void>;
@@ -59,7 +55,6 @@ class Spending implements AsyncDisposable {
     return fetch(this.url + path, { method: "POST", headers: this.#auth, body: JSON.stringify(body) });
   }
 
-  /** Returns the key's spending of today by its own account, and by the totals of its sessions. */
   async spent(): Promise<{ readonly key: number; readonly sums: number }> {
     const read = async (path: string) => await (await fetch(this.url + path, { headers: this.#auth })).json();
     const [key, spend] = [await read("/tare/v1/key"), await read("/tare/v1/spend?by=day")];
@@ -71,7 +66,6 @@ class Spending implements AsyncDisposable {
   }
 }
 
-/** Returns a chat completion of many words. */
 function streamed(ending: Ending): Response {
   const chunk = (delta: object, more: object = {}) =>
     new TextEncoder().encode(
@@ -101,7 +95,6 @@ function streamed(ending: Ending): Response {
   return new Response(body, { headers: { "content-type": "text/event-stream" } });
 }
 
-/** Reads this many bytes, and disconnects. */
 async function leave(response: Response, bytes: number): Promise<void> {
   const reader = response.body!.getReader();
   for (let read = 0; read < bytes;) {

@@ -6,7 +6,6 @@ import { cases } from "../cases.ts";
 
 /** Share of the connections of the largest attack; all of them would disturb concurrent tests. */
 
-/** Runs `use` with a server that has its own workspace and data folder. */
 async function attacked(
   { maxConnections, descriptors }: { readonly maxConnections?: number; readonly descriptors?: number },
   use: (server: AttackedServer) => Promise<void>,
@@ -28,7 +27,6 @@ async function attacked(
 }
 
 async function assertHealthy({ url }: AttackedServer): Promise<void> {
-  // A connection of its own, as a new client has.
   const response = await fetch(`${url}/health`, { headers: { connection: "close" } });
   const { status } = await response.json();
   assertEquals([response.status, status], [200, "ok"]);

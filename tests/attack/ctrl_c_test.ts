@@ -53,7 +53,6 @@ function serve(letIn: () => Promise<void> = () => Promise.resolve()) {
   };
 }
 
-/** Returns the outcomes of the turns of a server's only session. */
 async function endsOf(url: string): Promise<string[]> {
   const { sessions: [{ id }] } = await (await fetch(`${url}/tare/v1/sessions`)).json();
   const events = await (await fetch(`${url}/tare/v1/sessions/${id}/events`)).text();

@@ -7,9 +7,6 @@ import { jsonPost } from "../crash/json_post.ts";
 import { type SimulatedToolCall, toolCall } from "@tare/simulator";
 import { LINUX, needs } from "../needs.ts";
 
-/**
- * Runs a test on a server with its data in its workspace, whose model makes these calls in its first step.
- */
 async function withServer(
   calls: (workspace: string) => readonly SimulatedToolCall[],
   test: (server: {
@@ -40,7 +37,6 @@ async function withServer(
   }
 }
 
-/** Plays a turn in a new session, and returns the session and its tool results by name. */
 async function play(url: string): Promise<{ readonly id: string; readonly results: readonly string[] }> {
   const { id } = await (await fetch(`${url}/tare/v1/sessions`, { method: "POST" })).json();
   const results: string[] = [];

@@ -33,7 +33,6 @@ const RULES: readonly ApprovalRule[] = [
 
 interface Ground {
   readonly top: string;
-  /** Real workspace, and a link to it, which is passed. */
   readonly real: string;
   readonly given: string;
 }
@@ -73,7 +72,6 @@ async function onGround(work: (ground: Ground) => Promise<void>): Promise<void> 
   }
 }
 
-/** Returns everything below a path: names, links and bytes. */
 async function contents(path: string): Promise<readonly string[]> {
   const info = await lstat(path).catch(() => undefined);
   if (!info) return [];
@@ -230,7 +228,6 @@ function isForbidden(program: string, word: string): boolean {
 
 Deno.test("command rules: no word, quote, operator or pattern makes an allowed command do more than allowed", async () => {
   await onGround(async ({ top, given, real }) => {
-    // Programs that only log their arguments.
     const [bin, log] = [join(top, "bin"), join(top, "log")];
     await Deno.mkdir(bin);
     for (const name of ["git", "sort", "find", "sed", "ls", "rg", "tar", "env", "evil", "cat", "rm"]) {

@@ -28,7 +28,6 @@ function silentProvider(times: number) {
   };
 }
 
-/** Runs a server with everything hanging that a client or a provider can make hang. */
 async function withHanging(
   use: (server: { readonly url: string; readonly signal: (signal: Deno.Signal) => void }) => Promise<void>,
 ): Promise<{ readonly code: number; readonly stderr: string }> {

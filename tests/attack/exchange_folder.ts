@@ -3,7 +3,6 @@
  * @module
  */
 
-/** Longest pause between two swaps. */
 const MAX_PAUSE_MS = 0.2;
 
 if (import.meta.main) {

@@ -9,10 +9,8 @@ import type { Outcome } from "./exchanged_victim.ts";
 const ATTACKER = fromFileUrl(import.meta.resolve("./exchange_folder.ts"));
 const VICTIM = fromFileUrl(import.meta.resolve("./exchanged_victim.ts"));
 
-/** Text of a file outside the workspace. */
 const SECRET = "secret text of the user\n";
 
-/** Returns the text of all files in a folder. */
 async function textIn(folder: string): Promise<string> {
   let text = "";
   for await (const { name, isDirectory, isFile } of Deno.readDir(folder)) {
@@ -54,7 +52,6 @@ async function attack(
     attacker.kill("SIGKILL");
     await attacker.status;
     const outcome: Outcome = JSON.parse(new TextDecoder().decode(stdout));
-    // Nothing was written outside, and nothing from outside came in.
     assertEquals(await textIn(outside!), SECRET + SECRET);
     assertEquals([...Deno.readDirSync(outside!)].map(({ name }) => name).sort(), ["only-outside", "x"]);
     const inside = await textIn(workspace!) + await textIn(own!) + outcome.results.join("\n");
@@ -89,7 +86,6 @@ for (const what of ["read", "search"]) {
   );
 }
 
-/** Swaps a folder with a link and back, in an endless loop. */
 const EXCHANGE = 'for(;;){rename("d","aside");rename("link","d");rename("d","link");rename("aside","d")}';
 
 Deno.test(

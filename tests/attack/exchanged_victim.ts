@@ -8,9 +8,7 @@ import type { Tool } from "@tare/messages";
 import { workspaceTools } from "@tare/tools";
 import { openCheckpoints } from "@tare/tools/undo";
 
-/** Outcome of the victim. */
 export interface Outcome {
-  /** Results of successful calls. */
   readonly results: readonly string[];
   readonly refused: number;
 }

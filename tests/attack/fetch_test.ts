@@ -5,7 +5,6 @@ import { carry } from "../../packages/tools/sandbox/network/domain_proxy.ts";
 import { resultsOf, withServer } from "./robbed_server.ts";
 import { BUBBLEWRAP, needs } from "../needs.ts";
 
-/** Addresses of names, for the next lookup. */
 type Names = Record<string, string[]>;
 
 /**

@@ -3,10 +3,8 @@ export interface Flood extends Disposable {
   readonly count: number;
 }
 
-/** Number of connections opened at a time. */
 const AT_ONCE = 50;
 
-/** Opens this many connections to a server, and sends the same text on each. */
 export async function flood(url: string, count: number, said = ""): Promise<Flood> {
   const { hostname, port } = new URL(url);
   const bytes = new TextEncoder().encode(said);
@@ -28,14 +26,11 @@ export async function flood(url: string, count: number, said = ""): Promise<Floo
   };
 }
 
-/** Half a request head. */
 export const HALF_HEAD = "GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n";
 
-/** Request with half a body. */
 export const HALF_BODY = "POST /tare/v1/sessions HTTP/1.1\r\nhost: 127.0.0.1\r\n" +
   'content-type: application/json\r\ncontent-length: 100\r\n\r\n{"metadata":';
 
-/** Returns a complete request for a path. */
 export function requestFor(path: string): string {
   return `GET ${path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n`;
 }

@@ -4,7 +4,6 @@ import { withServer } from "./watched_server.ts";
 const keys = (count: number) => Array.from({ length: count }, (_, at) => `"k${at}":"v"`).join(",");
 const nested = (depth: number) => "[".repeat(depth) + "]".repeat(depth);
 
-/** Bodies of clients, and the expected errors. */
 const BODIES: Readonly<Record<string, readonly [path: string, body: string, told: string]>> = {
   "400,000 keys of metadata": [
     "/tare/v1/sessions",

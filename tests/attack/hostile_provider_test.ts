@@ -14,7 +14,6 @@ const call = (index: number, name: string) => ({
 
 const READ = { type: "function", function: { name: "read" } };
 
-/** Returns a stream of these pieces, each produced on demand. */
 function streamed(pieces: Iterable<string>): Response {
   const next = pieces[Symbol.iterator]();
   const body = new ReadableStream<Uint8Array<ArrayBuffer>>({
@@ -37,7 +36,6 @@ function* joined(...parts: Iterable<string>[]): Iterable<string> {
 
 const END = [chunk({}, "stop"), "data: [DONE]\n\n"];
 
-/** Attacks of a provider, with the turn's outcome. */
 const ATTACKS: Readonly<Record<string, { readonly reply: () => Response; readonly told: string }>> = {
   "a line of 20 MB": {
     reply: () => streamed(joined(['data: {"x":"'], times(320, "x".repeat(MIB / 16)), ['"}\n\n'], END)),

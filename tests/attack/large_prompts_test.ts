@@ -10,7 +10,6 @@ const call = (args: string) =>
   `"function":{"name":"read","arguments":${JSON.stringify(args)}}}]}`;
 const TOOLS = `"tools":[{"type":"function","function":{"name":"read","parameters":{"type":"object"}}}]`;
 
-/** Bodies with this much text, by its place. */
 const SHAPES: Readonly<Record<string, (bytes: number) => readonly [path: string, body: string]>> = {
   "a message of one letter": (
     bytes,
@@ -70,7 +69,6 @@ function chat(messages: string): string {
   return `{"model":"m","messages":[${messages}],${TOOLS}}`;
 }
 
-/** Starts a provider that answers each request in a word. */
 function provider(): Deno.HttpServer<Deno.NetAddr> {
   return Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
     for await (const _ of request.body ?? []);
@@ -100,7 +98,6 @@ Deno.test("large prompts: no other request is delayed", async (t) => {
   await using upstream = provider();
   const env = { OPENAI_BASE_URL: `http://127.0.0.1:${upstream.addr.port}/v1`, OPENAI_API_KEY: "sk" };
   await withServer(["--model", "m"], async (server) => {
-    // Modules that the first request loads are loaded.
     await server.post(...SHAPES["a result of lines"]!(1_200));
     for (const [name, bodyOf] of Object.entries(SHAPES)) {
       for (const bytes of [60_000_000, 30_000_000, 14_400_000, 1_200_000]) {

@@ -1,4 +1,3 @@
-// Processor and memory use of hostile programs.
 import { assert, assertStringIncludes } from "@std/assert";
 import { fromFileUrl } from "@std/path";
 import { cases } from "../cases.ts";
@@ -9,7 +8,6 @@ interface Taken {
   readonly peakBytes: number;
 }
 
-/** Runs programs in a process of their own, and returns the resources of each. */
 async function taken(...programs: readonly string[]): Promise<readonly Taken[]> {
   const script = fromFileUrl(new URL("program_bombs.ts", import.meta.url));
   const { stdout, stderr } = await new Deno.Command(Deno.execPath(), {
@@ -44,7 +42,6 @@ const BOMBS = [
   'const all = []; for (;;) all.push("x".repeat(1000) + all.length);',
   "const all = []; for (;;) all.push(new Uint8Array(1e6).fill(1));",
   "const all = []; for (;;) all.push({});",
-  // Succeeds with nearly as much.
   "const all = []; for (let n = 0; n < 50; n++) all.push(new Uint8Array(1e6).fill(1));",
 ];
 

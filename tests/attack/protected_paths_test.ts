@@ -1,4 +1,3 @@
-// Sandboxed commands that leave something for the user's own tools to run.
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { dirname, join } from "@std/path";
 import { workspaceTools } from "@tare/tools";
@@ -8,7 +7,6 @@ import { sandboxOf } from "../../packages/tools/sandbox/sandbox_fixture_test.ts"
 import fc, { cases } from "../cases.ts";
 import { BUBBLEWRAP, GIT, needs } from "../needs.ts";
 
-/** Creates a workspace with these files, and its sandboxed tools. */
 async function sandboxedWorkspace(files: Readonly<Record<string, string>> = {}) {
   const root = await Deno.realPath(await Deno.makeTempDir());
   for (const [path, text] of Object.entries(files)) {
@@ -158,7 +156,6 @@ Deno.test(
       assertStringIncludes(new TextDecoder().decode(stderr), "not a git repository");
     }
     assertEquals(await workspace.isThere("won"), false);
-    // A submodule, and its repository.
     await Deno.mkdir(join(root, "sub"));
     await Deno.writeTextFile(join(root, "sub/.git"), "gitdir: ../src\n");
     await workspace.shell(`echo "gitdir: ${root}/new" >sub/.git`);

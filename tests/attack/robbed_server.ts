@@ -17,9 +17,7 @@ export async function withServer(
   { flags = [], env = {}, tool = "shell", mcp = {}, calls }: {
     readonly flags?: readonly string[];
     readonly env?: Readonly<Record<string, string>>;
-    /** Tool of calls that don't name one. Default: `shell`. */
     readonly tool?: string;
-    /** MCP servers. Default: none. */
     readonly mcp?: Readonly<Record<string, unknown>>;
     readonly calls: (target: Target) => readonly Readonly<Record<string, unknown>>[];
   },
@@ -72,7 +70,6 @@ export async function withServer(
   let greeting: string | undefined;
   const end = async () => {
     if (greeting !== undefined) return greeting;
-    // A test may have killed it.
     const ended = await Promise.resolve().then(() => server.end("SIGTERM")).catch(() => server.ended);
     return greeting = ended.stdout;
   };
@@ -89,6 +86,5 @@ export async function withServer(
   }
 }
 
-/** Returns the results of a turn's calls. */
 export const resultsOf = (events: readonly SessionEvent[]): readonly string[] =>
   events.flatMap((event) => event.type === "tool_result" ? [event.content] : []);

@@ -11,7 +11,6 @@ import { BUBBLEWRAP, LINUX, needs } from "../needs.ts";
 const namesOf = (target: Target) =>
   Object.keys(attacks(target)).filter((name) => name !== "reads keys of MCP servers");
 
-/** Returns the names of the successful attacks. */
 async function winners(flags: readonly string[]): Promise<readonly string[]> {
   let won: readonly string[] = [];
   const calls = (target: Target) => namesOf(target).map((name) => ({ command: attacks(target)[name] }));
@@ -139,7 +138,6 @@ Deno.test(needs(LINUX, "the server's process has no key in its environment, sand
   });
 });
 
-/** Creates a folder that contains only Deno. */
 async function bareFolder(): Promise<string> {
   const folder = await Deno.makeTempDir();
   for (const name of ["ps", "sh"]) {

@@ -1,6 +1,5 @@
 import { type ServerProcess, startServerProcess } from "../crash/server_process.ts";
 
-/** Outcome of a request. */
 export interface Watched {
   readonly status: number;
   readonly text: string;
@@ -12,7 +11,6 @@ export interface Watched {
   readonly memory: number;
 }
 
-/** Server process whose health is polled while it works. */
 export interface WatchedServer {
   readonly url: string;
   /**
@@ -20,7 +18,6 @@ export interface WatchedServer {
    * `encoding` its compression (default: none).
    */
   readonly post: (path: string, body: BodyInit, type?: string, encoding?: string) => Promise<Watched>;
-  /** Creates a session and plays a turn in it. */
   readonly turn: () => Promise<Watched>;
 }
 

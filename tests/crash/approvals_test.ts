@@ -10,7 +10,6 @@ import { recordingProvider } from "../recording_provider.ts";
 import { startServerProcess } from "./server_process.ts";
 import { cases, SEED } from "../cases.ts";
 
-/** Number of kills. */
 const ROUNDS = cases(5);
 
 /** Longest life of a server after the first answer, in milliseconds: a few approvals. */
@@ -18,16 +17,12 @@ const LIFE_MS = 600;
 
 const SESSIONS = 3;
 
-/** State of a call, as far as its client knows. */
 interface Fate {
-  /** Whether its approval request was received, so that it was committed. */
   isAsked: boolean;
-  /** Answer that was sent, and whether the server has acknowledged it. */
   said?: "allow" | "deny";
   isHeard: boolean;
 }
 
-/** Pending approval. */
 interface Open {
   readonly id: string;
   readonly arguments: string;
@@ -44,7 +39,6 @@ class Person {
   constructor(session: string, { random, fates, data }: {
     readonly random: () => number;
     readonly fates: Map<string, Fate>;
-    /** Data folder of the server. */
     readonly data: string;
   }) {
     this.#session = session;
@@ -123,7 +117,6 @@ class Person {
     await this.#read(await fetch(`${at}/events?after=${this.#last}`));
   }
 
-  /** Reads events up to a turn's end. */
   async #read(response: Response): Promise<void> {
     assertEquals(response.status, 200);
     for await (const { number, data } of readEvents(response)) {
@@ -189,7 +182,6 @@ Deno.test(`crash: a server killed at ${ROUNDS} random moments runs nothing witho
         const working = Promise.all(
           people.map((person) =>
             person.work(server.url, begun.resolve).catch((error) => {
-              // Interrupted connection.
               if (!isKilled || !(error instanceof TypeError)) throw error;
             })
           ),

@@ -3,16 +3,12 @@ import { ownerOf } from "./owner.ts";
 import { jsonPost } from "./json_post.ts";
 import type { RecordingProvider } from "../recording_provider.ts";
 
-/** Sessions of one import. */
 const BATCH = 4;
 
-/** Imported sessions to retain; older ones are deleted. */
 const KEPT = 8;
 
-/** Exchanges of one conversation through the gateway. */
 const EXCHANGES = 5;
 
-/** Import as sent, and its known state. */
 interface Import {
   readonly name: string;
   readonly key: string;
@@ -33,19 +29,15 @@ export class Bystander {
   readonly #provider: RecordingProvider;
   readonly #data: string;
   readonly #imports: Import[] = [];
-  /** Ids of sessions to delete; true if the deletion was acknowledged. */
   readonly #deleted = new Map<string, boolean>();
   #made = 0;
-  /** Numbers of acknowledgements, for a report. */
   readonly acknowledged = { imports: 0, deletions: 0, exchanges: 0 };
 
-  /** Creates clients; `provider` is the gateway's, `data` the server's data folder. */
   constructor(provider: RecordingProvider, data: string) {
     this.#provider = provider;
     this.#data = data;
   }
 
-  /** Works until the connection breaks. */
   async work(url: string): Promise<void> {
     await Promise.all([this.#transfer(url), this.#talk(url)]);
   }
@@ -98,7 +90,6 @@ export class Bystander {
     this.acknowledged.deletions++;
   }
 
-  /** Retries as a client without an answer does. */
   async #sendAgain(url: string, one: Import): Promise<void> {
     const response = await this.#send(url, one);
     const { sessions } = await response.json();
@@ -111,7 +102,6 @@ export class Bystander {
     return fetch(`${url}/tare/v1/sessions/import`, { method: "POST", headers, body });
   }
 
-  /** Returns the imported sessions, newest first. */
   async #listed(url: string): Promise<Listed[]> {
     const { sessions } =
       await (await fetch(`${url}/tare/v1/sessions?kind=agent&limit=1000`, { headers: ownerOf(this.#data) }))
@@ -148,7 +138,6 @@ export class Bystander {
   }
 }
 
-/** Returns a session's line. */
 function linesOf(instructions: string): string {
   const messages = [
     { role: "system", content: instructions },

@@ -8,7 +8,6 @@ import { isRewrite, type Testimony, Witness, type WitnessOptions } from "./witne
 import { LOG, NOTES, OUT, type WorkingModel, workingModel } from "./working_model.ts";
 import { cases, SEED } from "../cases.ts";
 
-/** Number of kills. */
 const ROUNDS = cases(5);
 
 /**
@@ -159,7 +158,6 @@ async function workUntilKilled(
     try {
       await work;
     } catch (error) {
-      // Interrupted connection.
       if (!killed || !(error instanceof TypeError)) throw error;
     }
   };
@@ -177,7 +175,6 @@ async function workUntilKilled(
   await working;
 }
 
-/** Checks that none of these files exists. */
 async function assertNotWritten(folder: string, names: ReadonlySet<string>): Promise<void> {
   const files = await Array.fromAsync(Deno.readDir(folder)).catch(() => []);
   assertEquals(files.filter(({ name }) => names.has(name)), []);

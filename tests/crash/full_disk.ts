@@ -3,7 +3,6 @@ import { jsonPost } from "./json_post.ts";
 import { readEvents, type ReceivedEvent } from "./read_events.ts";
 import { recordingProvider } from "../recording_provider.ts";
 
-/** Sends a request to the current server. */
 export type Send = (path: string, init?: RequestInit) => Promise<Response>;
 
 /** Client of one session of a server on a full disk, with the data of each received event by number. */
@@ -21,7 +20,6 @@ export class Client {
     return new Client((await (await send("/tare/v1/sessions", { method: "POST" })).json()).id, send);
   }
 
-  /** Plays a turn. Returns its outcome, or the error reported by status or in the stream. */
   async turn(): Promise<{ readonly end?: string; readonly status?: number; readonly message?: string }> {
     for (;;) {
       const response = await this.send(`${this.#path}/turns`, jsonPost({ input: "Go on." }));
@@ -119,7 +117,6 @@ export async function throughFullDisk(
   await client.assertNothingLost();
 }
 
-/** Creates sessions to delete when the disk is full, with these numbers of turns. */
 export async function makeOthers(send: Send, counts: readonly number[]): Promise<string[]> {
   const ids: string[] = [];
   for (const turns of counts) {
@@ -131,7 +128,6 @@ export async function makeOthers(send: Send, counts: readonly number[]): Promise
   return ids;
 }
 
-/** Starts a provider with replies of 100 kB. */
 export function talkativeProvider() {
   return recordingProvider(() => ({ content: "more words ".repeat(9_000) }), () => 0);
 }

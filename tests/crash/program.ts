@@ -1,14 +1,9 @@
-/** Process that listens. */
 export interface Program {
   readonly url: string;
   readonly pid: number;
-  /** Returns the error output so far. */
   readonly said: () => string;
-  /** Sends a signal. */
   readonly signal: (signal: Deno.Signal) => void;
-  /** Waits for the end. Returns the error output. */
   readonly ended: () => Promise<string>;
-  /** Sends a signal and waits for the end. Returns the error output. */
   readonly end: (signal: Deno.Signal) => Promise<string>;
 }
 

@@ -10,7 +10,6 @@ import { recordingProvider } from "../recording_provider.ts";
 import { startServerProcess } from "./server_process.ts";
 import { cases, SEED } from "../cases.ts";
 
-/** Number of kills. */
 const ROUNDS = cases(5);
 
 /**
@@ -20,7 +19,6 @@ const LIFE_MS = 500;
 
 const SESSIONS = 2;
 
-/** Interval of denied files among the requested ones. */
 const DENIED_EVERY = 3;
 
 /** Rules that require approval only for written files. */
@@ -71,12 +69,10 @@ function program(name: string): string {
   `;
 }
 
-/** Returns the number of a program, by its name or that of a file that it writes. */
 const numberIn = (name: string) => Number(/program-(\d+)/.exec(name)![1]);
 
 const isDenied = (path: string) => path.endsWith("-2.txt") && numberIn(path) % DENIED_EVERY === 0;
 
-/** Returns a program's expected output. */
 function told(name: string): string {
   const second = `${name}-2.txt`;
   return [
@@ -134,7 +130,6 @@ class Person {
     }
   }
 
-  /** Returns all events so far. */
   async events(url: string): Promise<readonly SessionEvent[]> {
     const at = `${url}/tare/v1/sessions/${this.#session}`;
     const { lastEvent } = await (await fetch(at)).json();
@@ -148,7 +143,6 @@ class Person {
   }
 }
 
-/** Compares the programs' events with the workspace. */
 async function check(people: readonly Person[], { url, workspace }: { url: string; workspace: string }) {
   const events = (await Promise.all(people.map((person) => person.events(url)))).flat();
   const programs = events.filter((event) => event.type === "tool_result" && event.name === "run_program");
@@ -227,7 +221,6 @@ Deno.test(`code mode: programs of a server killed at ${ROUNDS} random moments ma
         const working = Promise.all(
           people.map((person, at) =>
             person.work(server.url, begun[at]!.resolve).catch((error) => {
-              // Interrupted connection.
               if (!isKilled || !(error instanceof TypeError)) throw error;
             })
           ),

@@ -1,10 +1,7 @@
 import { ServerSentEventParseStream } from "@std/http";
 
-/** Event as a client receives it. */
 export interface ReceivedEvent {
-  /** Number in the session. */
   readonly number: number;
-  /** JSON as sent. */
   readonly data: string;
 }
 

@@ -4,12 +4,10 @@ import { openStore } from "@tare/session/sqlite";
 import { serverCommand, startServerProcess } from "./server_process.ts";
 import { LINUX, needs, SMALL_DISK } from "../needs.ts";
 
-/** Starts a server that must refuse to start, and returns its error. */
 async function refusal(args: readonly string[]): Promise<string> {
   const server = serverCommand(args).spawn();
   const stderr = new Response(server.stderr).text();
   for await (const said of server.stdout.pipeThrough(new TextDecoderStream())) {
-    // A server that starts would run for ever.
     server.kill("SIGKILL");
     throw new Error(`It wasn't refused: ${said}`);
   }
@@ -18,7 +16,6 @@ async function refusal(args: readonly string[]): Promise<string> {
   return await stderr;
 }
 
-/** Runs a test with a server's arguments, and the file of its stored sessions. */
 async function withStoredSessions(
   test: (args: readonly string[], file: string) => Promise<void>,
 ): Promise<void> {

@@ -4,12 +4,9 @@ import { serverPermissions, V8_FLAGS } from "../../packages/app/handed_over.ts";
 import { readSettings } from "../../packages/app/settings/settings.ts";
 import { startProgram } from "./program.ts";
 
-/** Process of an agent server that listens. */
 export interface ServerProcess {
-  /** Address of the server. */
   readonly url: string;
   readonly pid: number;
-  /** Kills it (SIGKILL) and waits for its end. Returns the error output. */
   readonly kill: () => Promise<string>;
 }
 

@@ -8,17 +8,13 @@ import { readEvents, type ReceivedEvent } from "./read_events.ts";
 import type { RecordedRequest, RecordingProvider } from "../recording_provider.ts";
 import { asksForSummary } from "./working_model.ts";
 
-/** Request that starts a turn, as sent. */
 interface TurnRequest {
   readonly key: string;
   readonly body: string;
 }
 
-/** State of a session that its witness checks. */
 export interface Testimony {
-  /** All events. */
   readonly events: readonly LoopEvent[];
-  /** Number of interrupted turns that resumed. */
   readonly resumed: number;
 }
 
@@ -41,12 +37,9 @@ export class Witness {
   readonly #id: string;
   readonly #instructions: string;
   readonly #turnsBeginAnew: boolean;
-  /** Data of each received event, by number. */
   #heard = Promise.withResolvers<void>();
   readonly #acknowledged = new Map<number, string>();
-  /** Accepted steering texts of the user. */
   readonly #steered: string[] = [];
-  /** Accepted pins of single messages, by position. */
   readonly #pinned = new Map<number, PinReport["wish"]>();
   #sent = 0;
   #lastTurn: TurnRequest | undefined;
@@ -59,7 +52,6 @@ export class Witness {
     this.#random = options.random;
   }
 
-  /** Creates a session. */
   static async create(url: string, options: WitnessOptions): Promise<Witness> {
     const { instructions } = options;
     const response = await fetch(`${url}/tare/v1/sessions`, jsonPost({ instructions }));
@@ -80,13 +72,11 @@ export class Witness {
     }
   }
 
-  /** Resolves at the next event of its session. */
   heard(): Promise<void> {
     this.#heard = Promise.withResolvers();
     return this.#heard.promise;
   }
 
-  /** Number of accepted pins. */
   get pins(): number {
     return this.#pinned.size;
   }
@@ -127,7 +117,6 @@ export class Witness {
     return { events, resumed: received.filter(({ data }) => data.includes('"turn_resumed"')).length };
   }
 
-  /** Starts a turn; returns the types of its events, and its outcome. */
   async #play(url: string, { key, body }: TurnRequest): Promise<string[]> {
     const last = Math.max(0, ...this.#acknowledged.keys());
     const response = await fetch(this.#url(url, "/turns"), jsonPost(body, { "idempotency-key": key }));
@@ -202,7 +191,6 @@ export class Witness {
     for await (const _ of this.#received(response));
   }
 
-  /** Returns the requests of its turns. */
   #requests(): readonly RecordedRequest[] {
     return this.#provider.requestsOf(this.#instructions)
       .filter(({ messages }) => !asksForSummary(messages.at(-1) ?? ""));

@@ -10,21 +10,16 @@ export interface WorkingModel {
   readonly written: ReadonlySet<string>;
 }
 
-/** File of the workspace that shell commands append to. */
 export const LOG = "log.txt";
 
-/** Folder of the workspace for written files. */
 export const OUT = "out";
 
-/** File of the workspace that is read. */
 export const NOTES = "notes.txt";
 
-/** Reports whether a text is the request for a summary. */
 export function asksForSummary(text: string): boolean {
   return /summarise the older part|Summarise it\./.test(text);
 }
 
-/** Most steps with tool calls before a turn's answer. */
 const MAX_STEPS = 3;
 
 /**

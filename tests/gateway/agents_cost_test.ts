@@ -7,12 +7,10 @@ import type { JsonRecord } from "@tare/wire";
 import { needs, RECORDINGS } from "../needs.ts";
 import { TITLE_FIRST } from "../recorded_sessions.ts";
 
-/** Highest cost of a short session through the gateway, relative to the baseline. */
 const MOST = 1.02;
 
 const GAP_MS = 10_000;
 
-/** Request as an agent sends it. */
 interface Sent {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
@@ -38,7 +36,6 @@ const tokenizer = {
   },
 };
 
-/** Plays requests directly or through a gateway; returns their cost and the ledger. */
 async function play(requests: readonly Sent[], profile: Profile, through?: Partial<GatewayOptions>) {
   let nowMs = 1_000_000;
   const now = () => nowMs;
@@ -75,7 +72,6 @@ async function play(requests: readonly Sent[], profile: Profile, through?: Parti
   return { cost, ledger: (await made.sessions.ledger()).planned };
 }
 
-/** Checks that requests cost nearly as much as directly, and that the ledger contains both costs. */
 async function assertAsDirect(requests: readonly Sent[], profile: Profile): Promise<void> {
   const direct = await play(requests, profile);
   const { cost, ledger } = await play(requests, profile, {});
@@ -87,7 +83,6 @@ async function assertAsDirect(requests: readonly Sent[], profile: Profile): Prom
   assertEquals(ledger.sessions, 1);
 }
 
-/** Returns a text of this many characters. */
 function prose(seed: string, chars: number): string {
   const words = [
     "alpha",
@@ -110,16 +105,13 @@ function prose(seed: string, chars: number): string {
   return text.slice(0, chars);
 }
 
-/** Traffic of an agent. */
 interface Agent {
   readonly protocol: "chat" | "responses" | "messages";
   /** Characters of the instructions, of all tools, and of the context before the user's text. */
   readonly system: number;
   readonly tools: number;
   readonly context?: number;
-  /** Characters of each result. Default: those of the recorded session. */
   readonly results?: readonly number[];
-  /** Session identifier in its requests. Default: none. */
   readonly key?: "metadata" | "prompt_cache_key" | "x-session-id";
   /** Additional requests, by number of the turn's request that they precede. */
   readonly beside?: Readonly<Record<number, readonly Beside[]>>;
@@ -181,12 +173,10 @@ const AGENTS: Readonly<Record<string, Agent>> = {
 const MARK = { cache_control: { type: "ephemeral" } };
 const SESSION = "11111111-2222-4333-8444-555555555555";
 
-/** Formatters of histories by protocol. */
 const WRITERS: Readonly<
   Record<Agent["protocol"], {
     readonly path: string;
     readonly countPath?: string;
-    /** Settings for the shortest reply. */
     readonly shortest: JsonRecord;
     readonly forbidden: JsonRecord;
     body(system: string, items: readonly JsonRecord[]): JsonRecord;

@@ -7,12 +7,9 @@ import { generateWorkload } from "../workload.ts";
 import { startGateway } from "./gateway.ts";
 import { costOf, startUpstream } from "./upstream.ts";
 
-/** Cost of a session. */
 interface Bill {
-  /** Bill of the provider. */
   readonly cost: number;
   readonly requests: readonly SimulatedCall[];
-  /** Ledger of the gateway; `undefined` for direct calls. */
   readonly ledger?: Awaited<ReturnType<Awaited<ReturnType<typeof startGateway>>["ledger"]>>;
 }
 
@@ -21,7 +18,6 @@ async function play(
   { messages, tools, calls }: Recording,
   { profile: name, through, headers }: {
     readonly profile: string;
-    /** Options of the gateway. Default: the provider is called directly. */
     readonly through?: Partial<GatewayOptions>;
     readonly headers?: Readonly<Record<string, string>>;
   },

@@ -7,24 +7,19 @@ import { ANSWER, CALLS, runTool, SCRIPT } from "./long_session.ts";
 import { predict, recordingOf } from "./predict.ts";
 import { costOf, startUpstream } from "./upstream.ts";
 
-/** Connection of a client, with the tools' results. */
 export interface Client {
   readonly baseURL: string;
   /** Runs a tool and records the call. `args` are the client's: JSON text, or its parsed value. */
   readonly run: (name: string, args: unknown) => string;
-  /** Records the client's requests. */
   readonly fetch: typeof fetch;
 }
 
-/** Outcome of a session. */
 export interface Played {
   readonly answer: string;
   readonly calls: readonly string[];
-  /** Bodies that the client sent. */
   readonly bodies: readonly string[];
 }
 
-/** Plays the long session with a client. */
 export async function play(baseURL: string, client: (client: Client) => Promise<string>): Promise<Played> {
   const calls: string[] = [];
   const bodies: string[] = [];

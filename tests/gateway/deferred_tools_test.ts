@@ -13,7 +13,6 @@ const MARK = { cache_control: { type: "ephemeral" } };
 
 const sentence = (what: string) => `Use it where a request is to ${what}, and report the outcome. `;
 
-/** Returns a tool with a description of usual length. */
 function tool(name: string, what: string): JsonRecord {
   const about = (field: string) => ({
     type: "string",
@@ -47,7 +46,6 @@ const PLAN: readonly string[] = [
 
 const answersIn = (messages: readonly Message[]) => messages.filter(({ role }) => role === "tool").length;
 
-/** Continues the plan after the results in the prompt. */
 const planned: SimulatedModel = ({ messages, tools }) => {
   const turn = messages.slice(messages.findLastIndex(({ role }) => role === "user"));
   const name = PLAN[answersIn(turn)];
@@ -106,23 +104,17 @@ async function replyOf(
   return { content: content as Block[], stop };
 }
 
-/** Outcome of a session. */
 interface Played {
-  /** History of the client. */
   readonly said: readonly Said[];
   readonly requests: readonly SimulatedCall[];
   readonly cost: number;
-  /** Bodies that the provider received. */
   readonly bodies: readonly JsonRecord[];
 }
 
 interface Playing {
   readonly stream: boolean;
-  /** Tools of a request, by its number. Default: always the same. */
   readonly tools?: (at: number) => readonly JsonRecord[];
-  /** Called before a request with its number. */
   readonly before?: (at: number) => Promise<void> | void;
-  /** Fields and headers of each request. */
   readonly fields?: JsonRecord;
   readonly headers?: Readonly<Record<string, string>>;
 }
@@ -182,7 +174,6 @@ async function client(
   return said;
 }
 
-/** Records the traffic between a gateway and its upstream. */
 function watched(): { readonly bodies: JsonRecord[]; readonly fetch: typeof fetch } {
   const bodies: JsonRecord[] = [];
   return {
@@ -201,7 +192,6 @@ const SEARCHING = ({ baseURL }: Upstream) => ({
   },
 });
 
-/** Plays a session directly, or through a gateway. */
 async function play(
   prompts: readonly string[],
   playing: Playing,
@@ -221,7 +211,6 @@ async function play(
   return { said, requests: upstream.requests, cost: costOf(upstream), bodies, ...(ledger && { ledger }) };
 }
 
-/** Returns the calls that were made, independent of their names. */
 function done(said: readonly Said[]) {
   return said.flatMap(({ role, content }) =>
     content.flatMap(({ type, text, name, input }) =>

@@ -2,12 +2,10 @@ import { gateway, type GatewayOptions, type HttpGateway } from "@tare/gateway";
 import { WINDOW_TOKENS } from "./predict.ts";
 import { startUpstream, type Upstream } from "./upstream.ts";
 
-/** Gateway on loopback, in front of an upstream. */
 export interface RunningGateway extends AsyncDisposable {
   readonly baseURL: string;
   /** Errors that clients don't receive. */
   readonly errors: readonly unknown[];
-  /** Ledger of its sessions. */
   readonly ledger: HttpGateway["sessions"]["ledger"];
 }
 
@@ -39,7 +37,6 @@ export async function startGateway(
   };
 }
 
-/** Starts a gateway with a provider that greets, for the README's examples. */
 export async function startGreeter(): Promise<{ readonly baseURL: string } & AsyncDisposable> {
   const upstream = await startUpstream(() => ({ content: "Hello." }));
   const gateway = await startGateway(upstream);

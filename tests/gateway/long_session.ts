@@ -11,12 +11,10 @@ export interface SessionTool {
   readonly run: (args: Readonly<Record<string, string>>) => string;
 }
 
-/** System prompt, and the user's question. */
 export const SYSTEM: string = "You review a code base with tools and answer in one sentence. ".repeat(8)
   .trim();
 export const QUESTION: string = "Why do nightly builds fail since the cache was changed?";
 
-/** Final answer of the model. */
 export const ANSWER: string =
   "They fail because src/cache_3.ts drops entries that src/build_3.ts still reads.";
 
@@ -51,7 +49,6 @@ function result(name: string) {
   };
 }
 
-/** Tools of the client. */
 export const TOOLS: readonly SessionTool[] = [
   {
     name: "read_file",
@@ -73,7 +70,6 @@ export const TOOLS: readonly SessionTool[] = [
   },
 ];
 
-/** Returns the JSON Schema of a tool's arguments. */
 export function parametersOf({ args }: Pick<SessionTool, "args">): {
   type: "object";
   properties: Record<string, { type: "string" }>;
@@ -88,13 +84,11 @@ export function parametersOf({ args }: Pick<SessionTool, "args">): {
   };
 }
 
-/** Tools in the format of chat completions. */
 export const DEFINITIONS: readonly ToolDefinition[] = TOOLS.map((tool) => ({
   type: "function",
   function: { name: tool.name, description: tool.description, parameters: parametersOf(tool) },
 }));
 
-/** Returns the result of a call, by the tool's name and the client's arguments. */
 export function runTool(name: string, args: string): string {
   const tool = TOOLS.find((tool) => tool.name === name);
   if (!tool) throw new Error(`the model was not offered ${name}`);
@@ -124,7 +118,6 @@ export const SCRIPT: readonly SimulatedReply[] = [
   { content: ANSWER },
 ];
 
-/** Name and arguments of every call of the script, in order. */
 export const CALLS: readonly string[] = SCRIPT.flatMap(({ tool_calls = [] }) =>
   tool_calls.map((call) => `${call.function.name} ${call.function.arguments}`)
 );

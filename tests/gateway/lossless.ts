@@ -26,7 +26,6 @@ function readFields(body: Uint8Array<ArrayBuffer>): Fields | undefined {
   }
 }
 
-/** Number of edits of each kind. */
 export interface FoundEdits {
   elided: number;
   said: number;
@@ -124,7 +123,6 @@ function same(one: unknown, other: unknown): boolean {
   return JSON.stringify(one) === JSON.stringify(other);
 }
 
-/** Returns how an item was changed; `undefined` if it is another one. */
 async function editOf(item: unknown, was: unknown): Promise<"elided" | "said" | undefined> {
   if (!isFields(item) || !isFields(was)) return undefined;
   const field = was.role === "tool" ? "content" : was.type === "function_call_output" ? "output" : undefined;
@@ -143,7 +141,6 @@ function textOf(content: unknown): string {
 
 const DROPPED = /^\[elided: (\d+) messages; (?:recall with )?ref [0-9a-f]{16}\]/;
 
-/** Returns the number of messages that a line replaces; 0 for other items. */
 function lineCount(item: unknown): number {
   return isFields(item) && item.role === "user" ? Number(DROPPED.exec(textOf(item.content))?.[1] ?? 0) : 0;
 }

@@ -10,13 +10,11 @@ type Fields = Readonly<Record<string, unknown>>;
 interface Unit {
   readonly role: unknown;
   readonly json: string;
-  /** First of its blocks. */
   readonly block: Fields;
   readonly blocks: readonly unknown[];
   readonly isMarked: boolean;
 }
 
-/** Most cache breakpoints of a request. */
 const MAX_MARKS = 4;
 
 /**
@@ -81,7 +79,6 @@ function canHaveMark({ blocks }: Unit): boolean {
   });
 }
 
-/** Returns the number of cache breakpoints in a list of tools or blocks. */
 export function countMarks(list: unknown): number {
   return Array.isArray(list) ? list.filter(isMarked).length : 0;
 }
@@ -120,7 +117,6 @@ function plain(block: unknown): unknown {
   return isFields(mark) ? rest : block;
 }
 
-/** Reports whether a unit is a reply with calls, or a result. */
 function isStep({ role, json, block }: Unit): boolean {
   return role === "assistant" ? json.includes('"type":"tool_use"') : block.type === "tool_result";
 }

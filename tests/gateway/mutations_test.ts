@@ -15,13 +15,10 @@ import { type GeneratedRequest, maltreatedSessions } from "./request_bodies.ts";
 /** Batches of 100 sessions with four requests each. */
 const BATCHES = cases(3);
 
-/** Requests of one batch. */
 const BATCH_REQUESTS = 400;
 
-/** Response headers that the upstream sets. */
 const PASSED = ["content-type", "x-request-id", "x-ratelimit-remaining", "retry-after"];
 
-/** Outcomes of the requests. */
 interface Tally extends FoundEdits {
   requests: number;
   forwarded: number;
@@ -118,7 +115,6 @@ async function check(
   }
 }
 
-/** Checks that a request that is legal for a provider is still legal after the gateway. */
 function checkLegal(path: string, sent: Uint8Array<ArrayBuffer>, reached: Uint8Array<ArrayBuffer>): void {
   if (sent.length === reached.length && sent.every((byte, at) => byte === reached[at])) return;
   const [before, after] = [sent, reached].map(readJson);

@@ -1,10 +1,8 @@
-/** Request of the upstream and its answer. */
 export interface Exchange {
   readonly path: string;
   readonly body: Uint8Array<ArrayBuffer>;
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  /** Body of the answer. */
   readonly answer: string;
   /** Stream event with the usage; empty if the body has none. */
   readonly tally: string;
@@ -110,7 +108,6 @@ const STREAMED: Readonly<Record<string, string>> = {
   "/v1/messages": MESSAGE_EVENTS,
 };
 
-/** Returns a body in pieces of this many bytes, wherever they cut. */
 function pieces(text: string, size: number): ReadableStream<Uint8Array<ArrayBuffer>> {
   const bytes = new TextEncoder().encode(text);
   let at = 0;

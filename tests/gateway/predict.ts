@@ -4,7 +4,6 @@ import { RECALL_TOOL } from "@tare/prune";
 import { plannerPolicy, play, type Played, type Recording } from "@tare/simulator/economy";
 import type { SimulatedCall } from "@tare/simulator";
 
-/** Window of gateway and benchmark. */
 export const WINDOW_TOKENS = 272_000;
 
 /**
@@ -26,7 +25,6 @@ export function recordingOf(requests: readonly SimulatedCall[]): Recording {
   };
 }
 
-/** Request of a call in the benchmark. */
 export interface PredictedCall {
   readonly promptTokens: number;
   readonly cachedTokens: number;

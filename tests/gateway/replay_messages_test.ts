@@ -48,7 +48,6 @@ function toBlocks(message: Message): object[] {
   ];
 }
 
-/** Returns a recording as a client of the Messages API would have made it. */
 function asMessages(recording: Recording): Recording {
   const messages = recording.messages.map((message) => {
     const [said] = toMessages([message]);
@@ -57,7 +56,6 @@ function asMessages(recording: Recording): Recording {
   return { ...recording, messages };
 }
 
-/** Plays a recorded session as its client did, and returns its cost and the benchmark's prediction. */
 async function costs(recorded: Recording): Promise<{ readonly cost: number; readonly predicted: number }> {
   const recording = asMessages(recorded);
   const { messages, tools, calls } = recording;

@@ -12,7 +12,6 @@ import { startUpstream } from "./upstream.ts";
 import { recordedSessions } from "../recorded_sessions.ts";
 import { needs, RECORDINGS } from "../needs.ts";
 
-/** Sends a recorded session through the gateway as its client did: the whole history with every call. */
 async function replayThroughGateway(recording: Recording, profileName: string): Promise<void> {
   const { messages, tools, calls } = recording;
   const profile = profileNamed(profileName);

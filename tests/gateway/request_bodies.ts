@@ -59,12 +59,10 @@ const TOOLS = DEFINITIONS.map(({ type, function: { description = "", ...definiti
   function: { ...definition, description: `${description} It is told at length. `.repeat(8) },
 }));
 
-/** Returns a body of chat completions. */
 export function chatBody(messages: readonly Message[], hasTools: boolean) {
   return { messages, ...(hasTools && { tools: TOOLS }) };
 }
 
-/** Returns a body of the responses format. */
 export function responsesBody(messages: readonly Message[], hasTools: boolean) {
   return {
     input: messages.flatMap(toItems),
@@ -74,12 +72,10 @@ export function responsesBody(messages: readonly Message[], hasTools: boolean) {
   };
 }
 
-/** Places of cache breakpoints. */
 type Marks = "none" | "end" | "system and end" | "early" | "all";
 
 const MARK = { cache_control: { type: "ephemeral" } };
 
-/** Returns a body of Messages. */
 export function messagesBody(
   messages: readonly Message[],
   { hasTools, marks }: { readonly hasTools: boolean; readonly marks: Marks },
@@ -208,7 +204,6 @@ interface Place {
   readonly parent: Json[] | { [name: string]: Json };
 }
 
-/** Returns all places inside a value. */
 function places(value: Json): Place[] {
   const found: Place[] = [];
   const visit = (parent: Json) => {
@@ -288,7 +283,6 @@ function maltreatment(): fc.Arbitrary<Maltreatment> {
   );
 }
 
-/** Generates corruptions of a request's bytes. */
 function spoil(): fc.Arbitrary<(body: Uint8Array<ArrayBuffer>) => Uint8Array<ArrayBuffer>> {
   return fc.tuple(fc.nat(), fc.constantFrom("cut", "insert", "lose", "number", "blanks", "twice")).map(
     ([at, how]) => (body) => {

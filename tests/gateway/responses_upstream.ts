@@ -1,6 +1,5 @@
 type Handler = (request: Request) => Promise<Response>;
 
-/** Item of a response's input or output, with the fields that are read here. */
 interface Item {
   readonly type?: string;
   readonly id?: string;

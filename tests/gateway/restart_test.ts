@@ -34,7 +34,6 @@ const BODIES: readonly (readonly [Dialect, (messages: readonly Message[]) => obj
   [MESSAGES, (messages) => messagesBody(messages, { hasTools: true, marks: "end" })],
 ];
 
-/** Plays a recorded session in a protocol, with one gateway and with a new one for each request. */
 async function compare(
   { messages, calls }: Recording,
   [dialect, bodyOf]: typeof BODIES[number],
@@ -60,7 +59,6 @@ for (const body of BODIES) {
   });
 }
 
-/** Most calls of a played recording. */
 const MAX_CALLS = 40;
 
 Deno.test({
@@ -72,7 +70,6 @@ Deno.test({
     let elided = 0;
     for (const [at, recording] of recordedSessions({ limit: 3 }).entries()) {
       const body = BODIES[at % BODIES.length]!;
-      // Longer ones only take longer.
       if (recording.calls.length <= MAX_CALLS) elided += await compare(recording, body);
     }
     assert(elided > 10);

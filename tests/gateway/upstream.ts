@@ -4,7 +4,6 @@ import { promptCost } from "@tare/planner/internal/parts";
 import { type SimulatedCall, type SimulatedModel, simulator } from "@tare/simulator";
 import { responsesUpstream } from "./responses_upstream.ts";
 
-/** Provider on loopback. */
 export interface Upstream extends AsyncDisposable {
   readonly baseURL: string;
   /** Answered requests, as chat completions whatever their protocol. */
@@ -15,13 +14,11 @@ export interface Upstream extends AsyncDisposable {
   readonly profile: Profile;
 }
 
-/** Default profile of the provider. */
 export const OPENAI: Profile = profileNamed("openai");
 
 /** Time between two requests, in milliseconds, as in `bench savings` for recordings without times. */
 const GAP_MS = 20_000;
 
-/** Starts a simulated provider for chat completions and responses. */
 export async function startUpstream(
   model: SimulatedModel,
   { profile = OPENAI, timeOf = (request) => request * GAP_MS }: {

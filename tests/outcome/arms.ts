@@ -1,10 +1,8 @@
 import type { Arm } from "./play_tare.ts";
 import { PROGRAMS } from "./worker.ts";
 
-/** Tare with its defaults. */
 export const PLANNED: Arm = { flags: [] };
 
-/** Tare in a window that is too small for long tasks. */
 export const CROWDED: Arm = { flags: ["--window", "24000"] };
 
 /** Tare without pruning: each call sends its whole session. */

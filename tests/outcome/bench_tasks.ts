@@ -39,7 +39,6 @@ import type { Task } from "./task.ts";
 import { TASKS } from "./tasks.ts";
 import { type Hands, shellHands, TARE, workerModel } from "./worker.ts";
 
-/** Programs that do the tasks. */
 const ARMS: Readonly<Record<string, Arm | Agent>> = {
   "tare": PLANNED,
   "tare, nothing pruned": UNPRUNED,
@@ -47,7 +46,6 @@ const ARMS: Readonly<Record<string, Arm | Agent>> = {
   "opencode": OPENCODE,
 };
 
-/** Outcome of one run of a task. */
 interface Run {
   readonly solved: boolean;
   readonly fault?: string;
@@ -59,10 +57,8 @@ interface Run {
 /** Assumed longest prompt of an unknown model, in tokens. */
 const USUAL_WINDOW = 128_000;
 
-/** Model whose list price scripted runs use. */
 const PRICED_AS = "gpt-5";
 
-/** Provider, with its rules and prices. */
 interface Upstream {
   /** Address without a path; absent for the scripted one, which each run has for itself. */
   readonly target?: string;
@@ -175,7 +171,6 @@ function overBudget({ spentUsd }: Results<Run>, { prices }: Upstream): string | 
   return `Stopped: ${spent} of the budget of ${budget} are spent. The same command with a higher --budget goes on from here.`;
 }
 
-/** Plays a task once, and returns the outcome. */
 async function playOnce(
   task: Task,
   { arm, upstream, results, seed }: {
@@ -233,7 +228,6 @@ async function playOnce(
   };
 }
 
-/** Totals of an arm's runs. */
 interface Summary {
   readonly runs: number;
   readonly solved: number;
@@ -268,7 +262,6 @@ export function summarise(tasks: readonly (readonly Run[])[]): Summary {
   };
 }
 
-/** Returns Wilson's 95 % interval of a share. */
 function wilson(solved: number, runs: number): readonly [number, number] {
   const z = 1.96;
   const share = solved / runs;

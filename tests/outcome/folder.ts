@@ -33,7 +33,6 @@ export async function inFolder<T>(
   }
 }
 
-/** Deletes the files that the user deletes before a turn. */
 export async function deleteBefore(
   { deletes = {} }: Made,
   { at, workspace }: { readonly at: number; readonly workspace: string },

@@ -1,20 +1,15 @@
 import type { Usage } from "@tare/messages";
 import { readUsage } from "@tare/wire";
 
-/** Proxy between an agent and a provider that counts usage. */
 export interface Meter extends AsyncDisposable {
-  /** Address without a path. */
   readonly url: string;
-  /** Returns the usage of the answers since the last call. */
   readonly take: () => readonly Usage[];
 }
 
 export interface MeterOptions {
-  /** Address of the provider, without a path. */
   readonly target: string;
   /** Model to call, whatever name the agent sends. */
   readonly model: string;
-  /** API key of the provider. Default: none. */
   readonly key?: string | undefined;
   /** Returns why no further request is allowed; `undefined` if it is. */
   readonly refuses: () => string | undefined;
@@ -85,7 +80,6 @@ function asked(
   return JSON.stringify({ ...body, model, ...(tells && { stream_options: { include_usage: true } }) });
 }
 
-/** Returns the usage in an answer: the last one of a stream. */
 function usageIn(text: string): Usage | undefined {
   const events = [...text.matchAll(/^data: (\{.*)$/gm)].map(([, data = ""]) => data);
   const told = (events.length > 0 ? events : [text]).flatMap((json) => {

@@ -9,7 +9,6 @@ import { type Arm, type Outcome, playWithTare } from "./play_tare.ts";
 import type { Task } from "./task.ts";
 import { TASKS } from "./tasks.ts";
 
-/** Plays all tasks, two at a time since most of it is waiting, and returns the outcomes by name. */
 async function playAll(
   armOf: (task: Task, at: number) => Arm,
   tasks: readonly Task[] = TASKS,
@@ -29,21 +28,18 @@ async function playAll(
   return new Map(outcomes);
 }
 
-/** Returns the unsolved tasks, with the reasons. */
 function faults(outcomes: ReadonlyMap<string, Outcome>): readonly string[] {
   return [...outcomes].flatMap(([name, { fault }]) =>
     fault === undefined ? [] : [`${name}: ${fault} (TARE_TEST_SEED=${SEED})`]
   );
 }
 
-/** Returns the tasks that recalled evicted content. */
 function recalling(outcomes: ReadonlyMap<string, Outcome>): readonly string[] {
   const recalls = ({ calls }: Outcome) =>
     calls.some(({ reply }) => reply?.calls.some(({ name }) => name === "recall"));
   return [...outcomes].flatMap(([name, outcome]) => recalls(outcome) ? [name] : []);
 }
 
-/** Returns why a task isn't solved with these files and answers. */
 async function judged(
   task: Task,
   { files = {}, answer = "Done." }: Partial<ReturnType<Task["make"]>["wrong"]>,

@@ -9,12 +9,9 @@ export async function agentAnswers(
   made: Made,
   { workspace, home, url, windowTokens, online }: {
     readonly workspace: string;
-    /** Folder for everything that the agent stores. */
     readonly home: string;
-    /** Address of the provider, without a path. */
     readonly url: string;
     readonly windowTokens: number;
-    /** Whether it may reach more than loopback. */
     readonly online: boolean;
   },
 ): Promise<readonly string[]> {

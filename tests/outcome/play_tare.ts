@@ -12,30 +12,21 @@ import { deleteBefore, faultIn, inFolder } from "./folder.ts";
 import type { Made, Task } from "./task.ts";
 import { type Hands, TARE, workerModel } from "./worker.ts";
 
-/** Settings of Tare for a task. */
 export interface Arm {
-  /** Additional flags of the server. */
   readonly flags: readonly string[];
-  /** Triggers of the classic policy. Default: its own. */
   readonly triggers?: NonNullable<Parts["triggers"]>;
-  /** The worker's use of the tools. Default: one call for each action. */
   readonly hands?: Hands;
   /** Whether calls need approval, which a user always gives. Default: false. */
   readonly asks?: boolean;
-  /** Number of kills of the server, a process of its own. Default: 0. */
   readonly kills?: number;
   /** Changes a prompt on its way to the model. Default: nothing. */
   readonly spoils?: (said: readonly Said[]) => readonly Said[];
 }
 
-/** Outcome of a task. */
 export interface Outcome {
-  /** Reason that it isn't solved; `undefined` if it is. */
   readonly fault: string | undefined;
-  /** Calls that reached the provider. */
   readonly calls: readonly ProviderCall[];
   readonly events: readonly SessionEvent[];
-  /** Number of kills. */
   readonly killed: number;
 }
 
@@ -60,17 +51,13 @@ interface Server {
   readonly end: () => Promise<unknown>;
 }
 
-/** Most events between two kills. */
 const EVENTS = 12;
 
-/** Plays the turns of a task with Tare, and returns the answers. */
 export async function tareAnswers(
   made: Made,
   { workspace, data, upstream, random, flags, triggers = {}, asks = false, kills = 0 }: Arm & {
     readonly workspace: string;
-    /** Data folder of the server. */
     readonly data: string;
-    /** Flags of the server that select its provider. */
     readonly upstream: readonly string[];
     /** Randomness of the kills. */
     readonly random: () => number;

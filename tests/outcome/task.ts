@@ -2,10 +2,8 @@ import { pick, word } from "../words.ts";
 import { sourceText } from "../gateway/long_session.ts";
 import { kept, type Turn, work } from "./worker.ts";
 
-/** Texts of files by path. */
 export type Files = Readonly<Record<string, string>>;
 
-/** Task in a repository of its own. */
 export interface Task {
   readonly name: string;
   /** Creates the repository and the requests. The values to find differ with each seed. */
@@ -14,16 +12,13 @@ export interface Task {
   readonly turns: readonly Turn[];
 }
 
-/** Repository with the expected result. */
 export interface Made {
   readonly files: Files;
-  /** Requests of the user, turn by turn. */
   readonly asked: readonly string[];
   /** Files that the user deletes before a turn, by its number from 0. Default: none. */
   readonly deletes?: Readonly<Record<number, readonly string[]>>;
   /** Returns why the task isn't solved; `undefined` if it is. */
   readonly fault: (done: Done) => string | undefined | Promise<string | undefined>;
-  /** Plausible wrong solution. */
   readonly wrong: {
     /** Final files; `null` for a removed one. Default: unchanged. */
     readonly files?: Readonly<Record<string, string | null>>;
@@ -32,16 +27,13 @@ export interface Made {
   };
 }
 
-/** Result of a task. */
 export interface Done {
   readonly files: Files;
-  /** Answers, turn by turn. */
   readonly answers: readonly string[];
   /** Runs a module that may only read the folder, and returns its error. */
   readonly run: (script: string) => Promise<string | undefined>;
 }
 
-/** Returns the paths with differences; `undefined` without any. */
 export function differing(done: Files, right: Files): string | undefined {
   const paths = new Set([...Object.keys(done), ...Object.keys(right)]);
   const faults = [...paths].filter((path) => done[path] !== right[path]);
@@ -55,19 +47,16 @@ export function differing(done: Files, right: Files): string | undefined {
   ).join("; ");
 }
 
-/** Returns this many different generated words. */
 export function words(count: number, random: () => number): string[] {
   const made = new Set<string>();
   while (made.size < count) made.add(word(random));
   return [...made];
 }
 
-/** Returns an integer from `least` to below a limit. */
 export function number(least: number, below: number, random: () => number): number {
   return least + Math.floor(random() * (below - least));
 }
 
-/** Returns the members of a list in another order. */
 export function shuffled<T>(list: readonly T[], random: () => number): T[] {
   return list.map((member) => ({ member, at: random() })).sort((a, b) => a.at - b.at).map(({ member }) =>
     member
@@ -87,10 +76,8 @@ export function otherWork(numbers: readonly number[]): { readonly files: Files; 
   };
 }
 
-/** Approximate tokens of each of these files. */
 const OTHER_TOKENS = 4_000;
 
-/** Does this work. */
 export const doOtherWork: Turn = function* (asked) {
   const names: string[] = [];
   for (const [path] of asked.matchAll(/other\/\w+\.txt/g)) {

@@ -1,7 +1,6 @@
 import { parsePlaceholder } from "@tare/prune/internal";
 import type { Asked, Reply, Said, WantedCall } from "../agents/model.ts";
 
-/** Action of a worker on the folder, independent of its agent's tools. */
 export type Work =
   | { readonly read: string; readonly from?: number; readonly to?: number }
   | { readonly search: string; readonly in?: string }
@@ -12,9 +11,7 @@ export type Work =
 /** Returns an agent's tool calls for concurrent actions; `shows` matches the useful lines of the results. */
 export type Hands = (works: readonly Work[], shows?: RegExp) => readonly WantedCall[];
 
-/** Next request of a worker. */
 type Want =
-  /** Actions to do at the same time. */
   | { readonly works: readonly Work[]; readonly shows?: RegExp }
   /** To have something back that left. */
   | { readonly recall: Readonly<Record<string, unknown>> }
@@ -110,13 +107,10 @@ function nextReply(worker: ReturnType<Turn>, { before, since, hands, mayRecall }
   }
 }
 
-/** Most recalls of the same content. */
 const MAX_SAME = 3;
 
-/** Result of a call that was interrupted. */
 const UNKNOWN = /^Cannot tell the result: interrupted/m;
 
-/** Does one or several actions at the same time, and returns the visible results. */
 export function* work(...works: readonly Work[]): Generator<Want, string, string> {
   return yield { works };
 }
@@ -187,7 +181,6 @@ function* recalled(ref: string, find: string | undefined): Generator<Want, strin
   }
 }
 
-/** Note of the recall tool that there is more. */
 const CUT = /\n\[characters .*go on with offset (\d+)\]$/;
 
 /** Searches everything in the worker's prompt: texts, calls and results, in this turn and before. */
@@ -211,7 +204,6 @@ export function hits(shown: string): readonly { readonly path: string; readonly 
   });
 }
 
-/** Tare's own tools. */
 export const TARE: Hands = (works) => works.map(tareCall);
 
 /** Tare's own tools, called by programs: only the useful lines of their results enter the prompt. */
@@ -248,7 +240,6 @@ function tareCall(work: Work): WantedCall {
   return { name: "shell", args: { command: work.run } };
 }
 
-/** Returns the calls of an agent with a shell for everything. */
 export function shellHands(shell: (command: string) => WantedCall): Hands {
   return (works) => works.map((work) => shell(commandOf(work)));
 }
@@ -269,12 +260,10 @@ function commandOf(work: Work): string {
   return work.run;
 }
 
-/** Replaces a text that occurs once in a file. */
 const EDIT =
   'const fs=require("fs"),[path,old,now]=process.argv.slice(1),parts=fs.readFileSync(path,"utf8").split(old);' +
   'if(parts.length!==2)throw new Error("not there once");fs.writeFileSync(path,parts.join(now))';
 
-/** Quotes a word for sh. */
 function quote(word: string): string {
   return `'${word.replaceAll("'", "'\\''")}'`;
 }

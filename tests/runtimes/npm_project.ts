@@ -71,7 +71,6 @@ export async function installAlone(folder: string, name: string): Promise<number
   return await bytesOnDisk(join(folder, "node_modules"));
 }
 
-/** Returns a package of this repository and its transitive imports. */
 function withNeeded(name: string): ReadonlySet<string> {
   const needed = PACKAGE_TABLE[name] ?? [];
   return new Set([name, ...needed.flatMap((one) => [...withNeeded(one)])]);

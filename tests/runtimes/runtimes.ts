@@ -1,6 +1,5 @@
 import { basename, dirname, fromFileUrl, join } from "@std/path";
 
-/** Runtime on which the packages are tested. */
 export interface Runtime {
   readonly name: string;
   /** Runs the function `main` of a bundled module to its end, and returns its output. */
@@ -9,16 +8,13 @@ export interface Runtime {
   runScript?(path: string): Promise<Output>;
 }
 
-/** Output of a program. */
 export interface Output {
   readonly ok: boolean;
-  /** Standard output, then standard error. */
   readonly output: string;
 }
 
 const PROGRAMS = fromFileUrl(new URL("./programs/node_modules", import.meta.url));
 
-/** Node for tests that don't depend on its version. */
 export const NODE: string = join(PROGRAMS, "node24/bin/node");
 
 /** Runtimes from npm, pinned by `programs/package.json`. */
@@ -32,7 +28,6 @@ export const RUNTIMES: readonly Runtime[] = [
   },
 ];
 
-/** Deno itself, the reference. */
 export const DENO: Runtime = {
   name: "deno",
   async runMain(bundled) {
@@ -72,7 +67,6 @@ export async function checkTypes(folder: string, scripts: readonly string[]): Pr
   return await runProgram(NODE, program, { cwd: folder });
 }
 
-/** Runs a program, and returns its whole output. */
 export async function runProgram(
   path: string,
   args: readonly string[],
@@ -88,7 +82,6 @@ function installing(name: string, path: string): Runtime {
   return { name, runScript, runMain: async (bundled) => await runScript(await starter(bundled)) };
 }
 
-/** Writes a script that calls a module's `main`. */
 async function starter(bundled: string): Promise<string> {
   const path = `${bundled}.start.mjs`;
   await Deno.writeTextFile(path, `import { main } from "./${basename(bundled)}";\nawait main();\n`);

@@ -6,7 +6,6 @@ import { bundleInProject, npmProject } from "./npm_project.ts";
 import { entryPoints, published } from "../../scripts/repository.ts";
 import { PUBLISHED } from "../../scripts/pack_npm.ts";
 
-/** Packages that run everywhere. */
 const PURE = ["messages", "tiktoken", "context", "prune", "schemas", "planner", "wire"];
 
 /** Test that compares with Ajv, which compiles schemas to code: workerd forbids that. */

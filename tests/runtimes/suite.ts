@@ -51,7 +51,6 @@ export async function bundle(
   return to;
 }
 
-/** Runs a bundled suite, and returns its result. */
 export async function runSuite(runtime: Runtime, bundled: string): Promise<SuiteResult> {
   const { output } = await runtime.runMain(bundled);
   const line = output.split("\n").find((line) => line.startsWith(MARK));

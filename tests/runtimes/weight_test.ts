@@ -45,7 +45,6 @@ const MAX_MS = 200;
  */
 const MAX_OF_AI_SDK = 0.6;
 
-/** Bundles one entry point, and returns the path of the result. */
 async function minified(name: string, folder: string): Promise<string> {
   const entry = await Deno.makeTempFile({ dir: HERE, suffix: ".ts" });
   try {
@@ -59,7 +58,6 @@ async function minified(name: string, folder: string): Promise<string> {
   }
 }
 
-/** Returns the bytes of a module and of its static imports. */
 async function bytesOf(path: string, seen = new Set<string>()): Promise<number> {
   if (seen.has(path)) return 0;
   seen.add(path);

@@ -7,7 +7,6 @@ import type { Attributes, Point, Span } from "./otlp_receiver.ts";
 interface Rule {
   readonly scope: RegExp;
   readonly name: RegExp;
-  /** Attributes and their kinds. */
   readonly required: Readonly<Record<string, Kind>>;
   readonly allowed: Readonly<Record<string, Kind>>;
 }
@@ -186,7 +185,6 @@ export function faultsOfSpans(spans: readonly Span[]): string[] {
   });
 }
 
-/** Returns the errors of a span's name, which consists of attributes. */
 function nameFaults({ name, attributes }: Span): string[] {
   const [operation, ...rest] = name.split(" ");
   const value = (key: string) => attributes[key]?.[1];

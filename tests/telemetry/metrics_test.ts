@@ -4,7 +4,6 @@ import { profileNamed } from "@tare/planner";
 import { simulator } from "@tare/simulator";
 import { startProcess } from "../../packages/app/server_process_fixture_test.ts";
 
-/** Line with a value: name, labels, number. */
 const SAMPLE =
   /^([a-zA-Z_:][\w:]*)(?:\{((?:[a-zA-Z_]\w*="(?:[^"\\\n]|\\["\\n])*"(?:,(?!\})|(?=\})))+)\})? (-?\d+(?:\.\d+)?(?:e[+-]\d+)?|\+Inf)$/;
 
@@ -44,7 +43,6 @@ function readMetrics(text: string): ReadonlyMap<string, number> {
   return samples;
 }
 
-/** Reports whether `promtool`, which is part of Prometheus, is installed. */
 function hasPromtool(): boolean {
   try {
     return new Deno.Command("promtool", { args: ["--version"], stdout: "null", stderr: "null" }).outputSync()

@@ -1,10 +1,7 @@
-/** Attribute in OTLP's JSON: the kind of its value, and the value. */
 export type Value = readonly [kind: string, value: unknown];
 
-/** Attributes by name. */
 export type Attributes = Readonly<Record<string, Value>>;
 
-/** Span as sent. */
 export interface Span {
   readonly scope: string;
   readonly name: string;
@@ -36,9 +33,7 @@ export interface Point {
 export interface OtlpReceiver {
   /** Variables that configure a program to send to it, with a short timeout: late data is lost. */
   readonly env: Readonly<Record<string, string>>;
-  /** Paths of the requests. */
   readonly paths: ReadonlySet<string>;
-  /** Returns all received text. */
   readonly text: () => string;
   readonly resources: () => readonly Attributes[];
   readonly spans: () => readonly Span[];

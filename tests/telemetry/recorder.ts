@@ -11,7 +11,6 @@ import {
 } from "@opentelemetry/api";
 import { AsyncLocalStorage } from "node:async_hooks";
 
-/** Span that has begun. */
 export interface RecordedSpan {
   readonly scope: string;
   readonly name: string;
@@ -31,7 +30,6 @@ export interface Recorder {
 
 /** Sets up an exporter that stores what it receives, for the rest of the test file. */
 export function recordTelemetry(): Recorder {
-  // Removes an earlier setup.
   for (const api of [trace, metrics, context, propagation]) api.disable();
   const spans: RecordedSpan[] = [];
   const points: { readonly name: string; readonly value: number; readonly attributes: Attributes }[] = [];

@@ -45,7 +45,6 @@ function textOf(message: Message | undefined): string {
   return JSON.stringify(message?.content ?? "");
 }
 
-/** Starts a provider on loopback that records request headers. */
 function provider() {
   const encode = (text: string) => Array.from({ length: estimateTokens(text) }, (_, at) => at);
   const simulated = simulator({
@@ -61,7 +60,6 @@ function provider() {
   return { url: `http://127.0.0.1:${server.addr.port}`, headers, close: () => server.shutdown() };
 }
 
-/** Trace of the client's own span. */
 const TRACE = "0af7651916cd43dd8448eb211c80319c";
 const PARENT = "b7ad6b7169203331";
 const TRACEPARENT = `00-${TRACE}-${PARENT}-01`;
@@ -206,7 +204,6 @@ Deno.test("telemetry: a server reports turns, model calls and tools as the conve
     "chat scripted-2 !401",
     "chat",
     "chat !400",
-    // It recalls evicted content, and continues.
     "chat scripted-2",
     "chat scripted-2",
     // It was refused because of an eviction, and sent again unchanged.

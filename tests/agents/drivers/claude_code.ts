@@ -2,7 +2,6 @@ import { AGENTS } from "../../../packages/cli/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 import type { Command } from "../program.ts";
 
-/** Claude Code over Anthropic's Messages. */
 export const CLAUDE_CODE: Agent = {
   name: "claude code",
   entry: AGENTS.claude!,
@@ -41,7 +40,6 @@ export const CLAUDE_CODE: Agent = {
   lacks: {},
 };
 
-/** Returns a command that sends messages to one process. */
 function talk(contents: readonly unknown[]): Command {
   return {
     program: "claude",

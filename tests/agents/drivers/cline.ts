@@ -3,7 +3,6 @@ import type { Agent } from "../agent.ts";
 
 const TERMINAL = "continues a conversation only in a terminal";
 
-/** Cline over chat completions. */
 export const CLINE: Agent = {
   name: "cline",
   entry: AGENTS.cline!,

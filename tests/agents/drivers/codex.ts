@@ -1,7 +1,6 @@
 import { AGENTS } from "../../../packages/cli/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 
-/** Codex over responses. */
 export const CODEX: Agent = {
   name: "codex",
   entry: AGENTS.codex!,
@@ -69,14 +68,12 @@ export const CODEX: Agent = {
   },
 };
 
-/** Returns a request of the app server, and the pattern of its answer. */
 function ask(id: number, method: string, params: unknown, until = `"id":${id}\\b.*"result"`) {
   return { line: JSON.stringify({ id, method, params }), until: new RegExp(until) };
 }
 
 const HELLO = ask(1, "initialize", { clientInfo: { name: "test", version: "1" } });
 
-/** Returns the id of the only conversation, from its file name. */
 async function threadIn(folder: string): Promise<string> {
   for await (const { name, isDirectory } of Deno.readDir(folder)) {
     if (isDirectory) return await threadIn(`${folder}/${name}`);

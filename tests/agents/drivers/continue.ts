@@ -1,13 +1,11 @@
 import { AGENTS } from "../../../packages/cli/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 
-/** Provider and model that make Continue use a protocol. */
 const MODELS = {
   responses: { provider: "openai", model: "gpt-5" },
   messages: { provider: "anthropic", model: "claude-sonnet-4-5" },
 };
 
-/** Returns the driver of Continue's command line. */
 export function continueCli(protocol: keyof typeof MODELS): Agent {
   const model = MODELS[protocol];
   return {
@@ -30,7 +28,6 @@ export function continueCli(protocol: keyof typeof MODELS): Agent {
           defaultCompletionOptions: { contextLength: windowTokens, maxTokens: 8_000 },
         }],
       };
-      // JSON is YAML.
       await Deno.mkdir(`${home}/.continue`);
       await Deno.writeTextFile(`${home}/.continue/config.yaml`, JSON.stringify(configuration));
       return {};

@@ -2,7 +2,6 @@ import { acpConversation } from "../acp.ts";
 import { AGENTS } from "../../../packages/cli/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 
-/** Copilot CLI's settings for each protocol. */
 const PROTOCOLS = {
   chat: { COPILOT_PROVIDER_TYPE: "openai", COPILOT_PROVIDER_WIRE_API: "completions", COPILOT_MODEL: "gpt-5" },
   responses: {
@@ -13,7 +12,6 @@ const PROTOCOLS = {
   messages: { COPILOT_PROVIDER_TYPE: "anthropic", COPILOT_MODEL: "claude-sonnet-4.5" },
 };
 
-/** Returns the driver of Copilot CLI with a custom provider. */
 export function copilot(protocol: keyof typeof PROTOCOLS): Agent {
   return {
     name: `copilot ${protocol}`,

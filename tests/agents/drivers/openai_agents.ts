@@ -4,7 +4,6 @@ import type { Agent } from "../agent.ts";
 
 const PROGRAM = fromFileUrl(new URL("../programs/openai_agents.mjs", import.meta.url));
 
-/** Returns the driver of an OpenAI Agents SDK agent, over this protocol. */
 export function openaiAgents(protocol: "chat" | "responses"): Agent {
   return {
     name: `openai agents ${protocol}`,

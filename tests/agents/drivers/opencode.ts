@@ -68,7 +68,6 @@ export function opencode(program: string, environment: string): Agent {
       args: ["acp"],
       talk: acpConversation(texts, workspace),
     }),
-    // The first start creates the database, in several steps.
     prepare: sessions,
     async compact({ workspace: cwd, run }) {
       const { output } = await run(sessions);

@@ -1,7 +1,6 @@
 import { AGENTS } from "../../../packages/cli/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 
-/** pi over chat completions. */
 export const PI: Agent = {
   name: "pi",
   entry: AGENTS.pi!,

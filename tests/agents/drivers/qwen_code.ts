@@ -1,7 +1,6 @@
 import { AGENTS } from "../../../packages/cli/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 
-/** Qwen Code over chat completions. */
 export const QWEN_CODE: Agent = {
   name: "qwen code",
   entry: AGENTS.qwen!,

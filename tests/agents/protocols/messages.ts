@@ -10,7 +10,6 @@ import {
   textOf,
 } from "./protocol.ts";
 
-/** Anthropic's Messages. */
 export const MESSAGES: SpokenProtocol = {
   path: "/v1/messages",
   prices: "anthropic-5m",

@@ -3,7 +3,6 @@ import type { Asked, Reply, Said } from "../model.ts";
 
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** Request as the provider reads it. */
 export interface ReadRequest {
   readonly asked: Asked;
   /** Prompt in cache order: tools, system, messages. A deferred tool appears at the reference to it. */
@@ -26,19 +25,15 @@ export interface Piece {
   readonly mark?: "5m" | "1h" | undefined;
 }
 
-/** Tokens of a call. */
 export interface CallUsage {
   readonly prompt: number;
-  /** Prompt tokens read from the cache. */
   readonly cached: number;
   /** Prompt tokens written to the cache, if the protocol reports them. */
   readonly written?: number;
-  /** Tokens written for an hour. */
   readonly hourWritten?: number;
   readonly output: number;
 }
 
-/** Metadata of a reply. */
 export interface ReplyHead {
   readonly number: number;
   readonly model: string;
@@ -52,14 +47,11 @@ export interface SpokenProtocol {
   readonly path: string;
   readonly prices: Prices;
   readonly read: (body: Fields) => ReadRequest;
-  /** Reports whether reasoning is sealed and sent to the client. */
   readonly seals: (body: Fields) => boolean;
-  /** Returns the events of a stream. */
   readonly write: (reply: Reply, head: ReplyHead) => readonly string[];
   readonly refuse: (status: number, message: string) => Fields;
 }
 
-/** Returns the text of a content that is a string or a list of parts. */
 export function textOf(content: unknown): string {
   if (typeof content === "string") return content;
   if (!Array.isArray(content)) return "";
@@ -68,19 +60,16 @@ export function textOf(content: unknown): string {
   ).join("\n");
 }
 
-/** Image types of the protocols. */
 const PICTURES = /^(?:image|image_url|input_image)$/;
 
 /** Text with as many tokens as OpenAI counts for an image of 1,024 pixels. */
 const SHOWN_PICTURE = " picture".repeat(765);
 
-/** Returns the visible text of prompt items of a role. */
 export function shownOf(role: string, said: readonly Said[]): string {
   const texts = said.map((item) => item.type === "call" ? `${item.name}\n${item.args}` : item.text);
   return [role, ...texts].join("\n");
 }
 
-/** Returns the visible text of a tool, with its JSON schema. */
 export function shownTool({ name, description, schema }: Fields): string {
   return [name, description, JSON.stringify(schema)].map((part) => part ?? "").join("\n");
 }
@@ -90,7 +79,6 @@ export function list(value: unknown): readonly Fields[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** Returns a named server-sent event. */
 export function namedEvent(event: Fields & { readonly type: string }): string {
   return `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`;
 }

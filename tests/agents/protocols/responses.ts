@@ -10,7 +10,6 @@ import {
   textOf,
 } from "./protocol.ts";
 
-/** OpenAI's responses, without storage. */
 export const RESPONSES: SpokenProtocol = {
   path: "/v1/responses",
   prices: "openai",

@@ -32,7 +32,6 @@ async function withModel(model: Model, use: (server: Server) => Promise<void>): 
   }
 }
 
-/** Connects clients to a scripted model, and records its prompts. */
 async function withServer(
   replies: Parameters<typeof scriptedModel>[0],
   use: (server: Server & { readonly asked: ReturnType<typeof scriptedModel>["asked"] }) => Promise<void>,
@@ -57,7 +56,6 @@ function roles(messages: readonly { readonly role: string }[]): string {
   return messages.map(({ role }) => role[0]).join("");
 }
 
-/** Returns the class, code and parameter of a request's error. */
 async function refused(request: Promise<unknown>): Promise<[unknown, unknown, unknown]> {
   const error = await assertRejects(() => request) as Error & { code: unknown; param: unknown };
   return [error.constructor, error.code, error.param];
@@ -252,7 +250,6 @@ Deno.test("client disconnects: a client that disconnects cancels the turn", asyn
 interface Leaving {
   readonly client: OpenAI;
   readonly baseURL: string;
-  /** Resolves when the model has begun to answer. */
   readonly begun: Promise<void>;
 }
 

@@ -8,7 +8,6 @@ type Mark = { readonly cache_control: Anthropic.CacheControlEphemeral };
 const SHORT: Mark = { cache_control: { type: "ephemeral" } };
 const HOUR: Mark = { cache_control: { type: "ephemeral", ttl: "1h" } };
 
-/** Cache control of a client's prompts. */
 export type Marks = "none" | "system and end" | "for an hour" | "whole";
 
 function connect({ baseURL, fetch }: Client): Anthropic {
@@ -61,7 +60,6 @@ async function loop(
   }
 }
 
-/** Plays with complete messages. */
 export function playMessages(marks: Marks): Player {
   return async (client) => {
     const anthropic = connect(client);
@@ -71,7 +69,6 @@ export function playMessages(marks: Marks): Player {
   };
 }
 
-/** Plays with streamed messages, assembled by the package. */
 export function streamMessages(marks: Marks): Player {
   return async (client) => {
     const anthropic = connect(client);

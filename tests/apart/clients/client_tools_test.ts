@@ -23,7 +23,6 @@ const pickCall = (id: string) => ({
   function: { name: "pick", arguments: '{ "of": "colours" }' },
 });
 
-/** Replies: a call of a tool of the agent, one of both, one of the client, and an answer. */
 const REPLIES = [
   { content: "I look.", ...echoCall("one") },
   {
@@ -34,15 +33,12 @@ const REPLIES = [
   { content: "Blue and blue." },
 ];
 
-/** Expected last prompt of the model. */
 const SHOWN = ["s:", "u: Pick.", "a:1", "t: one", "a:2", "t: two", "t: blue", "a:1", "t: blue"];
 
 interface Server {
   readonly baseURL: string;
   readonly client: OpenAI;
-  /** Returns the model's last prompt. */
   readonly shown: () => string[];
-  /** Returns the number of sessions. */
   readonly sessions: () => Promise<number>;
 }
 
@@ -122,7 +118,6 @@ Deno.test("openai: chat.completions.stream() assembles the client's calls", asyn
 
 const FUNCTION = { type: "function", name: "pick", parameters: PARAMETERS, strict: false } as const;
 
-/** Returns the results of a response's calls. */
 function results({ output }: OpenAI.Responses.Response): OpenAI.Responses.ResponseInputItem[] {
   return output.flatMap((item: OpenAI.Responses.ResponseOutputItem) =>
     item.type === "function_call"

@@ -10,7 +10,6 @@ import { type Client, play } from "../../gateway/compare.ts";
 import { ANSWER, CALLS, parametersOf, QUESTION, SCRIPT, SYSTEM, TOOLS } from "../../gateway/long_session.ts";
 import { costOf, startUpstream, type Upstream } from "../../gateway/upstream.ts";
 
-/** Loop; without a session it sends everything. */
 type Loop = (
   client: Client,
   planned?: { readonly session: PlanningSession; readonly upstream: Upstream },

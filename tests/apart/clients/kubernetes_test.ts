@@ -5,7 +5,6 @@ import { PodDisruptionBudget } from "kubernetes-models/policy/v1";
 import { ConfigMap, Service } from "kubernetes-models/v1";
 import { parseAllDocuments } from "yaml";
 
-/** Models of manifests by kind, with the modules of their types. */
 const MODELS = {
   ConfigMap: { Model: ConfigMap, module: "v1" },
   Deployment: { Model: Deployment, module: "apps/v1" },
@@ -52,7 +51,6 @@ async function faultsOf(manifests: readonly Manifest[]): Promise<string[]> {
   }
 }
 
-/** Validates a manifest. @throws {Error} if a value violates Kubernetes' schema. */
 function validate(manifest: Manifest): void {
   const { Model } = MODELS[manifest.kind as keyof typeof MODELS];
   const { apiVersion, kind } = Model;
@@ -74,7 +72,6 @@ Deno.test("deploy manifests: every field and value is valid in Kubernetes' schem
   assertEquals(await faultsOf([...servers, ...move]), []);
 });
 
-/** Returns a copy with another value at this path, or without it. */
 function changed(manifest: Manifest, path: readonly string[], value?: unknown): Manifest {
   const copy = structuredClone(manifest);
   let at: Record<string, unknown> = copy;

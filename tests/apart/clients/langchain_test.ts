@@ -28,7 +28,6 @@ async function stream(model: BoundModel, messages: BaseMessage[]): Promise<AIMes
   return whole;
 }
 
-/** Runs the model until it calls no more tools; returns its last text. */
 async function loop(model: BoundModel, ask: typeof invoke, run: Client["run"]): Promise<string> {
   const messages: BaseMessage[] = [new SystemMessage(SYSTEM), new HumanMessage(QUESTION)];
   for (;;) {

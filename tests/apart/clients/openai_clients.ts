@@ -41,7 +41,6 @@ const responsesTools: OpenAI.Responses.FunctionTool[] = TOOLS.map((tool) => ({
 
 const responsesFields = { model: MODEL, instructions: SYSTEM, tools: responsesTools };
 
-/** Returns the results of a response's calls. */
 function results({ output }: OpenAI.Responses.Response, run: Run): OpenAI.Responses.ResponseInput {
   return output.flatMap((item: OpenAI.Responses.ResponseOutputItem) =>
     item.type === "function_call"
@@ -54,7 +53,6 @@ function results({ output }: OpenAI.Responses.Response, run: Run): OpenAI.Respon
   );
 }
 
-/** Runs the model with the whole conversation in each request. */
 async function responsesLoop(
   ask: (input: OpenAI.Responses.ResponseInput) => Promise<OpenAI.Responses.Response>,
   run: Run,
@@ -72,10 +70,8 @@ function connect({ baseURL, fetch }: Client): OpenAI {
   return new OpenAI({ baseURL, fetch, apiKey: "key" });
 }
 
-/** Player of the long session, which returns the model's answer. */
 export type Player = (client: Client) => Promise<string>;
 
-/** Plays with complete chat completions. */
 export const playChat: Player = async (client) => {
   const openai = connect(client);
   return await chatLoop(async (messages) => {
@@ -85,7 +81,6 @@ export const playChat: Player = async (client) => {
   }, client.run);
 };
 
-/** Plays with streamed chat completions, assembled by the package. */
 export const streamChat: Player = async (client) => {
   const openai = connect(client);
   return await chatLoop(async (messages) => {
@@ -95,7 +90,6 @@ export const streamChat: Player = async (client) => {
   }, client.run);
 };
 
-/** Plays with the package's tool runner. */
 export const runTools: Player = async (client) => {
   const runner = connect(client).chat.completions.runTools({
     model: MODEL,
@@ -113,7 +107,6 @@ export const runTools: Player = async (client) => {
   return await runner.finalContent() ?? "";
 };
 
-/** Plays with complete, unstored responses. */
 export const playResponses: Player = async (client) => {
   const openai = connect(client);
   return await responsesLoop(
@@ -122,7 +115,6 @@ export const playResponses: Player = async (client) => {
   );
 };
 
-/** Plays with streamed responses, assembled by the package. */
 export const streamResponses: Player = async (client) => {
   const openai = connect(client);
   return await responsesLoop(async (input) => {

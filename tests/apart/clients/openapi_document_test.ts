@@ -9,7 +9,6 @@ import { memoryStore } from "@tare/session/sqlite";
 
 const DOCUMENT = new Request("http://localhost/openapi.json");
 
-/** Parts of an OpenAPI document that are checked. */
 interface Described {
   readonly servers: readonly { readonly url: string }[];
   readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
@@ -28,7 +27,6 @@ interface Operation {
   readonly responses: Readonly<Record<string, unknown>>;
 }
 
-/** Returns the documents of the agent, and of agent and gateway. */
 async function documents(): Promise<readonly string[]> {
   const countTokens = () => Promise.resolve(estimateTokens);
   const options = {

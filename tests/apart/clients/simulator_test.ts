@@ -6,7 +6,6 @@ import { type Fault, scripted, type Simulator, simulator, toolCall } from "@tare
 
 const tokenizer = await loadTokenizer();
 
-/** Runs `use` with OpenAI's own client, connected to the provider over HTTP. */
 async function withClient(provider: Simulator, use: (client: OpenAI) => Promise<void>): Promise<void> {
   const server = Deno.serve({ port: 0, onListen() {} }, provider.fetch);
   try {

@@ -2,21 +2,14 @@ import { assertEquals } from "@std/assert";
 import type { Cluster } from "./cluster.ts";
 import { runSql } from "./postgres.ts";
 
-/** Commit of events. */
 export interface Write {
   readonly session: string;
-  /** Number of its first event. */
   readonly first: number;
   readonly count: number;
-  /** Whether it begins a turn. */
   readonly starts: boolean;
-  /** Whether it resumes a turn that another server left. */
   readonly resumes: boolean;
-  /** Whether it ends a turn, perhaps the same. */
   readonly ends: boolean;
-  /** Database user of the server that wrote. */
   readonly writer: string;
-  /** Server that held the session then. */
   readonly holder: string | null;
   readonly fence: number;
   /** Time in milliseconds since the epoch, by this machine's clock. */
@@ -67,7 +60,6 @@ export class Audit {
     return new Audit(cluster);
   }
 
-  /** Checks the writes of these sessions: see {@linkcode checkWrites}. */
   async check(sessions: readonly string[]): Promise<void> {
     checkWrites(await this.#writes(sessions));
   }
@@ -91,7 +83,6 @@ export class Audit {
     });
   }
 
-  /** Returns the stored events of a session in order. */
   async eventsOf(session: string): Promise<readonly string[]> {
     const rows = await this.#cluster.query<{ readonly json: string }>(
       "SELECT e.json FROM tare.events e JOIN tare.sessions s ON e.session = s.key WHERE s.id = $1 ORDER BY first",
@@ -100,7 +91,6 @@ export class Audit {
     return rows.flatMap(({ json }) => JSON.parse(json)).map((event) => JSON.stringify(event));
   }
 
-  /** Returns a lookup of an event's time, in milliseconds since the epoch. */
   async timesOf(session: string): Promise<(number: number) => number | undefined> {
     const writes = await this.#writes([session]);
     return (number) => writes.find(({ first, count }) => first <= number && number < first + count)?.atMs;

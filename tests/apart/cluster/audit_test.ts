@@ -18,7 +18,6 @@ Deno.test("checkWrites() accepts only consecutive writes of the servers that hol
     write({ first: 3 }),
     write({ first: 5, fence: 2, writer: "two" }),
     write({ first: 7, fence: 4, writer: "two" }),
-    // A fork, which is held once it is created.
     write({ session: "c", fence: 0, holder: null }),
     write({ session: "c", first: 3, starts: true }),
   ]);

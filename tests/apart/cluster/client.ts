@@ -6,22 +6,18 @@ export const PATIENCE_MS = 60_000;
 /** Time limit for the beginning of an answer, in milliseconds, before the client retries. */
 const BEGIN_MS = 30_000;
 
-/** Pause before a retry, in milliseconds. */
 const RETRY_MS = 100;
 
-/** Complete answer. */
 export interface Answer {
   readonly status: number;
   // deno-lint-ignore no-explicit-any
   readonly body: any;
 }
 
-/** Waits. */
 export function pause(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
-/** Returns a promise that is awaited later: it may reject before. */
 export function awaitedLater<T>(promise: Promise<T>): Promise<T> {
   promise.catch(() => {});
   return promise;
@@ -78,7 +74,6 @@ export function post(url: string, body: unknown, key: string): Promise<Response 
   return tell(url, jsonPost(body), key);
 }
 
-/** Sends a request with an effect; returns `undefined` if the outcome is unknown or a retry is needed. */
 async function tell(url: string, init: RequestInit, key: string): Promise<Response | undefined> {
   const headers = new Headers(init.headers);
   headers.set("idempotency-key", key);
@@ -97,7 +92,6 @@ export function postOnce(url: string, body: unknown, passing?: readonly string[]
   return tellOnce(url, jsonPost(body), passing);
 }
 
-/** Sends any request with an effect like {@linkcode postOnce}. */
 export async function tellOnce(
   url: string,
   init: RequestInit,
@@ -111,7 +105,6 @@ export async function tellOnce(
   });
 }
 
-/** Gets with retries. */
 export function get(url: string): Promise<Answer> {
   return until(`GET ${url}`, async () => {
     try {
@@ -125,7 +118,6 @@ export function get(url: string): Promise<Answer> {
   });
 }
 
-/** Reads an answer; returns `undefined` if it broke off. */
 async function json(response: Response): Promise<Answer | undefined> {
   try {
     const text = await response.text();

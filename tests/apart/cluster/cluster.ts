@@ -9,9 +9,7 @@ import { type Provider, startProvider } from "./provider.ts";
 import { TcpProxy } from "./tcp_proxy.ts";
 
 export interface Member {
-  /** Database user of the server. */
   readonly user: string;
-  /** Proxy between the server and the database. */
   readonly network: TcpProxy;
   /** Program, running or stopped; `undefined` if it has ended. */
   program: Program | undefined;
@@ -20,13 +18,9 @@ export interface Member {
 const PASSWORD = "only for tests";
 
 export interface ClusterOptions {
-  /** Seed of the model's actions. */
   readonly seed: number;
   /** Number of servers. Default: 3. */
   readonly servers?: number;
-  /**
-   * Time limit of a health probe, in milliseconds, after which a server counts as hanging. Default: 1,000.
-   */
   readonly probeMs?: number;
 }
 
@@ -35,7 +29,6 @@ export class Cluster implements AsyncDisposable {
   readonly members: readonly Member[];
   readonly balancer: LoadBalancer;
   readonly provider: Provider;
-  /** Address of the database, for the test's own queries. */
   readonly database: string;
   readonly postgres: Postgres;
   readonly #folder: string;
@@ -59,7 +52,6 @@ export class Cluster implements AsyncDisposable {
     this.#folder = folder;
   }
 
-  /** Starts a cluster, which ends when it is disposed of. */
   static async start(postgres: Postgres, { seed, servers = 3, probeMs }: ClusterOptions): Promise<Cluster> {
     const folder = await Deno.makeTempDir();
     await Deno.mkdir(join(folder, "workspace"));
@@ -89,7 +81,6 @@ export class Cluster implements AsyncDisposable {
     return cluster;
   }
 
-  /** Addresses of the running servers. */
   get urls(): readonly string[] {
     return this.members.flatMap(({ program }) => program ? [program.url] : []);
   }
@@ -109,7 +100,6 @@ export class Cluster implements AsyncDisposable {
       ...["--model", "simulated", "--profile", "openai", "--window", "64000"],
       ...["--webhook-hosts", "127.0.0.1"],
     ];
-    // One owner for all servers.
     await Deno.mkdir(join(this.#folder, `data ${place}`), { recursive: true });
     await Deno.writeTextFile(
       join(this.#folder, `data ${place}`, "owner.json"),
@@ -119,14 +109,12 @@ export class Cluster implements AsyncDisposable {
     this.balancer.put(place, member.program.url);
   }
 
-  /** Ends a server by a signal, and waits for its end. */
   async endMember(member: Member, signal: Deno.Signal): Promise<void> {
     const program = member.program;
     member.program = undefined;
     this.#saidBefore += await program?.end(signal) ?? "";
   }
 
-  /** Shuts down and restarts all servers, one after the other. */
   async restart(): Promise<void> {
     for (const member of this.members) {
       await this.endMember(member, "SIGTERM");
@@ -134,7 +122,6 @@ export class Cluster implements AsyncDisposable {
     }
   }
 
-  /** Error outputs and states of the servers, running ones last. */
   get complaints(): string {
     return this.#saidBefore + this.members.map(({ program }) => program?.said() ?? "").join("");
   }
@@ -144,7 +131,6 @@ export class Cluster implements AsyncDisposable {
     return this.complaints.split("the store hasn't answered within").length - 1;
   }
 
-  /** Returns the log of the tools' runs. */
   async log(): Promise<string> {
     return await Deno.readTextFile(join(this.#folder, "workspace", LOG));
   }
@@ -154,7 +140,6 @@ export class Cluster implements AsyncDisposable {
     await Deno.writeTextFile(join(this.#folder, "workspace", GO), "");
   }
 
-  /** Queries the database. */
   query<Row>(sql: string, values?: unknown[]): Promise<Row[]> {
     return query(this.database, sql, values);
   }

@@ -13,7 +13,6 @@ export const SCRIPTED = "Scripted";
 /** Marker in the first text of a session whose model delegates to a subagent. */
 export const DELEGATING = "Delegating";
 
-/** Task of the subagent. */
 export const TASK = "Write to the log, again and again.";
 
 /** Marker in the first text of a session whose model writes a program. */
@@ -22,7 +21,6 @@ export const PROGRAMMING = "Programming";
 /** File of the workspace that the commands of {@linkcode WAIT} wait for. */
 export const GO = "go";
 
-/** Command that waits until a test releases it or the workspace is gone. */
 const WAIT = `while [ -e ${LOG} ] && ! [ -e ${GO} ]; do sleep 0.05; done`;
 
 /** Program with commands, the last of which waits, and files between them. */
@@ -38,24 +36,18 @@ const PROGRAM = `
   return [...both, last, end].join(" ");
 `;
 
-/** Steps of the subagent, and the step that waits. */
 const HELPER_STEPS = 18;
 const HELPER_WAITS_AT = 2;
 
-/** Most steps with tool calls before a turn's answer. */
 const MAX_STEPS = 3;
 
 /** Run of a call, as recorded in {@linkcode LOG}. */
 export interface Run {
-  /** Unique name of the call. */
   readonly token: string;
-  /** Process id of the server that ran it. */
   readonly pid: number;
-  /** Start in milliseconds since the epoch. */
   readonly atMs: number;
 }
 
-/** Parses the log into the calls that ran. */
 export function readRuns(log: string): readonly Run[] {
   return log.split("\n").slice(0, -1).map((line) => {
     const [token = "", pid, nanoseconds] = line.split(" ");
@@ -63,7 +55,6 @@ export function readRuns(log: string): readonly Run[] {
   });
 }
 
-/** Returns the call names in a text. */
 export function tokensIn(text: string): readonly string[] {
   return text.match(/token-\d+/g) ?? [];
 }
@@ -116,7 +107,6 @@ export function clusterModel(random: () => number): SimulatedModel {
   };
 }
 
-/** Counts the replies of the model. */
 function stepsIn(messages: readonly Message[]): { readonly all: number; readonly ofTurn: number } {
   const count = (some: readonly Message[]) => some.filter(({ role }) => role === "assistant").length;
   const start = messages.findLastIndex(({ role }) => role === "user");

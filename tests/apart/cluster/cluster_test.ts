@@ -24,7 +24,6 @@ const MANY_ROUNDS = 20;
 /** Rounds before new sessions take over, so that each stays short enough to be checked as a whole. */
 const ROUNDS_OF_SESSION = 5;
 
-/** Time that clients continue after a fault, in milliseconds. */
 const AFTER_MS = 500;
 
 /** Tolerance for a command's recorded time, in milliseconds. */
@@ -43,7 +42,6 @@ function shuffled<T>(list: readonly T[], random: () => number): T[] {
   return list.map((item) => ({ item, at: random() })).sort((a, b) => a.at - b.at).map(({ item }) => item);
 }
 
-/** Creates the clients' sessions. */
 function newTalkers(cluster: Cluster, round: number): Promise<Talker[]> {
   return Promise.all([false, false, true].map((asks, place) =>
     Talker.create(cluster.balancer.url, {
@@ -120,7 +118,6 @@ async function checkRuns(
   cluster: Cluster,
   { talkers, received, audit }: {
     readonly talkers: readonly Talker[];
-    /** Received events of each session. */
     readonly received: readonly (readonly ReceivedEvent[])[];
     readonly audit: Audit;
   },
@@ -157,13 +154,11 @@ async function checkRuns(
   }
 }
 
-/** Fault at a server. */
 interface Happening {
   readonly fault: Fault;
   readonly member: Member;
 }
 
-/** Runs clients during a fault, and afterwards until their turns have ended. */
 async function work(
   cluster: Cluster,
   { talkers, conversations, importer, faults, random, audit }: {

@@ -8,24 +8,18 @@ import { SCRIPTED } from "./cluster_model.ts";
 import type { RecordedRequest } from "../../recording_provider.ts";
 import { extendsRequest, type Provider } from "./provider.ts";
 
-/** Protocols of gateway clients. */
 export const PROTOCOLS = ["chat", "responses", "messages"] as const;
 
 export type Protocol = typeof PROTOCOLS[number];
 
-/** Exchanges of a conversation, including the answer. */
 export const EXCHANGES: number = SCRIPT.length;
 
-/** Request format of a protocol. */
 interface Dialect {
   readonly path: string;
-  /** Returns the request after these replies. */
   readonly body: (name: string, replies: readonly SimulatedReply[]) => unknown;
-  /** End of a complete stream. */
   readonly end: string;
 }
 
-/** Time of client-side tools, in milliseconds. */
 const THINKING_MS = 100;
 
 const MODEL = "simulated";
@@ -36,13 +30,11 @@ export class Conversation {
   readonly name: string;
   readonly #dialect: Dialect;
   readonly #provider: Provider;
-  /** Number of exchanges. */
   get exchanges(): number {
     return this.#replies;
   }
 
   #replies = 0;
-  /** Number of retries. */
   retries = 0;
 
   /** Creates a conversation with a unique `name`, by which the provider identifies it. */
@@ -52,7 +44,6 @@ export class Conversation {
     this.#provider = provider;
   }
 
-  /** Whether the script is complete. */
   get isOver(): boolean {
     return this.#replies === EXCHANGES;
   }
@@ -65,7 +56,6 @@ export class Conversation {
     }
   }
 
-  /** Sends one request, until its answer is complete. */
   async exchange(url: string): Promise<void> {
     const { path, body, end } = this.#dialect;
     const request = body(this.name, SCRIPT.slice(0, this.#replies));
@@ -81,7 +71,6 @@ export class Conversation {
     this.#replies++;
   }
 
-  /** Returns the requests that the provider received. */
   requests(): Promise<readonly RecordedRequest[]> {
     return this.#provider.requestsOf(this.name);
   }
@@ -98,7 +87,6 @@ export class Conversation {
   }
 }
 
-/** Returns the text of an answer; `undefined` if it broke off. */
 async function received(url: string, request: unknown): Promise<string | undefined> {
   try {
     const response = await send(url, jsonPost(request, { authorization: "Bearer a key" }));
@@ -210,7 +198,6 @@ const DIALECTS: Readonly<Record<Protocol, Dialect>> = {
   },
 };
 
-/** Sets a cache breakpoint on the last block. */
 function markedAtEnd(
   messages: readonly { readonly role: string; readonly content: readonly object[] }[],
 ): unknown[] {

@@ -109,7 +109,6 @@ Deno.test("deploy/envoy.yaml: the configuration is valid by Envoy's definitions"
   }
 });
 
-/** Part of the configuration that routes requests. */
 interface Route {
   readonly match: { readonly path?: string; readonly prefix?: string; readonly safe_regex?: Pattern };
   readonly route: {
@@ -158,6 +157,5 @@ Deno.test("deploy/envoy.yaml: requests are routed by a session's id in the path,
   const nginx = await Deno.readTextFile(fromFileUrl(new URL("../../../deploy/nginx.conf", import.meta.url)));
   const inOrder = Array.from(nginx.matchAll(/^map \$http_(\S+)/gm), ([, name]) => name!.replaceAll("_", "-"));
   assertEquals(inOrder, names);
-  // Streams have no time limit.
   assertEquals([...new Set(routes.map(({ route }) => route.timeout))], ["0s"]);
 });

@@ -4,11 +4,9 @@ import type { Cluster, Member } from "./cluster.ts";
 
 export interface Fault {
   readonly name: string;
-  /** Runs the fault at a server, including the recovery. */
   readonly happen: (cluster: Cluster, member: Member, random: () => number) => Promise<void>;
   /** Time limit for other servers to end the turns of a server that loses its sessions, in milliseconds. */
   readonly marksWithinMs?: number;
-  /** Whether the fault kills a database of the test's own. Default: false. */
   readonly killsDatabase?: boolean;
   /** Whether some servers can't reach the database in time: their gateway fails open. Default: false. */
   readonly hidesDatabase?: boolean;
@@ -49,7 +47,6 @@ function wrongClocks(): readonly Fault[] {
   }];
 }
 
-/** Possible faults, the most different ones first. */
 export const FAULTS: readonly Fault[] = [
   {
     name: "a server is killed",

@@ -13,7 +13,6 @@ const postgres = await startPostgres();
 
 const INSTRUCTIONS = `${DELEGATING}: others do the work.`;
 
-/** Starts a turn; returns its first event of this type. */
 async function play<Type extends SessionEvent["type"]>(
   at: string,
   { until: type, ...request }: { readonly until: Type } & Record<string, unknown>,
@@ -36,7 +35,6 @@ Deno.test("takeover: another server resumes the turn of a killed server, and end
   const { id: call, session: helper } = await play(`${killed!.program!.url}/tare/v1/sessions/${id}`, asked);
   const stored = async (session: string) =>
     (await audit.eventsOf(session)).map((json): SessionEvent => JSON.parse(json));
-  // Its third command waits.
   await until("two commands of the helper's", async () => {
     return (await stored(helper)).filter(({ type }) => type === "tool_result").length === 2 || undefined;
   });

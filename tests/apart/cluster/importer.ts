@@ -3,10 +3,8 @@ import type { Message } from "@tare/messages";
 import { get, pause, tellOnce } from "./client.ts";
 import type { Cluster } from "./cluster.ts";
 
-/** Marker in the instructions of imported sessions. */
 const MARK = "Imported and perhaps deleted";
 
-/** Number of sessions to retain. */
 const KEPT = 12;
 
 /** Conflicts to wait for after a request was sent twice. */
@@ -22,19 +20,15 @@ const INTERRUPTED = "idempotency_key_interrupted";
 export class Importer {
   readonly #cluster: Cluster;
   readonly #random: () => number;
-  /** Messages of imported sessions that were not deleted, by id. */
   readonly #kept = new Map<string, readonly Message[]>();
-  /** Sessions deleted since the last check. */
   readonly #deleted: string[] = [];
   #made = 0;
 
-  /** Creates an importer without sessions. */
   constructor(cluster: Cluster, random: () => number) {
     this.#cluster = cluster;
     this.#random = random;
   }
 
-  /** Imports and deletes until it `isOver`. */
   async work(isOver: () => boolean): Promise<void> {
     while (!isOver()) {
       if (this.#random() < 1 - this.#kept.size / KEPT) await this.#import();
@@ -43,7 +37,6 @@ export class Importer {
     }
   }
 
-  /** Imports one to three sessions at once. */
   async #import(): Promise<void> {
     const sessions = Array.from({ length: 1 + Math.floor(3 * this.#random()) }, (): Message[] => [
       { role: "system", content: `${MARK}: ${++this.#made}.` },
@@ -95,7 +88,6 @@ export class Importer {
     this.#deleted.splice(0);
   }
 
-  /** Checks that there were imports and deletions. */
   assertWorked(): void {
     assert(
       this.#made > this.#kept.size && this.#kept.size > 0,

@@ -1,10 +1,8 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 
-/** Interval of health probes, in milliseconds. */
 const PROBE_EVERY_MS = 200;
 
-/** Forwarded request headers. */
 const PASSED_ON = [
   "accept",
   "authorization",
@@ -14,13 +12,11 @@ const PASSED_ON = [
   "x-tare-key",
 ];
 
-/** Response headers of a single connection. */
 const HOP_BY_HOP = new Set(["connection", "keep-alive", "transfer-encoding"]);
 
 interface Backend {
   url: string;
   isUp: boolean;
-  /** Requests in progress. */
   readonly underWay: Set<AbortController>;
 }
 
@@ -56,12 +52,10 @@ export class LoadBalancer implements AsyncDisposable {
     return balancer;
   }
 
-  /** Address of the load balancer. */
   get url(): string {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** Adds a server, or replaces the one at this place. */
   put(place: number, url: string): void {
     if (this.#backends[place]) this.#takeOut(this.#backends[place]);
     this.#backends[place] = { url, isUp: true, underWay: new Set() };

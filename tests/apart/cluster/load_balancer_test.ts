@@ -10,7 +10,6 @@ function backend(answer: (request: Request) => Response | Promise<Response>): De
   );
 }
 
-/** Health probe limit for a busy machine, in milliseconds. */
 const PATIENT_MS = 60_000;
 
 const urlOf = ({ addr }: Deno.HttpServer<Deno.NetAddr>) => `http://127.0.0.1:${addr.port}`;

@@ -1,10 +1,8 @@
 import { fromFileUrl, join } from "@std/path";
 import { until } from "./client.ts";
 
-/** Published configuration. */
 const GIVEN = fromFileUrl(new URL("../../../deploy/nginx.conf", import.meta.url));
 
-/** Real nginx with the configuration of `deploy/`, with other addresses. */
 export class Nginx implements AsyncDisposable {
   readonly #process: Deno.ChildProcess;
   readonly #said: Promise<string>;
@@ -54,7 +52,6 @@ export class Nginx implements AsyncDisposable {
     return nginx;
   }
 
-  /** Sends a request through nginx. */
   fetch(path: string, init: RequestInit = {}): Promise<Response> {
     return fetch(`http://127.0.0.1${path}`, { ...init, client: this.#client });
   }

@@ -1,4 +1,3 @@
-// Tests deploy/nginx.conf with a real nginx.
 import { assert, assertEquals } from "@std/assert";
 import type { SessionEvent } from "@tare/server";
 import { jsonPost } from "../../crash/json_post.ts";
@@ -12,7 +11,6 @@ import { needs, NGINX } from "../../needs.ts";
 
 const postgres = await startPostgres();
 
-/** Starts a server that returns its name, or answers by `answer`. */
 function backend(
   name: string,
   answer: (request: Request) => Response | Promise<Response> = () => new Response(name),
@@ -27,7 +25,6 @@ const ids = Array.from({ length: 200 }, (_, number) => `0b9b5f0e-${number}`);
 const share = (names: readonly string[], name: string) =>
   names.filter((one) => one === name).length / names.length;
 
-/** Returns the server that answers each request. */
 async function whoAnswers(
   nginx: Nginx,
   requests: readonly (readonly [path: string, headers?: Record<string, string>])[],

@@ -4,7 +4,6 @@ import { Client } from "pg";
 import { freePort } from "../../crash/free_port.ts";
 import type { Need } from "../../needs.ts";
 
-/** PostgreSQL server for tests. */
 export interface Postgres {
   /** Superuser URL of its database `postgres`. */
   readonly url: string;
@@ -18,7 +17,6 @@ export interface Postgres {
   dropDatabase(url: string): Promise<void>;
   /** Kills all processes of the server (`kill -9`). Resolves when they are gone. */
   kill(): Promise<void>;
-  /** Restarts the server after {@linkcode kill}. Resolves when it is ready. */
   start(): Promise<void>;
 }
 
@@ -109,7 +107,6 @@ export async function startPostgres({ settings = {}, tls }: PostgresOptions = {}
   }
 }
 
-/** Returns the need of a server that a test may kill. */
 export function ownServer({ isOurs }: Postgres): Need {
   return { what: "a PostgreSQL server that tests may kill", isMet: () => isOurs };
 }
@@ -129,12 +126,10 @@ function databasesAt(url: string, server: Pick<Postgres, "isOurs" | "own" | "kil
   };
 }
 
-/** Runs one statement on a new connection. */
 export async function runSql(url: string, sql: string): Promise<void> {
   await query(url, sql);
 }
 
-/** Runs one statement on a new connection and returns its rows. */
 export async function query<Row>(url: string, sql: string, values?: readonly unknown[]): Promise<Row[]> {
   const client = new Client({ connectionString: url });
   await client.connect();

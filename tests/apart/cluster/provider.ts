@@ -2,9 +2,7 @@ import { fromFileUrl } from "@std/path";
 import { startProgram } from "../../crash/program.ts";
 import type { RecordedRequest } from "../../recording_provider.ts";
 
-/** Simulated provider in a process of its own. */
 export interface Provider extends AsyncDisposable {
-  /** Address without a path. */
   readonly url: string;
   /** Returns a conversation's requests in order of arrival, by its first text. */
   readonly requestsOf: (firstText: string) => Promise<readonly RecordedRequest[]>;
@@ -12,7 +10,6 @@ export interface Provider extends AsyncDisposable {
 
 const PROGRAM = fromFileUrl(new URL("provider_process.ts", import.meta.url));
 
-/** Starts the provider. */
 export async function startProvider(seed: number): Promise<Provider> {
   const command = new Deno.Command(Deno.execPath(), {
     args: ["run", "--frozen", "--allow-net=127.0.0.1", "--allow-read", "--allow-env", PROGRAM, String(seed)],
@@ -32,7 +29,6 @@ export async function startProvider(seed: number): Promise<Provider> {
   };
 }
 
-/** Reports whether a request begins with the whole content of another one. */
 export function extendsRequest(before: RecordedRequest, after: RecordedRequest): boolean {
   return before.tools === after.tools &&
     before.messages.every((message, index) => message === after.messages[index]);

@@ -15,7 +15,6 @@ const EXCHANGES_PER_RESTART = 8;
  */
 const MAX_ATTEMPTS = 5;
 
-/** Returns a conversation's requests, without its name. */
 async function sentOf(conversation: Conversation): Promise<readonly RecordedRequest[]> {
   const { name } = conversation;
   return (await conversation.requests()).map(({ messages, ...request }) => ({

@@ -1,26 +1,21 @@
 import { join } from "@std/path";
 import S3rver from "@20minutes/s3rver";
 
-/** Credentials of the server. */
 export const CREDENTIALS = { accessKeyId: "S3RVER", secretAccessKey: "S3RVER" } as const;
 
 /** S3-compatible server with one bucket. */
 export interface S3Server extends AsyncDisposable {
   readonly url: string;
-  /** Options that open its bucket. */
   readonly options: {
     readonly bucket: string;
     readonly region: string;
     readonly endpoint: string;
   } & typeof CREDENTIALS;
-  /** Returns the names of the objects with this prefix, sorted. */
   names(prefix?: string): Promise<string[]>;
 }
 
-/** Suffix of an object's file. */
 const SUFFIX = "._S3rver_object";
 
-/** Starts a server on a free port of loopback. */
 export async function startS3(): Promise<S3Server> {
   const directory = await Deno.makeTempDir();
   const bucket = "archive";

@@ -11,27 +11,21 @@ import { assertTurns, isRewrite } from "../../crash/witness.ts";
 export interface TalkerOptions {
   /** Instructions unique to the session, by which the provider identifies it. */
   readonly instructions: string;
-  /** Whether its commands need approval. */
   readonly asks: boolean;
   readonly provider: Provider;
   readonly random: () => number;
 }
 
-/** Text of the user, and whether it is certainly in the session. */
 interface Said {
   readonly text: string;
   isTaken: boolean;
 }
 
-/** Outcome of an approval, as far as its client knows. */
 interface Fate {
-  /** Whether an approval was sent, acknowledged or not. */
   mayRun: boolean;
-  /** Whether a denial was acknowledged. */
   isDenied: boolean;
 }
 
-/** Pending approval. */
 interface Question {
   readonly id: string;
   readonly arguments: string;
@@ -61,11 +55,9 @@ export class Talker {
   readonly #said: Said[] = [];
   readonly #fates = new Map<string, Fate>();
   #last = 0;
-  /** Number of its turns by outcome. */
   readonly ends: Map<string, number> = new Map();
   /** Number of turns that a server resumed after another one. */
   resumed = 0;
-  /** Number of its background turns. */
   queued = 0;
 
   private constructor(id: string, { instructions, asks, provider, random }: TalkerOptions) {
@@ -76,7 +68,6 @@ export class Talker {
     this.#random = random;
   }
 
-  /** Creates a session. */
   static async create(url: string, options: TalkerOptions): Promise<Talker> {
     const { instructions, asks } = options;
     const approvalRules = asks ? [{ tool: "shell", decision: "ask" }] : [];
@@ -99,7 +90,6 @@ export class Talker {
     }
   }
 
-  /** Continues an unfinished turn, answers approvals, or sends a new message. */
   async #turn(at: string): Promise<void> {
     await this.#settle(at);
     const asked = this.#asks ? await this.#open(at) : [];
@@ -118,7 +108,6 @@ export class Talker {
     if (background && isPlayed) this.queued++;
   }
 
-  /** Steers, cancels, or does nothing. */
   async #meddle(at: string): Promise<void> {
     const choice = this.#random();
     if (choice < 0.3) {
@@ -151,7 +140,6 @@ export class Talker {
           if (meddle && received++ === meddlesAt) meddling = awaitedLater(meddle());
           if (JSON.parse(data).type === "turn_end") return true;
         }
-        // Interrupted: the retry replays the turn once it has ended.
         return undefined;
       }
       const body = await response.json();
@@ -216,7 +204,6 @@ export class Talker {
     return fate;
   }
 
-  /** Waits until no turn runs; returns the last one's outcome. */
   async #settle(at: string): Promise<string | undefined> {
     let seen: unknown;
     return await until(
@@ -283,7 +270,6 @@ export class Talker {
     }
   }
 
-  /** Yields the events of a stream, until it ends or breaks. Repeated events must be equal. */
   async *#received(response: Response): AsyncGenerator<ReceivedEvent, void> {
     try {
       for await (const event of readEvents(response)) {
@@ -389,7 +375,6 @@ export class Talker {
   }
 }
 
-/** Reports whether the server sent the reason in the stream. */
 function isTold(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith('{"error"');
 }

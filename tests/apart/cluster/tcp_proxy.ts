@@ -1,4 +1,3 @@
-/** Forwarding mode of a connection. */
 export type Passage =
   | { readonly type: "open" }
   /** Nothing arrives until it is open again, and then all of it, late. Who comes new may pass. */
@@ -8,7 +7,6 @@ export type Passage =
   /** All connections are closed, and new ones at once. */
   | { readonly type: "cut" };
 
-/** Handlers for single pieces of data. */
 export interface Tampering {
   /** Returns whether to cut the connection before or after the server gets a client's piece. */
   readonly onSent?: (piece: Uint8Array) => "cut before" | "cut after" | undefined;
@@ -32,7 +30,6 @@ export class TcpProxy implements AsyncDisposable {
   #stuck: ReadonlySet<Deno.Conn> = new Set();
   #changed = Promise.withResolvers<void>();
 
-  /** Starts a proxy; `target` is called for each new connection. */
   constructor(
     target: () => Deno.ConnectOptions,
     { onSent = () => undefined, onAnswer = (piece) => piece }: Tampering = {},
@@ -42,12 +39,10 @@ export class TcpProxy implements AsyncDisposable {
     this.#accepting = this.#accept();
   }
 
-  /** Port on loopback. */
   get port(): number {
     return this.#listener.addr.port;
   }
 
-  /** Sets the forwarding mode. */
   set(passage: Passage): void {
     this.#passage = passage;
     this.#stuck = new Set(this.#connections);
@@ -93,7 +88,6 @@ export class TcpProxy implements AsyncDisposable {
         }),
       ]);
     } catch {
-      // Nothing listens there.
       close(from);
     }
     this.#connections.delete(from);

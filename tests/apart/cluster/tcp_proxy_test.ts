@@ -1,7 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { TcpProxy } from "./tcp_proxy.ts";
 
-/** Starts an echo server. */
 function echo(): Deno.TcpListener {
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   (async () => {

@@ -7,12 +7,10 @@ import type { Cluster } from "./cluster.ts";
  */
 const CLAIMED_MS = 60_000;
 
-/** End of a turn: session and number. */
 type Told = `${string} ${number}`;
 
 /** Receiver of all turn ends. It refuses the first attempt of every third delivery. */
 export class WebhookReceiver implements AsyncDisposable {
-  /** Reported ends by delivery id. */
   readonly #told = new Map<string, Set<Told>>();
   readonly #refused = new Set<string>();
   readonly #server: Deno.HttpServer<Deno.NetAddr>;
@@ -29,12 +27,10 @@ export class WebhookReceiver implements AsyncDisposable {
     });
   }
 
-  /** Number of reported ends. */
   get size(): number {
     return this.#told.size;
   }
 
-  /** Subscribes on each running server. */
   async begin({ balancer, urls }: Cluster): Promise<void> {
     const url = `http://127.0.0.1:${this.#server.addr.port}/`;
     const { status } = await postOnce(`${balancer.url}/tare/v1/webhooks`, { url, types: ["turn.ended"] });

@@ -8,7 +8,6 @@ const postgres = await startPostgres();
 
 const SESSIONS = 6;
 
-/** Plays turns until it `isOver`, whatever happens to their servers. */
 async function talk(url: string, id: string, isOver: () => boolean): Promise<void> {
   const at = `${url}/tare/v1/sessions/${id}`;
   for (let turn = 1; !isOver(); turn++) {

@@ -1,8 +1,6 @@
 import ts from "typescript";
 
-/** Change of a source file that its tests should detect. */
 export interface Mutant {
-  /** Range of the replaced text. */
   readonly start: number;
   readonly end: number;
   readonly text: string;
@@ -10,7 +8,6 @@ export interface Mutant {
 
 const { SyntaxKind } = ts;
 
-/** Replacements of each operator. */
 const OPERATORS: ReadonlyMap<ts.SyntaxKind, readonly string[]> = new Map([
   [SyntaxKind.LessThanToken, ["<=", ">="]],
   [SyntaxKind.LessThanEqualsToken, ["<", ">"]],

@@ -35,7 +35,6 @@ async function copyTree(folder: string): Promise<void> {
   }
 }
 
-/** Reports whether a command succeeds in this folder within the timeout. */
 async function succeeds(cwd: string, timeoutMs: number, ...args: readonly string[]): Promise<boolean> {
   const signal = AbortSignal.timeout(timeoutMs);
   const command = new Deno.Command(Deno.execPath(), {
@@ -48,7 +47,6 @@ async function succeeds(cwd: string, timeoutMs: number, ...args: readonly string
   return (await command.output()).success;
 }
 
-/** Runs the tests in order, so that the nearest ones decide first. */
 async function runTests(cwd: string, timeoutMs: number): Promise<boolean> {
   for (const test of tests) {
     if (
@@ -105,7 +103,6 @@ function describe({ start, end, text }: Mutant): string {
   } → ${text}  in  ${line}`;
 }
 
-/** Returns a sample of the mutants, the same for the same seed. */
 function sampled(all: readonly Mutant[], count: number, seed: number): readonly Mutant[] {
   const keyed = all.map((mutant, at) => ({
     mutant,

@@ -2,7 +2,6 @@ import { type ModelMessage, pruneMessages } from "ai";
 import type { MakePolicy } from "@tare/simulator/economy";
 import { fromModelPrompt, toModelPrompt } from "./model_prompt.ts";
 
-/** Settings of the pruning, and the calls at which it happens. */
 export interface Pruning extends Omit<Parameters<typeof pruneMessages>[0], "messages"> {
   /**
    * Prune only before the first call of a turn, as a route handler does. Default: before each call, as

@@ -1,6 +1,5 @@
 import type { ToolCall } from "@tare/messages";
 
-/** Call with parsed arguments, as in most libraries. */
 export interface ParsedCall {
   readonly id: string;
   readonly name: string;

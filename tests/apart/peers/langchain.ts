@@ -37,7 +37,6 @@ interface Summarisation {
   readonly keep: { readonly messages: number } | { readonly fraction: number };
 }
 
-/** Returns `summarizationMiddleware` as a policy. */
 export function summarising(settings: Summarisation, summaryCall: SummaryCall): MakePolicy {
   return ({ windowTokens, countTokens }) => {
     const summariser = new Summariser(summaryCall, countTokens);

@@ -8,7 +8,6 @@ import {
 import { contentText, type Message } from "@tare/messages";
 import { formatCall, parseCall } from "./calls.ts";
 
-/** Converts chat messages to LangChain's, each with an id and its original. */
 export function toLangChain(messages: readonly Message[], newId: () => string): BaseMessage[] {
   return messages.map((message) => {
     const fields = {
@@ -36,7 +35,6 @@ export function toLangChain(messages: readonly Message[], newId: () => string): 
 
 const made = new WeakMap<BaseMessage, Message>();
 
-/** Converts LangChain's messages to chat messages. */
 export function fromLangChain(messages: readonly BaseMessage[]): Message[] {
   return messages.map((message) => {
     const origin = message.additional_kwargs.origin as Message | undefined;

@@ -2,7 +2,6 @@ import type { BaseMessage } from "@langchain/core/messages";
 import type { Message } from "@tare/messages";
 import { toLangChain } from "./langchain_messages.ts";
 
-/** Messages of an agent's state, without its system prompt. */
 export class State {
   #taken = 0;
   messages: BaseMessage[] = [];

@@ -4,7 +4,6 @@ import { parseCall } from "./calls.ts";
 
 type Part = Exclude<ModelMessage["content"], string>[number];
 
-/** Original message of a part, or of a message without parts. */
 const origins = new WeakMap<Part | ModelMessage, Message>();
 
 /** Messages with parts removed by a peer, by the original and the remaining parts. */
@@ -85,7 +84,6 @@ function originOf(part: Part | ModelMessage): Message {
   return origin;
 }
 
-/** Returns the message with only these parts. */
 function restOf(parts: readonly Part[]): Message {
   const origin = originOf(parts[0]!);
   if (origin.role !== "assistant" || parts.length === assistantParts(origin).length) return origin;

@@ -30,7 +30,6 @@ export const PEERS: Readonly<Record<string, MakePolicy>> = {
   "langchain-summarise-cold": summarising(FRACTIONS, "cold"),
 };
 
-/** Returns a peer or one of the benchmark's own policies. */
 export function peerNamed(name: string): ReturnType<typeof policyNamed> {
   const make = Object.hasOwn(PEERS, name) ? PEERS[name] : undefined;
   if (make) return { make, recall: false };

@@ -20,7 +20,6 @@ const { count: countTokens } = await loadTokenizer();
 
 const RECORDINGS = new URL("../../../../shared/trajectories", import.meta.url);
 
-/** Returns recorded sessions, if they are next to the repository, and generated ones. */
 function sessions(): Recording[] {
   const generated = generateWorkload();
   try {
@@ -52,7 +51,6 @@ Deno.test("converters: each one retains a whole session, also if a library copie
   }
 });
 
-/** Returns a message's content, independent of the spelling of its arguments. */
 function said(message: Message) {
   const calls = message.role === "assistant" ? message.tool_calls ?? [] : [];
   return {
@@ -112,7 +110,6 @@ async function play(make: MakePolicy, { windowTokens = 200_000, resultTokens = 5
   return { views, shown: views.map(({ messages }) => words(messages)) };
 }
 
-/** Returns the request that preceded each call. */
 function asides(views: readonly PolicyView[]): (string | undefined)[] {
   return views.map(({ aside }) => aside && words(aside.messages));
 }

@@ -1,7 +1,6 @@
 import type { CountTokens, Message } from "@tare/messages";
 import type { PolicyView } from "@tare/simulator/economy";
 
-/** Tokens of a compaction's summary. */
 const SUMMARY_TOKENS = 1_000;
 
 /** Prompt of a summary: the conversation as last sent, or the peer's own uncached request. */
@@ -26,7 +25,6 @@ export class Summariser {
     this.#countTokens = countTokens;
   }
 
-  /** Answers a peer's request for a summary. */
   answer(question: readonly Message[]): string {
     this.#asked.push(...question);
     this.#outputTokens += SUMMARY_TOKENS;
@@ -35,7 +33,6 @@ export class Summariser {
     return text;
   }
 
-  /** Returns the view, with its summary request, if any. */
   charge(view: PolicyView): PolicyView {
     const asked = this.#asked;
     const { messages, tools } = this.#sent;

@@ -7,9 +7,7 @@ import { scripted, type SimulatedReply, simulator } from "@tare/simulator";
 import { ownerOf } from "../../crash/owner.ts";
 import { startProcess } from "../../../packages/app/server_process_fixture_test.ts";
 
-/** Request to the provider. */
 export interface SeenRequest {
-  /** Names of the tools. */
   readonly tools: readonly string[];
   readonly messages: readonly Message[];
 }
@@ -17,15 +15,11 @@ export interface SeenRequest {
 /** Agent server in a process of its own, started as by its users, with a scripted provider. */
 export interface AgentServer extends AsyncDisposable {
   readonly url: string;
-  /** Requests of the provider, oldest first. */
   readonly requests: readonly SeenRequest[];
-  /** Creates a session; returns its address. */
   session(body?: unknown): Promise<string>;
-  /** Plays a turn; returns its events. */
   turn(session: string): Promise<readonly LoopEvent[]>;
   /** Approves the pending call; returns the following events up to the turn's end. Default: `allow`. */
   allow(session: string, decision?: "allow" | "always"): Promise<readonly LoopEvent[]>;
-  /** Kills the server with SIGKILL. */
   kill(): Promise<void>;
 }
 
@@ -33,7 +27,6 @@ export interface AgentServer extends AsyncDisposable {
 export async function agentServer({ mcp, replies, data, asks = false }: {
   readonly mcp: Readonly<Record<string, unknown>>;
   readonly replies: readonly SimulatedReply[];
-  /** Folder of its sessions. Default: a new one. */
   readonly data?: string;
   /** Whether calls that don't only read need approval. Default: all run. */
   readonly asks?: boolean;
@@ -111,12 +104,10 @@ export async function agentServer({ mcp, replies, data, asks = false }: {
     async kill() {
       const { stdout } = await new Deno.Command("ps", { args: ["-A", "-o", "pid=,args="] }).output();
       for (const line of new TextDecoder().decode(stdout).split("\n")) {
-        // The start command's process and the server's own.
         if (!line.includes(file)) continue;
         try {
           Deno.kill(Number.parseInt(line), "SIGKILL");
         } catch (error) {
-          // Either ends with the other.
           if (!(error instanceof Deno.errors.NotFound)) throw error;
         }
       }

@@ -1,9 +1,7 @@
 import { freePort } from "../../crash/free_port.ts";
 import { npmServer } from "./mcp_programs.ts";
 
-/** server-everything over streamable HTTP, in a process of its own. */
 export interface HttpEverything extends AsyncDisposable {
-  /** Address of its endpoint. */
   readonly url: string;
   readonly port: number;
 }

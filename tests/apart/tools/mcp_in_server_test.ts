@@ -74,12 +74,10 @@ Deno.test("MCP: a first turn waits only for the servers that it uses, and a serv
       { content: "Two." },
     ],
   });
-  // The silent one would delay it by half a minute.
   const session = await server.session({ tools: ["odd__*"] });
   const events = await server.turn(session);
   const results = events.flatMap((event) => event.type === "tool_result" ? event.content : []);
   assertEquals(results[0], "changed");
-  // Whichever of the two is ready first.
   assertMatch(
     `${results[1]}`,
     /^Cannot run odd__sleep: MCP server odd (no longer has it|says: no tool sleep)/,
@@ -164,7 +162,6 @@ Deno.test("restart: a killed server leaves no MCP processes, and a new one resum
   {
     await using server = await agentServer({ mcp, replies, data });
     await server.turn(await server.session({ tools: ["odd__*"] }));
-    // It starts after the other one.
     while (await sleeps() === 0) { /* ps takes its time. */ }
     assertEquals(await sleeps(), 1);
     await server.kill();

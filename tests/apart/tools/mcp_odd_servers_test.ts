@@ -162,7 +162,6 @@ Deno.test("flood: progress is limited to a readable rate, and tool lists are req
   await call(tools, "odd__flood_changes", { args: { times: 20_000 } });
   const lists = Number(await call(tools, "odd__lists"));
   assert(lists < 20, `${lists} lists`);
-  // The last change isn't lost either.
   assertEquals(await call(tools, "odd__change"), "changed");
   const after = await servers.tools();
   assertEquals(after.has("odd__fresh"), true);
@@ -317,7 +316,6 @@ Deno.test("images: a model with image input receives them, and others their desc
   );
 });
 
-/** Calls until the server is back. */
 async function untilSum(tools: Parameters<typeof call>[0]): Promise<unknown> {
   for (;;) {
     const answer = await call(tools, "odd__add", { args: { a: 1, b: 2 } });

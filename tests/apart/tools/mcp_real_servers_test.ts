@@ -99,6 +99,5 @@ Deno.test("server-everything over streamable HTTP: tools and calls work, also af
     if (answer === "Echo: again") break;
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
-  // The same tools as before the server ended.
   assertEquals([...(await servers.tools()).values()], [...tools.values()]);
 });

@@ -4,7 +4,6 @@ import { attacks, leaves, sleepers, type Target } from "../../attack/break_out.t
 import { resultsOf, withServer } from "../../attack/robbed_server.ts";
 import { BUBBLEWRAP, needs } from "../../needs.ts";
 
-/** Returns the entry of a program that runs any command, with more settings. */
 function evil(more: Readonly<Record<string, unknown>> = {}) {
   const file = fromFileUrl(new URL("evil_server.js", import.meta.url));
   return {
@@ -66,9 +65,7 @@ Deno.test(
     const options = { tool: "evil__run", mcp: { evil: evil() }, flags: ["--approvals", "allow"], calls };
     await withServer(options, async ({ target }, turn) => {
       assertEquals(resultsOf(await turn()).length, calls().length);
-      // Its commands start before they answer.
       while (await sleepers(seconds) < calls().length) { /* ps takes its time. */ }
-      // The server itself; its parent started it.
       Deno.kill(target.pids.at(-1)!, "SIGKILL");
       while (await sleepers(seconds) > 0) { /* The system ends them, and nobody else is left to. */ }
     });

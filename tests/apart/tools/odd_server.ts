@@ -10,7 +10,6 @@ if (startsFile) Deno.writeTextFileSync(startsFile, "started\n", { append: true }
 
 const MIB = 2 ** 20;
 
-/** Header of an image of 640×480 pixels. */
 const GIF = btoa("GIF89a\x80\x02\xe0\x01");
 
 type Result = Record<string, unknown> | undefined;
@@ -28,7 +27,6 @@ const odd = (name: string, run: OddTool["run"], listed: Record<string, unknown> 
 });
 
 let isMute = false;
-/** Number of requests for its tools. */
 let lists = 0;
 const cancelled: unknown[] = [];
 
@@ -128,7 +126,6 @@ let tools: readonly OddTool[] = [
 ];
 
 if (mode === "crowd") {
-  // Its descriptions change with every list.
   tools = [
     ...tools,
     ...Array.from({ length: 900 }, (_, at) => {
@@ -171,7 +168,6 @@ if (mode === "many") {
   ];
 }
 
-/** Invalid entries of a tool list. */
 const LIES: readonly unknown[] = [
   "no object",
   { name: 5, inputSchema: { type: "object" } },
@@ -214,7 +210,6 @@ async function flood(piece: string, between: string): Promise<Result> {
   return undefined;
 }
 
-/** Unsolicited messages per write. */
 const AT_ONCE = 1_000;
 
 async function shout(times: number, message: (at: number) => Record<string, unknown>): Promise<void> {

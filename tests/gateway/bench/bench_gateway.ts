@@ -32,7 +32,6 @@ const { values } = parseArgs({
 /** Events of a reply and their interval, and the longest pause between requests. */
 const LOAD = { chunks: 20, intervalMs: 20, pauseMs: 1_000 };
 
-/** Requests of a session. */
 const REQUESTS = 8;
 
 const [streams, rounds] = [Number(values.streams), Number(values.rounds)];
@@ -41,10 +40,8 @@ const { count } = await loadTokenizer();
 const { tokens, bodies } = growingSession({ tokens: Number(values.tokens), requests: REQUESTS }, count);
 const folder = await Deno.makeTempDir();
 
-/** System between the clients and the provider, with its measurements. */
 interface System {
   readonly name: string;
-  /** Process; absent for direct calls. */
   readonly process?: Listening;
   readonly baseURL: string;
   /**
@@ -73,14 +70,12 @@ function upstream(...args: readonly string[]): Promise<Listening> {
   ]);
 }
 
-/** Starts the server with its gateway, as the start command does. */
 function gateway(baseURL: string, ...more: readonly string[]): Promise<Listening> {
   const data = `${folder}/${crypto.randomUUID()}`;
   const flags = ["--data", data, "--workspace", folder, "--base-url", baseURL, "--model", "gpt-5"];
   return startMain([...flags, "--profile", "openai", ...more]);
 }
 
-/** Plays sessions in this many concurrent streams. */
 async function play(
   { baseURL, opening, following }: Pick<System, "baseURL" | "opening" | "following">,
   { streams, sessions, pauseMs, run }: Record<"streams" | "sessions" | "pauseMs", number> & {

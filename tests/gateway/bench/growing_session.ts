@@ -1,9 +1,7 @@
 import { countRequestTokens, type CountTokens, type Message } from "@tare/messages";
 import { generateWorkload } from "../../workload.ts";
 
-/** Requests of a session, each with all before it. */
 export interface GrowingSession {
-  /** Tokens of the first and the last prompt. */
   readonly tokens: readonly [first: number, last: number];
   /**
    * Body of each request. Sessions of different names share no message, so that none is recognized from
@@ -35,7 +33,6 @@ export function growingSession(
   const bodies: string[] = [];
   let counted = countRequestTokens({ messages: [], tools }, countTokens);
   for (const [at, message] of messages.entries()) {
-    // A request is sent before each answer.
     if (message.role === "assistant" && counted >= wanted && bodies.length < requests) {
       const body = { model: "gpt-5", messages: messages.slice(0, at), tools, stream: true };
       bodies.push(JSON.stringify(body).replaceAll('"content":"', `"content":"${NO_NAME} `));

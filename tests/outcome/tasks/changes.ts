@@ -3,7 +3,6 @@ import { found, hits, whole, work } from "../worker.ts";
 
 const PACKAGE = '{ "type": "module" }\n';
 
-/** Wrong calculations of a sum, with the right ones. */
 const SLIPS: readonly (readonly [wrong: string, right: string])[] = [
   ["for (let at = 1; at < items.length; at++)", "for (let at = 0; at < items.length; at++)"],
   ["for (let at = 0; at < items.length - 1; at++)", "for (let at = 0; at < items.length; at++)"],
@@ -224,7 +223,6 @@ const WRITE_FROM_SPEC: Task = {
   }],
 };
 
-/** Parses rows in which fields may be quoted, and contain commas and quotes. */
 const CONVERT = [
   'import { readFileSync, writeFileSync } from "node:fs";',
   'const [head, ...rows] = readFileSync("people.csv", "utf8").trimEnd().split("\\n").map((line) =>',
@@ -317,5 +315,4 @@ const DEAD_CODE: Task = {
   }],
 };
 
-/** Changes of one file or a few. */
 export const CHANGES: readonly Task[] = [FIX_A_BUG, ADD_A_FIELD, WRITE_FROM_SPEC, CSV_TO_JSON, DEAD_CODE];

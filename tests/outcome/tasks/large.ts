@@ -201,5 +201,4 @@ const HOUSE_RULES: Task = {
   }],
 };
 
-/** Tasks with long content, or content that requires close reading. */
 export const LARGE: readonly Task[] = [LONG_LOG, HUGE_FILE, CONFIG, CONFLICTS, HOUSE_RULES];

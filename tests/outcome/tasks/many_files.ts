@@ -237,5 +237,4 @@ const NAMES_OF_ALL_KINDS: Task = {
   }],
 };
 
-/** Tasks across many files. */
 export const MANY_FILES: readonly Task[] = [RENAME, NEEDLE, SUM_UP, RELEASE, NAMES_OF_ALL_KINDS];

@@ -239,7 +239,6 @@ function* changeTitle(asked: string) {
   return "Changed.";
 }
 
-/** Tasks of several turns, with much other work between them. */
 export const MEMORY: readonly Task[] = [
   LONG_AGO,
   UNDO_AN_EDIT,

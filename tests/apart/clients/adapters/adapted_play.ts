@@ -11,16 +11,12 @@ import { costOf, startUpstream, type Upstream } from "../../../gateway/upstream.
 /** Result of the long session with a framework, with an adapter or as baseline. */
 export interface Played {
   readonly answer: string;
-  /** History of the framework, as JSON data. */
   readonly history: unknown;
 }
 
-/** Adapter options that don't depend on the framework. */
 export type Options = Omit<TareOptions<never>, "conversation">;
 
-/** Driver of a framework. */
 export interface Player<Adapter extends Books> {
-  /** Returns the adapter for a client's model. */
   readonly adapt: (client: Client, options: Options) => Adapter;
   readonly play: (
     client: Client,
@@ -28,7 +24,6 @@ export interface Player<Adapter extends Books> {
   ) => Promise<Played>;
 }
 
-/** Returns adapter options for a simulated provider. */
 function optionsFor(upstream: Upstream, archive: Archive): Options {
   return {
     profile: upstream.profile,
@@ -76,7 +71,6 @@ export async function compareAdapted<Adapter extends Books>(player: Player<Adapt
 /** Concurrent threads, and calls of each before its answer: as many threads as the provider remembers. */
 const [THREADS, THREAD_CALLS] = [100, 9];
 
-/** Model of all threads, whose replies depend on a conversation's length. */
 const threadModel: SimulatedModel = ({ messages }) => {
   const step = messages.filter(({ role }) => role === "assistant").length;
   return step < THREAD_CALLS ? SCRIPT[step]! : { content: ANSWER };
@@ -117,7 +111,6 @@ export async function threadsAdapted<Adapter extends Books>(player: Player<Adapt
   assertAlmostEquals(told.withoutTokenUnits / alone, 1, 0.05);
 }
 
-/** Number of equal consecutive jobs, each of the first steps of the long session. */
 const JOBS = 12;
 const JOB = [...SCRIPT.slice(0, 14), ...SCRIPT.slice(-1)];
 
@@ -144,7 +137,6 @@ export async function jobsAdapted<Adapter extends Books>(player: Player<Adapter>
   assertEquals(new Set(adapter?.ledger.map(({ conversation }) => conversation)).size, JOBS);
 }
 
-/** Returns a model that recalls the first elided result, then continues the long session. */
 function recallingModel(): { readonly model: SimulatedModel; readonly recalled: string[] } {
   const script = scripted(SCRIPT);
   const recalled: string[] = [];

@@ -23,7 +23,6 @@ import {
 
 const MODEL = "gpt-5";
 
-/** Returns a history as plain JSON data. */
 function plain(messages: readonly ModelMessage[]): unknown {
   return JSON.parse(JSON.stringify(messages));
 }

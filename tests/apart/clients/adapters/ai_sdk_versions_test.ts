@@ -12,7 +12,6 @@ const LOG = Array.from({ length: 8_000 }, (_, at) => `error ${at}: no space left
 const SCHEMA = { type: "object", properties: {} } as const;
 const QUESTION = { prompt: "Why?", system: "You review builds." };
 
-/** Version drivers, each with its own types; the model reads the log, recalls a line of it, and answers. */
 const VERSIONS: Readonly<
   Record<string, (upstream: Upstream) => Promise<readonly [text: string, calls: number]>>
 > = {

@@ -20,7 +20,6 @@ const PACKAGES = [
 
 const PAGES = [...PACKAGES.map((name) => `packages/${name}/README.md`), "docs/own_loop.md"];
 
-/** Imports of blocks that another test runs. */
 const ELSEWHERE = ["@anthropic-ai/claude-agent-sdk"];
 
 /** Declarations that an example assumes, values that make it run, and its expected result. */
@@ -38,7 +37,6 @@ const ANSWERS: readonly SimulatedReply[] = [{ content: "The disk is full." }];
 const TOOLS = `const tools = [{ type: "function" as const, function: { name: "read_log",
   description: "Reads the log. ".repeat(300), parameters: { type: "object", properties: {} } } }];`;
 
-/** Conversation with three reads of the log. */
 const CONVERSATION = `const conversation: (OpenAI.ChatCompletionMessageParam & Message)[] = [
   { role: "user", content: question },
   ...[1, 2, 3].flatMap((at) => [
@@ -48,7 +46,6 @@ const CONVERSATION = `const conversation: (OpenAI.ChatCompletionMessageParam & M
   ]),
 ];`;
 
-/** Settings by package of an example, or by the entry point that it imports. */
 const SETTINGS: Readonly<Record<string, Setting>> = {
   "@tare/messages": {
     given: TOOLS,

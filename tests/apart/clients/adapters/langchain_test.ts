@@ -50,7 +50,6 @@ function agentOf(
   return createAgent({ model, tools, systemPrompt: SYSTEM, middleware });
 }
 
-/** Returns a history as JSON data, without values that differ between runs. */
 function plain(messages: readonly BaseMessage[]): unknown {
   return messages.map((message) => {
     const { id: _, lc_kwargs: __, usage_metadata: ___, response_metadata: ____, ...said } = JSON.parse(

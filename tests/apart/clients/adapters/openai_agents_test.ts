@@ -58,7 +58,6 @@ function agentOf(client: Client, kind: keyof typeof KINDS, adapter?: Adapter) {
   });
 }
 
-/** Returns a history as JSON data, without ids, which the upstream increments. */
 function plain(items: readonly AgentInputItem[]): AgentInputItem[] {
   return JSON.parse(JSON.stringify(items).replaceAll(/"(msg|fc|resp)_\d+"/g, '"$1"'));
 }

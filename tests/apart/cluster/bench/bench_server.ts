@@ -40,7 +40,6 @@ if (unknown !== undefined) {
 interface Taken {
   readonly serverCpuMs: number;
   readonly databaseCpuMs: number;
-  /** Statements, each a transaction of its own. */
   readonly statements: number;
   /** Statements that wrote events. */
   readonly commits: number;
@@ -53,7 +52,6 @@ const folder = await Deno.makeTempDir();
 const workspace = `${folder}/workspace`;
 const PROVIDER = fromFileUrl(new URL("./provider.ts", import.meta.url));
 
-/** Returns the resources that servers and database have used so far. */
 async function totals(
   servers: readonly Listening[],
   database: string | undefined,
@@ -120,7 +118,6 @@ async function measureServers(count: number, postgres: Postgres | undefined): Pr
   return { ...result, store: postgres ? "PostgreSQL" : "file", servers: count };
 }
 
-/** Returns the id of the database's main process. */
 async function mainProcess(url: string): Promise<number> {
   const [row] = await query<{ pid: number }>(
     url,
@@ -162,5 +159,4 @@ try {
 } finally {
   await Deno.remove(folder, { recursive: true });
 }
-// The database ends with this process.
 Deno.exit();

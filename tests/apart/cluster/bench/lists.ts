@@ -54,7 +54,6 @@ const SETTINGS = {
   agent: { instructions: "", model: "some-model", tools: [], metadata: {}, budget: {}, approvalRules: [] },
   gateway: { protocol: "chat", basis: "", control: false },
 };
-/** Returns SQL of a session's record. */
 const record = (kind: keyof typeof SETTINGS) =>
   `'{"id":"s' || n || '","kind":"${kind}","createdAtMs":${nowMs},"settings":${
     JSON.stringify(SETTINGS[kind])
@@ -69,7 +68,6 @@ const sums = Array.from({ length: 90 }, (_, at) => new Date(nowMs - at * DAY_MS)
       ["", "many", "few"].flatMap((by) =>
         ["a", "b", "c"].map((model) => ({
           ...{ kind, by, day },
-          // As columns store texts.
           about: JSON.stringify(JSON.stringify({ group: "planned", model, agent: "tare" })).slice(1, -1),
           json: JSON.stringify({ calls: 12, tokenUnits: 90_000, usd: 0.21 }),
         }))
@@ -77,7 +75,6 @@ const sums = Array.from({ length: 90 }, (_, at) => new Date(nowMs - at * DAY_MS)
     )
   );
 
-/** Creates a database with this number of sessions, and returns its address. */
 async function fill(postgres: Postgres, size: number): Promise<string> {
   const url = await postgres.makeDatabase();
   await (await openPostgresStore(url)).close();
@@ -105,7 +102,6 @@ async function fill(postgres: Postgres, size: number): Promise<string> {
   return url;
 }
 
-/** Server on a store. */
 interface Server {
   readonly store: Store;
   readonly get: (path: string) => Promise<void>;
@@ -147,7 +143,6 @@ function serverOn(store: Store, size: number): Server {
 const list = (options: Parameters<Store["listSessions"]>[0]) => ({ store }: Server) =>
   store.listSessions(options);
 
-/** Measured operations by name. */
 const ACTS: Readonly<Record<string, (server: Server) => Promise<unknown> | undefined>> = {
   "list": ({ get }) => get("/tare/v1/sessions?limit=100"),
   "list, agents, no helpers": ({ get }) => get("/tare/v1/sessions?kind=agent&helpers=false&limit=100"),
@@ -193,7 +188,6 @@ async function measure(
     for (const [at, server] of servers.entries()) {
       const startMs = performance.now();
       await act(server);
-      // The first rounds warm up.
       if (round >= 2) times[at]!.push(performance.now() - startMs);
     }
   }

@@ -4,21 +4,16 @@ import { createSession, playTurn } from "./turn.ts";
 /** Latency of a typical model: milliseconds before each answer, words, and words per second. */
 export const MANNER = { thinkMs: 5_000, words: 40, perSecond: 80 };
 
-/** Model calls of a turn. */
 const STEPS_PER_TURN = 4;
 
 /** Concurrent sessions, each on one of the servers, with consecutive turns. */
 export interface Load {
-  /** Addresses of the servers. */
   readonly servers: readonly string[];
-  /** Address of the provider. */
   readonly provider: string;
   readonly sessions: number;
-  /** Duration of the measurement, in milliseconds. */
   readonly measuredMs: number;
 }
 
-/** Result of a load. */
 export interface LoadResult {
   readonly turnsPerSecond: number;
   /** Overhead of a step beyond the provider's part, in milliseconds. */

@@ -8,7 +8,6 @@
 import { simulator, toolCall } from "@tare/simulator";
 import { MANNER } from "./load.ts";
 
-/** Steps in which a turn calls a tool. */
 const TOOL_STEPS = 3;
 
 const provider = simulator({
@@ -24,7 +23,6 @@ const provider = simulator({
   tokenizer: { encode: (text) => text.split(" ").map((word) => word.length) },
 });
 
-/** Streams a reply word by word, at the rate of {@linkcode MANNER}. */
 function paced(response: Response): Response {
   const encoder = new TextEncoder();
   const everyMs = 1000 / MANNER.perSecond;
@@ -60,7 +58,6 @@ const times: Record<string, [cameMs: number, sentMs: number][]> = {};
 
 const nowMs = () => performance.timeOrigin + performance.now();
 
-/** Records the end of a reply. */
 function timed({ messages = [] }: Asked, response: Response, cameMs: number): Response {
   const said = /\(([\d.]+)\)$/.exec(String(messages.findLast(({ role }) => role === "user")?.content))?.[1];
   if (said === undefined) return response;
@@ -70,7 +67,6 @@ function timed({ messages = [] }: Asked, response: Response, cameMs: number): Re
   return new Response(response.body?.pipeThrough(pass) ?? null, response);
 }
 
-/** Relevant parts of a request's body. */
 interface Asked {
   readonly messages?: readonly { readonly role: string; readonly content: unknown }[];
 }

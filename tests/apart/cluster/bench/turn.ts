@@ -1,4 +1,3 @@
-/** Creates a session and returns its id. */
 export async function createSession(server: string): Promise<string> {
   const { id } = await (await post(`${server}/tare/v1/sessions`, {})).json();
   return id;

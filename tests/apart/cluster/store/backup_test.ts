@@ -1,4 +1,3 @@
-// Tests the backups described in docs/several_servers.md.
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import type { Store } from "@tare/session";
@@ -28,7 +27,6 @@ async function outlive(url: string): Promise<void> {
   await query(url, "UPDATE tare.servers SET is_dead = true");
 }
 
-/** Checks that a store continues where it was. */
 async function goesOn(store: Store): Promise<void> {
   await store.shared!.hold("z");
   await store.commit([{ type: "events", sessionId: "z", after: 700, events: [{ type: "turn_end" }] }]);
@@ -95,7 +93,6 @@ Deno.test(
   },
 );
 
-/** Returns a program's major version; 0 without the program. */
 async function majorOf(program: string): Promise<number> {
   const told = await run(program, "--version").catch(() => "");
   return Number(/ (\d+)/.exec(told)?.[1] ?? 0);

@@ -8,7 +8,6 @@ import { query, startPostgres } from "../postgres.ts";
 
 const postgres = await startPostgres();
 
-/** Runs a test with a new database, workspace and data folder. */
 async function withFolders(test: (url: string, args: readonly string[], data: string) => Promise<void>) {
   const top = await Deno.makeTempDir();
   const url = await postgres.makeDatabase();
@@ -22,7 +21,6 @@ async function withFolders(test: (url: string, args: readonly string[], data: st
   }
 }
 
-/** Parts of the password, plain and percent-encoded. */
 const SECRETS = ["only for tests", "only%20for%20tests"];
 
 Deno.test("TARE_DATABASE: servers share their store, also on one data folder, and print no password", () =>
@@ -33,7 +31,6 @@ Deno.test("TARE_DATABASE: servers share their store, also on one data folder, an
     const sql = "SHOW unix_socket_directories";
     const [shown] = await query<{ unix_socket_directories: string }>(TARE_DATABASE, sql);
     const socket = shown!.unix_socket_directories;
-    // From a file, and over the socket.
     const address = join(data, "address");
     await Deno.writeTextFile(address, TARE_DATABASE.replace("127.0.0.1", encodeURIComponent(socket)));
     const one = await startProcess(args, { TARE_DATABASE });

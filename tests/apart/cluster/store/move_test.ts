@@ -13,15 +13,12 @@ const { tasks } = JSON.parse(await Deno.readTextFile(join(ROOT, "deno.json")));
 
 interface Place {
   readonly url: string;
-  /** Data folder with a filled store, and its file. */
   readonly data: string;
   readonly file: string;
-  /** Starts the move, with the task's permissions. */
   readonly begin: (...args: string[]) => Deno.ChildProcess;
   readonly move: (...args: string[]) => Promise<{ code: number; out: string; err: string }>;
 }
 
-/** Runs a test with a store in a file and an empty database. */
 async function withPlace(test: (place: Place) => Promise<void>, events?: number): Promise<void> {
   const data = await Deno.makeTempDir();
   const url = await postgres.makeDatabase();
@@ -135,7 +132,6 @@ Deno.test("tare move: killed at any moment it loses nothing, and completes when 
       const { code, signal, stderr } = await process.output();
       clearTimeout(timer);
       if (code !== 0) killed++;
-      // Only the signal may end it early.
       assertEquals([code === 0 || signal, new TextDecoder().decode(stderr)], [code === 0 || "SIGKILL", ""]);
       const names = Array.from(Deno.readDirSync(data), ({ name }) => name);
       const kept = names.filter((name) => ["tare.db", "tare.db.moved"].includes(name));

@@ -28,13 +28,10 @@ interface Place {
   readonly url: string;
   readonly s3: S3Server;
   readonly objects: ObjectStore;
-  /** Warnings of the store. */
   readonly warnings: string[];
-  /** Opens a store on that bucket, or on another. */
   readonly open: (objects?: ObjectStore) => Promise<Opening>;
 }
 
-/** Runs a test with a new database and bucket. */
 async function inBucket(test: (place: Place) => Promise<void>): Promise<void> {
   await using s3 = await startS3();
   await withDatabase(postgres, async (url) => {
@@ -55,7 +52,6 @@ async function inBucket(test: (place: Place) => Promise<void>): Promise<void> {
   });
 }
 
-/** Creates a session that this opening holds. */
 async function makeSession(store: Opening, id: string): Promise<void> {
   await store.commit([sessionRecord(id)]);
   await held(store, id);
@@ -191,7 +187,6 @@ Deno.test("openPostgresStore() removes the uploads of a lost commit, and uploads
       ]);
     await assertRejects(refused, StoreError, "its last event is 0");
     assertEquals([(await s3.names()).length, (await pending(url)).length], [1, 1]);
-    // Not before an hour is over.
     await (await open()).close();
     assertEquals((await s3.names()).length, 1);
     const age = () => query(url, "UPDATE tare.objects SET made_at = made_at - interval '2 hours'");

@@ -10,7 +10,6 @@ import { needs, PGBOUNCER } from "../../../needs.ts";
 
 const postgres = await startPostgres();
 
-/** Runs a test with a pgbouncer in front of a database. */
 async function withPooler(
   { database, ...settings }: { readonly database: string; readonly [setting: string]: string | number },
   test: (url: string) => Promise<void>,
@@ -57,12 +56,10 @@ async function withPooler(
   }
 }
 
-/** Defines a test on a new database, which is skipped without pgbouncer. */
 function poolerTest(name: string, test: (database: string) => Promise<void>): void {
   Deno.test(needs(PGBOUNCER, `openPostgresStore() ${name}`), () => withDatabase(postgres, test));
 }
 
-/** Returns the error of opening a store. */
 async function refusalOf(url: string, options = {}): Promise<string> {
   return (await assertRejects(() => openPostgresStore(url, { ...FEW, ...options }), StoreError)).message;
 }
@@ -72,7 +69,6 @@ const ADVICE =
   "and the store listens and prepares statements, which takes connections of its own. Let it pool by session " +
   "(pool_mode = session), or connect to the database itself.";
 
-/** Settings of transaction poolers. */
 const BY_TRANSACTION = {
   "as it is": {},
   "that has one connection": { default_pool_size: 1 },

@@ -8,7 +8,6 @@ import { type Tampering, TcpProxy } from "../tcp_proxy.ts";
 /** Lease that is long for a busy machine; tests that need its end expire it in store and database. */
 const LEASE_MS = 60_000;
 
-/** Options of stores in concurrent tests. */
 export const FEW = { maxConnections: 2, leaseMs: LEASE_MS, renewMs: 20 } as const;
 
 /** Options with a retry time that is long enough for a busy machine. */
@@ -20,7 +19,6 @@ export const LOSING = { ...PATIENT, maxConnections: 1, statementMs: 2000, connec
 /** Options for tests of the error: the time limit is longer than a busy machine's answers take. */
 export const GIVING_UP = { ...FEW, maxConnections: 1, timeoutMs: 4000 } as const;
 
-/** Runs a test on a new database. */
 export async function withDatabase(postgres: Postgres, test: (url: string) => Promise<void>): Promise<void> {
   const url = await postgres.makeDatabase();
   try {
@@ -30,20 +28,17 @@ export async function withDatabase(postgres: Postgres, test: (url: string) => Pr
   }
 }
 
-/** Starts a proxy in front of a database's server. */
 export function proxyTo(url: string, tampering: Tampering = {}): TcpProxy {
   const { hostname, port } = new URL(url);
   return new TcpProxy(() => ({ hostname, port: Number(port || 5432) }), tampering);
 }
 
-/** Returns a database's URL through a proxy. */
 export function through(url: string, { port }: TcpProxy): string {
   const by = new URL(url);
   by.host = `127.0.0.1:${port}`;
   return by.href;
 }
 
-/** Returns a place for tests with one opening, which holds whatever it writes to. */
 export function inPostgres(postgres: Postgres): Place {
   return (test) =>
     withDatabase(
@@ -91,7 +86,6 @@ export function sharedInPostgres(postgres: Postgres): SharedPlace {
             const { proxy, id, skip } = opened.get(opening)!;
             proxy.set({ type: "stuck" });
             skip();
-            // A pending renewal ends at once.
             const end = "UPDATE tare.servers SET lease = '0', expires_at = '-infinity' WHERE id = $1";
             await query(url, end, [id]);
           },

@@ -12,7 +12,6 @@ const postgres = await startPostgres();
 const ids = Array.from({ length: 6 }, (_, index) => `session ${index}`);
 const event = (number: number) => ({ type: "text_delta", number, text: "word ".repeat(number % 7) });
 
-/** Commits events and state to a session one by one, and returns the last event's number. */
 async function append(
   store: Opening,
   { sessionId, from, isOver }: {

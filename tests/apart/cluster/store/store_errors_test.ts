@@ -11,7 +11,6 @@ const postgres = await startPostgres();
 /** Options that retry briefly, with attempts long enough for a busy machine. */
 const BRIEFLY = { timeoutMs: 300, statementMs: 60_000, connectMs: 60_000 };
 
-/** Checks an error's text, and that no part of it contains the password. */
 async function assertFails(
   act: () => Promise<unknown>,
   { url, code, message }: {
@@ -28,7 +27,6 @@ async function assertFails(
   }
 }
 
-/** Returns the database's name in errors. */
 function placeIn(url: string): string {
   const { host, pathname } = new URL(url);
   return `postgres://${host}${pathname}`;

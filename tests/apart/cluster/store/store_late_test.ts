@@ -127,7 +127,6 @@ Deno.test("commitBriefly() is done once when its answer is lost, also after othe
       isMute = true;
       const done = store.shared.commitBriefly(brief(fence, ...records));
       await lost.promise;
-      // The next attempt is reported.
       await meanwhile();
       isMute = false;
       return await done;

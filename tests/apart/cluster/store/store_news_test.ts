@@ -42,7 +42,6 @@ Deno.test("openPostgresStore() reads watched events together under load, and rep
     for (const id of ["a", "b"] as const) {
       const stored = await one.readEvents(id);
       assertEquals(stored.length, written[id]);
-      // Missing events are read by number; none was reported with another content.
       const told = stored.filter(({ number }) => seen[id].has(number));
       assertEquals(told.map(({ number }) => seen[id].get(number)), told.map(({ event }) => event["text"]));
       assertEquals(told.length > written[id] / 2, true);

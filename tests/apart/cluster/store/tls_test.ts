@@ -1,4 +1,3 @@
-// Network connections as described in docs/several_servers.md.
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { join } from "@std/path";
 import { StoreError } from "@tare/session";
@@ -22,7 +21,6 @@ function authority(name: string): Promise<GenerateResult> {
   });
 }
 
-/** Creates a certificate for a server with these addresses. */
 function certificate(ca: GenerateResult, addresses: readonly string[]): Promise<GenerateResult> {
   return generate([{ name: "commonName", value: "database" }], {
     ...MODERN,
@@ -39,7 +37,6 @@ const [ours, others] = [await authority("ours"), await authority("another one")]
 const { cert, private: key } = await certificate(ours, ["127.0.0.1"]);
 const postgres = await startPostgres({ tls: { cert, key } });
 
-/** Runs a test with a new database, and a function that returns its address with parameters. */
 async function withDatabase(
   test: (at: (parameters: Readonly<Record<string, string>>) => string, folder: string) => Promise<void>,
 ): Promise<void> {
@@ -55,7 +52,6 @@ async function withDatabase(
   }
 }
 
-/** Reports for each connection of the store whether it is encrypted. */
 async function areEncrypted(address: string): Promise<readonly boolean[]> {
   const url = new URL(address);
   const rows = await query<{ ssl: boolean }>(
