@@ -23,7 +23,6 @@ interface Body {
   readonly messages: readonly { readonly role: string; readonly content: readonly object[] }[];
 }
 
-/** Creates an agent whose model uses this provider, and records the bodies that the provider receives. */
 function agentOn(provider: Answer, { tools = [], store = memoryStore(), now = () => 0 }: {
   readonly tools?: readonly Tool[];
   readonly store?: Store;
@@ -76,10 +75,7 @@ function countMarks(body: Body): number {
   return JSON.stringify(body).split('"cache_control"').length - 1;
 }
 
-/**
- * Plays a turn of 40 steps and returns what each step reads from the cache; `keep` may remove breakpoints
- * from a request.
- */
+/** Returns the cache reads of each of 40 steps; `keep` may remove breakpoints from a request. */
 async function playLongTurn(keep: (body: string) => string = (body) => body) {
   const steps = 40;
   // The tenth step adds more blocks than the provider looks back over.

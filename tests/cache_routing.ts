@@ -27,8 +27,8 @@ export const ROUTING_SCENE: Omit<RoutingScene, "throughTare"> = {
 const MODEL = "gpt-5.4";
 
 /**
- * Returns the share of prompt tokens that a provider's cache serves to a client without cache keys, directly
- * or through Tare, which adds them.
+ * Returns the share of cached prompt tokens of a client without cache keys, directly or through Tare, which
+ * adds them.
  */
 export async function measureRouting(scene: RoutingScene): Promise<number> {
   let nowMs = 0;

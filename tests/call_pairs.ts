@@ -10,8 +10,7 @@ export interface CallPairs {
 }
 
 /**
- * Matches calls and answers. An answer belongs to the latest message before it with an open call of its id,
- * also for empty or repeated ids.
+ * Matches answers to the latest earlier open call of the same id, also for empty or repeated ids.
  *
  * A conversation is complete if `unanswered` and `orphans` are empty.
  */

@@ -39,10 +39,7 @@ interface Sent {
   readonly status: number;
 }
 
-/**
- * Starts a provider of all protocols, whose models reason before each step, and an agent on it that can be
- * restarted.
- */
+/** Starts a provider of all protocols whose models reason, and a restartable agent on it. */
 async function bench(replies: SimulatedReply[]) {
   const provider: Simulator = simulator({
     model: () => replies.shift() ?? { reasoning_content: words(20, "at-last"), content: "Done." },

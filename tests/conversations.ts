@@ -3,10 +3,9 @@ import type { Content, Message } from "@tare/messages";
 import { codePoints } from "./code_points.ts";
 
 /**
- * Generates complete conversations: each call has one answer, after it and before the next reply. They
- * contain parallel calls, answers out of order, ids that are unique, reused in every step, or empty,
- * consecutive user messages, turns without an answer, content in parts, reasoning, unknown fields, and
- * system and developer messages anywhere between two messages.
+ * Generates complete conversations with parallel calls, answers out of order, unique, reused and empty ids,
+ * consecutive user messages, unanswered turns, parts, reasoning, unknown fields, and system messages
+ * anywhere.
  */
 export function conversations(): fc.Arbitrary<readonly Message[]> {
   return fc.record({
@@ -28,9 +27,8 @@ export function conversations(): fc.Arbitrary<readonly Message[]> {
 }
 
 /**
- * Generates damaged conversations: like {@linkcode conversations}, with some messages lost, duplicated or
- * moved, so that calls lack answers, answers lack calls, and user messages are between a call and its
- * answer.
+ * Generates conversations with messages lost, duplicated or moved: calls without answers, answers without
+ * calls, and user messages between both.
  */
 export function messyConversations(): fc.Arbitrary<readonly Message[]> {
   const mishap = fc.record({ kind: fc.constantFrom("lose", "double", "move"), at: fc.nat(), to: fc.nat() });

@@ -30,10 +30,7 @@ export interface MeasuredFork {
 
 export const CACHING: readonly string[] = Object.keys(PROFILES).filter((name) => name !== "none");
 
-/**
- * Plays a session of long turns whose steps each call two subagents, on a simulated provider with a faithful
- * cache.
- */
+/** Plays long turns whose steps each call two subagents, on a simulated provider. */
 export async function measureForks(name: string, { turns = 4 } = {}): Promise<{
   readonly forks: readonly MeasuredFork[];
   readonly rewrites: number;

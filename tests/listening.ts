@@ -7,10 +7,7 @@ export interface Listening extends AsyncDisposable {
   readonly pid: number;
 }
 
-/**
- * Runs Deno with these arguments and additional variables, until the process prints `listens on URL`. @throws {Error} if it
- * ends before.
- */
+/** Runs Deno until it prints `listens on URL`. @throws {Error} if it ends before. */
 export async function startListening(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},

@@ -23,7 +23,7 @@ const TTL_MS = 5 * 60_000;
 /** Tokens of instructions and tools, which no log contains. */
 const FRONT_TOKENS = 12_000;
 
-/** Returns the steps of a session, with the usage of a provider that caches everything for five minutes. */
+/** Returns the steps of a session, with the usage of a cache of five minutes. */
 export function stepsOf({ recording, startMs }: MadeSession): MadeStep[] {
   const { calls, messages } = recording;
   let [taken, tokens, cached, lastMs] = [0, FRONT_TOKENS, 0, -Infinity];
@@ -50,10 +50,7 @@ const isoTime = (ms: number) => new Date(ms).toISOString();
 const functionsOf = ({ tool_calls: calls = [] }: MadeStep["answer"]) =>
   calls.flatMap((call) => call.type === "function" ? [call] : []);
 
-/**
- * Returns lines in Claude Code's format: a reply takes several, each with its usage; hooks and attachments
- * are in between.
- */
+/** Returns lines in Claude Code's format: a reply takes several, each with its usage. */
 export function claudeCodeLines(session: MadeSession, options: { readonly agentId?: string } = {}): string[] {
   const { id, cwd, model } = session;
   const lines: string[] = [];

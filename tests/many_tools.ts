@@ -75,10 +75,7 @@ const [STEPS, STEPS_A_TURN] = [30, 6];
 
 const STEP_MS = 20_000;
 
-/**
- * Interval of steps that call a tool, and the number of different tools; other steps read texts, and end
- * each turn.
- */
+/** Interval of steps that call a tool, and the number of different tools. */
 const [EVERY, DIFFERENT] = [2, 6];
 
 export async function playTools(

@@ -7,7 +7,7 @@ const CALLS = 60;
 const tokenizer = { encode: (text: string) => text.split(" ").map((word) => word.length) };
 const words = (tokens: number, word: string) => Array.from({ length: tokens }, () => word).join(" ");
 
-/** Cache breakpoints of a client: on its last tool and its instructions, as continue does, or none. */
+/** Cache breakpoints of a client: on its last tool and its instructions, or none. */
 type Marks = "5m" | "1h" | "none";
 
 function request(messages: readonly object[], ttl: Marks): Request {
@@ -26,10 +26,7 @@ function request(messages: readonly object[], ttl: Marks): Request {
   });
 }
 
-/**
- * Returns the share of prompts that such a client's session of 60 calls reads from the cache, and its writes
- * for an hour.
- */
+/** Returns the cached share of such a client's prompts in 60 calls, and its writes for an hour. */
 async function played(
   { throughTare, ttl = "5m", forget, baseURL = "http://provider/v1" }: {
     readonly throughTare: boolean;

@@ -10,7 +10,7 @@ const START_MS = Date.UTC(2026, 0, 1);
 
 export const PRICES = ["--price-in", "1", "--price-out", "5"];
 
-/** Environment of an experiment in a folder of its own, without a provider; time passes only by waiting. */
+/** Environment of an experiment, whose time passes only by waiting. */
 export interface Measuring extends Surroundings, AsyncDisposable {
   readonly lines: string[];
   readonly read: (file: string) => Promise<string>;

@@ -32,8 +32,7 @@ export async function play(
 
 /**
  * Returns the messages of a history that must stay unchanged: user texts; the last answer of each complete
- * turn; in other turns, and the newest two, everything but the text of results. Shares no code with the
- * planner on purpose.
+ * turn; elsewhere everything but the text of results. Independent of the planner on purpose.
  */
 function mustBeShown(messages: readonly Message[]): readonly Message[] {
   const groups: Message[][] = [[]];

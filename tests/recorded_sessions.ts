@@ -3,16 +3,10 @@ import type { Recording } from "@tare/simulator/economy";
 import { loadData } from "../scripts/savings/load_data.ts";
 import { CASE_FACTOR } from "./cases.ts";
 
-/**
- * Folder of recorded sessions next to the checkout; `undefined` without one. They aren't part of the
- * repository.
- */
+/** Folder of recorded sessions next to the checkout; `undefined` without one. */
 export const RECORDED: string | undefined = pathOf("../../shared/trajectories/");
 
-/**
- * Requests of an agent that requests a title first, with replaced texts of the same lengths; `undefined`
- * without the file.
- */
+/** Requests of an agent that requests a title first; `undefined` without the file. */
 export const TITLE_FIRST: string | undefined = pathOf("../../shared/cases/requests/title_first.json");
 
 function pathOf(file: string): string | undefined {
@@ -28,8 +22,8 @@ function pathOf(file: string): string | undefined {
 const SHORT_CALLS = 40;
 
 /**
- * Returns the recordings to replay, of the source `name` or of all: of each source the first short one, and
- * with `TARE_TEST_CASES` > 1 the first `limit`.
+ * Returns the recordings to replay: of each source the first short one, and with `TARE_TEST_CASES` > 1 the
+ * first `limit`.
  */
 export function recordedSessions(
   { limit = Infinity, name }: { readonly limit?: number; readonly name?: string } = {},

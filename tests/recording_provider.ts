@@ -76,7 +76,7 @@ export function recorder(
   };
 }
 
-/** Returns the parts of a request that a cache would compare, in their order, and the text that identifies it. */
+/** Returns the parts of a request that a cache would compare, and the text that identifies it. */
 function read(body: string): RecordedRequest & { readonly name: string } {
   const { messages, input, system, instructions, tools } = JSON.parse(body);
   const heads = [system, instructions].filter((text) => text !== undefined && text !== null);

@@ -138,7 +138,7 @@ interface OpenTables {
   readonly write: (records: readonly StoreRecord[]) => void;
 }
 
-/** Creates a place in memory. Returns a function that opens its store, each time as another process would. */
+/** Creates a place in memory. Returns a function that opens its store as another process would. */
 export function memoryPlace(): (options?: OpenOptions) => Store {
   const tables = noTables();
   return (options = {}) => openTables(tables, options, alone()).store;
@@ -608,7 +608,7 @@ interface Asked {
   answer?: string;
 }
 
-/** Creates an empty store in memory for several openings. A lost opening holds its sessions for `leaseMs`. */
+/** Creates an empty store for several openings. A lost one holds its sessions for `leaseMs`. */
 export function sharedMemory({ leaseMs = 10_000 }: { readonly leaseMs?: number } = {}): {
   readonly open: (options?: OpenOptions) => {
     readonly store: Store & { readonly shared: SharedStore };

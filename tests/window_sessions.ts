@@ -37,7 +37,7 @@ const SCRIPTS: Readonly<
 
 export const SCRIPT_NAMES: readonly string[] = Object.keys(SCRIPTS);
 
-/** Patterns of the scripts for the provider's counter: the first match of a character counts. */
+/** Patterns of the scripts: a character's first match counts. */
 const TESTS: readonly (readonly [RegExp, string])[] = [
   [/[\u3040-\u30ff]/, "japanese"],
   [/[\u3400-\u9fff\u3000-\u303f]/, "chinese"],
@@ -62,7 +62,7 @@ export function seeded(seed: number): () => number {
   };
 }
 
-/** Returns an unknown tokenizer, with a random rate per code unit of each script. */
+/** Returns a tokenizer with a random rate for each script. */
 function provider(random: () => number): CountTokens {
   const rates = new Map(
     Object.entries(SCRIPTS).map(([name, { rates: [low, high] }]) => [name, low + (high - low) * random()]),
@@ -113,16 +113,13 @@ export type Counter = "exact" | "estimating" | "undercounting";
 
 export interface PlayedWindow {
   readonly calls: number;
-  /** Requests over the window that were sent although a prompt's usage had been reported. */
+  /** Requests over the window although a prompt's usage had been reported. */
   readonly over: readonly { readonly call: number; readonly tokens: number; readonly windowTokens: number }[];
   /** First requests over the window, which the provider refused. */
   readonly refused: number;
   /** Requests over the window that were sent after a refusal. */
   readonly refusedTwice: number;
-  /**
-   * Share of the window of the texts that ended the session because they didn't fit; `undefined` if it
-   * didn't end.
-   */
+  /** Share of the window of the texts that ended the session; `undefined` if none did. */
   readonly tooLong: number | undefined;
   /** Mean share of the window that prompts took. */
   readonly use: number;

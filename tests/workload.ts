@@ -3,10 +3,7 @@ import { readRecording, type Recording } from "@tare/simulator/economy";
 import { seeded } from "./seeded.ts";
 import { pick, word } from "./words.ts";
 
-/**
- * Shapes of the workload's sessions: their turns, the tool rounds of each, and whether the user pauses
- * between turns.
- */
+/** Turns of each session, their tool rounds, and whether the user pauses. */
 const SHAPES = [
   { turns: 2, rounds: 4, pauseMs: 20_000 },
   { turns: 3, rounds: 12, pauseMs: 60_000 },
@@ -36,9 +33,8 @@ function tool(name: string, description: string, args: readonly string[]): ToolD
 }
 
 /**
- * Generates sessions of a coding agent that reads, searches, edits and runs an imaginary project, as a
- * substitute for recordings. Always the same. They refer back to earlier reads as recorded sessions do:
- * mostly to those of the same turn.
+ * Generates sessions of a coding agent on an imaginary project, always the same, as a substitute for
+ * recordings. They refer back to earlier reads mostly within a turn.
  */
 export function generateWorkload(): Recording[] {
   return SHAPES.map((shape, at) =>

@@ -1,9 +1,6 @@
 import type { Line } from "./program.ts";
 
-/**
- * Returns a conversation over the Agent Client Protocol: a new session in the folder `cwd`, and prompts in
- * order.
- */
+/** Returns a new Agent Client Protocol session in `cwd` with these prompts. */
 export function acpConversation(texts: readonly string[], cwd: string): readonly Line[] {
   return [
     HELLO,

@@ -23,8 +23,8 @@ for (const agent of AGENTS) {
         });
         // Relative to the bill: the saving may be zero.
         await test.step(`claimed ${whole(claimed)} for ${whole(direct - through)} of ${whole(direct)}`, () => {
-          // The claim excludes savings from breakpoints that the gateway sets or repairs, and concurrent
-          // requests serve each other in an unknown way.
+          // Savings from the gateway's own breakpoints aren't claimed; concurrent requests serve each other
+          // unpredictably.
           const isWhole = caches && scenario.needs !== "parallel";
           if (isWhole) assertAlmostEquals(claimed, direct - through, 0.05 * direct);
           else assertLess(claimed, direct - through + 0.05 * direct);

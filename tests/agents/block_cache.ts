@@ -4,14 +4,11 @@ const BLOCK = 128;
 
 const MIN_TOKENS = 1024;
 
-/**
- * OpenAI's cache: it stores every prompt in whole blocks and serves the longest stored prefix. Nothing
- * expires: no scenario pauses that long.
- */
+/** OpenAI's cache: stores prompts in whole blocks and serves the longest stored prefix. Nothing expires. */
 export class BlockCache {
   readonly #held = new Set<string>();
 
-  /** Returns the tokens of a prompt of `model` that are read from the cache, and stores the prompt. */
+  /** Returns the cached tokens of a prompt, and stores the prompt. */
   serve(tokens: readonly number[], { model }: { readonly model: string }): Omit<CallUsage, "output"> {
     let cached = 0;
     let [a, b] = [0x811c9dc5, 0x9e3779b9];

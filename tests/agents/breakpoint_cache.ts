@@ -6,16 +6,13 @@ const LOOK_BACK = 20;
 const MIN_TOKENS = 1024;
 
 /**
- * Anthropic's cache: it stores prefixes that end at breakpoints, and serves the longest one that ends at
- * most 20 pieces before a breakpoint of the prompt. Nothing expires: no scenario pauses that long.
+ * Anthropic's cache: stores prefixes up to breakpoints, and serves the longest one at most 20 pieces before
+ * a breakpoint. Nothing expires.
  */
 export class BreakpointCache {
   readonly #held = new Set<string>();
 
-  /**
-   * Returns the tokens read from and written to the cache for a prompt of `model` whose pieces have `sizes`
-   * tokens, and stores the prompt.
-   */
+  /** Returns the cache reads and writes of a prompt, whose pieces have `sizes` tokens, and stores it. */
   serve(
     pieces: readonly Piece[],
     { sizes, model }: { readonly sizes: readonly number[]; readonly model: string },

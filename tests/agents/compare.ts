@@ -23,10 +23,7 @@ export interface Compared {
   readonly missed: number;
 }
 
-/**
- * Plays a scenario with an agent directly and through the gateway. Both must produce the same files; the
- * gateway may not break, lose or change anything.
- */
+/** Plays a scenario with and without the gateway, which may not break, lose or change anything. */
 export async function compare(agent: Agent, scenario: Scenario): Promise<Compared> {
   const direct = await play(agent, scenario, { through: false });
   const reports = Object.values(scenario.plans).flatMap(({ report }) => report ?? []);
@@ -61,8 +58,7 @@ export async function compare(agent: Agent, scenario: Scenario): Promise<Compare
   }
   const served = through.calls.filter(({ status }) => status === 200);
   const [own, rewrites] = [breaks(answered(through)), epochs(through)];
-  // A rewrite may happen where the agent breaks its prefix itself. A summary request restores evicted
-  // content, and requests during it don't.
+  // A rewrite may follow a prefix break of the agent. A summary request restores evicted content for itself.
   assertLessOrEqual(breaks(served), own + rewrites + 2 * summaries(through).length);
   assertLessOrEqual(own === 0 ? rewrites : 0, breaks(served));
   assertLessOrEqual(told(through), Math.max(...through.calls.map(({ usage }) => usage.prompt)));
@@ -79,7 +75,7 @@ export async function compare(agent: Agent, scenario: Scenario): Promise<Compare
   };
 }
 
-/** Checks a report for the rule and the facts: missing on both sides, their absence would go unnoticed. */
+/** Checks that the report contains the rule and the facts. */
 function assertComplete({ files, ended }: Played, report: string): void {
   const text = files[report];
   assert(
@@ -89,15 +85,12 @@ function assertComplete({ files, ended }: Played, report: string): void {
   assert(!/lost/.test(text), text);
 }
 
-/**
- * Returns the requests other than calls. A websocket upgrade ends at the gateway; the server itself lists
- * models to detect whether the provider is local.
- */
+/** Returns the requests other than calls, without websocket upgrades and the server's own model lists. */
 function passedOn({ others }: Played): readonly string[] {
   return others.filter((asked) => !["GET /v1/responses", "GET /v1/models"].includes(asked)).sort();
 }
 
-/** Returns the number of calls that are cached up to their ends, automatically or by a breakpoint. */
+/** Returns the number of calls that are cached up to their ends. */
 function marked({ calls }: Played): number {
   return calls.filter(({ usage, pieces }) => usage.written === undefined || pieces.at(-1)?.mark !== undefined)
     .length;
@@ -112,8 +105,8 @@ function costOf({ calls }: Played): number {
 }
 
 /**
- * Returns the cost that no rewrite can save: each prompt's tools, instructions and question, and one reading
- * of everything new. Nothing older is carried or read again.
+ * Returns the cost without any rewrite's saving: tools, instructions and question of each prompt, and
+ * everything new once.
  */
 function leastOf({ calls }: Played): number {
   const last = new Map<string, { readonly first: number; readonly prompt: number }>();
@@ -139,10 +132,7 @@ function working<T extends ReadRequest>(requests: readonly T[]): readonly T[] {
   return requests.filter(({ asked }) => asked.tools.length > 0);
 }
 
-/**
- * Returns the conversation of a request. The main agent and subagents have different tools and begin with a
- * plan; a compacted conversation's summary names its plan, in any role.
- */
+/** Returns the conversation of a request, identified by its tools and first plan, also in a summary. */
 function conversationOf({ asked: { said, tools } }: ReadRequest): string {
   const told = said.map((item) => item.type === "text" && item.role !== "system" ? item.text : "").join("\n");
   return [/\bplan:([A-Z]+)/.exec(told)?.[1], ...tools.filter((name) => name !== "recall")].join();
@@ -152,7 +142,7 @@ function images({ body }: ProviderCall): number {
   return [...JSON.stringify(body).matchAll(/"type":"(?:image|image_url|input_image)"/g)].length;
 }
 
-/** Returns texts that the agent received or printed that only the gateway can have written. */
+/** Returns texts that only the gateway can have written. */
 function alien({ ended, exchanges }: Played): readonly string[] {
   const seen = [...ended.map(({ output }) => output), ...exchanges.map(({ answer }) => answer)].join("\n");
   return [...new Set(seen.match(/\[elided\b|"name": ?"recall"|\btare\b/gi))];
@@ -165,10 +155,7 @@ function answered({ exchanges }: Played): readonly ReadRequest[] {
   });
 }
 
-/**
- * Counts the prompts that don't extend an earlier one of the same agent; returning to an earlier prefix
- * isn't a break.
- */
+/** Counts the prompts that extend no earlier one of the same agent. */
 function breaks(requests: readonly ReadRequest[]): number {
   const last = new Map<string, readonly string[]>();
   let breaks = 0;
@@ -181,7 +168,7 @@ function breaks(requests: readonly ReadRequest[]): number {
   return breaks;
 }
 
-/** Returns the sessions that the gateway reported to agents at work, with the number of rewrites of each. */
+/** Returns the working agents' sessions, with their numbers of rewrites. */
 function sessions({ exchanges }: Played): ReadonlyMap<string, number> {
   const epochs = new Map<string, number>();
   for (const { body, headers } of exchanges) {
@@ -204,7 +191,6 @@ function told({ exchanges }: Played): number {
 const BLOCK = 128;
 const MIN_TOKENS = 1024;
 
-/** Returns the largest error of the expected cache reads, as a share of the prompt, beyond one block. */
 function missed({ calls, exchanges }: Played): number {
   // After a recall the answer's usage is of another prompt than its headers, which are written before.
   const recalling = new Set(

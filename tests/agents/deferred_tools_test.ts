@@ -42,7 +42,7 @@ process.stdin.on("data", (data) => {
 });
 `;
 
-/** Calls of the model, in order; it searches for a tool that is not visible. */
+/** Calls of the model in order; it searches for tools that aren't visible. */
 const PLAN = Array.from({ length: 20 }, (_, at) => at % 5 === 2 ? `mcp__house__room${at % 2}` : "Bash");
 
 const planned: SimulatedModel = ({ messages, tools }) => {

@@ -35,8 +35,8 @@ export interface AgentTools {
 }
 
 /**
- * Parallel parts of a plan's step: commands, plans for subagents, and deferred tools to load, by number. The
- * command next to a deferred tool contains the step's mark.
+ * Parallel parts of a step: commands, plans for subagents, and numbers of deferred tools. A command next to
+ * a deferred tool carries the mark.
  */
 export type Step = readonly (string | { readonly delegate: string } | { readonly discover: number })[];
 
@@ -53,11 +53,9 @@ export interface Plan {
 export type Plans = Readonly<Record<string, Plan>>;
 
 /**
- * Returns a model that follows the newest plan named in its prompt (`plan:NAME`) and uses nothing but that
- * prompt: it reads its step from the mark (`# NAME.7`) of its own calls, and facts and rules from visible
- * content. It recalls evicted results, one at a time, if it has a tool for that, and reports what it can't
- * find as lost. The same prompt always gives the same reply, and whatever a prompt lacks shows in the
- * report.
+ * Returns a deterministic model that follows the newest plan named in its prompt (`plan:NAME`). It reads its
+ * step from the mark (`# NAME.7`) of its own calls, recalls evicted results if it has a tool for that, and
+ * reports missing facts as lost.
  */
 export function planModel(plans: Plans, tools: AgentTools): (asked: Asked) => Reply {
   return (asked) => {
@@ -146,8 +144,8 @@ function valueOf(fact: string, said: readonly Said[]): string | undefined {
 }
 
 /**
- * Returns the next recall for a fact: the result of the call that read it, then stretches of old turns; if
- * none is visible, as after a compaction, a search in everything evicted.
+ * Returns the next recall for a fact: of the call that read it, then of old turns, then a search in
+ * everything evicted.
  */
 function wantedRecall(fact: string, said: readonly Said[]): Readonly<Record<string, unknown>> | undefined {
   const reads = said.flatMap((item) =>

@@ -8,7 +8,7 @@ import { type Failure, type Provider, type ProviderCall, startProvider } from ".
 import { type Exchange, startTap } from "./tap.ts";
 
 export interface Action {
-  /** Prompts in one process, or in concurrent ones; `compact` makes the agent compact the conversation. */
+  /** Prompts in one process, or in parallel ones; `compact` compacts the conversation. */
   readonly prompt: string | "compact" | readonly string[] | { readonly parallel: readonly string[] };
   readonly image?: string;
   /** File whose creation by a command triggers Ctrl-C. */

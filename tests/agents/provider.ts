@@ -38,10 +38,8 @@ export interface ProviderOptions {
 export const PROTOCOLS: readonly SpokenProtocol[] = [CHAT, RESPONSES, MESSAGES];
 
 /**
- * Starts a provider with three protocols, each with its own prefix cache and prices, and one model. It
- * shares neither readers nor caches with the simulator, so that savings are measured by an independent bill.
- * It is as strict as real providers: calls and results pair, sealed reasoning returns unchanged, and a
- * request has at most four cache breakpoints.
+ * Starts a strict provider with three protocols. Its readers and caches are independent of the simulator's,
+ * so that savings are measured twice.
  */
 export async function startProvider(options: ProviderOptions): Promise<Provider> {
   const { model, failures = {}, windowTokens = Infinity } = options;
@@ -62,7 +60,7 @@ export async function startProvider(options: ProviderOptions): Promise<Provider>
     return tokens;
   }
 
-  /** Returns the tokens of a prompt and its cache usage, and stores it in the cache. */
+  /** Returns a prompt's tokens and cache usage, and stores it in the cache. */
   function read({ pieces }: ReadRequest, { protocol, model }: {
     readonly protocol: SpokenProtocol;
     readonly model: string;
@@ -148,7 +146,6 @@ async function readText(request: Request): Promise<string> {
   return await new Response(stream).text();
 }
 
-/** Returns the rules for a protocol: agents call a provider of chat completions whose own rules they know. */
 function rulesOf(protocol: SpokenProtocol): readonly Dialect[] {
   return protocol === CHAT ? ["openai"] : protocol === RESPONSES ? ["responses"] : ["anthropic"];
 }

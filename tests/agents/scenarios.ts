@@ -5,7 +5,7 @@ import type { Scenario } from "./play.ts";
 
 const FILE_TOKENS = 2_000;
 
-/** Returns steps that read one file, every third one two. A file with a fact is deleted once it was read. */
+/** Returns steps that read one file, every third one two. Files with facts are deleted after the read. */
 function readingSteps(steps: number, facts: FactsByStep = {}): readonly Step[] {
   return Array.from({ length: steps }, (_, step): Step => {
     const fact = facts[step];
@@ -57,7 +57,7 @@ const PICTURE = Uint8Array.fromBase64(
 const FIRST_PROMPT = "Follow plan:FIRST and write report.txt.";
 const SECOND_PROMPT = "Now follow plan:SECOND and write second.txt.";
 
-/** Task for comparing agents: 50 steps, 67 calls, four facts of the first half needed at the end. */
+/** Standard comparison: 50 steps, 67 calls, four facts of the first half needed at the end. */
 export const STANDARD: Scenario = {
   name: "50 steps with parallel calls",
   plans: { FIRST: reading(50, FOUR) },
@@ -98,8 +98,7 @@ export const SCENARIOS: readonly Scenario[] = [
     plans: {
       FIRST: {
         ...reading(25, TWO),
-        // Far after the facts, and after a pause: some agents write their steps seconds later, so that the
-        // steps lost to an interruption would differ between the two runs.
+        // Far after the facts, and after a pause: some agents write their steps seconds later.
         steps: readingSteps(25, TWO).with(20, ["sleep 15 && touch started && sleep 100"]),
       },
     },

@@ -17,8 +17,8 @@ export interface Tap extends AsyncDisposable {
 }
 
 /**
- * Starts a proxy that records and forwards everything unchanged. `targetOf` returns the target's address,
- * without a path, for each request.
+ * Starts a proxy that records and forwards everything. `targetOf` returns the target for each request,
+ * without a path.
  */
 export function startTap(targetOf: () => Promise<string>): Tap {
   const exchanges: Exchange[] = [];

@@ -13,9 +13,8 @@ export interface AttackedServer extends AsyncDisposable {
 const APP = new URL("../../packages/app/", import.meta.url);
 
 /**
- * Starts the server with these flags on a free port, by `main.ts` or the start command's `start.ts`, and
- * waits until it listens. Its environment contains only what Deno needs; `descriptors` limits its file
- * descriptors (default: those of this process).
+ * Starts the server by `main.ts` or `start.ts`, and waits until it listens. Its environment contains only
+ * what Deno needs; `descriptors` limits its file descriptors (default: those of this process).
  */
 export async function startAttacked(
   flags: readonly string[],

@@ -45,8 +45,8 @@ export async function plant(top: string): Promise<void> {
 }
 
 /**
- * Returns commands by name of the attack. Each prints `won` on success; it needs no prior knowledge, so that
- * it succeeds without a sandbox: otherwise its failure in one would prove nothing.
+ * Returns commands by attack. Each prints `won` on success and must succeed without a sandbox, so that its
+ * failure in one counts.
  */
 export function attacks({ top, port, pids }: Target): Readonly<Record<string, string>> {
   const secret = `grep -aq ${SECRET}`;

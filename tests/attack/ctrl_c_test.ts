@@ -22,7 +22,7 @@ const endless: Model = async function* ({ signal }) {
   await promise;
 };
 
-/** Starts a server whose turns never end by themselves. A turn request waits for `letIn`. */
+/** Starts a server whose turns never end. A turn request waits for `letIn`. */
 function serve(letIn: () => Promise<void> = () => Promise.resolve()) {
   const agent = agentHandler({
     models: {
@@ -59,7 +59,7 @@ async function endsOf(url: string): Promise<string[]> {
   return [...events.matchAll(/"type":"turn_end","reason":"(\w+)"/g)].map(([, reason]) => reason!);
 }
 
-/** Opens a shell at a terminal, as a user has it: each command has its own process group. */
+/** Opens a shell at a terminal: each command has its own process group. */
 async function openShell(port: string): Promise<Terminal> {
   const env = { PS1: "ready> ", TARE_PORT: port, TARE_HOST: "", TARE_TOKEN: "", NO_COLOR: "1" };
   const shell = openTerminal(["/bin/sh", "-i"], { cwd: ROOT, env });

@@ -1,7 +1,6 @@
 /**
- * Searches for ways around the rules: generated paths, links, words, encodings, ids and claims, against the
- * real judge and tools in a workspace of its own. Nothing denied may be read or written, and nothing may run
- * without approval.
+ * Searches for ways around the rules with generated paths, words, encodings, ids and claims, against the
+ * real judge and tools.
  */
 import { assert, assertEquals } from "@std/assert";
 import type { AskedCall } from "@tare/loop";

@@ -8,8 +8,7 @@ import { BUBBLEWRAP, needs } from "../needs.ts";
 type Names = Record<string, string[]>;
 
 /**
- * Fetches these addresses with the tool and the real proxy, with names resolved by `names` and one server
- * for all. Returns the results, and the server's requests.
+ * Fetches these addresses with the tool and the real proxy. Returns the results, and the server's requests.
  */
 async function read(
   urls: readonly string[],

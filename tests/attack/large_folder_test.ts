@@ -10,10 +10,7 @@ const FILES = 60_000;
 /** Longest block of the event loop, in milliseconds. */
 const MAX_BLOCKED_MS = 250;
 
-/**
- * Runs `work` and returns the longest delay of timers while the process worked: on a busy machine the
- * process itself waits.
- */
+/** Returns the longest delay of timers during `work`, without waiting for a processor. */
 async function longestBlockMs(work: () => Promise<unknown>): Promise<number> {
   let longest = 0;
   const read = () => ({ now: performance.now(), worked: process.cpuUsage().user / 1000 });

@@ -9,7 +9,7 @@ const TURN: readonly Message[] = [
   { role: "assistant", content: "A test waits for a port that another one holds.\n".repeat(10) },
 ];
 
-/** Returns the CPU time of a full window with this many turns, the least of three, in milliseconds. */
+/** Returns the least of three CPU times of a full window with this many turns, in milliseconds. */
 async function planMs(turns: number): Promise<number> {
   const messages = Array.from(
     { length: turns },

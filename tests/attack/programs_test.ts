@@ -28,8 +28,7 @@ const LOOPS = [
 ];
 
 Deno.test("programs: an endless loop ends after three seconds of processor time, whatever it computes", async () => {
-  // Each in a process of its own: an ended worker may compute for a while, which would count for the next
-  // one.
+  // Each in a process of its own: an ended worker may compute for a while.
   for (const loop of LOOPS) {
     const [{ content, cpuMs }] = await taken(loop) as [Taken];
     assertStringIncludes(content, "It computed for too long", loop);

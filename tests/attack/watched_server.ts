@@ -85,7 +85,7 @@ async function timer(pid: number): Promise<() => Promise<number>> {
   };
 }
 
-/** Polls the health until the returned function is called, which returns the slowest answer's time. */
+/** Polls the health; the returned function ends that and returns the slowest answer's time. */
 function watch({ url, pid }: ServerProcess): () => Promise<number> {
   let isOver = false;
   const asking = (async () => {

@@ -21,10 +21,7 @@ interface Listed {
   readonly instructions: string;
 }
 
-/**
- * Additional clients of a server: one imports and deletes sessions, another uses the provider's model
- * through the gateway. They remember acknowledgements, and check that these hold.
- */
+/** Clients that import and delete sessions and use the gateway, and check the acknowledgements. */
 export class Bystander {
   readonly #provider: RecordingProvider;
   readonly #data: string;
@@ -42,10 +39,7 @@ export class Bystander {
     await Promise.all([this.#transfer(url), this.#talk(url)]);
   }
 
-  /**
-   * Checks that each import is complete or absent, acknowledged ones are complete, and deleted sessions are
-   * gone.
-   */
+  /** Checks that acknowledged imports are complete, others complete or absent, and deleted sessions gone. */
   async check(url: string): Promise<void> {
     const last = this.#imports.at(-1);
     if (last && !last.isAcknowledged) await this.#sendAgain(url, last);

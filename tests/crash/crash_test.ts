@@ -10,9 +10,7 @@ import { cases, SEED } from "../cases.ts";
 
 const ROUNDS = cases(5);
 
-/**
- * Longest life of a server once work has begun, usually with the first event, in milliseconds: a few turns.
- */
+/** Longest life of a server after the first event, in milliseconds: a few turns. */
 const LIFE_MS = 400;
 
 const SESSIONS = 2;

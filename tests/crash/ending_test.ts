@@ -13,10 +13,7 @@ import { serverCommand } from "./server_process.ts";
 const COMMAND =
   "echo began >> log.txt; while [ -e log.txt ] && ! [ -e go ]; do sleep 0.02; done; echo ended >> log.txt";
 
-/**
- * Sends a signal to a server while a turn's command runs, restarts it, and returns the turn's events. A
- * command that survives is released after the signal.
- */
+/** Sends a signal to a server during a turn's command, restarts it, and returns the turn's events. */
 async function endedBy(signal: Deno.Signal) {
   const folder = await Deno.makeTempDir();
   const workspace = join(folder, "workspace");

@@ -4,10 +4,7 @@ const FIRST_HANDED_OUT = 32_768;
 /** Lower limit: other programs listen below. */
 const FIRST_OWN = 10_000;
 
-/**
- * Returns a free port of loopback outside the ephemeral range, so that no other process gets it before it is
- * used, or used again.
- */
+/** Returns a free loopback port outside the ephemeral range, so that no other process gets it. */
 export function freePort(): number {
   const end = firstHandedOut();
   // If the range contains nearly all ports, the system chooses.

@@ -5,7 +5,7 @@ import { recordingProvider } from "../recording_provider.ts";
 
 export type Send = (path: string, init?: RequestInit) => Promise<Response>;
 
-/** Client of one session of a server on a full disk, with the data of each received event by number. */
+/** Client of one session on a full disk, with the received events by number. */
 export class Client {
   readonly #acknowledged = new Map<number, string>();
   readonly #path: string;
@@ -51,10 +51,7 @@ export class Client {
     return end;
   }
 
-  /**
-   * Plays turns until three in a row fail, since after a failure the store may find room for another one.
-   * Returns how many completed.
-   */
+  /** Plays turns until three in a row fail. Returns how many completed. */
   async fill(): Promise<number> {
     let completed = 0;
     for (let full = 0; full < 3;) {
@@ -72,7 +69,7 @@ export class Client {
 
   /**
    * Checks that everything received can be read.
-   * @param options.mayWait Whether a turn may wait for room, which a full disk reports after it. Default: false.
+   * @param options.mayWait Whether a turn may wait for room. Default: false.
    */
   async assertNothingLost({ mayWait = false }: { readonly mayWait?: boolean } = {}): Promise<void> {
     // A resumed turn may fail again meanwhile.
@@ -91,7 +88,7 @@ export class Client {
   }
 }
 
-/** Checks that the error contains reason and remedy, also where the turn's end still fits. */
+/** Checks that the error contains reason and remedy. */
 function assertFull({ end, status, message = "" }: Awaited<ReturnType<Client["turn"]>>): void {
   assertEquals(end ?? status, end === undefined ? 507 : "internal_error");
   assertMatch(
@@ -132,7 +129,7 @@ export function talkativeProvider() {
   return recordingProvider(() => ({ content: "more words ".repeat(9_000) }), () => 0);
 }
 
-/** Runs a test on a disk of its own with a size for `mount`. The test needs {@linkcode SMALL_DISK}. */
+/** Runs a test on a disk with a size for `mount`. Needs {@linkcode SMALL_DISK}. */
 export async function onSmallDisk(size: string, test: (disk: string) => Promise<void>): Promise<void> {
   const disk = await Deno.makeTempDir();
   await run("mount", "-t", "tmpfs", "-o", `size=${size}`, "tmpfs", disk);

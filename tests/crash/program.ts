@@ -7,10 +7,7 @@ export interface Program {
   readonly end: (signal: Deno.Signal) => Promise<string>;
 }
 
-/**
- * Starts a program and waits until it prints its address. @throws {Error} with its output, if it ends
- * before.
- */
+/** Starts a program and waits for its address. @throws {Error} with its output, if it ends before. */
 export async function startProgram(command: Deno.Command): Promise<Program> {
   const process = command.spawn();
   let said = "";

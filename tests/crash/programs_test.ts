@@ -25,8 +25,8 @@ const DENIED_EVERY = 3;
 const RULES = [{ tool: "write_file", decision: "ask" }, { tool: "*", decision: "allow" }];
 
 /**
- * Returns a program that appends lines to its own log and writes files, each once: it looks up calls with an
- * unknown outcome, and reports its calls.
+ * Returns a program that appends lines and writes files, each once, looking up calls with an unknown
+ * outcome.
  */
 function program(name: string): string {
   return `
@@ -94,7 +94,7 @@ class Person {
     this.#data = data;
   }
 
-  /** Works until the connection breaks; `begun` is called when a program has made progress. */
+  /** Works until the connection breaks; `begun` is called at a program's first progress. */
   async work(url: string, begun: () => void): Promise<void> {
     const at = `${url}/tare/v1/sessions/${this.#session}`;
     // Earlier events don't show that this server has made progress.

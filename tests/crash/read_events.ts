@@ -8,7 +8,7 @@ export interface ReceivedEvent {
 /**
  * Yields the events of a stream until it ends.
  * @throws {TypeError} if the connection breaks.
- * @throws {Error} if the server reports an error in the stream, with its message.
+ * @throws {Error} if the server reports an error in the stream.
  */
 export async function* readEvents(response: Response): AsyncGenerator<ReceivedEvent, void> {
   if (!response.ok) throw new Error(`${response.status} ${await response.text()}`);

@@ -13,10 +13,7 @@ export interface ServerProcess {
 const MAIN = fromFileUrl(new URL("../../packages/app/main.ts", import.meta.url));
 const WITH_PARTS = fromFileUrl(new URL("../server_with_parts.ts", import.meta.url));
 
-/**
- * Returns the command of the server's own process, with the start command's flags, and with parts that no
- * setting chooses. Its environment is Deno's and `env`.
- */
+/** Returns the command of the server's own process, with parts that no setting chooses. */
 export function serverCommand(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},

@@ -28,8 +28,8 @@ export interface WitnessOptions {
 }
 
 /**
- * Clients of one session: one starts and steers turns, and one watches. They remember acknowledgements, and
- * {@linkcode check} that these hold.
+ * Clients of one session: one starts and steers turns, one watches. They {@linkcode check} the
+ * acknowledgements.
  */
 export class Witness {
   readonly #provider: RecordingProvider;
@@ -81,10 +81,7 @@ export class Witness {
     return this.#pinned.size;
   }
 
-  /**
-   * Checks that the server has everything acknowledged, that an interrupted turn resumes, and that
-   * everything is complete.
-   */
+  /** Checks that everything acknowledged is there, and interrupted turns resume. */
   async check(url: string): Promise<Testimony> {
     // The stream ends with the running turn.
     for await (const _ of this.#received(await fetch(this.#url(url, "/events"))));
@@ -178,7 +175,7 @@ export class Witness {
     }
   }
 
-  /** Sends the last turn's request again, as a client that didn't see its end. It starts no second turn. */
+  /** Sends the last turn's request again, which starts no second turn. */
   async #sendAgain(url: string): Promise<void> {
     const turn = this.#lastTurn;
     this.#lastTurn = undefined;

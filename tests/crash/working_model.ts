@@ -23,9 +23,8 @@ export function asksForSummary(text: string): boolean {
 const MAX_STEPS = 3;
 
 /**
- * Returns a model whose turns have one to three steps of text and parallel calls, then an answer: calls that
- * only read, slow commands that append a line in the middle of their run, and written files. Some results
- * are huge. It also writes summaries.
+ * Returns a model with one to three steps per turn, then an answer: reads, slow commands that append a line,
+ * and written files. Some results are huge. It also writes summaries.
  */
 export function workingModel(random: () => number): WorkingModel {
   const appended = new Set<string>();

@@ -9,7 +9,7 @@ import { costOf, startUpstream } from "./upstream.ts";
 
 export interface Client {
   readonly baseURL: string;
-  /** Runs a tool and records the call. `args` are the client's: JSON text, or its parsed value. */
+  /** Runs a tool and records the call. `args` are JSON text, or its value. */
   readonly run: (name: string, args: unknown) => string;
   readonly fetch: typeof fetch;
 }
@@ -40,14 +40,14 @@ export async function play(baseURL: string, client: (client: Client) => Promise<
 }
 
 /**
- * Tolerance between the provider's bill and the benchmark's, as a share. The benchmark caches whole
- * messages; a provider also serves the unchanged beginning of a changed message, in blocks of 128.
+ * Relative tolerance to the benchmark, which caches whole messages; providers also serve the beginning of a
+ * changed one.
  */
 const TOLERANCE = 0.005;
 
 /**
- * Plays the long session with a client, directly and through the gateway. The client must see and send the
- * same; the bill must be lower, by the benchmark's saving.
+ * Plays the long session with and without the gateway. The client must see and send the same, at the
+ * benchmark's lower cost.
  */
 export async function compare(
   client: (client: Client) => Promise<string>,
@@ -73,10 +73,7 @@ export async function compare(
   assertAlmostEquals(cost / predicted.cost, 1, tolerance);
 }
 
-/**
- * Returns a request in the form of responses, where each text and each call of a reply is an item of its
- * own.
- */
+/** Returns a request in the form of responses, with an item for each text and call. */
 function byItems(request: SimulatedCall): SimulatedCall {
   return {
     ...request,

@@ -37,7 +37,7 @@ const SERVERS = ["tracker", "calendar", "drive"].flatMap((server) =>
 );
 const TOOLS = [...OWN, ...SERVERS];
 
-/** Calls of the model, in order, if it can make them; it searches for a tool that is not visible. */
+/** Calls of the model in order; it searches for tools that aren't visible. */
 const PLAN: readonly string[] = [
   ...["Read", "Read", "mcp__tracker__list", "Read", "Grep", "mcp__tracker__list", "Read", "Bash"],
   ...["mcp__calendar__create", "Read", "mcp__tracker__list", "Edit", "Read", "mcp__calendar__create"],

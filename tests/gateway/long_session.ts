@@ -99,8 +99,8 @@ export function runTool(name: string, args: string): string {
 const ROUNDS = 30;
 
 /**
- * Replies of the whole session: 40 tool calls in 30 rounds, some of them parallel, some with text, and the
- * answer. Results have 1,000 to 6,000 tokens, together about 130,000.
+ * Replies of the whole session: 40 calls in 30 rounds, and the answer. Results have together about 130,000
+ * tokens.
  */
 export const SCRIPT: readonly SimulatedReply[] = [
   ...Array.from({ length: ROUNDS }, (_, round): SimulatedReply => {

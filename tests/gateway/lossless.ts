@@ -34,8 +34,7 @@ export interface FoundEdits {
 }
 
 /**
- * Checks that the upstream received the client's request with only these edits: results replaced by a line with their hash,
- * or compressed, old turns replaced by a line that counts them, and compact tools.
+ * Checks that the upstream received the client's request with only these edits: results compressed or replaced by a line with their hash, old turns replaced by a line that counts them, and compact tools.
  * @throws {AssertionError} if anything else differs.
  */
 export async function checkLossless(
@@ -79,7 +78,7 @@ function isFields(value: unknown): value is Fields {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Reports whether a value may be that of an optional object: `null` counts as absent. */
+/** Reports whether a value is an object or `null`, which counts as absent. */
 function isOptions(value: unknown): value is Fields | null {
   return value === null || isFields(value);
 }

@@ -18,9 +18,7 @@ interface Unit {
 const MAX_MARKS = 4;
 
 /**
- * Checks that the upstream received the client's Messages with only these edits: results replaced by a line with their hash,
- * steps replaced by a line that counts them, and cache breakpoints: none is lost where there were any, none is added where
- * there were none, and the last one stays.
+ * Checks that the upstream received the client's Messages with only these edits: results replaced by a line with their hash, steps by a line that counts them, and moved cache breakpoints.
  * @param others The number of cache breakpoints elsewhere in the request.
  * @throws {AssertionError} if anything else differs.
  */
@@ -31,7 +29,7 @@ export async function checkMessages(
   if (!Array.isArray(before) || !Array.isArray(after)) return assertEquals(after, before);
   const [was, is] = [unitsOf(before), unitsOf(after)];
   let [at, left, told] = [0, 0, 0];
-  /** Position of each unit in the request; for an evicted one, that of its predecessor. */
+  /** Position of each unit in the request; for an evicted one, of its predecessor. */
   const places: { readonly at: number; readonly stays: boolean }[] = [];
   const leave = (unit: Unit | undefined) => {
     assert(unit && isStep(unit), `what may not leave left: ${unit?.json.slice(0, 300)}`);

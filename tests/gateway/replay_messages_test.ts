@@ -94,10 +94,8 @@ async function costs(recorded: Recording): Promise<{ readonly cost: number; read
 }
 
 /**
- * Tolerance between a session's bill and the benchmark's, and between their totals, as shares. The benchmark
- * caches every message before a change; the provider only up to breakpoints. Cuts before all stored
- * breakpoints cause most of the measured difference: 0.8 % for recorded sessions, and one such cut 1.4 % for
- * generated ones.
+ * Relative tolerances to the benchmark, which caches every message before a change; providers only up to
+ * breakpoints. Measured: 0.8 % for recorded sessions, 1.4 % for a generated one.
  */
 const TOLERANCE = { each: 0.05, all: 0.015 };
 

@@ -42,10 +42,7 @@ async function replayThroughGateway(recording: Recording, profileName: string): 
   }
 }
 
-/**
- * Returns a recording with the gateway's call ids, which no client can change: a placeholder for the calls
- * of old turns contains the hash of a text with them.
- */
+/** Returns a recording with the gateway's call ids: placeholders contain the hash of a text with them. */
 function asRead(recording: Recording): Recording {
   const bytes = new TextEncoder().encode(JSON.stringify({ messages: recording.messages }));
   const { items } = readRequest(readWireBody(bytes), CHAT_PROTOCOL, { items: reader, tools: reader });

@@ -12,9 +12,8 @@ export interface GeneratedRequest {
 type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 
 /**
- * Generates the requests of one session, each with a longer piece of the conversation and fuzzed by itself:
- * fields lost, duplicated, shuffled, of a wrong type, of a giant text, or unknown; reused ids; truncated or
- * corrupted JSON.
+ * Generates a session's growing requests, each fuzzed: fields lost, duplicated, shuffled, mistyped, giant or
+ * unknown; reused ids; corrupted JSON.
  */
 export function maltreatedSessions(
   paths: readonly GeneratedRequest["path"][],

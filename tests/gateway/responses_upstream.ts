@@ -5,10 +5,7 @@ interface Item {
   readonly id?: string;
 }
 
-/**
- * Adds stored responses to the simulated provider: each is stored unless `store: false`, for
- * `previous_response_id` and for references to its items.
- */
+/** Adds stored responses to the simulated provider, unless `store: false`. */
 export function responsesUpstream(provider: Handler): Handler {
   const conversations = new Map<string, readonly Item[]>();
   const items = new Map<string, Item>();

@@ -120,7 +120,6 @@ Deno.test("restart: gateways reopened for each request send the bytes of fuzzed 
     assertEquals(restarted.length, expected.length);
     if (restarted.some((body, at) => body !== expected[at])) differing++;
   }
-  // A client that changes its newest messages twice may be reset to before the first change: some 1.5 % of
-  // the sessions.
+  // A client that changes its newest messages twice may be reset: some 1.5 % of the sessions.
   assert(differing <= 0.02 * numRuns, `${differing} of ${numRuns} differ`);
 });

@@ -6,8 +6,8 @@ const NUMBER = /^\s*\d{1,7}(?:→|\t|\| ?)/;
 const TERMINAL_CODE = /\x1b\[[0-9;]*[A-Za-z]/g;
 
 /**
- * Reports whether a text is a valid compression of an original: it is shorter, and each line is one of the
- * original's, without its number, path or folder, or a reference to such lines above.
+ * Reports whether a text is a valid compression: shorter, with only lines of the original, or references to
+ * such lines above.
  */
 export function isSaid(shown: string, original: string): boolean {
   if (shown.length >= original.length) return false;

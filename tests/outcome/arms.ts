@@ -10,7 +10,7 @@ export const UNPRUNED: Arm = {
   flags: ["--policy", "lossless", "--without", "prune,truncate,references,notation"],
 };
 
-/** Tare in code mode: everything is done by programs that call the tools. */
+/** Tare in code mode. */
 export const PROGRAMMED: Arm = { flags: [], hands: PROGRAMS };
 
 /**

@@ -69,7 +69,7 @@ interface Upstream {
   readonly windowTokens: number;
 }
 
-/** Runs the experiment with these flags. @throws {RangeError} if a flag is wrong, or there is no provider. */
+/** Runs the experiment. @throws {RangeError} if a flag is wrong, or there is no provider. */
 export async function benchTasks(args: readonly string[], surroundings: Surroundings): Promise<Report> {
   const values = parseFlags(args, {
     arm: { type: "string", multiple: true, default: Object.keys(ARMS) },

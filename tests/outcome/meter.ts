@@ -16,8 +16,8 @@ export interface MeterOptions {
 }
 
 /**
- * Starts a proxy that forwards agents' requests to a provider with the same model and key, and counts the
- * provider's usage: all agents are measured in the same way.
+ * Starts a proxy that calls a provider for any agent with the same model and key, and counts the provider's
+ * usage.
  */
 export function startMeter({ target, model, key, refuses }: MeterOptions): Meter {
   let usages: Usage[] = [];

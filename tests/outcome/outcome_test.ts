@@ -126,9 +126,7 @@ Deno.test("outcome: every task passes if a user approves every call that doesn't
   assertEquals(silent.map(([name]) => name), ["find which of sixty files says it"]);
 });
 
-/**
- * Tasks whose server is killed: by default as many as there are combinations of arms, kills and approvals.
- */
+/** Tasks whose server is killed, by default one per combination of arms, kills and approvals. */
 const KILLED = CASE_FACTOR > 1 ? TASKS : TASKS.filter((_, at) => at % 5 === 0);
 
 Deno.test("outcome: tasks pass on servers that are killed while they work, some with pending approvals, some in programs", async () => {

@@ -3,7 +3,7 @@ import { runProgram } from "../agents/program.ts";
 import { deleteBefore } from "./folder.ts";
 import type { Made } from "./task.ts";
 
-/** Plays the turns of a task with an agent program, each in a process of its own, and returns the answers. */
+/** Plays the turns of a task with an agent program, each in its own process. */
 export async function agentAnswers(
   agent: Agent,
   made: Made,

@@ -94,7 +94,7 @@ export async function tareAnswers(
     const client = () => agentClient(server.url, ownerKeyIn(data));
     const id = await client().createSession();
 
-    /** Reads events up to the end of a turn, or until the server is killed; then returns `undefined`. */
+    /** Reads events up to the end of a turn; returns `undefined` if the server is killed. */
     const endOf = async (
       stream: AsyncIterable<{ readonly number: number; readonly event: SessionEvent }>,
     ) => {

@@ -8,7 +8,7 @@ export type Work =
   | { readonly edit: string; readonly old: string; readonly now: string }
   | { readonly run: string };
 
-/** Returns an agent's tool calls for concurrent actions; `shows` matches the useful lines of the results. */
+/** Returns tool calls for concurrent actions; `shows` matches the useful lines. */
 export type Hands = (works: readonly Work[], shows?: RegExp) => readonly WantedCall[];
 
 type Want =
@@ -22,13 +22,11 @@ type Want =
   /** To see all that its prompt shows. */
   | "everything";
 
-/** One turn of a worker, up to its answer. Each request's result is returned as visible in the prompt. */
+/** One turn of a worker. Each request's result is returned as visible in the prompt. */
 export type Turn = (asked: string) => Generator<Want, string, string>;
 
 /**
- * Returns a model that does a worker's actions and uses nothing but its prompt: with each request the worker restarts at the
- * beginning of its turn, and gets the results that the prompt still contains. It recalls evicted ones by their placeholders.
- * Calls with an unknown outcome are repeated: every action must be idempotent, or refused the second time.
+ * Returns a worker as a model that uses nothing but its prompt: each request restarts its turn with the results that are still visible, evicted ones are recalled, and calls with an unknown outcome are repeated, so that every action must be idempotent.
  * @param turns The user's requests, with the worker's turns.
  */
 export function workerModel(
@@ -115,14 +113,14 @@ export function* work(...works: readonly Work[]): Generator<Want, string, string
   return yield { works };
 }
 
-/** Does actions of which the worker needs only some lines: an agent that can omit the others may. */
+/** Does actions of which the worker needs only some lines. */
 export function* workShowing(shows: RegExp, ...works: readonly Work[]): Generator<Want, string, string> {
   return yield { works, shows };
 }
 
 /**
- * Returns the first group of a match in a visible text. If the text was evicted, the worker recalls each
- * placeholder: lines that contain `find`, or all of it. It records the result.
+ * Returns the first group of a match in a visible text, or in recalled ones (lines that contain `find`, or
+ * all), and records it.
  */
 export function* found(text: string, match: RegExp, find?: string): Generator<Want, string, string> {
   const valueIn = (text: string) => {
@@ -150,10 +148,7 @@ function refsIn(text: string): readonly string[] {
   return text.split("\n").flatMap((line) => parsePlaceholder(line)?.ref ?? []);
 }
 
-/**
- * Records a value derived from visible content with the worker's next step, and uses it for the rest of the
- * turn, since the content may be evicted. `make` may only recall.
- */
+/** Records a value of visible content for the rest of the turn. `make` may only recall. */
 export function* kept<T>(name: string, make: () => Generator<Want, T, string>): Generator<Want, T, string> {
   const noted = yield { noted: name };
   if (noted !== "") return JSON.parse(noted);
@@ -206,7 +201,7 @@ export function hits(shown: string): readonly { readonly path: string; readonly 
 
 export const TARE: Hands = (works) => works.map(tareCall);
 
-/** Tare's own tools, called by programs: only the useful lines of their results enter the prompt. */
+/** Tare's tools called by programs: only useful lines enter the prompt. */
 export const PROGRAMS: Hands = (works, shows) => {
   const calls = works.map(tareCall).map(({ name, args }) => `  tools.${name}(${JSON.stringify(args)}),\n`);
   const text = shows ? `value.split("\\n").filter((line) => ${shows}.test(line)).join("\\n")` : "value";

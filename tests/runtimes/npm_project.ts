@@ -6,8 +6,7 @@ import { runProgram } from "./runtimes.ts";
 const PACKAGES = fromFileUrl(new URL("../../packages", import.meta.url));
 
 /**
- * Packs packages as npm gets them, and installs them into an empty project. Writes each example of their READMEs into a
- * script of its own.
+ * Packs packages as npm gets them, installs them into an empty project, and writes the examples of their READMEs as scripts.
  * @returns the scripts, by package.
  */
 export async function npmProject(
@@ -54,7 +53,7 @@ export async function bundleInProject(folder: string, script: string): Promise<s
 }
 
 /**
- * Installs one package as npm gets it into an empty project, with its dependencies.
+ * Installs one package as npm gets it into an empty project.
  * @returns the size on a disk with blocks of 4 KiB, in bytes.
  */
 export async function installAlone(folder: string, name: string): Promise<number> {

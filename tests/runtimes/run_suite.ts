@@ -1,7 +1,4 @@
-/**
- * Collects a package's tests from `Deno.test` in a bundle, on any runtime, and runs them when `main` is
- * called.
- */
+/** Collects a bundle's tests from `Deno.test`, on any runtime, for `main`. */
 
 import { MARK, type SuiteResult } from "./suite_result.ts";
 

@@ -11,10 +11,7 @@ export async function bundleSuite(name: string, folder: string): Promise<string>
   return await bundle([join(HERE, "run_suite.ts"), ...tests], join(folder, `${name}.mjs`));
 }
 
-/**
- * Bundles tests that read and write files, by paths from `packages/`, for runtimes that have `node:`
- * modules.
- */
+/** Bundles tests on files, by paths from `packages/`, for runtimes with `node:` modules. */
 export async function bundleFileSuite(paths: readonly string[], to: string): Promise<string> {
   const tests: string[] = [];
   for (const path of paths) {
@@ -25,8 +22,7 @@ export async function bundleFileSuite(paths: readonly string[], to: string): Pro
 }
 
 /**
- * Bundles modules into one that exports the `main` of the first and needs nothing of its runtime but
- * possibly `node:` modules.
+ * Bundles modules into one that exports the `main` of the first and needs nothing else but `node:` modules.
  */
 export async function bundle(
   modules: readonly string[],

@@ -5,10 +5,7 @@ import { NODE, runProgram } from "./runtimes.ts";
 
 const HERE = fromFileUrl(new URL(".", import.meta.url));
 
-/**
- * Largest minified size of one import, in bytes, without modules that are loaded at first use, such as rank
- * tables.
- */
+/** Largest minified size of one import, in bytes, without modules loaded at first use. */
 const MAX_BYTES: Readonly<Record<string, number>> = {
   "messages": 100_000,
   "tiktoken": 100_000,
@@ -39,10 +36,7 @@ const MAX_INSTALLED: Readonly<Record<string, number>> = {
 /** Longest import time on a busy machine, in milliseconds. Target on an idle one: 20. */
 const MAX_MS = 200;
 
-/**
- * Largest share of the AI SDK's import time in the same minute, on a busy machine. Target on an idle one:
- * 0.3.
- */
+/** Largest share of the AI SDK's import time on a busy machine. Target on an idle one: 0.3. */
 const MAX_OF_AI_SDK = 0.6;
 
 async function minified(name: string, folder: string): Promise<string> {

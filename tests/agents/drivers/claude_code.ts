@@ -23,8 +23,8 @@ export const CLAUDE_CODE: Agent = {
     ].map((name) => ({ name: "ToolSearch", args: { query: `select:${name}`, max_results: 1 } })),
   },
   quiet: { CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1", DISABLE_AUTOUPDATER: "1" },
-  // Claude Code knows its models' windows. It assumes 100,000 tokens or more for others, and learns a
-  // smaller window from the provider's error.
+  // Claude Code knows its models' windows, assumes at least 100,000 tokens for others, and learns smaller
+  // ones from the provider's error.
   configure: ({ windowTokens }) =>
     Promise.resolve({
       ANTHROPIC_API_KEY: "key",

@@ -2,16 +2,10 @@ import { acpConversation, acpPrompt } from "../acp.ts";
 import { AGENTS } from "../../../packages/cli/agents/agents.ts";
 import type { Agent } from "../agent.ts";
 
-/**
- * Tokens that opencode keeps free of any window for a reply, if the model allows it; its requests don't
- * contain it.
- */
+/** Tokens that opencode reserves for a reply; its requests don't contain them. */
 const REPLY_TOKENS = 32_000;
 
-/**
- * Returns the driver of opencode or a fork, over chat completions, with its program name and environment
- * prefix.
- */
+/** Returns the driver of opencode or a fork, with its program name and environment prefix. */
 export function opencode(program: string, environment: string): Agent {
   const sessions = { program, args: ["session", "list", "--format", "json"] };
   return {

@@ -15,10 +15,7 @@ type Loop = (
   planned?: { readonly session: PlanningSession; readonly upstream: Upstream },
 ) => Promise<string>;
 
-/**
- * Loop with its own breakpoints, as in the API's documentation: the breakpoint is on the last block and
- * moves.
- */
+/** Loop with a breakpoint on the last block, as in the API's documentation. */
 const messages: Loop = async ({ baseURL, fetch, run }, planned) => {
   const client = new Anthropic({
     baseURL: baseURL.replace(/\/v1$/, ""),

@@ -9,10 +9,7 @@ import { playMessages, streamMessages } from "./anthropic_clients.ts";
 import { playChat, type Player, playResponses, streamChat, streamResponses } from "./openai_clients.ts";
 import { startUpstream } from "../../gateway/upstream.ts";
 
-/**
- * Returns the long session's model, which recalls elided results: first in a reply of its own, later
- * together with calls of the client's tools.
- */
+/** Returns a model that recalls elided results, first by itself, later next to the client's calls. */
 function recallingModel(): { readonly model: SimulatedModel; readonly recalled: string[] } {
   const script = scripted(SCRIPT);
   const recalled: string[] = [];

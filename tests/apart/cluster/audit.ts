@@ -16,10 +16,7 @@ export interface Write {
   readonly atMs: number;
 }
 
-/**
- * Triggers by which the database records each commit of events: the writing connection's server, and the
- * session's holder and fencing number. They are invisible to the servers.
- */
+/** Triggers that record each commit: the connection's server, and the session's holder and fencing number. */
 const NOTES = `
 CREATE SCHEMA audit;
 CREATE TABLE audit.openings (opening text PRIMARY KEY, server text);
@@ -54,7 +51,7 @@ export class Audit {
     this.#cluster = cluster;
   }
 
-  /** Begins to record the writes of servers that are started from then on. Requires the tables to exist. */
+  /** Begins to record the writes of servers that start later. Requires the tables. */
   static async install(cluster: Cluster): Promise<Audit> {
     await runSql(cluster.database, NOTES);
     return new Audit(cluster);
@@ -64,10 +61,7 @@ export class Audit {
     checkWrites(await this.#writes(sessions));
   }
 
-  /**
-   * Returns how long each turn that a server had not ended at a time took to end or resume, on any server,
-   * in milliseconds; `undefined` if it hangs.
-   */
+  /** Returns the time until each open turn ended or resumed, in milliseconds; `undefined` if it hangs. */
   async marksOf(
     server: string,
     { sinceMs, sessions }: { readonly sinceMs: number; readonly sessions: readonly string[] },
@@ -108,8 +102,8 @@ export class Audit {
 }
 
 /**
- * Checks that each write is by the session's holder at that time, fencing numbers never decrease or change
- * servers, and events are consecutive.
+ * Checks that only holders write, fencing numbers never decrease or change servers, and events are
+ * consecutive.
  */
 export function checkWrites(writes: Iterable<Write>): void {
   const last = new Map<string, Write>();

@@ -54,7 +54,7 @@ export function isBroken(error: unknown): boolean {
 /** Owner's key of all servers: it creates rules and answers approvals. */
 export const OWNER_KEY = `tare_${"o".repeat(43)}`;
 
-/** Sends a request; the reader of the answer may end it by `signal`. @throws {TypeError} if it breaks off. */
+/** Sends a request. @throws {TypeError} if it breaks off. */
 export async function send(url: string, init: RequestInit = {}, signal?: AbortSignal): Promise<Response> {
   const controller = new AbortController();
   const end = () => controller.abort();

@@ -60,9 +60,9 @@ export function tokensIn(text: string): readonly string[] {
 }
 
 /**
- * Returns a model whose agent turns have one to three steps of text and calls, then an answer: calls that read, and commands
- * that take a while and record in {@linkcode LOG} their run and server. Gateway conversations follow a script. A session that
- * delegates runs commands in a subagent each turn; one that programs, in a program. Both have a command that waits.
+ * Returns a model with one to three steps per turn, then an answer: reads, and slow commands that record run
+ * and server in {@linkcode LOG}. Delegating sessions run commands in a subagent, programming ones in a
+ * program; both have a command that waits.
  */
 export function clusterModel(random: () => number): SimulatedModel {
   let made = 0;

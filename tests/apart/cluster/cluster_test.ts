@@ -31,7 +31,7 @@ const CLOCK_MS = 20;
 
 const postgres = await startPostgres();
 
-/** Yields the faults of each round: the list in order, then random ones, often two at once. */
+/** Yields the faults of each round: first the list, then random ones, often two. */
 function* faults(random: () => number): Generator<readonly Fault[], never> {
   const possible = FAULTS.filter(({ killsDatabase }) => postgres.isOurs || !killsDatabase);
   for (const fault of possible) yield [fault];
@@ -111,8 +111,8 @@ class Conversations {
 }
 
 /**
- * Checks that every call ran at most once and after its reply was stored, every result has a run, and
- * nothing ran without approval.
+ * Checks that every call ran at most once, after its reply was stored and approved, and every result has a
+ * run.
  */
 async function checkRuns(
   cluster: Cluster,

@@ -75,10 +75,7 @@ export class Conversation {
     return this.#provider.requestsOf(this.name);
   }
 
-  /**
-   * Returns the indices of requests that don't begin with the whole request before, in all or among the
-   * first exchanges.
-   */
+  /** Returns the indices of requests that don't extend the one before. */
   async breaks(exchanges: number = EXCHANGES): Promise<readonly number[]> {
     const requests = await this.requests();
     return Array.from(requests.keys()).filter((index) =>

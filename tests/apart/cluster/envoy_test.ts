@@ -57,10 +57,7 @@ const SCALARS: Readonly<Record<string, (value: unknown) => boolean>> = {
   uint64: isWhole,
 };
 
-/**
- * Checks a message. @throws {Error} naming the first field that its type doesn't have, or has with another
- * type.
- */
+/** Checks a message. @throws {Error} naming the first unknown or mistyped field. */
 function check(type: protobuf.Type, value: unknown, at = type.name): void {
   if (!isFields(value)) throw new Error(`${at} is no message`);
   const chosen = new Map<string, string>();

@@ -25,10 +25,7 @@ function longerThanLease(random: () => number): number {
   return LEASE_MS + random() * (MAX_AWAY_MS - LEASE_MS);
 }
 
-/**
- * Returns a fault with a server clock far ahead, where libfaketime is available: its keys and ages must use
- * the database's clock.
- */
+/** Returns a fault with a server clock far ahead, if libfaketime is available. */
 function wrongClocks(): readonly Fault[] {
   if (!FAKETIME.isMet()) return [];
   return [{

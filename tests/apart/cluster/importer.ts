@@ -10,10 +10,7 @@ const KEPT = 12;
 /** Conflicts to wait for after a request was sent twice. */
 const PASSING = ["idempotency_key_in_use"];
 
-/**
- * Conflict after a server ended during a request: the outcome is unknown, also for later requests with the
- * key.
- */
+/** Permanent conflict after a server ended during a request, whose outcome is unknown. */
 const INTERRUPTED = "idempotency_key_interrupted";
 
 /** Client that imports and deletes sessions during faults, and checks the result. */

@@ -21,9 +21,8 @@ interface Backend {
 }
 
 /**
- * Round-robin load balancer. It streams answers, and removes a server that refuses connections or misses a
- * health probe, aborting its requests. A request is retried on another server only if that is safe: it
- * reads, or nothing of it was sent.
+ * Round-robin load balancer with streaming. It removes servers that refuse connections or miss a health
+ * probe, and retries only reads and unsent requests.
  */
 export class LoadBalancer implements AsyncDisposable {
   readonly #backends: Backend[] = [];
@@ -40,10 +39,7 @@ export class LoadBalancer implements AsyncDisposable {
     this.#probing = this.#probe();
   }
 
-  /**
-   * Starts a load balancer on loopback. `probeMs` limits a health probe; where no server hangs, it is long
-   * enough for a busy machine.
-   */
+  /** Starts a load balancer on loopback. `probeMs` limits a health probe. */
   static async start(probeMs = 1000): Promise<LoadBalancer> {
     // Deno's own server logs every interrupted answer.
     const server = createServer((request, response) => void balancer.#answer(request, response));

@@ -20,10 +20,7 @@ export interface Postgres {
   start(): Promise<void>;
 }
 
-/**
- * Settings of a server that is started here, in addition to those for speed: no data needs to survive the
- * machine.
- */
+/** Settings of a server that is started here. */
 export interface PostgresOptions {
   /** Settings as in `postgresql.conf`, such as `{ fsync: "on" }`. */
   readonly settings?: Readonly<Record<string, string>>;
@@ -36,9 +33,8 @@ const USER = "postgres";
 const PASSWORD = "only for tests";
 
 /**
- * Script that runs the command after `$1`, a server in the folder `$1`. Each input line starts it, again if
- * it has ended; at the end of the input, also if the writer was killed, the server ends and its folder is
- * removed. Terminal signals are ignored: the input's end is the signal.
+ * Script that runs a server's command after its folder `$1`. Each input line (re)starts it; the input's end,
+ * also by a killed writer, ends it and removes the folder. Terminal signals are ignored.
  */
 const KEEPER = `trap '' INT TERM HUP
 folder=$1
@@ -52,8 +48,7 @@ done
 rm -rf "$folder"`;
 
 /**
- * Starts a PostgreSQL server from npm's binaries on a free port of loopback, or connects to the one that
- * `TARE_TEST_POSTGRES` names. Call it at the top of a module, not in a test: the server ends with the process that started it.
+ * Starts a PostgreSQL server from npm's binaries on loopback, or uses `TARE_TEST_POSTGRES`. Call it at the top of a module: the server ends with the process.
  * @throws {Error} if it can't be started, with its output.
  */
 export async function startPostgres({ settings = {}, tls }: PostgresOptions = {}): Promise<Postgres> {
@@ -164,8 +159,8 @@ async function give(path: string, { uid, gid }: User): Promise<void> {
 }
 
 /**
- * Copies the binaries to a folder where every user may run them, with the links that npm's script would
- * create, and returns the folder: Deno's cache may be accessible only to its owner.
+ * Copies the binaries, with npm's links, to a folder where every user may run them: Deno's cache may be
+ * private.
  */
 async function placeBinaries(folder: string, user: User): Promise<string> {
   const { os, arch } = Deno.build;

@@ -9,10 +9,7 @@ const postgres = await startPostgres();
 /** Exchanges between two restarts: all servers restart within a conversation. */
 const EXCHANGES_PER_RESTART = 8;
 
-/**
- * Attempts: on a busy machine the store may exceed the gateway's time limit, which is reported and changes
- * the bytes.
- */
+/** Attempts: on a busy machine the store may exceed the gateway's time limit, which changes the bytes. */
 const MAX_ATTEMPTS = 5;
 
 async function sentOf(conversation: Conversation): Promise<readonly RecordedRequest[]> {

@@ -41,8 +41,8 @@ const BEHIND_TURNS: Readonly<Record<string, string>> = {
 const PASSING = ["turn_running", "idempotency_key_in_use"];
 
 /**
- * Clients of one agent session: one sends messages, steers, cancels and answers approvals; another follows
- * the events. They continue through all faults, remember acknowledgements, and check that these hold.
+ * Clients of one agent session: one sends, steers, cancels and approves; another watches. They continue
+ * through faults, and check acknowledgements.
  */
 export class Talker {
   readonly id: string;
@@ -76,7 +76,7 @@ export class Talker {
     return new Talker(body.id, options);
   }
 
-  /** Plays turn after turn until it `isOver`, and then waits for the end of the last. */
+  /** Plays turn after turn until it `isOver`, and waits for the last end. */
   async work(url: string, isOver: () => boolean): Promise<void> {
     const at = `${url}/tare/v1/sessions/${this.id}`;
     let isIdle = false;
@@ -123,8 +123,8 @@ export class Talker {
   }
 
   /**
-   * Sends a request that starts or steers a turn, until its outcome is known, and receives the events up to
-   * the end. Returns whether it was accepted.
+   * Sends a turn's request until its outcome is known, and receives its events. Returns whether it was
+   * accepted.
    */
   async #play(at: string, request: unknown, meddle?: () => Promise<void>): Promise<boolean> {
     const key = crypto.randomUUID();
@@ -156,10 +156,7 @@ export class Talker {
     return isTaken;
   }
 
-  /**
-   * Sends the same request with the same key concurrently, perhaps to another server. It has no effect of
-   * its own.
-   */
+  /** Sends the same request concurrently with the same key, perhaps to another server. */
   async #sendOnce(
     at: string,
     { request, key }: { readonly request: unknown; readonly key: string },
@@ -245,7 +242,7 @@ export class Talker {
     return undefined;
   }
 
-  /** Follows the session as a second client, which reconnects after the last event that it received. */
+  /** Follows the session as a second client, with reconnects. */
   async #watch(at: string, isOver: () => boolean): Promise<void> {
     let last = this.#last;
     while (!isOver()) {
@@ -285,8 +282,7 @@ export class Talker {
   }
 
   /**
-   * Checks that everything acknowledged is there, on every server, in order and once, and that the session
-   * is complete.
+   * Checks that everything acknowledged is on every server, in order and once, and the session is complete.
    */
   async check(urls: readonly string[]): Promise<readonly ReceivedEvent[]> {
     const states = await Promise.all(urls.map((url) => this.#read(`${url}/tare/v1/sessions/${this.id}`)));
@@ -379,10 +375,7 @@ function isTold(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith('{"error"');
 }
 
-/**
- * Checks that each result answers one earlier call. Only the last calls may have no result: those with
- * pending approvals, and next to them those whose approval was answered.
- */
+/** Checks that each result answers one earlier call. Only the last calls may lack results. */
 function assertAnswered(
   messages: readonly Message[],
   { asked, told }: { readonly asked: number; readonly told: ReadonlySet<string> },

@@ -8,12 +8,9 @@ export type Passage =
   | { readonly type: "cut" };
 
 export interface Tampering {
-  /** Returns whether to cut the connection before or after the server gets a client's piece. */
+  /** Returns whether to cut the connection before or after a client's piece. */
   readonly onSent?: (piece: Uint8Array) => "cut before" | "cut after" | undefined;
-  /**
-   * Returns the piece to forward in place of one of the server's; `undefined` ends all further output on the
-   * connection, since a stream never loses data in its middle.
-   */
+  /** Returns the piece to forward in place of the server's; `undefined` ends the connection's output. */
   readonly onAnswer?: (piece: Uint8Array) => Uint8Array | undefined;
 }
 

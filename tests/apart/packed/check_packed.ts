@@ -1,7 +1,7 @@
 // deno-lint-ignore-file no-console -- It prints the errors.
 /**
- * Checks a folder's packages as npm gets them, with publint and "are the types wrong". Every finding is an
- * error, suggestions too. Run by the gate `packed`.
+ * Checks a folder's packages with publint and "are the types wrong". Suggestions are errors too. Run by the
+ * gate `packed`.
  */
 import { checkPackage, createPackageFromTarballData, type Problem } from "@arethetypeswrong/core";
 import { publint } from "publint";

@@ -3,10 +3,7 @@ import type { MakePolicy } from "@tare/simulator/economy";
 import { fromModelPrompt, toModelPrompt } from "./model_prompt.ts";
 
 export interface Pruning extends Omit<Parameters<typeof pruneMessages>[0], "messages"> {
-  /**
-   * Prune only before the first call of a turn, as a route handler does. Default: before each call, as
-   * `prepareStep` does.
-   */
+  /** Prune only before the first call of a turn. Default: before each call, as `prepareStep` does. */
   readonly eachTurn?: boolean;
   /**
    * Prune only while the messages take more tokens than this, estimated as in the SDK's guide. Default: 0.
@@ -14,10 +11,7 @@ export interface Pruning extends Omit<Parameters<typeof pruneMessages>[0], "mess
   readonly overTokens?: number;
 }
 
-/**
- * Returns the AI SDK's `pruneMessages` as a policy. Pruning is sticky: its result is the input of the next
- * step.
- */
+/** Returns the AI SDK's `pruneMessages` as a policy, whose result is the next step's input. */
 export function pruning({ eachTurn = false, overTokens = 0, ...settings }: Pruning): MakePolicy {
   return () => {
     let prompt: ModelMessage[] = [];

@@ -23,7 +23,7 @@ export function parseCall(call: ToolCall): ParsedCall {
   return known;
 }
 
-/** Returns the original call, byte for byte if the library returns the same arguments object. */
+/** Returns the original call, byte for byte if the arguments object is the same. */
 export function formatCall({ id, name, args }: ParsedCall): ToolCall {
   const origin = origins.get(args);
   if (origin?.id === id) return origin;

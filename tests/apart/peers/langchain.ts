@@ -12,8 +12,8 @@ import { call, State } from "./langchain_state.ts";
 import { Summariser, type SummaryCall } from "./summariser.ts";
 
 /**
- * Returns `contextEditingMiddleware` with one `ClearToolUsesEdit` as a policy. As in an agent, it edits the
- * state's messages, so clearing is sticky.
+ * Returns `contextEditingMiddleware` with one `ClearToolUsesEdit` as a policy, which edits the state's
+ * messages.
  */
 export function clearing(settings: ClearToolUsesEditConfig = {}): MakePolicy {
   return ({ windowTokens }) => {

@@ -18,7 +18,7 @@ export class State {
   }
 }
 
-/** Calls a middleware's hook, a function or an object with one, with as many arguments as it reads. */
+/** Calls a middleware's hook, a function or an object with one. */
 export function call(hook: unknown, ...args: unknown[]): unknown {
   const run = typeof hook === "function" ? hook : (hook as { readonly hook: unknown }).hook;
   return (run as (...args: unknown[]) => unknown)(...args);

@@ -90,10 +90,7 @@ function step(number: number, resultTokens: number): Message[] {
   ];
 }
 
-/**
- * Plays the session; returns the visible messages of each call, each by its role's first letter and its
- * step.
- */
+/** Returns the visible messages of each call, each by its role's first letter and its step. */
 async function play(make: MakePolicy, { windowTokens = 200_000, resultTokens = 500, taskTokens = 0 } = {}) {
   const messages = session(resultTokens, taskTokens);
   const recording = { messages } as unknown as Recording;

@@ -23,7 +23,7 @@ export interface AgentServer extends AsyncDisposable {
   kill(): Promise<void>;
 }
 
-/** Starts a server with these MCP servers. @throws {Error} with its output, if it ends during its start. */
+/** Starts a server with these MCP servers. @throws {Error} with its output, if it ends. */
 export async function agentServer({ mcp, replies, data, asks = false }: {
   readonly mcp: Readonly<Record<string, unknown>>;
   readonly replies: readonly SimulatedReply[];

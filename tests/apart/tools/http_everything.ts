@@ -6,10 +6,7 @@ export interface HttpEverything extends AsyncDisposable {
   readonly port: number;
 }
 
-/**
- * Starts a server and waits until it listens. Default of the port: a free one, since the program doesn't
- * accept 0.
- */
+/** Starts a server. Default of the port: a free one, since the program doesn't accept 0. */
 export async function httpEverything(port: number = freePort()): Promise<HttpEverything> {
   const { command, args, env } = npmServer("everything", "streamableHttp");
   const program = new Deno.Command(command, {

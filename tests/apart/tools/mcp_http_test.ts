@@ -46,9 +46,7 @@ function oddHttpServer(answers: Record<string, Answer>) {
 const said = (id: unknown, text: string) =>
   JSON.stringify({ jsonrpc: "2.0", id, result: { content: [{ type: "text", text }] } });
 
-/**
- * Returns a body of 100 MiB of `x` after `head`, produced as fast as it is read, and counts what was read.
- */
+/** Returns a body of 100 MiB of `x` after `head`, and counts what was read. */
 function flood(head: string, read: { mib: number }): ReadableStream<Uint8Array> {
   const piece = new TextEncoder().encode("x".repeat(MIB));
   return new ReadableStream({

@@ -13,7 +13,7 @@ export function oddServer(mode: string, ...args: readonly string[]) {
   return program(["run", "-A", "--no-config", "--no-lock", file, mode, ...args]);
 }
 
-/** Returns the entry of a Deno program: Deno needs the path of its cache, which a sandbox hides. */
+/** Returns the entry of a Deno program with the path of Deno's cache, which a sandbox hides. */
 function program(args: readonly string[]) {
   const env = Object.fromEntries(
     ["HOME", "DENO_DIR"].flatMap((name) => {

@@ -29,7 +29,7 @@ const { values } = parseArgs({
   },
 });
 
-/** Events of a reply and their interval, and the longest pause between requests. */
+/** Events of a reply, their interval, and the longest pause between requests. */
 const LOAD = { chunks: 20, intervalMs: 20, pauseMs: 1_000 };
 
 const REQUESTS = 8;
@@ -44,9 +44,7 @@ interface System {
   readonly name: string;
   readonly process?: Listening;
   readonly baseURL: string;
-  /**
-   * Times to the first byte of a reply, in milliseconds: of requests that open a session, and of all others.
-   */
+  /** Times to a reply's first byte, in milliseconds: of requests that open a session, and of others. */
   readonly opening: number[];
   readonly following: number[];
   cpuMs: number;

@@ -3,10 +3,7 @@ import { generateWorkload } from "../../workload.ts";
 
 export interface GrowingSession {
   readonly tokens: readonly [first: number, last: number];
-  /**
-   * Body of each request. Sessions of different names share no message, so that none is recognized from
-   * another.
-   */
+  /** Body of each request. Sessions of different names share no message. */
   readonly bodies: readonly ((name: string) => string)[];
 }
 

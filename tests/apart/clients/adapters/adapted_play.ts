@@ -38,8 +38,7 @@ function optionsFor(upstream: Upstream, archive: Archive): Options {
 }
 
 /**
- * Plays the long session with a framework, once as baseline and once with the adapter. History and answer must be equal; the
- * provider's bill must be lower, and equal to the ledger.
+ * Plays the long session with and without the adapter: equal histories and answers, a lower bill, and the same in the ledger.
  * @returns The share of the cost that the adapter saves.
  */
 export async function compareAdapted<Adapter extends Books>(player: Player<Adapter>): Promise<number> {
@@ -77,9 +76,8 @@ const threadModel: SimulatedModel = ({ messages }) => {
 };
 
 /**
- * Plays a shorter session in 100 concurrent threads: as baseline, with an adapter per thread, and with one
- * for all. The provider's bill must be equal for both, and the ledger must contain the actual and the
- * baseline cost.
+ * Plays 100 concurrent threads: as baseline, with an adapter each, and with one for all. Both must cost the
+ * same, as in the ledger.
  */
 export async function threadsAdapted<Adapter extends Books>(player: Player<Adapter>): Promise<void> {
   const run = async (adapterOf?: (client: Client, upstream: Upstream, thread: number) => Adapter) => {
@@ -114,10 +112,7 @@ export async function threadsAdapted<Adapter extends Books>(player: Player<Adapt
 const JOBS = 12;
 const JOB = [...SCRIPT.slice(0, 14), ...SCRIPT.slice(-1)];
 
-/**
- * Plays a shorter session as equal jobs through one adapter: the same prompt, and calls with the same ids.
- * None may cost more than the first, within a twentieth.
- */
+/** Plays equal jobs through one adapter. None may cost more than the first, within a twentieth. */
 export async function jobsAdapted<Adapter extends Books>(player: Player<Adapter>): Promise<void> {
   await using upstream = await startUpstream(scripted(Array.from({ length: JOBS }, () => JOB).flat()));
   const costs: number[] = [];
@@ -156,7 +151,7 @@ function recallingModel(): { readonly model: SimulatedModel; readonly recalled: 
   };
 }
 
-/** Plays the long session with a model that recalls evicted results, which must then appear in its prompt. */
+/** Plays the long session with a model whose recalled results must appear in its prompt. */
 export async function recallAdapted<Adapter extends Books>(player: Player<Adapter>): Promise<void> {
   const { model, recalled } = recallingModel();
   await using upstream = await startUpstream(model);
@@ -176,8 +171,7 @@ export async function recallAdapted<Adapter extends Books>(player: Player<Adapte
 }
 
 /**
- * Plays the long session until its middle, and continues after a restart with a new adapter on the stored state: the
- * requests must be those of an uninterrupted session.
+ * Plays the long session with a restart in the middle: the requests must be those of an uninterrupted session.
  * @param part Plays the steps from one to another, on the history of those before.
  */
 export async function restartAdapted(

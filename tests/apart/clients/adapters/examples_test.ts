@@ -28,7 +28,7 @@ interface Setting {
   readonly then?: string;
   /** Replies of the model. Default: it reads the log, and answers. */
   readonly replies?: readonly SimulatedReply[];
-  /** Checks the requests. Default: the model sees head and tail of the log, and has a recall tool. */
+  /** Checks the requests. Default: the model sees a truncated log, and has a recall tool. */
   readonly check?: (requests: readonly SimulatedCall[]) => void;
 }
 

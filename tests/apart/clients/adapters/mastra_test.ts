@@ -40,10 +40,7 @@ function agentOf({ run, ...options }: Client, adapter?: Adapter) {
   });
 }
 
-/**
- * Returns a history as JSON data, without times and the model's name, which Mastra adds if there are
- * processors.
- */
+/** Returns a history as JSON data, without times and the model's name. */
 function plain(history: unknown): unknown {
   return JSON.parse(
     JSON.stringify(history, (key, value) => key === "createdAt" || key === "model" ? undefined : value),

@@ -76,10 +76,7 @@ async function totals(
   };
 }
 
-/**
- * Measures many concurrent sessions on this number of servers with one database, or on one server with a
- * file.
- */
+/** Measures concurrent sessions on servers with one database, or on one with a file. */
 async function measureServers(count: number, postgres: Postgres | undefined): Promise<Measured> {
   const database = await postgres?.makeDatabase();
   const databaseProcess = postgres?.isOurs ? await mainProcess(postgres.url) : undefined;

@@ -20,9 +20,8 @@ const DAY_MS = 24 * 60 * MINUTE_MS;
 const nowMs = Date.now();
 
 /**
- * Kind of the session of row `n`: half are gateway sessions; four of five agent sessions are subagents of
- * the session before; a tenth was created with one key, and a hundred with another. Each was last used a
- * minute before the next.
+ * Kind of session `n`: half are gateway sessions; four of five others are subagents of the one before; a
+ * tenth has one key, and a hundred another.
  */
 const KIND = "CASE WHEN n % 2 = 0 THEN 'agent' ELSE 'gateway' END";
 const MADE_BY = "CASE WHEN n % 10 = 0 THEN 'many' WHEN n <= 1000 AND n % 10 = 1 THEN 'few' END";
@@ -195,9 +194,8 @@ async function measure(
 }
 
 /**
- * Measures operations that must not depend on the number of stored sessions: lists, searches, creation, the
- * overview, spending, expiry and the departure of a server, at each of these sizes. Sessions are created by
- * SQL, with titles and totals; servers run in this process. Returns a table.
+ * Measures operations that must not depend on the number of stored sessions, and returns a table. Sessions
+ * are created by SQL.
  */
 export async function measureLists({ sizes, rounds, postgres }: ListsOptions): Promise<string> {
   const urls: string[] = [];

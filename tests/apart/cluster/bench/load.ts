@@ -22,11 +22,9 @@ export interface LoadResult {
 }
 
 /**
- * Measures the overhead of a step as seen from outside the servers: from the end of one reply until the next
- * request, including tool runs and transport; and for a turn's first and last request together, from the
- * client's request until the first model request, and from the end of the last reply until the client has
- * the turn's end. `around` is called when measuring begins; its result is called with the number of steps
- * when measuring ends.
+ * Measures the overhead of a step outside the servers: from a reply's end to the next request, including
+ * tools; and for a turn, from the client's request to the first model request plus from the last reply to
+ * the turn's end. `around` starts and ends the measurement.
  */
 export async function measureLoad<Gauged>(
   { servers, provider, sessions, measuredMs }: Load,

@@ -53,7 +53,7 @@ function wordsOf(line: string): string[] {
   return words?.map((word) => line.replace(`"content":"${content}"`, `"content":"${word}"`)) ?? [line];
 }
 
-/** Times of requests and of their replies' ends, in milliseconds since the epoch, by the user's message. */
+/** Times of requests and replies' ends in epoch milliseconds, by user message. */
 const times: Record<string, [cameMs: number, sentMs: number][]> = {};
 
 const nowMs = () => performance.timeOrigin + performance.now();

@@ -121,8 +121,7 @@ Deno.test("tare move: nothing changes if a store is in use or the target isn't e
 
 Deno.test("tare move: killed at any moment it loses nothing, and completes when run again", () =>
   withPlace(async ({ url, data, file, begin, move }) => {
-    // Kills at moments throughout the move's duration. The move is complete when the file is renamed, even
-    // if the kill precedes the process's end.
+    // Kills at moments throughout the move, which is complete when the file is renamed.
     let killed = 0;
     for (let afterMs = 50, isMoved = false; !isMoved; afterMs *= 1.2) {
       const process = begin();

@@ -5,18 +5,18 @@ import type { Place } from "../../../../packages/session/store/store_suite_fixtu
 import { type Postgres, query } from "../postgres.ts";
 import { type Tampering, TcpProxy } from "../tcp_proxy.ts";
 
-/** Lease that is long for a busy machine; tests that need its end expire it in store and database. */
+/** Lease that is long enough for a busy machine. */
 const LEASE_MS = 60_000;
 
 export const FEW = { maxConnections: 2, leaseMs: LEASE_MS, renewMs: 20 } as const;
 
-/** Options with a retry time that is long enough for a busy machine. */
+/** Options with a long retry time. */
 export const PATIENT = { ...FEW, timeoutMs: 60_000 } as const;
 
-/** Options for lost attempts whose end is never reported; each then takes its full timeout. */
+/** Options for lost attempts, each of which takes its full timeout. */
 export const LOSING = { ...PATIENT, maxConnections: 1, statementMs: 2000, connectMs: 2000 } as const;
 
-/** Options for tests of the error: the time limit is longer than a busy machine's answers take. */
+/** Options for tests that wait for the error. */
 export const GIVING_UP = { ...FEW, maxConnections: 1, timeoutMs: 4000 } as const;
 
 export async function withDatabase(postgres: Postgres, test: (url: string) => Promise<void>): Promise<void> {

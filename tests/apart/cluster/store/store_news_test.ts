@@ -16,7 +16,7 @@ Deno.test("openPostgresStore() reads watched events together under load, and rep
     stack.defer(() => two.close());
     await one.commit([sessionRecord("a"), sessionRecord("b")]);
     const written = { a: 0, b: 0 };
-    /** Texts by event number, and the most events that were reported at once. */
+    /** Texts by event number, and the most events reported at once. */
     const seen = { a: new Map<number, unknown>(), b: new Map<number, unknown>() };
     const most = { a: 0, b: 0 };
     const last = { a: 0, b: 0 };
