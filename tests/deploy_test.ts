@@ -30,7 +30,7 @@ Deno.test("deploy/tare@.service: a server has enough time for an orderly shutdow
   assertEquals(seconds >= readSettings([], {}).endWithinSeconds + END_S, true);
 });
 
-Deno.test(needs(SYSTEMD, "deploy/tare@.service is a unit as systemd reads it"), async () => {
+Deno.test(needs(SYSTEMD, "deploy/tare@.service: systemd accepts the unit"), async () => {
   const folder = await Deno.makeTempDir();
   const path = join(folder, "tare@8787.service");
   // Whether a program exists depends on the machine.

@@ -20,7 +20,7 @@ function lastTurnButOne(messages: readonly Message[]): number {
 Deno.test({
   ...needs(
     RECORDINGS,
-    "the planner keeps what recorded Claude Code sessions in ../shared/trajectories flag as errors, until their turns are over",
+    "flagged errors: the planner retains those of recorded Claude Code sessions in ../shared/trajectories until their turns are over",
   ),
   async fn() {
     const { count: countTokens } = await loadTokenizer();

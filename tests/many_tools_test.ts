@@ -39,7 +39,7 @@ const RECORDED = new URL("../../shared/trajectories/github-mcp-server.json", imp
 Deno.test({
   ...needs(
     RECORDINGS,
-    "a session with the 117 tools of an MCP server costs two thirds at most, whatever the provider",
+    "many tools: a session with the 117 tools of an MCP server costs two thirds at most, for any provider",
   ),
   async fn() {
     const { tools } = JSON.parse(await Deno.readTextFile(RECORDED));

@@ -94,7 +94,7 @@ export const SCENARIOS: readonly Scenario[] = [
     needs: "converse",
   },
   {
-    name: "interrupted, and told to go on",
+    name: "interrupted, then continued",
     plans: {
       FIRST: {
         ...reading(25, TWO),
@@ -117,7 +117,7 @@ export const SCENARIOS: readonly Scenario[] = [
   },
   {
     // The model's texts are never evicted, so the agent reaches its limit.
-    name: "compacted by itself, with much that was said",
+    name: "compacted by itself, with long texts",
     plans: { FIRST: { ...reading(40, FOUR), textTokens: 3_800 } },
     files: readFiles(40, FOUR),
     actions: [{ prompt: FIRST_PROMPT }],
@@ -156,7 +156,7 @@ export const SCENARIOS: readonly Scenario[] = [
     needs: "parallel",
   },
   {
-    name: "a picture shown with the prompt",
+    name: "an image attached to the prompt",
     plans: { FIRST: reading(12, TWO) },
     files: { ...readFiles(12, TWO), "picture.png": PICTURE },
     actions: [{ prompt: FIRST_PROMPT, image: "picture.png" }],
@@ -169,7 +169,7 @@ export const SCENARIOS: readonly Scenario[] = [
     actions: [{ prompt: FIRST_PROMPT }],
   },
   {
-    name: "a sub-agent",
+    name: "a subagent",
     plans: {
       FIRST: {
         ...reading(20, TWO),
@@ -183,7 +183,7 @@ export const SCENARIOS: readonly Scenario[] = [
     needs: "delegate",
   },
   {
-    name: "eleven deferred tools brought in on the way",
+    name: "eleven deferred tools loaded on the way",
     plans: {
       FIRST: {
         ...reading(30, FOUR),

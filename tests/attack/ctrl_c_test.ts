@@ -70,7 +70,7 @@ async function openShell(port: string): Promise<Terminal> {
 for (
   const [how, command, times] of [["", DIRECTLY, 2], ["a task", AS_A_TASK, 1], ["npx", BY_NPX, 1]] as const
 ) {
-  Deno.test({ ...needs(LINUX, `Ctrl-C in ask always cancels the turn, ${how}`) }, async () => {
+  Deno.test({ ...needs(LINUX, `Ctrl-C: in ask it always cancels the turn, ${how}`) }, async () => {
     for (let time = 0; time < cases(times); time++) {
       const server = serve();
       const shell = await openShell(server.port);
@@ -89,7 +89,7 @@ for (
   });
 
   Deno.test(
-    { ...needs(LINUX, `Ctrl-C while ask's request is on its way cancels the turn, ${how}`) },
+    { ...needs(LINUX, `Ctrl-C: while ask's request is pending it cancels the turn, ${how}`) },
     async () => {
       const arrived = Promise.withResolvers<void>();
       const gate = Promise.withResolvers<void>();
@@ -113,7 +113,7 @@ for (
   );
 }
 
-Deno.test({ ...needs(LINUX, "a terminal that is closed cancels the turn of ask") }, async () => {
+Deno.test({ ...needs(LINUX, "Ctrl-C: closing the terminal cancels ask's turn too") }, async () => {
   const server = serve();
   const shell = await openShell(server.port);
   shell.type(`exec ${DIRECTLY}\r`);

@@ -27,7 +27,7 @@ async function longestBlockMs(work: () => Promise<unknown>): Promise<number> {
   return longest;
 }
 
-Deno.test(needs(LINUX, "a folder of any number of files blocks neither undo nor file tools"), async () => {
+Deno.test(needs(LINUX, "large folder: any number of files blocks neither undo nor file tools"), async () => {
   const top = await Deno.realPath(await Deno.makeTempDir());
   const workspace = join(top, "workspace");
   await Deno.mkdir(join(workspace, "many"), { recursive: true });

@@ -30,7 +30,7 @@ Deno.test(
   },
 );
 
-Deno.test(needs(BUBBLEWRAP, "without a sandbox the same commands win"), async () => {
+Deno.test(needs(BUBBLEWRAP, "sandbox: without one the same attacks succeed"), async () => {
   const names = namesOf({ top: "/", port: 1, pids: [1] });
   const won = await winners(["--sandbox", "off", "--approvals", "allow"]);
   // Only an administrator can do these.
@@ -128,7 +128,7 @@ Deno.test(
   },
 );
 
-Deno.test(needs(LINUX, "the server's process has no key in its environment, sandbox or not"), async () => {
+Deno.test(needs(LINUX, "sandbox: with or without one the server's process has no key in its environment"), async () => {
   await withServer({ flags: ["--sandbox", "off"], calls: () => [] }, async ({ target }) => {
     const environments = await Promise.all(target.pids.map(async (pid) => {
       const command = await Deno.readTextFile(`/proc/${pid}/cmdline`);

@@ -60,7 +60,7 @@ Deno.test("start: a server refuses a damaged file in one sentence and leaves it 
   }));
 
 Deno.test(
-  needs(LINUX, "a server refuses a data folder that it can't write to in one sentence"),
+  needs(LINUX, "start: a server refuses a read-only data folder in one sentence"),
   async (t) => {
     const folder = await Deno.makeTempDir();
     const args = ["--port", "0", "--workspace", folder, "--data"];

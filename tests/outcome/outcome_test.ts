@@ -123,7 +123,7 @@ Deno.test("outcome: every task passes if a user approves every call that doesn't
     !events.some(({ type }) => type === "approval_asked")
   );
   // A task that only searches and answers has only reading calls.
-  assertEquals(silent.map(([name]) => name), ["find which of sixty files says it"]);
+  assertEquals(silent.map(([name]) => name), ["find the right one of sixty files"]);
 });
 
 /** Tasks whose server is killed, by default one per combination of arms, kills and approvals. */

@@ -63,7 +63,7 @@ export const CODEX: Agent = {
     });
   },
   lacks: {
-    delegate: "has no tool for sub-agents that waits for them",
+    delegate: "has no tool for subagents that waits for them",
     discoveries: "defers only tools of MCP servers",
   },
 };

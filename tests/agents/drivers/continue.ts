@@ -47,7 +47,7 @@ export function continueCli(protocol: keyof typeof MODELS): Agent {
       compact: "compacts by command only in a terminal",
       interrupt: "keeps nothing of a turn that was broken off",
       images: "accepts images only in a terminal",
-      delegate: "has no sub-agents but for a beta",
+      delegate: "has no subagents but for a beta",
       ...(protocol === "messages" && { retries: "doesn't retry on a rate limit" }),
     },
   };

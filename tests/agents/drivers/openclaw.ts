@@ -51,6 +51,6 @@ export const OPENCLAW: Agent = {
     compact: "compacts by command only in its daemon",
     images: "accepts images only from its daemon's channels",
     retries: "gives up when a stream breaks off",
-    delegate: "doesn't wait for its sub-agents without its daemon",
+    delegate: "doesn't wait for its subagents without its daemon",
   },
 };

@@ -41,5 +41,5 @@ export const PI: Agent = {
       args: ["--mode", "rpc", "--approve", "--model", "openai/gpt-5", "--continue"],
       talk: [{ line: '{"type":"compact"}', until: /"command":"compact","success":true/ }],
     }),
-  lacks: { delegate: "has no sub-agents", discoveries: "defers no tools" },
+  lacks: { delegate: "has no subagents", discoveries: "defers no tools" },
 };

@@ -245,6 +245,6 @@ Deno.test(`cluster: servers on one database retain everything acknowledged, in $
   }
 });
 
-Deno.test(needs(FAKETIME, "faults of the cluster include a server whose clock is wrong"), () => {
+Deno.test(needs(FAKETIME, "faults: the list includes a server with a wrong clock"), () => {
   assertArrayIncludes(FAULTS.map(({ name }) => name), ["a server's clock is 25 hours ahead"]);
 });

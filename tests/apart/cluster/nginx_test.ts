@@ -74,7 +74,7 @@ Deno.test(
 Deno.test(
   needs(
     NGINX,
-    "nginx sends a conversation of the gateway to one server, by what its agent calls it, else by whose it is",
+    "nginx: a gateway conversation goes to one server, by its agent's id for it, otherwise by its key",
   ),
   async () => {
     const servers = ["a", "b", "c", "d"].map((name) => backend(name));
@@ -106,7 +106,7 @@ Deno.test(
   },
 );
 
-Deno.test(needs(NGINX, "nginx hands on a stream piece by piece, and takes large bodies"), async () => {
+Deno.test(needs(NGINX, "nginx: streams are forwarded piece by piece, and large bodies are accepted"), async () => {
   const next = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const server = backend("a", async (request) => {
     if (request.method === "POST") {

@@ -9,7 +9,7 @@ export type SummaryCall = "cached" | "cold";
 const INSTRUCTION: Message = {
   role: "user",
   content:
-    "Summarise this conversation so that the work can continue from the summary only. Answer with text only.",
+    "Summarise this conversation so that the work can go on from the summary alone. Answer with text only.",
 };
 
 /** Mock of the model that writes a peer's summaries: they are empty, and their cost is recorded. */

@@ -29,14 +29,14 @@ async function winners(more: Readonly<Record<string, unknown>>): Promise<readonl
   return won;
 }
 
-Deno.test(needs(BUBBLEWRAP, "nothing that an MCP program tries in the sandbox gets it out"), async () => {
+Deno.test(needs(BUBBLEWRAP, "sandbox: no attack by an MCP program gets out"), async () => {
   assertEquals(await winners({}), []);
 });
 
 Deno.test(
   needs(
     BUBBLEWRAP,
-    "a program that its entry keeps out of the sandbox still sees neither the server nor what the server keeps",
+    "sandbox: a program that runs outside by its entry still sees neither the server nor its data",
   ),
   async () => {
     const never = [

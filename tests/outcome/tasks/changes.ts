@@ -274,7 +274,7 @@ const CSV_TO_JSON: Task = {
 };
 
 const DEAD_CODE: Task = {
-  name: "remove what nobody uses, but for what is used by its name",
+  name: "remove unused functions, except those that are used by name",
   make(random) {
     const names = words(9, random);
     const [byName, ...used] = shuffled(names, random).slice(0, 5) as [string, ...string[]];

@@ -160,7 +160,7 @@ const CONFLICTS: Task = {
 };
 
 const HOUSE_RULES: Task = {
-  name: "follow what AGENTS.md says of new files",
+  name: "follow the rules of AGENTS.md for new files",
   make(random) {
     const [owner, name] = words(2, random) as [string, string];
     const factor = number(3, 90, random);

@@ -49,7 +49,7 @@ const RENAME: Task = {
 };
 
 const NEEDLE: Task = {
-  name: "find which of sixty files says it",
+  name: "find the right one of sixty files",
   make(random) {
     const services = words(61, random);
     const wanted = services[number(5, 55, random)]!;
@@ -134,7 +134,7 @@ const SUM_UP: Task = {
 };
 
 const RELEASE: Task = {
-  name: "make a release of what files of changes say",
+  name: "make a release from files of changes",
   make(random) {
     const [project, ...changes] = words(5, random) as [string, ...string[]];
     const [old, now] = [`1.${number(2, 9, random)}.0`, `2.${number(1, 9, random)}.0`];

@@ -79,7 +79,7 @@ Deno.test("commit() is done once, whenever its connection is cut", () =>
 Deno.test(
   needs(
     ownServer(postgres),
-    "a server that is killed in the middle of commits loses and doubles nothing, and costs no hold",
+    "crash: a server killed during commits loses and duplicates nothing, and blocks no hold",
   ),
   () =>
     withDatabase(postgres, async (url) => {

@@ -112,7 +112,7 @@ Deno.test(
 );
 
 Deno.test(
-  needs(ownServer(postgres), "a server reads the certificates that its database's address names"),
+  needs(ownServer(postgres), "TLS: a server reads the certificates in its database's address"),
   () =>
     withDatabase(async (at, folder) => {
       const workspace = join(folder, "workspace");
