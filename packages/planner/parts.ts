@@ -25,4 +25,5 @@ export {
   type UnitsRequest,
 } from "./cache/prefix.ts";
 export { type IdleClock, pingClock } from "./clock/clock.ts";
+export { type ClientChange, findClientChange, withClientChange } from "./ledger/client_change.ts";
 export { callCost, callCostParts, type CostParts, promptCost, type Rates } from "./ledger/ledger.ts";

@@ -1,12 +1,4 @@
-import {
-  contentText,
-  type CountTokens,
-  type Message,
-  type Rewrite,
-  type ToolDefinition,
-  type Usage,
-} from "@tare/messages";
-import { countMessageTokens, countToolTokens, hashBytes } from "@tare/messages/internal";
+import { contentText, type CountTokens, type Message, type Rewrite, type Usage } from "@tare/messages";
 import {
   type History,
   type Idle,
@@ -24,6 +16,7 @@ import {
   type SessionView,
 } from "@tare/planner";
 import { makePin, type NewPin, pinsAfter } from "@tare/planner/internal";
+import { findClientChange, withClientChange } from "@tare/planner/internal/parts";
 import type { Archive } from "@tare/prune";
 import { createHash } from "node:crypto";
 import { setImmediate } from "node:timers";
@@ -314,7 +307,7 @@ export class Session {
     if (call.oneShot || prompts !== this.#prompts) return view;
     const { rewrites, promptTokens, saved, endedPins = [] } = view;
     const asked = { messages: spelled, tools: history.tools };
-    this.#changed ??= findPrefixChange(this.#asked, asked, this.#countTokens);
+    this.#changed ??= findClientChange(this.#asked, asked, this.#countTokens);
     this.#asked = asked;
     this.#seen = { history, view };
     const { pins, epoch, rewrites: before, unsent } = this.#state;
@@ -341,7 +334,7 @@ export class Session {
     if (entry) this.#change({ savedTokenUnits: entry.savedTokenUnits });
     const changed = this.#changed;
     this.#changed = undefined;
-    return entry && changed ? withPrefixChange(entry, changed) : entry;
+    return entry && changed ? withClientChange(entry, changed) : entry;
   }
 
   /**
@@ -504,154 +497,3 @@ const NOTHING_SEEN: Pick<SeenSession, "history" | "view"> = {
   history: { messages: [], tools: [] },
   view: { messages: [], tools: [], places: [] },
 };
-
-/** What a client has changed of what it had sent before, so that whatever stands behind it is read again. */
-type PrefixChange = NonNullable<LedgerEntry["changed"]>;
-
-/** Characters that are quoted, and of these those in front of the first that differs. */
-const QUOTED_CHARS = 120;
-const CHARS_BEFORE = 40;
-
-/** So many lines above may say what a line belongs to. */
-const LINES_ABOVE = 40;
-
-/**
- * What stands first among what a client has changed of the request before; nothing if it only went on, or took back what it
- * had said last: then nothing is read again that was read before.
- */
-function findPrefixChange(
-  before: History | undefined,
-  now: History,
-  countTokens: CountTokens,
-): LedgerEntry["changed"] {
-  if (!before) return undefined;
-  const again = (messages: readonly Message[]) => {
-    const stood = new Set(before.messages.map(hashBytes));
-    return messages.filter((message) => stood.has(hashBytes(message)));
-  };
-  const tokensOf = (messages: readonly Message[]) =>
-    again(messages).reduce((sum, message) => sum + countMessageTokens(message, countTokens), 0);
-  const [least, most] = [before.tools.length, now.tools.length].sort((a, b) => a - b);
-  // Messages only go on; of tools each that comes or goes breaks what stands behind.
-  const tool = firstOther(before.tools, now.tools) ?? (least === most ? undefined : least);
-  if (tool !== undefined) {
-    const behind = now.tools.slice(tool).reduce((sum, one) => sum + countToolTokens(one, countTokens), 0);
-    return { ...changeOfTools(before.tools, now.tools, tool), tokens: behind + tokensOf(now.messages) };
-  }
-  const place = firstOther(before.messages, now.messages);
-  const [one, other] = [before.messages[place ?? -1], now.messages[place ?? -1]];
-  if (place === undefined || !one || !other || again(now.messages.slice(place + 1)).length === 0) {
-    return undefined;
-  }
-  const isInstructions = other.role === "system" || other.role === "developer";
-  return {
-    where: isInstructions ? "instructions" : "message",
-    place,
-    ...changeOfText(contentText(one.content), contentText(other.content)),
-    tokens: countMessageTokens(other, countTokens) + tokensOf(now.messages.slice(place + 1)),
-  };
-}
-
-/** The first place where two lists differ that is in both. */
-function firstOther<T extends Message | ToolDefinition>(
-  before: readonly T[],
-  now: readonly T[],
-): number | undefined {
-  const at = before.findIndex((one, at) => {
-    const other = now[at];
-    return one !== other && other !== undefined && hashBytes(one) !== hashBytes(other);
-  });
-  return at < 0 ? undefined : at;
-}
-
-function changeOfTools(
-  before: readonly ToolDefinition[],
-  now: readonly ToolDefinition[],
-  place: number,
-): Omit<PrefixChange, "tokens"> {
-  const namesOf = (tools: readonly ToolDefinition[]) => tools.map((tool) => tool.function.name);
-  const [names, others] = [namesOf(before), namesOf(now)];
-  const told = { where: "tools", place } as const;
-  const [gone, come] = [
-    names.filter((name) => !others.includes(name)),
-    others.filter((name) => !names.includes(name)),
-  ];
-  if (gone.length + come.length > 0) {
-    return {
-      ...told,
-      kind: "list",
-      line: null,
-      before: quoted(gone.join(", ")),
-      after: quoted(come.join(", ")),
-    };
-  }
-  if (names[place] !== others[place]) {
-    const order = (list: readonly string[]) => quoted(list.slice(place).join(", "));
-    return { ...told, kind: "order", line: null, before: order(names), after: order(others) };
-  }
-  const text = (tool: ToolDefinition | undefined) => JSON.stringify(tool?.function, null, 1) ?? "";
-  return { ...told, ...changeOfText(text(before[place]), text(now[place])), line: null };
-}
-
-function changeOfText(before: string, now: string): Pick<PrefixChange, "kind" | "line" | "before" | "after"> {
-  const [lines, others] = [before.split("\n"), now.split("\n")];
-  const at = lines.findIndex((line, at) => line !== others[at]);
-  const place = at < 0 ? lines.length : at;
-  const [one = "", other = ""] = [lines[place], others[place]];
-  const differs = Array.from(one).findIndex((character, at) => character !== other[at]);
-  const from = Math.max(0, (differs < 0 ? one.length : differs) - CHARS_BEFORE);
-  return {
-    kind: kindOf(one, other, others.slice(Math.max(0, place - LINES_ABOVE), place)),
-    line: place + 1,
-    before: quoted(one.slice(from)),
-    after: quoted(other.slice(from)),
-  };
-}
-
-const DATE =
-  /\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[/.]\d{1,2}[/.]\d{2,4}|\d{1,2}:\d{2}|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? \d/i;
-const GIT =
-  /git ?status|recent commits|current branch|^\s*(?:[MADRCU?!]{1,2})\s+\S+[./]\S*$|^[0-9a-f]{7,40} /im;
-const VARYING = /[0-9a-f]{8}-[0-9a-f-]{20,}|[0-9a-f]{6,}|\d+/gi;
-
-function kindOf(before: string, now: string, above: readonly string[]): PrefixChange["kind"] {
-  if (/\bcch=/.test(before) && /\bcch=/.test(now)) return "bill";
-  if (GIT.test(before) || GIT.test(now) || above.some((line) => /git ?status/i.test(line))) {
-    return "git_status";
-  }
-  if (DATE.test(before) && DATE.test(now)) return "date";
-  const still = (line: string) => line.replaceAll(VARYING, "#");
-  return still(before) === still(now) ? "number" : "text";
-}
-
-function quoted(text: string): string {
-  return text.length <= QUOTED_CHARS ? text : `${text.slice(0, QUOTED_CHARS - 1)}…`;
-}
-
-/** Causes that a client's change may have hidden behind: what stands behind it was new to the cache. */
-const HIDDEN_BEHIND: readonly LedgerEntry["uncached"][number]["cause"][] = [
-  "own_rewrite",
-  "not_marked",
-  "provider_lost",
-  "new",
-];
-
-/** What the ledger says of a call whose client had changed something in front of what is read again. */
-function withPrefixChange(
-  entry: LedgerEntry,
-  changed: NonNullable<LedgerEntry["changed"]>,
-): LedgerEntry {
-  if (changed.where === "tools") return { ...entry, changed };
-  let left = changed.tokens;
-  const uncached = entry.uncached.map(({ cause, tokens }) => {
-    const its = HIDDEN_BEHIND.includes(cause) ? Math.min(left, tokens) : 0;
-    left -= its;
-    return { cause, tokens: tokens - its };
-  }).filter(({ tokens }) => tokens > 0);
-  const tokens = changed.tokens - left;
-  return {
-    ...entry,
-    changed,
-    uncached: tokens > 0 ? [{ cause: "client_changed", tokens }, ...uncached] : uncached,
-  };
-}

@@ -196,21 +196,14 @@ export interface GatewayTotals
   readonly days: Days;
 }
 
-/** Facts and state that are stored with a session's value. */
-type OtherFacts = Omit<
-  SessionFacts,
-  Exclude<keyof GatewaySettings, "agent"> | "by" | "startedMs" | "lastMs" | "isReverted"
->;
-type OtherState = Omit<SessionState, keyof GatewayTotals | "title">;
-
 /** The form of stored values: values of another one aren't read. */
 const FORMAT = 6;
 
 /** What a session continues from, in addition to its settings, totals, title and texts. Plain data. */
 interface StoredValue {
   readonly format: number;
-  readonly facts: OtherFacts;
-  readonly session: OtherState;
+  readonly facts: SessionFacts;
+  readonly session: Omit<SessionState, "title" | "days">;
   /** The items of its client's history, and the stems of its last one. */
   readonly items: readonly string[];
   readonly stems: readonly number[];
@@ -463,11 +456,10 @@ export class GatewaySession implements KnownConversation {
 
   /** Returns what is stored of it, and its names unless it is found by those of `named`. */
   content({ history, instructions }: SessionHistory, named: unknown): SessionContent {
-    const { scope: _s, client: _c, by: _b, name: _n, protocol: _p, control: _k, ...changing } = this.#facts;
-    const { startedMs: _a, lastMs: _l, isReverted: _r, ...facts } = changing;
-    const { title: _t, model: _m, epoch: _e, savedTokenUnits: _u, days: _d, ...session } = this.session.state;
+    const facts = this.#facts;
+    const { title: _, days: __, ...session } = this.session.state;
     const known = named as NamedHistory | undefined;
-    const names = namesOf(this.#facts, history, { ends: this.#ends, known });
+    const names = namesOf(facts, history, { ends: this.#ends, known });
     if (names) this.#ends = names.ends;
     const { state, lookedAt } = this.session.prompt;
     const value: StoredValue = {

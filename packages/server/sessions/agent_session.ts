@@ -225,7 +225,7 @@ export class AgentSession {
     });
   }
 
-  /** Loads a session. A turn that an earlier process left unfinished is ended. @throws {StoreError} */
+  /** Loads a session. A turn that an earlier process left continues or ends. @throws {StoreError} */
   static async load(record: SessionRecord, environment: SessionEnvironment): Promise<AgentSession> {
     const lastEvent = await environment.store.lastEvent(record.id);
     const countTokens = await environment.models.countTokens();
@@ -246,12 +246,12 @@ export class AgentSession {
     return this.#history;
   }
 
-  /** The tools of the last turn; before the first one those that are known. */
+  /** Tools of the last turn; before the first one those that are known. */
   get tools(): readonly Tool[] {
     return this.#tools.current;
   }
 
-  /** Number of the last event before the running turn; nothing if none runs. */
+  /** Number of the last event before the running turn; `undefined` if none runs. */
   get runningAfter(): number | undefined {
     return this.#turn?.before ?? this.#elsewhereAfter;
   }
@@ -260,7 +260,7 @@ export class AgentSession {
     return this.totals.ledger;
   }
 
-  /** What all its turns come to. */
+  /** Totals of all its turns. */
   get totals(): SessionTotals {
     return this.#stored.totals;
   }
@@ -286,7 +286,6 @@ export class AgentSession {
     return this.session.state.title;
   }
 
-  /** Its row in a list. */
   get row(): ListedSession {
     const { title, lastEvent, isRunning: isHeld } = this;
     return { ...this.#record, title, lastEvent, totals: this.totals, isHeld };
@@ -297,7 +296,7 @@ export class AgentSession {
     return this.prompt.conversation;
   }
 
-  /** What is made of what was said, and what was asked for of it. */
+  /** What its model sees of the history, and what users request of that. */
   get prompt(): SessionPrompt {
     return this.#prompt;
   }
@@ -307,14 +306,14 @@ export class AgentSession {
   }
 
   /**
-   * Settles when memory holds what is stored: after a failure it is read again, and what other servers have written. What
-   * one of them left that is gone is taken, and its turn ended. @throws {StoreError}
+   * Settles when memory holds what is stored: it is read again after a failure, and after other servers have written. A
+   * session that a server left which is gone is taken, and its turn continues or ends. @throws {StoreError}
    */
   ready(): Promise<void> {
     return this.ownership.ready();
   }
 
-  /** Changes pins or title, and stores that with these records. @throws {HttpError} 404 if it is gone. */
+  /** Changes pins or title, and commits these records with that. @throws {HttpError} 404 if the session is gone. */
   async change(change: SessionChange, records: readonly StoreRecord[]): Promise<void> {
     await this.#change(
       "title" in change
@@ -324,15 +323,15 @@ export class AgentSession {
     if (!this.ownership.isHeld) await this.ready();
   }
 
-  /** @throws {HttpError} 409 if calls wait for an answer: their results would have to come first. */
+  /** @throws {HttpError} 409 if calls have no result yet: nothing may come before those. */
   assertSettled(): void {
     if (openCalls(this.history).length > 0) throw callsOpen(this.id);
   }
 
   /**
-   * Does something beside the session while no turn runs and no call waits, and lets the model know what came of it.
+   * Does work while no turn runs and no call waits, and adds its outcome to the history for the model.
    *
-   * @throws {HttpError} 409 if a turn runs, or asks; 404 if the session is gone; and what `work` throws.
+   * @throws {HttpError} 409 if a turn runs or waits for approval; 404 if the session is gone; and what `work` throws.
    */
   betweenTurns<T>(work: () => Promise<T>, told: (done: T) => string): Promise<T> {
     return this.#alone(async () => {
@@ -348,11 +347,11 @@ export class AgentSession {
   }
 
   /**
-   * Lets the next turns ask another model, or with another effort; null is as the model likes. An effort that another model
-   * doesn't know waits for one that does.
+   * Sets model and effort of the next turns; a null effort is the model's own. An effort that another model doesn't know
+   * waits for one that does.
    *
    * @throws {HttpError} 400 if the model doesn't know the effort, or its price isn't known and a budget needs it; 409 if a turn
-   * runs or asks; 404 if the session is gone.
+   * runs or waits for approval; 404 if the session is gone.
    */
   choose({ model, effort }: { readonly model?: string; readonly effort?: string | null }): Promise<void> {
     return this.#alone(async () => {
@@ -366,7 +365,7 @@ export class AgentSession {
       const wished = effort === undefined
         ? settings.effort ?? this.totals.chosen?.effortOfOthers
         : effort ?? undefined;
-      // Of a model of which nobody knows what it has, an effort is asked that was chosen for it.
+      // Where the efforts of a model are unknown, the one that was chosen for it is requested.
       const isFor = effort !== undefined || settings.effort !== undefined && now === before;
       const has = wished !== undefined && (known?.includes(wished) ?? isFor);
       checkBudgets({ session: settings.budget }, { rates: this.#needs.environment.ratesOf(now), model: now });
@@ -378,20 +377,20 @@ export class AgentSession {
         totals: { ...this.totals, chosen },
         committed: () => choose(settings, chosen),
       });
-      // What was kept warm is of no use to another model.
+      // The cached prompt is of no use to another model.
       if (now !== before) this.#prompt.goesOn();
     });
   }
 
   /**
-   * Starts a turn; resolves once its start is committed, before anybody sees anything of it. The session is idle again
-   * before the turn's end can be read, so that who has read it may start the next one.
+   * Starts a turn; resolves once its start is committed, before any of it can be read. The session is idle again before
+   * the turn's end can be read, so that a client that has read it can start the next one.
    *
-   * @param when Asked once nothing else happens in the session: whether to start. Default: yes.
-   * @returns The turn; nothing if it shall not start.
+   * @param when Returns whether to start, once nothing else happens in the session. Default: always.
+   * @returns The turn; `undefined` if `when` returned false.
    * @throws {HttpError} 409 if a turn runs or there is nothing to continue, 429 if no more turns may run, 404 if the
    * session is gone.
-   * @throws {StoreError} if the start can't be committed. Then nothing has happened.
+   * @throws {StoreError} if the start can't be committed. Nothing has changed then.
    */
   start(request: TurnRequest): Promise<RunningTurn>;
   start(request: TurnRequest, when: () => boolean): Promise<RunningTurn | undefined>;
@@ -405,11 +404,11 @@ export class AgentSession {
   }
 
   /**
-   * Lets the input enter the running turn before its next model call; if none runs, starts one with it. Resolves once
-   * that is stored.
+   * Adds the input to the running turn, before its next model call; if none runs, starts one with it. Resolves once that
+   * is committed.
    *
-   * @returns The turn, if it was started.
-   * @throws {HttpError} 429 if too much waits already; and as {@linkcode AgentSession.start} does.
+   * @returns The turn, if one was started.
+   * @throws {HttpError} 429 if too many inputs wait already; and as {@linkcode AgentSession.start} does.
    */
   steerOrStart(request: TurnRequest & { readonly input: Content }): Promise<RunningTurn | undefined> {
     const { input } = request;
@@ -426,7 +425,7 @@ export class AgentSession {
   }
 
   /**
-   * Puts a turn behind those that run and wait. Resolves to it once that is stored.
+   * Queues a turn after those that run and wait. Resolves to it once that is committed.
    *
    * @throws {HttpError} 409 if there is nothing to continue, 429 if too many wait, 404 if the session is gone.
    */
@@ -438,10 +437,10 @@ export class AgentSession {
     this.#checkEffort(request);
     const turn = { ...request, id: crypto.randomUUID(), askedAtMs: store.now() };
     const add = async () => {
-      // What can't begin is refused at once, where that is known.
+      // A turn that can't begin is refused at once, where that is known.
       if (!this.#turn && this.queued.length === 0) this.#opening(request);
       await this.#changeQueue({ add: turn }, keep(turn));
-      // Whoever follows sees it begin.
+      // Readers that follow the session see it begin.
       if (!this.#turn) this.events.open();
     };
     await this.#alone(add, {
@@ -452,7 +451,7 @@ export class AgentSession {
     return turn;
   }
 
-  /** Takes away a turn that waits. False if it doesn't. */
+  /** Removes a turn that waits. Returns false if it doesn't. */
   async dequeue(id: string): Promise<boolean> {
     await this.ready();
     if (!this.queued.some((turn) => turn.id === id)) return false;
@@ -462,8 +461,8 @@ export class AgentSession {
   }
 
   /**
-   * Starts the turn that waits longest, if nothing runs or is asked. One that can't be played is told of so. False if none
-   * could be started.
+   * Starts the turn that waits longest, if nothing runs or waits for approval. If it can't be played, the session's events
+   * report why. Returns false if none could be started.
    */
   startQueued(): Promise<boolean> {
     return this.#alone(async () => {
@@ -481,7 +480,7 @@ export class AgentSession {
     }, { told: () => false });
   }
 
-  /** Makes a change here, or has the server make it on which a turn runs. */
+  /** Makes a change here, or on the server on which a turn runs. */
   #change(wanted: WantedChange): Promise<void> {
     return this.#alone(() => this.#take(wanted), { wanted: () => wanted, told: () => {} });
   }
@@ -511,7 +510,7 @@ export class AgentSession {
   async #changePins(change: PinChange, records: readonly StoreRecord[]): Promise<void> {
     const pins = pinsAfter(this.#prompt.pins, change);
     await this.#append([], { value: { ...this.#stored.value as PromptState, pins }, records });
-    // A call may have ended some meanwhile.
+    // A call may have ended some pins meanwhile.
     this.session.pin(change);
   }
 
@@ -563,9 +562,10 @@ export class AgentSession {
   }
 
   /**
-   * Takes answers to what is asked. Once all are there the turn goes on: it is given then. Resolves once that is stored.
+   * Takes answers to pending approvals. Once all are there the turn continues, and is returned. Resolves once that is
+   * committed.
    *
-   * @throws {HttpError} as {@linkcode AgentSession.start} does, and what `say` throws. Then nothing has happened.
+   * @throws {HttpError} as {@linkcode AgentSession.start} does, and what `say` throws. Nothing has changed then.
    */
   answer(
     say: (questions: SessionQuestions) => readonly ApprovalAnswered[],
@@ -584,7 +584,7 @@ export class AgentSession {
     });
   }
 
-  /** Denies what is asked, and nothing goes on. False if nothing is. */
+  /** Denies pending approvals, and nothing continues. Returns false if there are none. */
   withdraw(): Promise<boolean> {
     return this.#alone(async () => {
       if (this.questions.length === 0) return false;
@@ -600,7 +600,7 @@ export class AgentSession {
     }, { told: () => false });
   }
 
-  /** Cancels the running turn, on whichever server, and waits for its end. False if none runs. */
+  /** Cancels the running turn, on any server, and waits for its end. Returns false if none runs. */
   async cancel(): Promise<boolean> {
     if (await this.cancelHere()) return true;
     if (!this.isRunning) return false;
@@ -609,7 +609,7 @@ export class AgentSession {
     return asked !== undefined;
   }
 
-  /** Cancels the turn that runs on this server and waits for its end. False if none does. */
+  /** Cancels the turn that runs on this server, and waits for its end. Returns false if none runs. */
   async cancelHere(): Promise<boolean> {
     const turn = this.#turn;
     turn?.cancel();
@@ -617,15 +617,15 @@ export class AgentSession {
     return turn !== undefined;
   }
 
-  /** Ends the turn that runs here as one that was interrupted. Settles when none does. */
+  /** Ends the turn that runs here, as interrupted. Settles when none runs. */
   async stop(): Promise<void> {
     if (this.#turn) this.#turn.ending = "stops";
     await this.cancelHere();
   }
 
   /**
-   * Leaves the turn that runs here to whoever goes on with it: at its next step, or as soon as the signal is aborted. One
-   * that nobody can go on with has until then to end. Settles when none runs.
+   * Leaves the turn that runs here to another process: at its next step, or as soon as the signal is aborted. A turn that
+   * no other process can continue has until then to end. Settles when none runs.
    */
   async leave(signal: AbortSignal): Promise<void> {
     const turn = this.#turn;
@@ -648,7 +648,7 @@ export class AgentSession {
     this.#release({ failure: sessionLeft(this.id) });
   }
 
-  /** Removes the session if nothing runs in it then, and `when` says so. Tells whether it did. */
+  /** Removes the session if nothing runs in it, and `when` returns true. Returns whether it did. */
   deleteIdle(when: () => boolean = () => true): Promise<boolean> {
     return this.#alone(async () => {
       if (this.#turn || !when()) return false;
@@ -662,7 +662,7 @@ export class AgentSession {
     }, { told: () => false });
   }
 
-  /** @throws {HttpError} 400 if the model doesn't have the effort that a turn asks for. */
+  /** @throws {HttpError} 400 if the model doesn't have the effort that a turn requests. */
   #checkEffort({ settings: { reasoning_effort: effort } = {} }: Pick<TurnRequest, "settings">): void {
     const { model } = this.settings;
     if (effort !== undefined) {
@@ -677,14 +677,35 @@ export class AgentSession {
     this.#checkEffort(given);
     const opening = this.#opening({ input, results, told, budget });
     const before = this.events.last + opening.events.length;
+    const start = {
+      type: "turn_start",
+      ...(input !== undefined && { input }),
+      ...(id !== undefined && { id }),
+    } as const;
+    const turn = storedTurn(given, opening);
     return await this.#play({ input, ...given }, {
       ...{ before, opening, release: giveBack ?? this.#needs.environment.takeSlot() },
-      begin: (committed) =>
-        this.#begin(opening, { input, keep, id, committed, turn: storedTurn(given, opening) }),
+      begin: (committed) => {
+        const { asks, ...totals } = this.totals;
+        const queued = this.#queued.filter((one) => one.id !== id);
+        this.#isBegun = true;
+        return this.#append([...opening.events, start], {
+          title: this.title || firstWords(input && personsWords({ role: "user", content: input })),
+          ...(asks && { totals }),
+          states: { ...(turn && { turn }), ...(id !== undefined && queueStates(queued)) },
+          records: keep?.("starts") ?? [],
+          committed: () => {
+            this.#history = [...this.#history, ...opening.answers];
+            this.#isOpen = turn !== undefined;
+            this.#queued = queued;
+            committed();
+          },
+        });
+      },
     });
   }
 
-  /** Goes on with a turn that another process left. One that can't go on here ends. */
+  /** Continues a turn that another process left. If it can't continue here, it ends. */
   async #resume(open: OpenTurn): Promise<void> {
     const { before, resumed, events, asked: { budget, spent, ...given } } = open;
     const { always } = this.#questions;
@@ -735,7 +756,12 @@ export class AgentSession {
           turn,
         },
         takeTools: (signal) => this.#tools.take(signal),
-        steering: () => tenure.isOwn() ? this.#takeWaiting() : [],
+        steering: () => {
+          if (!tenure.isOwn()) return [];
+          const fresh = this.#waiting.slice(this.#taken);
+          this.#taken = this.#waiting.length;
+          return fresh;
+        },
         commit: (events, options) => tenure.run(() => this.#commit(events, options)),
         assertOwn: tenure.assertOwn,
         isLeft: () => this.#turn?.ending === "leaves",
@@ -790,8 +816,8 @@ export class AgentSession {
   }
 
   /**
-   * Number of the last event before the newest turn that began with what the user said: one that goes on with an answer
-   * belongs to it.
+   * Returns the number of the last event before the newest turn that began with an input: a turn that continues with an
+   * answer belongs to it.
    */
   async #usersTurn(): Promise<number | undefined> {
     const { store, workspace: { checkpoints } = {} } = this.#needs.environment;
@@ -801,7 +827,7 @@ export class AgentSession {
     return start && start.number - 1;
   }
 
-  /** What a ping cost is paid for by the turn that runs. */
+  /** Records what a keep-alive request cost, for the turn that runs if one does. */
   #bookPing(cost: TurnLedger): void {
     this.#account?.pinged(cost);
     this.#needs.environment.keys?.paid(this.by, cost.usd ?? 0);
@@ -827,13 +853,13 @@ export class AgentSession {
       .catch((error) => this.#needs.environment.onError?.(error));
   }
 
-  /** Nothing runs any more. What waits enters the next turn. */
+  /** Nothing runs any more. Inputs that wait enter the next turn. */
   #release(
     { failure, waiting = [], goesOn = false, ended = () => this.#prompt.goesOn() }: {
       readonly failure?: unknown;
       readonly waiting?: readonly Content[];
       readonly goesOn?: boolean;
-      /** Keeps warm what is worth it. Default: what was asked is gone on with elsewhere, or not at all. */
+      /** Keeps the cache alive if that pays. Default: it doesn't, as the turn continues elsewhere or not at all. */
       readonly ended?: () => void;
     },
   ): void {
@@ -843,7 +869,7 @@ export class AgentSession {
     ended();
     this.#waiting = waiting;
     this.#taken = 0;
-    // Whoever follows a turn that asks sees it go on.
+    // Readers that follow a turn that waits for approval see it continue.
     const isToBegin = this.questions.length > 0 || this.queued.length > 0;
     if (goesOn || failure === undefined && isToBegin) this.events.open();
     else this.events.close(failure);
@@ -918,20 +944,13 @@ export class AgentSession {
     return { waiting, runningAfter, open };
   }
 
-  /** Returns the inputs that wait for the loop, which takes them now. */
-  #takeWaiting(): readonly Content[] {
-    const fresh = this.#waiting.slice(this.#taken);
-    this.#taken = this.#waiting.length;
-    return fresh;
-  }
-
   /** Returns how a turn opens. @throws {HttpError} 409 if it can't be continued. */
   #opening(request: Parameters<typeof openTurn>[0]): Opening {
     const { id, history, totals: { asks } } = this;
     return openTurn(request, { id, history, questions: this.#questions, asks });
   }
 
-  /** Commits that a turn which has waited can't be played, and why. */
+  /** Commits that a queued turn can't be played, and why. */
   async #refuse({ id, input }: QueuedTurn, message: string): Promise<void> {
     const start = { type: "turn_start", ...(input !== undefined && { input }), id } as const;
     const end = {
@@ -952,48 +971,17 @@ export class AgentSession {
     });
   }
 
-  async #begin(
-    opening: Opening,
-    { input, keep, id, turn, committed }: Pick<TurnRequest, "input" | "keep" | "id"> & {
-      /** What it was asked for, if another process may go on with it. */
-      readonly turn: StoredTurn | undefined;
-      readonly committed: () => void;
-    },
-  ): Promise<void> {
-    const title = this.title || firstWords(input && personsWords({ role: "user", content: input }));
-    const start = {
-      type: "turn_start",
-      ...(input !== undefined && { input }),
-      ...(id !== undefined && { id }),
-    } as const;
-    const queued = this.#queued.filter((one) => one.id !== id);
-    const { asks, ...totals } = this.totals;
-    this.#isBegun = true;
-    await this.#append([...opening.events, start], {
-      title,
-      ...(asks && { totals }),
-      states: { ...(turn && { turn }), ...(id !== undefined && queueStates(queued)) },
-      records: keep?.("starts") ?? [],
-      committed: () => {
-        this.#history = [...this.#history, ...opening.answers];
-        this.#isOpen = turn !== undefined;
-        this.#queued = queued;
-        committed();
-      },
-    });
-  }
-
   /**
-   * Commits events of the turn with what has changed beside them. Unless all is settled, the prompt's part waits for what
-   * tells of it.
+   * Commits events of the turn with the changes that go with them. Unless all is settled, the prompt's state waits for the
+   * events that report it.
    */
   async #commit(
     events: readonly SessionEvent[],
     { committed, ended, settled = true }: {
       readonly committed?: () => void;
-      /** What else the turns come to now. Default: nothing more. */
+      /** Totals that the turn's end changes. Default: none. */
       readonly ended?: Partial<SessionTotals>;
-      /** Whether nothing goes on until they are stored. Default: so it is. */
+      /** Whether nothing continues until they are stored. Default: yes. */
       readonly settled?: boolean;
     },
   ): Promise<void> {
@@ -1020,8 +1008,8 @@ export class AgentSession {
   }
 
   /**
-   * Commits a turn's end. What the user said too late for this turn is not lost: the next one begins with it. It waits
-   * for that one if calls are open, because nothing may come between these and their results.
+   * Commits a turn's end. Inputs that came too late for this turn are not lost: the next one begins with them. They wait
+   * for that one if calls have no result, because nothing may come between these and their results.
    */
   async #end(
     { step, asked, last, end, messages }: Pick<PlayedTurn, "step" | "asked" | "last"> & {
@@ -1030,7 +1018,7 @@ export class AgentSession {
     },
     { opening, committed }: {
       readonly opening: Opening;
-      /** Is given what still waits to be said. */
+      /** Called with the inputs that still wait. */
       readonly committed: (waiting: readonly Content[]) => void;
     },
   ): Promise<void> {
@@ -1042,7 +1030,7 @@ export class AgentSession {
     });
     const { turns, ledger } = this.totals;
     const ended = { turns: turns + 1, ledger: addLedgers(ledger, end.ledger), asks };
-    // The turn began before it asked for an answer.
+    // The turn began before it waited for approval.
     const whole = opening.spent && { whole: addLedgers(opening.spent, end.ledger) };
     const told = unheard.map((input): LoopEvent => ({ type: "user_message", step, input }));
     await this.#commit([...last, ...told, ...put, { type: "turn_end", ...end, ...whole }], {
@@ -1088,8 +1076,8 @@ function isBusy(error: unknown): boolean {
 }
 
 /**
- * What a turn was asked for, for another process that may go on with it. One that works for another turn, or whose client
- * runs tools and waits for its answer, ends with its process: there is nobody to go on for.
+ * Returns what another process needs to continue a turn. A turn that works for another one, or whose client runs tools and
+ * waits for its answer, ends with its process.
  */
 function storedTurn(
   { clientTools, payer, tools, settings, maxOutputTokens, unattended }: TurnRequest,
