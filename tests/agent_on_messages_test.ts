@@ -216,8 +216,8 @@ Deno.test("thinking blocks: thoughts and signatures are sent back byte for byte 
       ...call(3, "toolu_1", '{"path": ', '"a" }'),
       ...call(4, "toolu_2", '{"path":"b"}'),
     ),
-    reply("end_turn", ...thinking(0, "Done.", "sig/2"), ...text(1, "Both say hello.")),
-    reply("end_turn", ...text(0, "As I said.")),
+    reply("end_turn", ...thinking(0, "Done.", "sig/2"), ...text(1, "Both are greetings.")),
+    reply("end_turn", ...text(0, "As stated.")),
   ];
   const folder = await Deno.makeTempDir();
   const open = async () => {
@@ -247,7 +247,7 @@ Deno.test("thinking blocks: thoughts and signatures are sent back byte for byte 
     ];
     const second = [
       { type: "thinking", thinking: "Done.", signature: "sig/2" },
-      { type: "text", text: "Both say hello." },
+      { type: "text", text: "Both are greetings." },
     ];
     const replies = ({ messages }: Body) =>
       messages.flatMap(({ role, content }) => role === "assistant" ? [JSON.stringify(content)] : []);

@@ -252,7 +252,7 @@ for (const way of Object.keys(WAYS) as Way[]) {
       ...[one("read", { path: "c" }, "helping"), { reasoning_content: "There.", content: "It is in c." }],
       one("save", { path: "a" }, "writing"),
       { reasoning_content: "Done.", content: "Written." },
-      { reasoning_content: "Again.", content: "As I said: all four." },
+      { reasoning_content: "Again.", content: "As stated: all four." },
     ]);
     try {
       let { agent, close } = await start();
@@ -290,7 +290,7 @@ for (const way of Object.keys(WAYS) as Way[]) {
 Deno.test("carried reasoning: another model sees the text, and sealed content is sent back only to the model that wrote it", async () => {
   const said = (): SimulatedReply[] => [
     { reasoning_content: words(5, "hm"), tool_calls: [toolCall("read", { path: "a" })] },
-    { reasoning_content: "So.", content: "It says a." },
+    { reasoning_content: "So.", content: "It contains a." },
   ];
   const order: Way[] = ["responses", "adaptive", "chat", "budget", "responses", "chat"];
   const { start, sent: got, remove } = await bench(order.flatMap(said));

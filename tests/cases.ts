@@ -1,6 +1,8 @@
 /**
- * Sets how many cases property tests generate, and their seed. Tests import fast-check from here, so that the suite runs a
- * few, always the same. `TARE_TEST_CASES=20` runs twenty times as many with a random seed, which `TARE_TEST_SEED` repeats.
+ * Sets how many cases property tests generate, and their seed. Tests import fast-check from here, so that
+ * the suite runs a few, always the same. `TARE_TEST_CASES=20` runs twenty times as many with a random seed,
+ * which `TARE_TEST_SEED` repeats.
+ *
  * @module
  */
 import fc from "npm:fast-check@^4.10.2";

@@ -133,7 +133,7 @@ Deno.test("play() pays for the fixed prefix, the recall tool and the output unle
 
 Deno.test("play() counts content that a call needs, that appeared earlier and that isn't visible", async () => {
   const recording = readRecording(line([
-    { role: "user", content: "Look at firstName in file.ts, and say it in plain words." },
+    { role: "user", content: "Look at firstName in file.ts, and explain it in plain words." },
     ...round("1", "1\tconst thirdName = unknown;", '{"q":"firstName unheardOf plainwords"}'),
     ...round("2", "x", '{"old_string":"const   thirdName = unknown;","new_string":""}'),
     { role: "assistant", content: "Done." },

@@ -1,6 +1,7 @@
 /**
- * Expands compressed results, as the specification of compression's inverse: it uses only visible content, and shares no code
- * with the compression on purpose. Contains no tests.
+ * Expands compressed results, as the specification of compression's inverse: it uses only visible content,
+ * and shares no code with the compression on purpose. Contains no tests.
+ *
  * @module
  */
 
@@ -26,6 +27,7 @@ const KNOWN_NUMBER = /^(?: *\d+(?:→|\t|: |\) )|0\d*\| | *[1-9]\d*\|)/;
 
 /**
  * Rebuilds a result.
+ *
  * @param above The visible texts before it in order, with their names.
  * @throws {Error} if visible content contradicts the first line, or a label has no target.
  */

@@ -1,5 +1,6 @@
 /**
  * Measures what a subagent's first call reads from the provider's cache.
+ *
  * @module
  */
 import { anthropicModel } from "@tare/loop/anthropic";

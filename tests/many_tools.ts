@@ -1,5 +1,7 @@
 /**
- * Plays a session with many tools on a server of its own, and measures its calls by how the tools are offered.
+ * Plays a session with many tools on a server of its own, and measures its calls by how the tools are
+ * offered.
+ *
  * @module
  */
 import type {

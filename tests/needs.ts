@@ -1,6 +1,7 @@
 /**
- * Declares what tests need of the machine beyond the lock file. A test with an unmet need is ignored, and its name contains the
- * need, so that the reason appears with the test. Imports nothing. Contains no tests.
+ * Declares what tests need of the machine beyond the lock file. A test with an unmet need is ignored, and
+ * its name contains the need, so that the reason appears with the test. Imports nothing. Contains no tests.
+ *
  * @module
  */
 

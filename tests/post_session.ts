@@ -1,5 +1,6 @@
 /**
  * Sends requests to the agent's session routes. Contains no tests.
+ *
  * @module
  */
 import type { agentHandler } from "@tare/server";

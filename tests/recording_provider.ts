@@ -1,6 +1,7 @@
 /**
- * Simulates a provider for tests: a model decides the replies, pieces are sent after pauses, and requests are recorded.
- * Contains no tests.
+ * Simulates a provider for tests: a model decides the replies, pieces are sent after pauses, and requests
+ * are recorded. Contains no tests.
+ *
  * @module
  */
 import { profileNamed } from "@tare/planner";

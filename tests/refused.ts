@@ -1,5 +1,6 @@
 /**
  * Refusals of the tests' providers. Contains no tests.
+ *
  * @module
  */
 import { type Dialect, DIALECTS, refusalIn } from "@tare/simulator";

@@ -1,6 +1,7 @@
 /**
- * Stores of plain maps: a reference model for random tests of other stores, and one that several openings share, whose
- * processes can be paused and killed. Contains no tests.
+ * Stores of plain maps: a reference model for random tests of other stores, and one that several openings
+ * share, whose processes can be paused and killed. Contains no tests.
+ *
  * @module
  */
 import { type Archive, archiveRef } from "@tare/prune";

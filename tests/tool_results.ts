@@ -1,6 +1,7 @@
 /**
- * Generates results of tools, each with a call that may return it: tables, files with and without numbers, logs, JSON,
- * terminal output. Contains no tests.
+ * Generates results of tools, each with a call that may return it: tables, files with and without numbers,
+ * logs, JSON, terminal output. Contains no tests.
+ *
  * @module
  */
 import fc from "./cases.ts";

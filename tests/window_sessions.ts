@@ -1,6 +1,7 @@
 /**
- * Generates sessions in every script on a provider with another tokenizer, which refuses prompts over its window. Contains no
- * tests.
+ * Generates sessions in every script on a provider with another tokenizer, which refuses prompts over its
+ * window. Contains no tests.
+ *
  * @module
  */
 import type { CountTokens, Message, ToolDefinition } from "@tare/messages";

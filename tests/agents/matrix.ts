@@ -2,6 +2,7 @@
  * Prints the results of `deno task test:all agents` as a Markdown table, from files with its output:
  * `NO_COLOR=1 deno task test:all agents > FILE`, and
  * `deno run --allow-read --allow-env tests/agents/matrix.ts FILE…`. The last result of a test counts.
+ *
  * @module
  */
 // deno-lint-ignore-file no-console

@@ -31,7 +31,9 @@ const LIMIT_MS = 900_000;
 const PROGRAMS = fromFileUrl(new URL("programs/node_modules/.bin", import.meta.url));
 
 /**
- * Runs a program of `programs/package.json` to its end, without this process's environment, and ends its child processes.
+ * Runs a program of `programs/package.json` to its end, without this process's environment, and ends its
+ * child processes.
+ *
  * @throws {Error} if it takes longer than a quarter of an hour.
  */
 export async function runProgram(command: Command, { cwd, env, interruptedBy }: RunOptions): Promise<Ended> {

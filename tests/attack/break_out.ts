@@ -1,5 +1,6 @@
 /**
  * Attacks by malicious commands of the agent or by a program that it uses. Contains no tests.
+ *
  * @module
  */
 import { join } from "@std/path";

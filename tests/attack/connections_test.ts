@@ -70,7 +70,7 @@ Deno.test("connections: a server with 1,024 descriptors uses half of them for co
 
 Deno.test("connections: with 10,000 idle, 1,000 slow bodies and 200 stalled readers health and turns work, and resources are freed", () =>
   attacked({}, async (server) => {
-    const text = "A line that nobody reads.\n".repeat(40_000);
+    const text = "A line that is not read.\n".repeat(40_000);
     const [long = ""] = await agentClient(server.url).importSessions(
       new TextEncoder().encode(JSON.stringify({ role: "user", content: text })),
     );

@@ -38,7 +38,7 @@ async function withHanging(
       ...["--workspace", folder, "--data", `${folder}/data`],
       ...["--base-url", provider.url, "--model", "m", "--profile", "openai"],
     ]);
-    const text = "A line that nobody reads.\n".repeat(200_000);
+    const text = "A line that is not read.\n".repeat(200_000);
     const [long = ""] = await agentClient(server.url).importSessions(
       new TextEncoder().encode(JSON.stringify({ role: "user", content: text })),
     );

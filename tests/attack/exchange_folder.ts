@@ -1,5 +1,6 @@
 /**
  * Swaps a folder with a link to another one in a loop, as a hostile process. Contains no tests.
+ *
  * @module
  */
 

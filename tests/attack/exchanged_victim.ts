@@ -1,6 +1,7 @@
 /**
- * Runs file tools with the server's permissions in a folder that another process swaps with a link, and prints the results
- * as JSON. Contains no tests.
+ * Runs file tools with the server's permissions in a folder that another process swaps with a link, and
+ * prints the results as JSON. Contains no tests.
+ *
  * @module
  */
 import { join } from "@std/path";

@@ -41,7 +41,7 @@ const SHAPES: Readonly<Record<string, (bytes: number) => readonly [path: string,
     `{"model":"m","messages":[{"role":"user","content":"Hi"}],"tools":[{"type":"function","function":{"name":"read",` +
     `"description":"${a(bytes)}","parameters":{"type":"object"}}}]}`,
   ],
-  "a model behind a message": (bytes) => [
+  "a model after a message": (bytes) => [
     "/v1/chat/completions",
     `{"messages":[{"role":"user","content":"${a(bytes)}"}],"model":"m"}`,
   ],

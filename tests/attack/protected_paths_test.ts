@@ -123,7 +123,7 @@ Deno.test(
     const [name] = /bg_\w+/.exec(await workspace.call("shell", { command, background: true })) ?? [];
     const args = { name, wait_ms: 60_000, until: "gone" };
     assertStringIncludes(await workspace.call("background", args), "gone");
-    // Approved state stays.
+    // Content that the user has approved stays.
     await workspace.call("shell", { command: "sleep 1000", background: true });
     await workspace.call("write_file", { path: "src/.envrc", content: "approved" });
     await workspace.shell("true");

@@ -1,5 +1,6 @@
 /**
  * Starts the real server as users do, with a home folder, sessions and keys as targets. Contains no tests.
+ *
  * @module
  */
 import { join } from "@std/path";

@@ -128,15 +128,18 @@ Deno.test(
   },
 );
 
-Deno.test(needs(LINUX, "sandbox: with or without one the server's process has no key in its environment"), async () => {
-  await withServer({ flags: ["--sandbox", "off"], calls: () => [] }, async ({ target }) => {
-    const environments = await Promise.all(target.pids.map(async (pid) => {
-      const command = await Deno.readTextFile(`/proc/${pid}/cmdline`);
-      return command.includes("main.ts") ? [await Deno.readTextFile(`/proc/${pid}/environ`)] : [];
-    }));
-    assertEquals(environments.flat().map((text) => text.includes(SECRET)), [false]);
-  });
-});
+Deno.test(
+  needs(LINUX, "sandbox: with or without one the server's process has no key in its environment"),
+  async () => {
+    await withServer({ flags: ["--sandbox", "off"], calls: () => [] }, async ({ target }) => {
+      const environments = await Promise.all(target.pids.map(async (pid) => {
+        const command = await Deno.readTextFile(`/proc/${pid}/cmdline`);
+        return command.includes("main.ts") ? [await Deno.readTextFile(`/proc/${pid}/environ`)] : [];
+      }));
+      assertEquals(environments.flat().map((text) => text.includes(SECRET)), [false]);
+    });
+  },
+);
 
 async function bareFolder(): Promise<string> {
   const folder = await Deno.makeTempDir();

@@ -21,7 +21,7 @@ export interface WatchedServer {
   readonly turn: () => Promise<Watched>;
 }
 
-/** Starts a server with an empty data folder and this environment, and ends it after `use`. */
+/** Starts a server with an empty data folder and this environment, and ends it after `work`. */
 export async function withServer(
   args: readonly string[],
   work: (server: WatchedServer) => Promise<void>,

@@ -69,6 +69,7 @@ export class Client {
 
   /**
    * Checks that everything received can be read.
+   *
    * @param options.mayWait Whether a turn may wait for room. Default: false.
    */
   async assertNothingLost({ mayWait = false }: { readonly mayWait?: boolean } = {}): Promise<void> {

@@ -7,6 +7,7 @@ export interface ReceivedEvent {
 
 /**
  * Yields the events of a stream until it ends.
+ *
  * @throws {TypeError} if the connection breaks.
  * @throws {Error} if the server reports an error in the stream.
  */

@@ -47,7 +47,7 @@ Deno.test("start: a server refuses a damaged file in one sentence and leaves it 
       ["damaged schema", flipped(100, 300)],
       ["damaged pages", flipped(4096, whole.length)],
       ["cut off in the middle of a page", whole.slice(0, 8192 + 100)],
-      ["cut off behind a page", whole.slice(0, 8192)],
+      ["cut off after a page", whole.slice(0, 8192)],
       ["another file", new TextEncoder().encode("These are notes.\n".repeat(1000))],
     ];
     for (const [name, bytes] of cases) {

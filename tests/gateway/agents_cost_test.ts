@@ -278,7 +278,7 @@ function trafficOf(
     ...(key === "x-session-id" && { "x-session-id": SESSION }),
     ...(protocol === "messages" && { "anthropic-version": "2023-06-01" }),
   };
-  const task = "Read the files of the folder and tell what they are for.";
+  const task = "Read the files of the folder and explain what they are for.";
   const TOOLS = 12;
   const definitions = Array.from(
     { length: TOOLS },

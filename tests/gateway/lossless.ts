@@ -34,7 +34,9 @@ export interface FoundEdits {
 }
 
 /**
- * Checks that the upstream received the client's request with only these edits: results compressed or replaced by a line with their hash, old turns replaced by a line that counts them, and compact tools.
+ * Checks that the upstream received the client's request with only these edits: results compressed or
+ * replaced by a line with their hash, old turns replaced by a line that counts them, and compact tools.
+ *
  * @throws {AssertionError} if anything else differs.
  */
 export async function checkLossless(

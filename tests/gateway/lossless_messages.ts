@@ -18,7 +18,9 @@ interface Unit {
 const MAX_MARKS = 4;
 
 /**
- * Checks that the upstream received the client's Messages with only these edits: results replaced by a line with their hash, steps by a line that counts them, and moved cache breakpoints.
+ * Checks that the upstream received the client's Messages with only these edits: results replaced by a line
+ * with their hash, steps by a line that counts them, and moved cache breakpoints.
+ *
  * @param others The number of cache breakpoints elsewhere in the request.
  * @throws {AssertionError} if anything else differs.
  */

@@ -1,12 +1,16 @@
 /**
- * Measures the cost of solved tasks: the twenty tasks of this folder, done by Tare, by Tare without pruning, by pi and by
- * opencode, all with the same model. Usage is the provider's.
+ * Measures the cost of solved tasks: the twenty tasks of this folder, done by Tare, by Tare without pruning,
+ * by pi and by opencode, all with the same model. Usage is the provider's.
+ *
  *     OPENAI_API_KEY=… TARE_MODEL=… deno task bench tasks --price-in USD --price-out USD --budget USD
  *                             [--arm tare]… [--task PART]… [--repeats 3] [--scripted] [--name NAME]
- * Prices are for a million tokens. The agents run the model's commands without approval: use a container. pi and opencode
- * are installed by `npm install --prefix tests/agents/programs`. Results are stored in `.tare/measured`, and the same command
- * resumes an interrupted run. `--scripted` needs no key: the tests' worker replaces the model, which shows that all arms work,
- * and the cost of a deterministic model, but not a model's abilities.
+ *
+ * Prices are for a million tokens. The agents run the model's commands without approval: use a container. pi
+ * and opencode are installed by `npm install --prefix tests/agents/programs`. Results are stored in
+ * `.tare/measured`, and the same command resumes an interrupted run. `--scripted` needs no key: the tests'
+ * worker replaces the model, which shows that all arms work, and the cost of a deterministic model, but not
+ * a model's abilities.
+ *
  * @module
  */
 import { join } from "@std/path";

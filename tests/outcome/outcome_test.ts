@@ -74,7 +74,7 @@ Deno.test("outcome: every task passes without pruning, and nothing is recalled",
   assertEquals(recalling(outcomes), []);
 });
 
-Deno.test("outcome: every task passes in code mode, and the largest results never enter a prompt", async () => {
+Deno.test("outcome: every task passes in code mode, and results that only programs use never enter a prompt", async () => {
   const outcomes = await playAll(() => PROGRAMMED);
   assertEquals(faults(outcomes), []);
   const prompts = (outcomes: ReadonlyMap<string, Outcome>, name: string) =>

@@ -26,7 +26,10 @@ type Want =
 export type Turn = (asked: string) => Generator<Want, string, string>;
 
 /**
- * Returns a worker as a model that uses nothing but its prompt: each request restarts its turn with the results that are still visible, evicted ones are recalled, and calls with an unknown outcome are repeated, so that every action must be idempotent.
+ * Returns a worker as a model that uses nothing but its prompt: each request restarts its turn with the
+ * results that are still visible, evicted ones are recalled, and calls with an unknown outcome are repeated,
+ * so that every action must be idempotent.
+ *
  * @param turns The user's requests, with the worker's turns.
  */
 export function workerModel(

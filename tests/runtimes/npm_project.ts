@@ -6,7 +6,9 @@ import { runProgram } from "./runtimes.ts";
 const PACKAGES = fromFileUrl(new URL("../../packages", import.meta.url));
 
 /**
- * Packs packages as npm gets them, installs them into an empty project, and writes the examples of their READMEs as scripts.
+ * Packs packages as npm gets them, installs them into an empty project, and writes the examples of their
+ * READMEs as scripts.
+ *
  * @returns the scripts, by package.
  */
 export async function npmProject(
@@ -54,6 +56,7 @@ export async function bundleInProject(folder: string, script: string): Promise<s
 
 /**
  * Installs one package as npm gets it into an empty project.
+ *
  * @returns the size on a disk with blocks of 4 KiB, in bytes.
  */
 export async function installAlone(folder: string, name: string): Promise<number> {

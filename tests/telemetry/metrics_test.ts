@@ -61,7 +61,7 @@ Deno.test("TARE_METRICS: Prometheus can read the metrics, with the same money an
     model: ({ messages }) =>
       JSON.stringify(messages.at(-1)).includes("refuse")
         ? { fault: { type: "error", status: 400, message: "No." } }
-        : { content: "I have nothing to say." },
+        : { content: "Nothing to report." },
     tokenizer: { encode: (text) => Array.from(text, (letter) => letter.charCodeAt(0)) },
     profile: profileNamed("openai"),
   });
@@ -94,7 +94,7 @@ Deno.test("TARE_METRICS: Prometheus can read the metrics, with the same money an
     const long = "A long question. ".repeat(200);
     await said("agent", "Hello.");
     await said("theirs", long);
-    await said("theirs", long, "I have nothing to say.", "And now?");
+    await said("theirs", long, "Nothing to report.", "And now?");
     await said("theirs", "Please refuse.");
     const { all } = JSON.parse(await ask("/tare/v1/overview"));
     const response = await fetch(`${server.url}/metrics`);

@@ -7,7 +7,7 @@ export const CLAUDE_CODE: Agent = {
   entry: AGENTS.claude!,
   rulesFile: "CLAUDE.md",
   tools: {
-    shell: (command) => ({ name: "Bash", args: { command, description: "Does what the plan says" } }),
+    shell: (command) => ({ name: "Bash", args: { command, description: "Follows the plan" } }),
     delegate: (prompt) => ({
       name: "Agent",
       args: {

@@ -18,7 +18,7 @@ export function copilot(protocol: keyof typeof PROTOCOLS): Agent {
     entry: AGENTS.copilot!,
     rulesFile: "AGENTS.md",
     tools: {
-      shell: (command) => ({ name: "bash", args: { command, description: "Does what the plan says" } }),
+      shell: (command) => ({ name: "bash", args: { command, description: "Follows the plan" } }),
       delegate: (prompt) => ({
         name: "task",
         args: {

@@ -13,7 +13,7 @@ export function opencode(program: string, environment: string): Agent {
     entry: AGENTS[program]!,
     rulesFile: "AGENTS.md",
     tools: {
-      shell: (command) => ({ name: "bash", args: { command, description: "Does what the plan says" } }),
+      shell: (command) => ({ name: "bash", args: { command, description: "Follows the plan" } }),
       delegate: (prompt) => ({
         name: "task",
         args: { description: "A part of the plan", prompt, subagent_type: "general" },

@@ -42,9 +42,9 @@ async function withServer(
 
 const TOOL_TURN = [
   { content: "I ask the echo.", ...echoCall("hi") },
-  { content: "It said hi." },
+  { content: "It printed hi." },
 ];
-const ANSWER = "I ask the echo.\n\nIt said hi.";
+const ANSWER = "I ask the echo.\n\nIt printed hi.";
 const CHAT_USAGE = {
   prompt_tokens: 20,
   completion_tokens: 4,

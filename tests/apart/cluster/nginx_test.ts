@@ -106,47 +106,50 @@ Deno.test(
   },
 );
 
-Deno.test(needs(NGINX, "nginx: streams are forwarded piece by piece, and large bodies are accepted"), async () => {
-  const next = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-  const server = backend("a", async (request) => {
-    if (request.method === "POST") {
-      let bytes = 0;
-      for await (const piece of request.body ?? []) {
-        // Before the body has ended: it isn't buffered.
-        if (bytes === 0) next[1]!.resolve();
-        bytes += piece.length;
+Deno.test(
+  needs(NGINX, "nginx: streams are forwarded piece by piece, and large bodies are accepted"),
+  async () => {
+    const next = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const server = backend("a", async (request) => {
+      if (request.method === "POST") {
+        let bytes = 0;
+        for await (const piece of request.body ?? []) {
+          // Before the body has ended: it isn't buffered.
+          if (bytes === 0) next[1]!.resolve();
+          bytes += piece.length;
+        }
+        return new Response(String(bytes));
       }
-      return new Response(String(bytes));
-    }
-    const body = new ReadableStream<Uint8Array>({
+      const body = new ReadableStream<Uint8Array>({
+        async start(controller) {
+          controller.enqueue(new TextEncoder().encode("data: 1\n\n"));
+          await next[0]!.promise;
+          controller.enqueue(new TextEncoder().encode("data: 2\n\n"));
+          controller.close();
+        },
+      });
+      return new Response(body, { headers: { "content-type": "text/event-stream" } });
+    });
+    await using nginx = await Nginx.start([urlOf(server)]);
+    const events = await nginx.fetch("/tare/v1/sessions/one/events");
+    const reader = events.body!.pipeThrough(new TextDecoderStream()).getReader();
+    assertEquals((await reader.read()).value, "data: 1\n\n");
+    next[0]!.resolve();
+    assertEquals([(await reader.read()).value, (await reader.read()).done], ["data: 2\n\n", true]);
+    const piece = new Uint8Array(2 ** 20);
+    const pieces = new ReadableStream<Uint8Array>({
       async start(controller) {
-        controller.enqueue(new TextEncoder().encode("data: 1\n\n"));
-        await next[0]!.promise;
-        controller.enqueue(new TextEncoder().encode("data: 2\n\n"));
+        controller.enqueue(piece);
+        await next[1]!.promise;
+        for (let count = 1; count < 20; count++) controller.enqueue(piece);
         controller.close();
       },
     });
-    return new Response(body, { headers: { "content-type": "text/event-stream" } });
-  });
-  await using nginx = await Nginx.start([urlOf(server)]);
-  const events = await nginx.fetch("/tare/v1/sessions/one/events");
-  const reader = events.body!.pipeThrough(new TextDecoderStream()).getReader();
-  assertEquals((await reader.read()).value, "data: 1\n\n");
-  next[0]!.resolve();
-  assertEquals([(await reader.read()).value, (await reader.read()).done], ["data: 2\n\n", true]);
-  const piece = new Uint8Array(2 ** 20);
-  const pieces = new ReadableStream<Uint8Array>({
-    async start(controller) {
-      controller.enqueue(piece);
-      await next[1]!.promise;
-      for (let count = 1; count < 20; count++) controller.enqueue(piece);
-      controller.close();
-    },
-  });
-  const answer = await nginx.fetch("/v1/messages", { method: "POST", body: pieces });
-  assertEquals(await answer.text(), String(20 * piece.length));
-  await server.shutdown();
-});
+    const answer = await nginx.fetch("/v1/messages", { method: "POST", body: pieces });
+    assertEquals(await answer.text(), String(20 * piece.length));
+    await server.shutdown();
+  },
+);
 
 Deno.test(
   needs(NGINX, "nginx: a request is sent to another server only if it certainly had no effect"),

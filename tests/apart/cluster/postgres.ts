@@ -48,7 +48,9 @@ done
 rm -rf "$folder"`;
 
 /**
- * Starts a PostgreSQL server from npm's binaries on loopback, or uses `TARE_TEST_POSTGRES`. Call it at the top of a module: the server ends with the process.
+ * Starts a PostgreSQL server from npm's binaries on loopback, or uses `TARE_TEST_POSTGRES`. Call it at the
+ * top of a module: the server ends with the process.
+ *
  * @throws {Error} if it can't be started, with its output.
  */
 export async function startPostgres({ settings = {}, tls }: PostgresOptions = {}): Promise<Postgres> {

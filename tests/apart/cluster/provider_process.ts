@@ -1,5 +1,6 @@
 /**
  * Runs the recording provider with a seed as a process of its own, and prints its address.
+ *
  * @module
  */
 // deno-lint-ignore-file no-console

@@ -1,8 +1,11 @@
 /**
  * Mutates a file and prints the mutants that type-check and that its tests don't detect:
+ *
  *     deno task bench mutate FILE [TESTS…] [--sample=N] [--seed=N] [--jobs=N]
- * Tests are files or folders. Default: those of the file's folder. They run in order, comma-separated ones together, until
- * one fails. Each mutant is tested in a copy of the tree.
+ *
+ * Tests are files or folders. Default: those of the file's folder. They run in order, comma-separated ones
+ * together, until one fails. Each mutant is tested in a copy of the tree.
+ *
  * @module
  */
 // deno-lint-ignore-file no-console

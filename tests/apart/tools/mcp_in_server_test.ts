@@ -6,7 +6,7 @@ import { agentServer } from "./agent_server.ts";
 
 Deno.test("MCP: a turn calls tools of several servers, and their output stays a tool message", async () => {
   const folder = await Deno.realPath(await Deno.makeTempDir());
-  await Deno.writeTextFile(join(folder, "a.txt"), "what stands there");
+  await Deno.writeTextFile(join(folder, "a.txt"), "content of a");
   await using server = await agentServer({
     mcp: {
       files: npmServer("filesystem", folder),
@@ -29,7 +29,7 @@ Deno.test("MCP: a turn calls tools of several servers, and their output stays a 
   assertEquals(events.filter(({ type }) => type === "warning"), []);
   const results = events.flatMap((event) => event.type === "tool_result" ? [event] : []);
   const of = (name: string) => results.find((result) => result.name === name)!.content;
-  assertEquals(of("files__read_text_file"), "what stands there");
+  assertEquals(of("files__read_text_file"), "content of a");
   assertEquals(of("all__get-sum"), "The sum of 2 and 3 is 5.");
   assertStringIncludes(of("odd__add"), "a must be number");
   const [first, second] = server.requests;

@@ -267,7 +267,7 @@ Deno.test("server texts: instructions, long texts and errors stay text", async (
     [
       "[audio, audio/wav, 3 bytes: left out, because a tool's result holds text alone]",
       "[resource a://text]",
-      "what it says",
+      "its content",
       "[resource a://bytes, of no type, 2 bytes: left out, because a tool's result holds text alone]",
       "[link to resource a://link: a link, 12 bytes]",
       "[hologram: left out, because it isn't known here]",

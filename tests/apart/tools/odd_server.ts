@@ -1,7 +1,9 @@
 /**
- * Misbehaves as an MCP server over stdio, without a library. The first argument is its mode at start: `sound`, `silent` (it
- * never answers), `mute` (no output after the first `sleep`), `many` (100 more tools), `crowd` (900 more, which change with
- * each list), `vast` (1,100), `heavy` (100 of 60,000 characters), `wrong` (150 invalid ones), `liar` (some invalid ones).
+ * Misbehaves as an MCP server over stdio, without a library. The first argument is its mode at start:
+ * `sound`, `silent` (it never answers), `mute` (no output after the first `sleep`), `many` (100 more tools),
+ * `crowd` (900 more, which change with each list), `vast` (1,100), `heavy` (100 of 60,000 characters),
+ * `wrong` (150 invalid ones), `liar` (some invalid ones).
+ *
  * @module
  */
 // deno-lint-ignore-file no-console
@@ -91,7 +93,7 @@ let tools: readonly OddTool[] = [
   odd("kinds", () => ({
     content: [
       { type: "audio", data: "AAAA", mimeType: "audio/wav" },
-      { type: "resource", resource: { uri: "a://text", text: "what it says" } },
+      { type: "resource", resource: { uri: "a://text", text: "its content" } },
       { type: "resource", resource: { uri: "a://bytes", blob: "AAA=" } },
       { type: "resource_link", uri: "a://link", name: "a link", size: 12 },
       { type: "hologram" },
@@ -156,7 +158,7 @@ if (mode === "wrong") {
 }
 
 if (mode === "many") {
-  const properties = { why: { type: "string", description: "For the record, which nobody reads." } };
+  const properties = { why: { type: "string", description: "For the log only." } };
   const inputSchema = { type: "object", properties, required: ["why"] };
   tools = [
     ...tools,

@@ -1,13 +1,18 @@
 /**
- * Measures what the gateway adds to the first byte of a reply, and its processor time, disk writes and memory, compared with
- * a bare proxy, a proxy that buffers bodies and forwards each event by itself, a gateway that stores no conversations, and
- * direct calls. A second process of the same gateway shows random differences.
+ * Measures what the gateway adds to the first byte of a reply, and its processor time, disk writes and
+ * memory, compared with a bare proxy, a proxy that buffers bodies and forwards each event by itself, a
+ * gateway that stores no conversations, and direct calls. A second process of the same gateway shows random
+ * differences.
+ *
  *     deno task bench gateway [--streams 20] [--tokens 100000] [--rounds 2] [--following 2000]
- * Each stream sends a growing conversation, as agents do: reads the reply, pauses as long as a tool would take, and sends
- * all of it again with one more call and result. Provider and systems are processes of their own. The systems take turns,
- * round by round, so that other load affects them all. A system's overhead is the difference of its percentile to that of
- * direct calls over all rounds. Requests that open a session are a separate column: their conversation is new. Each system
- * gets at least `--following` others: a p99 of few is chance.
+ *
+ * Each stream sends a growing conversation, as agents do: reads the reply, pauses as long as a tool would
+ * take, and sends all of it again with one more call and result. Provider and systems are processes of their
+ * own. The systems take turns, round by round, so that other load affects them all. A system's overhead is
+ * the difference of its percentile to that of direct calls over all rounds. Requests that open a session are
+ * a separate column: their conversation is new. Each system gets at least `--following` others: a p99 of few
+ * is chance.
+ *
  * @module
  */
 // deno-lint-ignore-file no-console

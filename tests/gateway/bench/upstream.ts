@@ -1,9 +1,11 @@
 /**
- * Runs the provider of `bench gateway` as a process of its own, and prints its address. It is not the simulator, whose work
- * per request would be measured with the gateway's: it reads requests without parsing them and streams a reply. The path
- * before `/v1` configures it: `/paced/CHUNKS/MS` sends this many events at this interval. With a base URL it is a bare proxy for
- * that provider, which forwards bodies as they come; with `holding` after it, it buffers each body and forwards every event by
- * itself, the least work of a proxy that reads both.
+ * Runs the provider of `bench gateway` as a process of its own, and prints its address. It is not the
+ * simulator, whose work per request would be measured with the gateway's: it reads requests without parsing
+ * them and streams a reply. The path before `/v1` configures it: `/paced/CHUNKS/MS` sends this many events
+ * at this interval. With a base URL it is a bare proxy for that provider, which forwards bodies as they
+ * come; with `holding` after it, it buffers each body and forwards every event by itself, the least work of
+ * a proxy that reads both.
+ *
  * @module
  */
 // deno-lint-ignore-file no-console

@@ -38,7 +38,9 @@ function optionsFor(upstream: Upstream, archive: Archive): Options {
 }
 
 /**
- * Plays the long session with and without the adapter: equal histories and answers, a lower bill, and the same in the ledger.
+ * Plays the long session with and without the adapter: equal histories and answers, a lower bill, and the
+ * same in the ledger.
+ *
  * @returns The share of the cost that the adapter saves.
  */
 export async function compareAdapted<Adapter extends Books>(player: Player<Adapter>): Promise<number> {
@@ -171,7 +173,9 @@ export async function recallAdapted<Adapter extends Books>(player: Player<Adapte
 }
 
 /**
- * Plays the long session with a restart in the middle: the requests must be those of an uninterrupted session.
+ * Plays the long session with a restart in the middle: the requests must be those of an uninterrupted
+ * session.
+ *
  * @param part Plays the steps from one to another, on the history of those before.
  */
 export async function restartAdapted(

@@ -1,11 +1,14 @@
 /**
- * Measures servers against a simulated provider: their overhead and resources per step, on one server with a file and on
- * several with one PostgreSQL; and operations that must not depend on the number of stored sessions. Servers, provider and
- * database are processes of their own. `load.ts` defines the overhead.
+ * Measures servers against a simulated provider: their overhead and resources per step, on one server with a
+ * file and on several with one PostgreSQL; and operations that must not depend on the number of stored
+ * sessions. Servers, provider and database are processes of their own. `load.ts` defines the overhead.
+ *
  *     deno task bench server [--parts load,sessions] [--servers 1,2,4] [--sessions 60] [--seconds 20]
  *                            [--sizes 10000,1000000] [--rounds 21]
- * CPU is read from `/proc`, so this runs only on Linux. `TARE_TEST_POSTGRES` names another database, whose CPU is then
- * unknown.
+ *
+ * CPU is read from `/proc`, so this runs only on Linux. `TARE_TEST_POSTGRES` names another database, whose
+ * CPU is then unknown.
+ *
  * @module
  */
 // deno-lint-ignore-file no-console

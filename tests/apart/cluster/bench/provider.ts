@@ -1,7 +1,8 @@
 /**
- * Runs a simulated provider as a process of its own, with the latency of {@linkcode MANNER}. Each turn makes three calls of
- * `read_file`, one a step, and then answers. `POST /bench/times` returns the times of each request and its reply's end since
- * the last call, by the part of the user's message in brackets.
+ * Runs a simulated provider as a process of its own, with the latency of {@linkcode MANNER}. Each turn makes
+ * three calls of `read_file`, one a step, and then answers. `POST /bench/times` returns the times of each
+ * request and its reply's end since the last call, by the part of the user's message in brackets.
+ *
  * @module
  */
 // deno-lint-ignore-file no-console

@@ -55,7 +55,7 @@ Deno.test("commit() continues after one whose outcome wasn't reported in time", 
     await proxy[Symbol.asyncDispose]();
   }));
 
-Deno.test("hold() releases a session whose unreported attempt held it", () =>
+Deno.test("hold: a session held by an unreported attempt is released", () =>
   withDatabase(postgres, async (url) => {
     const store = await openPostgresStore(url, FEW);
     await store.commit([sessionRecord("a"), sessionRecord("b")]);
@@ -73,7 +73,7 @@ Deno.test("hold() releases a session whose unreported attempt held it", () =>
     await other.close();
   }));
 
-Deno.test("claim() releases a key whose unreported attempt claimed it", () =>
+Deno.test("claimKey: a key claimed by an unreported attempt is released", () =>
   withDatabase(postgres, async (url) => {
     let isCut = false;
     const claims = (piece: Uint8Array) => new TextDecoder().decode(piece).includes("tare.claim_key");
