@@ -1,18 +1,18 @@
-/** A package as a registry holds it: what was uploaded, file by file. */
+/** A package in a registry. */
 interface Published {
   readonly version: string;
   readonly exports: string | Readonly<Record<string, string>>;
-  /** Content of each file by its path inside the package, which begins with a slash. */
+  /** File contents by path in the package, with a leading slash. */
   readonly files: ReadonlyMap<string, Uint8Array<ArrayBuffer>>;
 }
 
 /**
- * What goes wrong for somebody who has nothing but the published packages of a workspace; `undefined` if nothing does.
+ * Returns the first fault that a consumer of a workspace's published packages would meet; undefined if there is none.
  *
- * `deno publish` uploads the packages as they would go to JSR, imports rewritten and all, to a registry on loopback that
- * stands for JSR. Then a project in an empty folder imports each entry point of each package by its `jsr:` specifier. For
- * each README another project has what the README's `deno add` adds, and `@std/assert`, and runs its examples, type-checked.
- * `standIns` are folders of packages that the registry holds beside the uploaded ones, as they are.
+ * `deno publish` uploads the packages, with rewritten imports, to a registry on loopback in place of JSR. A project in an
+ * empty folder imports each entry point by its `jsr:` specifier, and a project per README, with the packages of its `deno
+ * add` and `@std/assert`, runs its examples with type checks. `standIns` are folders of packages that the registry contains
+ * unchanged.
  *
  * @throws {Error} if the system has no `tar`.
  */
@@ -46,7 +46,7 @@ export async function consumerFault(
     if (tests.length > 0) return `Cannot publish tests and benchmarks: ${tests.join(", ")}`;
 
     const consumers = await writeConsumers(made, { registry, uploaded });
-    // What is downloaded from this registry belongs in no cache that lasts; packages of npm are as everywhere.
+    // Downloads from this registry need a temporary cache; npm packages are shared.
     const cache = `${made}/cache`;
     await Deno.mkdir(cache);
     await Deno.symlink(JSON.parse((await runDeno(["info", "--json"])).output).npmCache, `${cache}/npm`);
@@ -62,7 +62,7 @@ export async function consumerFault(
   }
 }
 
-/** Makes a project that uses all entry points, and one for each README, and returns their folders. */
+/** Creates a project that uses all entry points, and one per README; resolves to their folders. */
 async function writeConsumers(
   made: string,
   { registry, uploaded }: {
@@ -97,10 +97,9 @@ async function writeConsumers(
   return folders;
 }
 
-/** By what examples state results. */
 const ASSERT = "@std/assert";
 
-/** As much of JSR's interface as `deno publish` and imports of `jsr:` specifiers need. */
+/** Implements the part of JSR's API that `deno publish` and `jsr:` imports need. */
 async function answer(
   request: Request,
   { registry, folder }: { readonly registry: Map<string, Published>; readonly folder: string },
@@ -113,7 +112,7 @@ async function answer(
     registry.set(name, published);
     return Response.json({ id: name, status: "success", error: null });
   }
-  // The package is there, the version isn't yet.
+  // The package exists, the version doesn't.
   if (/^\/api\/scopes\/[^/]+\/packages\/[^/]+$/.test(pathname)) return Response.json({});
   const [, name = "", version, rest = ""] =
     /^\/(@[^/]+\/[^/]+)\/(?:([^/]+?)(?=_meta\.json$|\/))?(.*)$/.exec(pathname) ?? [];
@@ -158,10 +157,7 @@ async function unpack(archive: Uint8Array<ArrayBuffer>, folder: string): Promise
   if (!success) throw new Error(`Cannot unpack a package: ${new TextDecoder().decode(stderr)}`);
 }
 
-/**
- * Runs this Deno, without colours, and hands over all that it wrote: standard output, then standard error. If a signal
- * ends it, Deno itself has crashed, which says nothing of what it was asked: it is asked once more.
- */
+/** Runs this Deno without colours; resolves to its output and errors. Retries once after a signal, a crash of Deno itself. */
 export async function runDeno(
   args: readonly string[],
   { env = {}, ...options }: Pick<Deno.CommandOptions, "cwd" | "env"> = {},

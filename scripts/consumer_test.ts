@@ -7,12 +7,12 @@ function member(name: string, more: object = {}): string {
   return JSON.stringify({ name, version: "0.1.0", license: "MIT", exports: "./mod.ts", ...more });
 }
 
-/** A README with an example, and what it says to add. */
+/** Returns a README with an example and its `deno add`. */
 function example(code: string, added: string): string {
   return `# Example\n\n\`\`\`ts\n${code}\n\`\`\`\n\n\`\`\`\ndeno add ${added}\n\`\`\`\n`;
 }
 
-/** Two packages, one of which uses the other and a package of npm; a third is never published. */
+/** Two packages, one of them using the other and an npm package; a third is unpublished. */
 const WORKSPACE: Readonly<Record<string, string>> = {
   "deno.json": JSON.stringify({
     workspace: ["./one", "./two", "./hidden"],
@@ -38,7 +38,7 @@ const WORKSPACE: Readonly<Record<string, string>> = {
   "hidden/mod.ts": 'export const hidden: string = "hidden";\n',
 };
 
-/** The fault of a consumer of that workspace after some changes of its files. */
+/** Returns the fault of that workspace's consumer after changes of its files. */
 async function faultAfter(changes: Readonly<Record<string, string>>): Promise<string | undefined> {
   const root = await Deno.makeTempDir();
   try {
@@ -52,7 +52,7 @@ async function faultAfter(changes: Readonly<Record<string, string>>): Promise<st
   }
 }
 
-Deno.test(needs(TAR, "consumerFault() finds none where every package publishes what it needs"), async () => {
+Deno.test(needs(TAR, "consumerFault() returns undefined for complete packages"), async () => {
   assertEquals(await faultAfter({}), undefined);
 });
 
@@ -134,7 +134,7 @@ const faults: readonly (readonly [what: string, changes: Readonly<Record<string,
   ];
 
 for (const [what, changes, fault] of faults) {
-  Deno.test(needs(TAR, `consumerFault() finds ${what}`), async () => {
+  Deno.test(needs(TAR, `consumerFault() reports ${what}`), async () => {
     assertMatch(await faultAfter(changes) ?? "", fault);
   });
 }

@@ -1,4 +1,4 @@
-/** Rows of cells as lines of aligned columns: the first two to the left, figures to the right. */
+/** Formats rows as lines of aligned columns: the first two to the left, the others to the right. */
 export function formatTable(rows: readonly (readonly string[])[]): string {
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
   return rows.map((row) =>

@@ -5,7 +5,7 @@
  * @module
  */
 
-/** The package table of ARCHITECTURE.md: each package and the packages of ours that it may import. */
+/** Package table of ARCHITECTURE.md: the Tare packages that each package may import. */
 export const PACKAGE_TABLE: Readonly<Record<string, readonly string[]>> = {
   messages: [],
   tiktoken: ["messages"],
@@ -65,10 +65,10 @@ export const PURE_PACKAGES: readonly string[] = [
   "wire",
 ];
 
-/** What brings much along, so that few packages import it: their tests and benchmarks may, to count exactly and to validate. */
+/** Large dependencies that few packages import; tests and benchmarks may, to count exactly and to validate. */
 const FOR_TESTS: readonly string[] = ["tiktoken", "loop"];
 
-/** Packages that run on Deno, Node and Bun: what they need of the system they have from `node:` modules. */
+/** Packages for Deno, Node and Bun, which use the system through `node:` modules. */
 export const PORTABLE_PACKAGES: readonly string[] = [
   "loop",
   "tools",
@@ -85,8 +85,8 @@ const IMPURE_GLOBALS = ["Deno", "process", "Date", "performance", "fetch", "setT
 const IMPURE_MEMBERS = ["Math.random", "crypto.randomUUID", "crypto.getRandomValues"];
 
 /**
- * Fields and types that only one protocol has, and the place of that protocol. Chat completions are the common form, so
- * their names may stand anywhere; names that several protocols share say nothing.
+ * Fields and types of only one protocol, and the protocol's folder. Names of Chat Completions, the common format, and names
+ * shared by several protocols are allowed anywhere.
  */
 export const PROTOCOL_NAMES: Readonly<Record<string, readonly string[]>> = {
   "wire/responses/": [
@@ -125,43 +125,43 @@ export const PROTOCOL_NAMES: Readonly<Record<string, readonly string[]>> = {
   ],
 };
 
-/** What may name another protocol's fields, with the reason. */
+/** Files that may name another protocol's fields, with the reason. */
 const PROTOCOL_EXCEPTIONS: readonly string[] = [
-  // Providers of chat completions report their cache in other protocols' words.
+  // Chat Completions providers report cache usage with other protocols' names.
   "wire/chat/chat_completions.ts",
-  // The agent as a model takes responses itself, and its OpenAPI document describes them field by field.
+  // The agent as a model accepts Responses requests and describes them in its OpenAPI document.
   "server/as_model/",
-  // It asks as an agent does, to see whether the key of one passes.
+  // It sends an agent's request, to check the key.
   "cli/agents/installation.ts",
-  // What providers refuse is held against requests of all protocols, by code that shares nothing with what writes them.
+  // Providers' validation rules, independent of the code that writes requests.
   "simulator/dialects.ts",
-  // Frameworks have names of their own, some of which a protocol has too.
+  // Frameworks share some names with protocols.
   "adapters/",
 ];
 
-/** Where providers may be named: the files of data on them and on agents, how these are put behind a server, and what speaks one provider's own protocol. */
+/** Files that may name providers: data on providers and agents, connecting agents to a server, provider-specific protocols. */
 export const PROVIDER_PLACES: readonly string[] = [
   "planner/providers.ts",
   "planner/agents.ts",
   "simulator/economy/assumptions.ts",
-  // What each of them refuses.
+  // Validation rules of each provider.
   "simulator/dialects.ts",
-  // Where agents keep their logs.
+  // Locations of agents' logs.
   "cli/history/",
   "wire/",
   "loop/openai/",
   "loop/anthropic/",
   "cli/agents/",
-  // Frameworks name options of providers after them.
+  // Frameworks name provider options after providers.
   "adapters/cache_breakpoints.ts",
 ];
 
 const PROVIDER = /openai|anthropic|claude|deepseek|gemini|mistral|groq|xai\b/;
 
-/** The packages that import the server's typed client by its path: they aren't published. */
+/** Unpublished packages that import the server's typed client by its path. */
 const CLIENT_USERS: readonly string[] = ["page", "cli"];
 
-/** The package that a file belongs to, and the file's path inside it; nothing for files outside `packages/`. */
+/** Returns a file's package and its path in it; undefined outside `packages/`. */
 function place(filename: string): { readonly name: string; readonly path: string } | undefined {
   const match = /\/packages\/([^/]+)\/(.+)$/.exec(filename.replaceAll("\\", "/"));
   return match?.[1] && match[2] ? { name: match[1], path: match[2] } : undefined;
@@ -171,7 +171,7 @@ function isTest(path: string): boolean {
   return /_(test|bench)\.ts$/.test(path);
 }
 
-/** Why a file of a package may not import this specifier; nothing if it may. */
+/** Returns why a package's file may not import a specifier; undefined if it may. */
 function importFault(name: string, path: string, specifier: string): string | undefined {
   const ours = /^@tare\/([^/]+)/.exec(specifier)?.[1];
   const isFree = isTest(path) && FOR_TESTS.includes(ours ?? "");
@@ -328,7 +328,7 @@ const plugin: Deno.lint.Plugin = {
         return {
           Literal(node) {
             const isSpecifier = /^(Import|Export)/.test(node.parent.type);
-            // Sentences may name whom they like.
+            // Sentences may name providers.
             if (isSpecifier || /\s/.test(node.raw) || !PROVIDER.test(node.raw)) return;
             const message = `${node.raw} names a provider: what is known of one stands in packages/${
               PROVIDER_PLACES[0]

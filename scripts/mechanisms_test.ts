@@ -6,7 +6,7 @@ Deno.test("tests/mechanisms.md: every named test exists", async () => {
   const text = await Deno.readTextFile(new URL("tests/mechanisms.md", root));
   const rows = [...text.matchAll(/^\|[^|]+\| `(\S+_test\.ts)` +\| `([^`|]+)` +\|$/gm)];
   assert(rows.length > 0);
-  // Every line that names a test file was read as a row.
+  // Every line with a test file is parsed as a row.
   assertEquals(rows.length, text.match(/_test\.ts/g)?.length);
   const missing: string[] = [];
   for (const [, path = "", name = ""] of rows) {

@@ -1,7 +1,7 @@
 /**
- * Runs every gate, one after the other, and ends with a line `N passed, N failed`. `deno task ok fmt lint` runs the
- * named gates alone. The tests are no gate: `deno task test:all` runs them. With `--coverage=FOLDER` there is one gate
- * more, `coverage`, which reads what they wrote there with `DENO_COVERAGE_DIR`.
+ * Runs every gate and prints `N passed, N failed`. `deno task ok fmt lint` runs the named gates. Tests aren't a gate:
+ * `deno task test:all` runs them. With `--coverage=FOLDER`, the `DENO_COVERAGE_DIR` of a test run, there is the additional
+ * gate `coverage`.
  *
  * @module
  */
@@ -30,7 +30,7 @@ function run(
 
 const coverageFolder = Deno.args.find((arg) => arg.startsWith("--coverage="))?.slice("--coverage=".length);
 
-/** Folders outside the workspace, each with a configuration and a lock file of its own. */
+/** Folders outside the workspace, with their own configuration and lock file. */
 const APART = [
   "tests/apart",
   "packages/page/client",
@@ -38,21 +38,21 @@ const APART = [
   "packages/app/mcp",
 ];
 
-/** A gate that is one command: its output is shown only if it fails. */
+/** Returns a gate that runs one command and prints its output only on failure. */
 async function command(args: readonly string[], folder?: string): Promise<Outcome> {
   const { ok, output } = await run(args, folder === undefined ? {} : { folder });
   if (!ok) console.log(output);
   return { passed: Number(ok), failed: Number(!ok) };
 }
 
-/** The same command for the workspace and for each folder apart. */
+/** Returns a gate that runs a command in the workspace and in each separate folder. */
 async function everywhere(args: readonly string[], workspaceArgs: readonly string[] = []): Promise<Outcome> {
   let { failed } = await command([...args, ...workspaceArgs], ".");
   for (const folder of APART) failed += (await command(args, folder)).failed;
   return { passed: Number(failed === 0), failed };
 }
 
-/** The tests of all suites together run enough lines of each package. */
+/** Checks that the tests of all suites cover enough lines of each package. */
 async function coverage(): Promise<Outcome> {
   const folder = fromFileUrl(root);
   const { lcov, faults: unread } = await readCoverage(coverageFolder!, folder);
@@ -63,10 +63,10 @@ async function coverage(): Promise<Outcome> {
   return { passed: Number(faults.length === 0), failed: faults.length };
 }
 
-/** Most names of the public entry points of published packages. */
+/** Maximum number of names of public entry points. */
 const MAX_PUBLIC_NAMES = 280;
 
-/** Circles, names and fields of the packages' sources, and what readers of their documentation would miss. */
+/** Checks circles, names and fields of the packages' sources, and their documentation. */
 async function sources(): Promise<Outcome> {
   const files = await sourceFiles();
   const entries = new Map(members.flatMap((member) => [...entryPoints(member)]));
@@ -83,16 +83,16 @@ async function sources(): Promise<Outcome> {
   return { passed: Number(faults.length === 0 && files.length > 0), failed: faults.length };
 }
 
-/** Objects that users only pass on: Tare's own packages call the members whose signatures name internal types. */
+/** Objects that users only pass: Tare's packages call members whose signatures name internal types. */
 const HANDLES = ["HttpGateway", "PostgresStore", "Store", "StoreContents", "Warmth"];
 
 /**
- * Every exported symbol is documented, and no signature names a type that isn't exported; those of public entry points
- * name public types alone, {@linkcode HANDLES} aside. A member whose name says it all needs no documentation: of what is
- * missing only what stands on the line of an `export` is a fault.
+ * Checks that every exported symbol is documented and no signature names an unexported type; public entry points name only
+ * public types, except {@linkcode HANDLES}. Members need no documentation: only missing documentation on the line of an
+ * `export` is a fault.
  */
 async function doc(): Promise<Outcome> {
-  // All at once: a type of one package that another one's signature names must be known as public.
+  // In one call, so that a type in another package's signature is recognized as public.
   const entries = published.flatMap((member) => [...entryPoints(member)]);
   const all = await docFaults(entries.map(([, path]) => path));
   const shown = await docFaults(entries.flatMap(([name, path]) => /\/internal\b/.test(name) ? [] : [path]));
@@ -107,21 +107,21 @@ async function doc(): Promise<Outcome> {
   return { passed: Number(faults.length === 0), failed: faults.length };
 }
 
-/** Returns what `deno doc --lint` finds at fault in these files, or all that it prints if it fails otherwise. */
+/** Returns the faults of `deno doc --lint` in these files, or its whole output if it fails otherwise. */
 async function docFaults(paths: readonly string[]): Promise<readonly string[]> {
   const { ok, output } = await run(["doc", "--lint", ...paths]);
   const faults = output.split(/^(?=error)/m).filter((fault) => fault.startsWith("error["));
   return ok || faults.length > 0 ? faults : [output];
 }
 
-/** The facades of `@std` stand for what JSR holds beside our packages. */
+/** The `@std` facades replace packages of JSR. */
 async function consumer(): Promise<Outcome> {
   const fault = await consumerFault(fromFileUrl(root), { standIns: config.links });
   if (fault !== undefined) console.log(fault);
   return { passed: Number(fault === undefined), failed: Number(fault !== undefined) };
 }
 
-/** The packages as npm gets them, as two public checkers of packages see them. */
+/** Checks the npm packages with two public tools. */
 async function packed(): Promise<Outcome> {
   const folder = await Deno.makeTempDir();
   try {

@@ -1,8 +1,7 @@
 // deno-lint-ignore-file no-console -- It prints where the packages are.
 /**
- * Packs the published packages as npm gets them: `deno task pack FOLDER`. `deno pack` gives the types, `deno bundle` a
- * module for each entry point and for what it loads later: a start reads a few files in place of hundreds. What a module
- * imports becomes a dependency, and nothing else does.
+ * Packs the published packages for npm: `deno task pack FOLDER`. `deno pack` creates the types, `deno bundle` a module per
+ * entry point and lazily loaded part, so that a start reads few files. Only imports of the modules become dependencies.
  */
 import { fromFileUrl, join, resolve } from "@std/path";
 import { PACKAGE_TABLE } from "./lint_plugin.ts";
@@ -10,17 +9,17 @@ import { PACKAGE_TABLE } from "./lint_plugin.ts";
 const ROOT = fromFileUrl(new URL("..", import.meta.url));
 const PACKAGES = join(ROOT, "packages");
 
-/** Names of the packages that are published. */
+/** Published packages. */
 export const PUBLISHED: readonly string[] = Object.keys(PACKAGE_TABLE)
   .filter((name) => readConfig(name).publish !== false);
 
-/** The oldest Node that the packages run on: it has `node:sqlite` without a flag. */
+/** Oldest supported Node: it has `node:sqlite` without a flag. */
 const NODE = ">=22.16";
 
 /**
- * Packs one package into a tarball in a folder, and hands over its path.
+ * Packs a package into a tarball in a folder; resolves to its path.
  *
- * @throws {Error} if `deno` or `tar` fails, with what it said, or if a module imports what `deno.json` doesn't name.
+ * @throws {Error} if `deno` or `tar` fails, with its output, or if a module imports a package that `deno.json` doesn't name.
  */
 export async function packForNpm(name: string, folder: string): Promise<string> {
   const unpacked = await Deno.makeTempDir();
@@ -75,12 +74,12 @@ const IMPORTED: Readonly<Record<string, string>> = Object.fromEntries(
     .map(([name, specifier]) => [name, specifier.slice(`npm:${name}@`.length)]),
 );
 
-/** What the modules and types of a folder import, with versions. */
+/** Returns the imports of a folder's modules and types, with versions. */
 async function dependencies(name: string, folder: string): Promise<Readonly<Record<string, string>>> {
   const names = new Set<string>();
   for (const path of await filesIn(folder)) {
     if (!/\.(js|d\.ts)$/.test(path)) continue;
-    // Examples in comments import too.
+    // Ignores examples in comments.
     const code = (await Deno.readTextFile(path)).replaceAll(/\/\*.*?\*\//gs, "");
     const specifiers = code.matchAll(
       /^ *(?:import|export)\b[^"';]*\bfrom "([^".][^"]*)"|^ *import "([^".][^"]*)"|\bimport\("([^".][^"]*)"\)/gm,
@@ -95,19 +94,21 @@ async function dependencies(name: string, folder: string): Promise<Readonly<Reco
       const ours = /^@tare\/(.+)/.exec(other)?.[1];
       const version = ours === undefined ? IMPORTED[other] : `^${readConfig(ours).version}`;
       if (version !== undefined) return [other, version];
-      throw new Error(`Cannot pack ${name}: it imports ${other}, which deno.json names no npm package for`);
+      throw new Error(
+        `Cannot pack ${name}: it imports ${other}, which is no npm package in deno.json. Add it.`,
+      );
     }),
   );
 }
 
-/** The first sentence of a package's README. */
+/** Returns the first sentence of a package's README. */
 async function description(name: string): Promise<string> {
   const [, paragraph = ""] = (await Deno.readTextFile(join(PACKAGES, name, "README.md"))).split("\n\n");
   const [sentence = paragraph] = paragraph.replaceAll("`", "").split(/(?<=\.)\s/);
   return sentence.replaceAll(/\s+/g, " ");
 }
 
-/** Where the sources are: where this clone came from, if it came from anywhere. */
+/** Returns the origin of this clone, if it has one. */
 async function repository(name: string): Promise<{ readonly repository?: object }> {
   const asked = new Deno.Command("git", { args: ["remote", "get-url", "origin"], cwd: ROOT, stderr: "null" });
   const { success, stdout } = await asked.output();
@@ -137,7 +138,7 @@ function readJson(path: string) {
 async function run(path: string, args: readonly string[], cwd: string): Promise<void> {
   const { success, stderr } = await new Deno.Command(path, { args: [...args], cwd }).output();
   if (!success) {
-    throw new Error(`Cannot pack: ${path} ${args.join(" ")} said ${new TextDecoder().decode(stderr)}`);
+    throw new Error(`Cannot pack: ${path} ${args.join(" ")} failed: ${new TextDecoder().decode(stderr)}`);
   }
 }
 
@@ -145,7 +146,7 @@ if (import.meta.main) {
   const [folder, ...others] = Deno.args;
   if (folder === undefined || folder.startsWith("-") || others.length > 0) {
     console.error(
-      "Cannot pack: give one folder, as in `deno task pack FOLDER`. It is created if it doesn't exist.",
+      "Cannot pack: the folder is missing. Use `deno task pack FOLDER`; it is created if needed.",
     );
     Deno.exit(1);
   }

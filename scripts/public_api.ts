@@ -1,31 +1,31 @@
 import { entryPoints, type Member, published, root } from "./repository.ts";
 
-/** A declaration, as far as it is inspected here. */
+/** A declaration of `deno doc`. */
 interface Declaration {
   readonly kind: string;
   readonly jsDoc?: { readonly tags?: readonly { readonly kind: string }[] };
   readonly def?: { readonly params?: readonly Parameter[]; readonly returnType?: unknown };
 }
 
-/** A parameter; one with a default holds what precedes the `=`. */
+/** A parameter; `left` is the parameter of one with a default. */
 interface Parameter {
   readonly tsType?: unknown;
   readonly left?: Parameter;
 }
 
-/** A name that a package exports. */
+/** An exported name. */
 export interface PublicSymbol {
   readonly name: string;
   readonly declarations: readonly Declaration[];
 }
 
-/** A published package and what some of its entry points export, each name once. */
+/** A published package and the names of some entry points, without duplicates. */
 export interface PublicApi {
   readonly name: string;
   readonly symbols: readonly PublicSymbol[];
 }
 
-/** Returns what the published packages export from entry points that are `internal` or not. */
+/** Returns the names exported by public or `internal` entry points of the published packages. */
 export async function readPublicApi({ internal }: { readonly internal: boolean }): Promise<PublicApi[]> {
   const paths = (member: Member) =>
     [...entryPoints(member)].flatMap(([entry, path]) =>
@@ -45,12 +45,12 @@ export async function readPublicApi({ internal }: { readonly internal: boolean }
   });
 }
 
-/** Types that are derived from a function's signature, which readers would have to look up. */
+/** Types derived from function signatures, which readers would have to look up. */
 const DERIVED = ["Parameters", "ReturnType", "ConstructorParameters"];
 
 /**
- * Returns what a reader of a package's documentation would miss, a sentence for each: a name that differs from another
- * only in case, a function without an `@example`, an option or result without a named type, a derived type.
+ * Returns faults in a package's documentation: a name that differs from another only in case, a function without an
+ * `@example`, an option or result without a named type, a derived type.
  */
 export function publicApiFaults({ name: packageName, symbols }: PublicApi): string[] {
   const faults: string[] = [];
@@ -74,7 +74,7 @@ export function publicApiFaults({ name: packageName, symbols }: PublicApi): stri
   return faults;
 }
 
-/** Whether a type is of this kind, or one of its parts is, those of functions aside. */
+/** Returns whether a type or a part of it, except function types, is of this kind. */
 function hasKind(type: unknown, kind: string): boolean {
   return someObject(type, (part) => part.kind === kind, (part) => part.kind === "fnOrConstructor");
 }
@@ -83,7 +83,7 @@ function hasName(value: unknown, typeName: string): boolean {
   return someObject(value, (part) => part.typeName === typeName);
 }
 
-/** Whether a condition holds for an object or one in it; those that are skipped aren't inspected. */
+/** Returns whether a condition holds for an object or a nested one, except skipped ones. */
 function someObject(
   value: unknown,
   holds: (part: Readonly<Record<string, unknown>>) => boolean,

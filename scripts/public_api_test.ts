@@ -7,7 +7,7 @@ const callback = { kind: "fnOrConstructor", value: { params: [{ tsType: literal 
 const derived = { kind: "typeRef", value: { typeName: "Parameters" } };
 const example = { tags: [{ kind: "example" }] };
 
-Deno.test("publicApiFaults() names what a reader of the documentation would miss", () => {
+Deno.test("publicApiFaults() reports faults in documentation", () => {
   const of = (name: string, def: object, jsDoc = {}) => ({
     name,
     declarations: [{ kind: "function", def, jsDoc }],

@@ -12,7 +12,7 @@ for (const [name, imports] of Object.entries(PACKAGE_TABLE)) {
     assert(line.startsWith(`deno add jsr:@tare/${name}`) && others.length === 0);
     const imported = [...text.matchAll(/ from "(@tare\/\w+)/g)].map(([, one]) => one!);
     for (const one of imported) assert(line.split(" ").includes(`jsr:${one}`), `${line} lacks ${one}`);
-    // The suite runs its examples.
+    // The suite `examples` runs them.
     assert(text.includes("```ts\n") && text.includes(`"@tare/${name}`));
     const stated = /Imports from Tare: (.*?)\./.exec(text.replaceAll(/\s+/g, " "))?.[1] ?? "";
     assertEquals([...stated.matchAll(/`(\w+)`/g)].map(([, other]) => other), [...imports]);
@@ -29,7 +29,7 @@ for (const name of Object.keys(PACKAGE_TABLE)) {
       const [documentation = ""] = /^(?:\/\/.*\n)*\/\*\*[^]*?\*\//.exec(read(`${name}/${path}`)) ?? [];
       assert(documentation.includes("@module"), `${path} must begin with the documentation of its module`);
     }
-    // A publisher sets the runtimes by hand, from the README.
+    // The publisher sets the runtimes manually, from the README.
     const needs = /## Requirements\n\n([^]*?)\n\n/.exec(read(`${name}/README.md`))?.[1] ?? "";
     const runtimes = ["Deno", "Node", "Bun", "workerd", "browser"].filter((runtime) =>
       needs.includes(runtime)
@@ -38,7 +38,7 @@ for (const name of Object.keys(PACKAGE_TABLE)) {
   });
 }
 
-/** Packages whose README examples a test runs with real clients. */
+/** Packages whose README examples run with real clients in another test. */
 const RUN_WITH_CLIENTS: readonly string[] = JSON.parse(
   /^const PACKAGES = (\[[^]*?\]);$/m.exec(
     Deno.readTextFileSync(new URL("../tests/apart/clients/adapters/examples_test.ts", import.meta.url)),
@@ -48,7 +48,6 @@ const RUN_WITH_CLIENTS: readonly string[] = JSON.parse(
 /** Longest first example of a README, in lines. */
 const MOST_LINES = 30;
 
-/** Packages that evict content from prompts. */
 const PRUNING = ["adapters", "context", "gateway", "planner", "prune", "schemas"];
 
 for (const name of Object.keys(PACKAGE_TABLE)) {
@@ -56,7 +55,7 @@ for (const name of Object.keys(PACKAGE_TABLE)) {
   Deno.test(`README.md of ${name} begins with the main example, which a test runs`, () => {
     const [front = ""] = read(`${name}/README.md`).split("\n## ");
     const [, kind, code = ""] = /```(ts|ts ignore)\n([^]*?)```/.exec(front) ?? [];
-    // The suite runs blocks that aren't ignored.
+    // The suite `examples` runs blocks that aren't ignored.
     assertEquals(kind, RUN_WITH_CLIENTS.includes(name) ? "ts ignore" : "ts");
     assert(code.split("\n").length <= MOST_LINES, `it has ${code.split("\n").length} lines`);
     assertEquals(/^Never (?:evicted|removed)[^.]*\bbecause\b/m.test(front), PRUNING.includes(name));

@@ -1,35 +1,35 @@
 import type { EntryPoints, SourceFile } from "./source_rules.ts";
 
-/** A member of the workspace: what its `deno.json` says. */
+/** The `deno.json` of a workspace member. */
 export interface Member {
-  /** Its folder from the root, `packages/loop`. */
+  /** Folder, relative to the root, such as `packages/loop`. */
   readonly folder: string;
   readonly name: string;
   readonly publish?: false;
   readonly exports: string | Readonly<Record<string, string>>;
 }
 
-/** The repository's folder. */
+/** Root folder. */
 export const root: URL = new URL("../", import.meta.url);
 
-/** The workspace's configuration. */
+/** Workspace configuration. */
 export const config: {
   readonly workspace: readonly string[];
-  /** Folders that stand for packages of JSR. */
+  /** Folders that replace packages of JSR. */
   readonly links: readonly string[];
   readonly tasks: Readonly<Record<string, { readonly command: string }>>;
 } = readJson("deno.json");
 
-/** All members, in the order of the workspace. */
+/** Members in workspace order. */
 export const members: readonly Member[] = config.workspace.map((path) => {
   const folder = path.replace(/^\.\//, "");
   return { folder, ...readJson(`${folder}/deno.json`) };
 });
 
-/** The members that people get. */
+/** Published members. */
 export const published: readonly Member[] = members.filter((member) => member.publish !== false);
 
-/** Files of a member by the specifiers that import them, `@tare/loop/openai`. */
+/** Returns a member's files by import specifier, such as `@tare/loop/openai`. */
 export function entryPoints({ name, folder, exports }: Member): EntryPoints {
   const paths = Object.entries(typeof exports === "string" ? { ".": exports } : exports);
   return new Map(
@@ -46,7 +46,7 @@ export function programs(): ReadonlySet<string> {
   return new Set(tasks.flatMap(({ command }) => command.match(/\S+\.ts\b/g) ?? []));
 }
 
-/** All code and texts that git knows or would take. */
+/** Returns all tracked and untracked code and Markdown files, except ignored ones. */
 export async function sourceFiles(): Promise<SourceFile[]> {
   const { stdout } = await new Deno.Command("git", {
     args: ["ls-files", "--cached", "--others", "--exclude-standard", "*.ts", "*.tsx", "*.md"],

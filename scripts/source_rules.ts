@@ -1,20 +1,19 @@
-/** A source file of the repository, or a text whose examples import some. */
+/** A source file, or a Markdown file whose examples contain imports. */
 export interface SourceFile {
-  /** Path from the root, with forward slashes. */
+  /** Path relative to the root, with forward slashes. */
   readonly path: string;
   readonly text: string;
 }
 
-/** Most files that a type circle may have. */
+/** Maximum number of files in a type circle. */
 export const MAX_CIRCLE = 3;
 
-/** Where code of a package begins for those who name the package: paths of files by specifier. */
+/** Paths of entry points by specifier. */
 export type EntryPoints = ReadonlyMap<string, string>;
 
 /**
- * What is wrong with the shape of the packages, a sentence for each: a type circle of over {@linkcode MAX_CIRCLE}
- * files; a name that several files export, each with a meaning of its own; a
- * public field that other files assign. Tests and benchmarks are left aside.
+ * Returns faults in the structure of the packages: a type circle of more than {@linkcode MAX_CIRCLE} files, a name exported
+ * with several meanings, a public field that other files assign. Tests and benchmarks are ignored.
  */
 export function sourceFaults(
   files: readonly SourceFile[],
@@ -29,39 +28,36 @@ export function sourceFaults(
   }
   for (const [name, paths] of twofoldNames(files)) {
     faults.push(
-      `${name} is exported with a meaning of its own by each of ${paths.join(", ")}: give each its name.`,
+      `${name} is exported with different meanings by ${paths.join(", ")}: rename all but one.`,
     );
   }
   for (const [owner, fields] of assignedFields(files, entryPoints)) {
     for (const { path, name, assignedBy } of fields) {
       faults.push(
         `${owner}.${name} of ${path} is assigned in ${assignedBy.join(", ")}: ` +
-          "make it #private or readonly, and what changes it a method.",
+          "make it #private or readonly, and change it by a method.",
       );
     }
   }
   return faults;
 }
 
-/** The lines of a text that ends with a line break. */
+/** Returns the number of lines of a text that ends with a line break. */
 export function lineCount(text: string): number {
   return text.split("\n").length - 1;
 }
 
-/** Whether a file is of the program, of a script or a help of tests: no test, benchmark or declaration. */
+/** Returns whether a file is source: no test, benchmark or declaration. */
 export function isSource(path: string): boolean {
   return /^(packages|scripts|tests)\/.*\.tsx?$/.test(path) && !/(_test|_bench|\.d)\.tsx?$/.test(path);
 }
 
-/** The source files of the packages. */
+/** Returns the source files of the packages. */
 export function packageSources(files: readonly SourceFile[]): SourceFile[] {
   return files.filter(({ path }) => path.startsWith("packages/") && isSource(path));
 }
 
-/**
- * What each source file of the packages imports of the others, for its types or more, re-exports and dynamic imports
- * included.
- */
+/** Returns the package source files that each one imports, including type imports, re-exports and dynamic imports. */
 export function importGraph(
   files: readonly SourceFile[],
   entryPoints: EntryPoints,
@@ -80,10 +76,10 @@ export function importGraph(
   }));
 }
 
-/** The files that reach each other by their imports: the circles of two files and more, the largest first. */
+/** Returns the import circles of two files or more, largest first. */
 export function typeCircles(files: readonly SourceFile[], entryPoints: EntryPoints): string[][] {
   const graph = importGraph(files, entryPoints);
-  // Tarjan: the strongly connected components of the graph.
+  // Tarjan's algorithm: strongly connected components.
   const indices = new Map<string, number>();
   const open: string[] = [];
   const circles: string[][] = [];
@@ -109,7 +105,7 @@ export function typeCircles(files: readonly SourceFile[], entryPoints: EntryPoin
 const DEFINITION =
   /^export (?:declare )?(?:abstract )?(?:async )?(?:function\*?|class|interface|type|const|let|enum) (\w+)/gm;
 
-/** The names that several files of the packages define and export, with the files. Overloads count once. */
+/** Returns the names that several package files define and export, with the files. Overloads count once. */
 export function twofoldNames(files: readonly SourceFile[]): Map<string, string[]> {
   const definers = new Map<string, Set<string>>();
   for (const { path, text } of packageSources(files)) {
@@ -126,28 +122,27 @@ export function twofoldNames(files: readonly SourceFile[]): Map<string, string[]
 
 /** A field that isn't readonly. */
 export interface AssignedField {
-  /** The file that declares it. */
+  /** Declaring file. */
   readonly path: string;
   readonly name: string;
-  /** Other files that import it, by itself or from a package, and assign a field of this name. */
+  /** Files that import it, directly or from a package, and assign a field of this name. */
   readonly assignedBy: readonly string[];
 }
 
-/** A class or an exported interface, as `deno fmt` lays it out. */
+/** A class or an exported interface in the layout of `deno fmt`. */
 const BODY = /^(?:export )?(?:abstract )?class (\w+)(?:.*\{\}$|[^]*?^})|^export interface (\w+)[^]*?^}/gm;
 
-/** A member that is public, no method, and not readonly. */
+/** A public member that is neither a method nor readonly. */
 const FIELD =
   /^ {2}(?:override |declare )?(?!static |get |set |readonly |private |protected )(\w+)[?!]?(?: =|[:;])/gm;
 
-/** The name of what is assigned, unless it is the object's own. */
+/** Name of an assigned field, except of `this`. */
 const ASSIGNMENT =
   /(?<!\bthis)[?!]?\.(\w+)(?: (?:\*\*|<<|>>>?|&&|\|\||\?\?|[-+*/%&|^])?=(?![=>])|\+\+|--)|(?:\+\+|--|\bdelete )[\w.]+\.(\w+)/g;
 
 /**
- * The public fields of classes and exported interfaces of the packages that other files assign, by the class or
- * interface. What is assigned is known by its name alone: a field that merely shares it is best readonly, and then the
- * compiler says the same.
+ * Returns public fields of classes and exported interfaces that other files assign, by owner. Assignments are matched by
+ * name only; make a field that merely shares the name readonly.
  */
 export function assignedFields(
   files: readonly SourceFile[],
@@ -163,7 +158,7 @@ export function assignedFields(
     }
   }
   const begins = new Set(entryPoints.values());
-  /** Whether a file imports another one, or an entry point that does. */
+  /** Returns whether a file imports another directly or through an entry point. */
   const imports = (other: string, path: string) =>
     [...graph.get(other) ?? []].some((target) =>
       target === path || (begins.has(target) && graph.get(target)?.has(path))
@@ -185,7 +180,7 @@ export function assignedFields(
   return owners;
 }
 
-/** A text without the comments that have lines of their own. */
+/** Removes comments on separate lines. */
 function code(text: string): string {
   return text.replaceAll(/^\s*\/\*[^]*?\*\//gm, "").replaceAll(/^\s*\/\/.*$/gm, "");
 }

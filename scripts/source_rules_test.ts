@@ -11,7 +11,7 @@ function faults(texts: Readonly<Record<string, string>>): string[] {
   return sourceFaults(filesOf(texts), ENTRIES);
 }
 
-Deno.test("importGraph() sees imports, re-exports and dynamic imports of source files, examples left aside", () => {
+Deno.test("importGraph() includes imports, re-exports and dynamic imports of source files, but not of examples", () => {
   const graph = importGraph(
     filesOf({
       "packages/a/mod.ts": 'export * from "./x/one.ts";\nexport {\n  two,\n} from "./two.ts";\n',
@@ -33,13 +33,13 @@ Deno.test("importGraph() sees imports, re-exports and dynamic imports of source 
   ]);
 });
 
-Deno.test("sourceFaults() names type circles of over three files", () => {
+Deno.test("sourceFaults() reports type circles of more than three files", () => {
   const circle = (name: string, size: number) =>
     Object.fromEntries(Array.from({ length: size }, (_, at) => [
       `packages/a/${name}${at}.ts`,
       `import type { T } from "./${name}${(at + 1) % size}.ts";\n`,
     ]));
-  // What leads into a circle, or out of it, is no part of it.
+  // Files that lead into or out of a circle aren't part of it.
   const more = { "packages/a/mod.ts": 'export * from "./x0.ts";\n' };
   assertEquals(faults({ ...more, ...circle("x", 3), ...circle("y", 3) }), []);
   const files = { ...more, ...circle("x", 4), ...circle("y", 5) };
@@ -50,7 +50,7 @@ Deno.test("sourceFaults() names type circles of over three files", () => {
   assertEquals(faults(files), [five, four]);
 });
 
-Deno.test("sourceFaults() names what several files define and export under one name, overloads and tests left aside", () => {
+Deno.test("sourceFaults() reports names exported by several files, except overloads and tests", () => {
   const files = {
     "packages/a/mod.ts": 'export { Keeper } from "./keeper.ts";\nexport type { Place } from "./place.ts";\n',
     "packages/a/keeper.ts": "export abstract class Keeper {}\nexport const place = 1;\n",
@@ -60,12 +60,12 @@ Deno.test("sourceFaults() names what several files define and export under one n
     "packages/b/keeper_test.ts": "export const Place = 1;\n",
     "scripts/place.ts": "export const place = 1;\n",
   };
-  const keeper = "Keeper is exported with a meaning of its own by each of " +
-    "packages/a/keeper.ts, packages/b/keeper.ts: give each its name.";
+  const keeper = "Keeper is exported with different meanings by " +
+    "packages/a/keeper.ts, packages/b/keeper.ts: rename all but one.";
   assertEquals(faults(files), [keeper, keeper.replace("Keeper", "place")]);
 });
 
-Deno.test("sourceFaults() names public fields that files assign which import their class or interface", () => {
+Deno.test("sourceFaults() reports public fields assigned by files that import their owner", () => {
   const uses = 'import { A } from "./a.ts";\n';
   const files = {
     "packages/a/a.ts": `export class A {
@@ -110,7 +110,7 @@ a.local = "";
     "packages/a/alone.ts": "other.flag = 1;\nother.local = 1;\n",
     "packages/a/a_test.ts": `${uses}a.flag = 1;\n`,
   };
-  const end = ": make it #private or readonly, and what changes it a method.";
+  const end = ": make it #private or readonly, and change it by a method.";
   const found = [
     `A.open of packages/a/a.ts is assigned in packages/a/assigns.ts, packages/b/other.ts${end}`,
     `A.counted of packages/a/a.ts is assigned in packages/a/assigns.ts${end}`,

@@ -1,7 +1,7 @@
 /**
- * Runs suites of tests, one after the other, and ends with a table of what passed, failed and was skipped, and why.
- * `deno task test` runs the fast suite, `deno task test packages/context` its tests in that folder, `deno task test:all` all but the largest, `deno task test:all cluster page`
- * those two. With `--rest`, what `deno task test` has run is omitted: of the fast suite only what a bare machine skips.
+ * Runs test suites in order and prints a table of passed, failed and skipped tests with reasons. `deno task test` runs the
+ * fast suite, `deno task test packages/context` its tests in that folder, `deno task test:all` all but the largest suite,
+ * `deno task test:all cluster page` those two. `--rest` omits the tests that `deno task test` has run.
  *
  * @module
  */
@@ -12,18 +12,18 @@ import { howToInstall, type SuiteCommand, SUITES, workspaceTests } from "./teste
 import { add, NONE, readTestOutput, type Result, resultTable, type Row } from "./tested/test_output.ts";
 
 const isRest = Deno.args.includes("--rest");
-/** Files and folders of the fast suite to run in place of all. */
+/** Files and folders of the fast suite to run. */
 const paths = Deno.args.filter((arg) => arg.includes("/"));
 const named = Deno.args.filter((arg) => arg !== "--rest" && !paths.includes(arg));
 const unknown = named.filter((name) => !Object.hasOwn(SUITES, name));
 if (unknown.length > 0) {
-  console.error(`Cannot run ${unknown.join(", ")}: there are the suites ${Object.keys(SUITES).join(", ")}.`);
+  console.error(`Cannot run ${unknown.join(", ")}: unknown suite. Use ${Object.keys(SUITES).join(", ")}.`);
   Deno.exit(2);
 }
 
 const { DENO_COVERAGE_DIR, ...inherited } = Deno.env.toObject();
 
-/** Runs one command of a suite and passes its output through. */
+/** Runs a command of a suite and forwards its output. */
 async function run({ program, args, env }: SuiteCommand, covers = false): Promise<Result> {
   const child = new Deno.Command(program, {
     args: [...args],

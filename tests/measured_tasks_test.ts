@@ -33,7 +33,7 @@ Deno.test("experiments: they run with only their tasks' permissions, and report 
       const { code, said, errors } = await runTask(task, args, folder);
       assertEquals(code, 0, errors);
       assertMatch(said, head);
-      assertMatch(errors, /^No provider is named: the simulator answers\./);
+      assertMatch(errors, /^No provider is configured: the simulator replies\./);
       const files = Array.from(Deno.readDirSync(`${folder}/.tare/measured`), ({ name }) => name);
       assert(files.includes("t.json"), files.join());
       const again = await runTask(task, [...args, "--budget", "0"], folder);

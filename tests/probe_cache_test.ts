@@ -83,7 +83,7 @@ Deno.test("bench cache: the run stops before the budget is exceeded, and resumes
   const { stopped, text } = await probeCache([...ARGS, ...PRICES, ...budget], around);
   assertMatch(
     stopped ?? "",
-    /^Stopped: the next request could cost \$0\.00\d\d, and of the budget of \$0\.0200 \$0\.01\d\d are spent\./,
+    /^Stopped: the next request could cost \$0\.00\d\d; of the budget of \$0\.0200 \$0\.01\d\d are spent\./,
   );
   const { spentUsd, calls } = JSON.parse(await around.read("t.json"));
   assert(spentUsd <= 0.02 && calls > 2, `${spentUsd} ${calls}`);
@@ -105,7 +105,7 @@ Deno.test("bench cache: the run stops before the budget is exceeded, and resumes
 Deno.test("bench cache: a provider that never caches is reported, and no profile is written", async () => {
   await using around = await measuringOverHttp({ profile: "none", model: ok });
   const { text } = await probeCache(PAID, around);
-  assertStringIncludes(text, "Nothing was ever served from a cache");
+  assertStringIncludes(text, "Nothing was served from a cache");
   await assertRejects(() => around.read("t.profile.json"), Deno.errors.NotFound);
 });
 
@@ -176,8 +176,8 @@ Deno.test("bench cache: unmeasurable settings are refused, with valid ones", asy
   await assertRejects(
     () => probeCache([...PAID, "--tokens", "3000"], around),
     RangeError,
-    `Cannot go on with ${around.folder}/t.json: it was measured with settings {"prefixTokens":2000}, not`,
+    `Cannot continue with ${around.folder}/t.json: it was measured with settings {"prefixTokens":2000}, not`,
   );
   await Deno.writeTextFile(`${around.folder}/t.json`, "[]");
-  await assertRejects(() => probeCache(PAID, around), RangeError, "t.json: it holds no results");
+  await assertRejects(() => probeCache(PAID, around), RangeError, "t.json: it contains no results");
 });

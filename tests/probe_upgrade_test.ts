@@ -48,19 +48,19 @@ function figures(text: string): string[] {
   return text.split("\n").slice(1, 5).map((line) => line.replaceAll(/\s{2,}/g, " | "));
 }
 
-Deno.test("bench cache --upgrade: four requests measure an upgrade's price and lifetime", async () => {
+Deno.test("bench cache --upgrade: four requests measure price and lifetime of an extended keep-alive", async () => {
   await using around = await messagesProvider();
   const { text, stopped } = await probeCache(PAID, around);
   assertEquals(stopped, undefined);
   assertEquals(figures(text), [
     "0s | writes the prefix for five minutes | 20033 | 0 | 20033 | 0 | $0.0250",
-    "4m 40s | reads it, and puts an hour's mark behind a reply | 20656 | 20033 | 0 | 618 | $0.0032",
-    "38m | comes back behind the five minutes | 20667 | 20651 | 16 | 0 | $0.0021",
-    "1h 10m | comes back behind the hour, but within an hour of that | 20667 | 20651 | 16 | 0 | $0.0021",
+    "4m 40s | reads it, with a one-hour breakpoint after a reply | 20656 | 20033 | 0 | 618 | $0.0032",
+    "38m | reads it after the five minutes | 20667 | 20651 | 16 | 0 | $0.0021",
+    "1h 10m | reads it after the hour, but within an hour of the last read | 20667 | 20651 | 16 | 0 | $0.0021",
   ]);
   assertMatch(
     text,
-    /what the documents say: .*\n.*long behind its five minutes\.\n.*keeps it for another\.$/,
+    /billed as documented: .*\n.*long after its five minutes\.\n.*renews it for another\.$/,
   );
   const [start] = around.requests.map(({ atMs }) => atMs);
   assertEquals(around.requests.map(({ atMs }) => (atMs - start!) / MINUTE), [0, 280 / 60, 38, 70]);
@@ -82,12 +82,12 @@ Deno.test("bench cache --upgrade: an hour granted as five minutes, and a read th
   const cases: [Rewrite, RegExp][] = [
     [
       (body) => body.replaceAll(',"ttl":"1h"', ""),
-      /not to be had here\.\n.*was gone behind its five minutes: .*\n/,
+      /not available here\.\n.*was not cached after its five minutes: .*\n/,
     ],
     // The last request finds nothing.
     [
       (body, number) => number === 4 ? body.replace('"text":"', '"text":"gone ') : body,
-      /what the documents say: .*\n.*long behind its five minutes\.\n.*doesn't keep it for another\.$/,
+      /billed as documented: .*\n.*long after its five minutes\.\n.*doesn't renew it\.$/,
     ],
   ];
   for (const [rewrite, said] of cases) {
@@ -102,7 +102,7 @@ Deno.test("bench cache --upgrade: an interrupted run resumes, or restarts if it 
     around.faults.push(null, { type: "error", status: 400 });
     await assertRejects(() => probeCache(PAID, around), ModelError);
     await around.clock.wait(pauseMs);
-    assertStringIncludes((await probeCache(PAID, around)).text, "what the documents say");
+    assertStringIncludes((await probeCache(PAID, around)).text, "billed as documented");
     assertEquals(around.requests.filter(({ status }) => status === 200).length, sent);
   }
 });

@@ -201,7 +201,7 @@ Deno.test("options: common mistakes are refused by name, with a valid value", as
     ],
     [
       () => tare({ model: MODEL, store: { load: () => {}, save: () => {} } }),
-      "options.archive is missing; with a store it must be an archive that lives as long",
+      "options.archive is missing. Pass an archive that is as durable as the store.",
     ],
   ];
   for (const [run, told] of refusals) assertThrows(run, Error, told);

@@ -33,95 +33,93 @@ import {
 import { type Archive, archiveRef, memoryArchive, RECALL_TOOL, recallOriginal } from "@tare/prune";
 import { type Books, type TareOptions, warnByConsole, withDefaults } from "./options.ts";
 
-/** A chat message, and the place of what it was read from. */
+/** A chat message and the positions of its source items. */
 export interface Piece {
   readonly message: Message;
-  /** Position of the first that it was read from. */
+  /** Position of the first item. */
   readonly at: number;
-  /** Position behind the last. */
+  /** Position after the last item. */
   readonly end: number;
-  /** Which part of it, where several messages were read from one. Default: all. */
+  /** Index of the part, if one item contains several messages. Default: the whole item. */
   readonly part?: number;
 }
 
-/** How what a framework hands over is read. */
+/** Reader of a framework's items. */
 export interface Reader<Given> {
-  /** Whether two of its messages say the same: asked of each message at each call, so it must cost next to nothing. */
+  /** Returns whether two items are equal. Called for each item at each call, so it must be cheap. */
   readonly same: (one: Given, other: Given) => boolean;
-  /** The chat messages of what is given, from a place on at which one begins. */
+  /** Returns the chat messages of the items from a position at which one begins. */
   readonly read: (given: readonly Given[], from: number) => Piece[];
 }
 
-/** A call that a framework is about to make. */
+/** A model call of a framework. */
 export interface AdaptedCall<Given> {
-  /** Its whole history. */
+  /** Whole history. */
   readonly given: readonly Given[];
   readonly tools: readonly ToolDefinition[];
-  /** Name of its conversation, if it has one. */
+  /** Name of the conversation, if any. */
   readonly name?: string | undefined;
-  /** Name of the model. */
   readonly model?: string | undefined;
-  /** Ends the wait for a summary. */
+  /** Cancels the wait for a summary. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What a call shall send. */
+/** View of a call. */
 export interface AdaptedView {
   readonly view: SessionView;
-  /** What the history was read as; the position of a message in it is that of its place. */
+  /** Pieces of the history, by the view's places. */
   readonly pieces: readonly Piece[];
-  /** Books the call, once it has succeeded: what the provider reported, and the ids of the tool calls that it replied. */
+  /** Records a successful call: its usage, and the ids of the tool calls in its reply. */
   book(usage: Usage | undefined, replied: readonly string[]): Promise<void>;
-  /** Takes note of a call that failed; whether that is because its prompt is too long. Then a view of it is shorter. */
+  /** Records a failed call. Resolves to whether its prompt was too long; then the next view is shorter. */
   failed(error: unknown): Promise<boolean>;
-  /** Takes note that nobody waits for the call any more, whatever came of it. */
+  /** Marks the call as no longer in flight, whatever its outcome. */
   left(): void;
 }
 
-/** A conversation, as far as it was shown here. */
 interface Conversation<Given> extends KnownConversation {
   readonly number: number;
-  /** The session that decides for it: a fork's is made once what it is a fork of is at rest. */
+  /** Planner session; a fork's is created when its origin is at rest. */
   readonly session: Promise<PlanningSession>;
-  /** Where its texts are, maybe with others', and what of them it can read. */
+  /** Archive, possibly shared, and the restricted view of it. */
   readonly texts: Archive;
   readonly archive: Archive;
   readonly refs: Set<string>;
-  /** The references that it can search, each with the length of its history when the text was put, in messages. */
+  /** Searchable references, with the length of the history in messages when each text was archived. */
   readonly listed: Map<string, number>;
-  /** What its last call gave, how many of that are instructions, and what it was read as. Nothing after a restart. */
+  /** Items of the last call, number of instructions among them, and their pieces. Empty after a restart. */
   given: readonly Given[];
   heads: number;
   pieces: readonly Piece[];
-  /** The messages of the pieces: there may be thousands, which no call goes through again. */
+  /** Messages of the pieces, stored because there may be thousands. */
   messages: readonly Message[];
-  /** What its last call showed. */
+  /** Messages of the last view. */
   shown: readonly Message[];
-  /** Ids of the tool calls that its model replied last. */
+  /** Ids of the tool calls in the last reply. */
   replied: readonly string[];
-  /** The call that is being made for it. */
+  /** Call in flight. */
   inFlight: symbol | undefined;
-  /** Settles once no view is made for it any more. */
+  /** Settles when no view is being created. */
   atRest: Promise<unknown>;
-  /** How many calls it has had under the instructions that it has. */
+  /** Number of calls with the current instructions. */
   calls: number;
-  /** How many messages stay of what its session knows, where the rest is others now. */
+  /** Number of messages that the session retains, if the rest changed. */
   cutBack: number | undefined;
   bytes: number;
-  /** What was stored of it last. */
+  /** Last stored state. */
   stored: Stored | undefined;
 }
 
-/** Conversations of one name, or that begin alike: what is stored under one key. */
+/** Conversations with one name or a similar opening, stored under one key. */
 interface Group<Given> {
   readonly name: string;
-  /** Those used last stand last. */
+  /** Least recently used first. */
   readonly conversations: Set<Conversation<Given>>;
-  /** The key; settles once what was stored under it is there. */
+  /** Resolves to the key when the stored state is loaded. */
   ready: Promise<string> | undefined;
 }
 
-/** What is stored of a conversation. */
+/** Stored state of a conversation. */
 interface Stored {
   readonly state: unknown;
   readonly lookedAt: unknown;
@@ -130,21 +128,21 @@ interface Stored {
   readonly history: StoredHistory;
 }
 
-/** So many entries of the ledger are remembered. */
+/** Maximum number of ledger entries. */
 const LEDGER_LENGTH = 1_000;
 
-/** So many conversations are stored under one key. */
+/** Maximum number of conversations per key. */
 const STORED_LENGTH = 32;
 
-/** What a message of a history begins and ends with, in UTF-16 code units, tells it apart. */
+/** Length of a message's beginning and end that identify it, in UTF-16 code units. */
 const END_LENGTH = 64;
 
-/** What a message takes beside its text, and a token of its text, in bytes. */
+/** Estimated memory per message and per token, in bytes. */
 const [MESSAGE_BYTES, TOKEN_BYTES] = [1_024, 8];
 
 const MEMORY = { conversations: 1_000, bytes: 256 * 1_024 ** 2 };
 
-/** `plannerSession()` checks those of planning. */
+/** Checks of options; `plannerSession()` checks `planning`. */
 const OPTIONS: NeededOptions<TareOptions<unknown>> = {
   "profile?": "value",
   "countTokens?": "value",
@@ -161,9 +159,9 @@ const OPTIONS: NeededOptions<TareOptions<unknown>> = {
 const { properties: PROPERTIES } = RECALL_TOOL.function.parameters;
 
 /**
- * The conversations of a process whose loop somebody else runs and whose histories somebody else keeps. They are told
- * apart by what they say: a call goes on with the one whose history it begins with; if that is being asked, or if it
- * branches off after a reply, it goes on as a fork; a prompt that is asked again begins a new conversation.
+ * Conversations of a process whose loop and history belong to a framework, recognized by content: a call continues the
+ * conversation that is its prefix; if that has a call in flight, or the call branches off after a reply, it becomes a fork;
+ * a repeated opening prompt starts a new conversation.
  */
 export class AdaptedConversations<Given, Call> implements Books {
   readonly #options: TareOptions<Call> & Pick<PromptSessionOptions, "countTokens">;
@@ -171,7 +169,7 @@ export class AdaptedConversations<Given, Call> implements Books {
   readonly #warn: (sentence: string) => void;
   readonly #reader: Reader<Given>;
   readonly #recognition = new Recognition<Conversation<Given>>();
-  /** Those used last stand last. */
+  /** Least recently used first. */
   readonly #groups = new Map<string, Group<Given>>();
   readonly #ledger: Books["ledger"][number][] = [];
   #total: Books["total"] = { calls: 0, tokenUnits: 0, withoutTokenUnits: 0 };
@@ -182,7 +180,7 @@ export class AdaptedConversations<Given, Call> implements Books {
     checkGiven("tare()", { options: { model, ...given } }, { options: { model: "value", ...OPTIONS } });
     if (given.store && !given.archive) {
       throw new TypeError(
-        "Cannot run tare(): options.archive is missing; with a store it must be an archive that lives as long",
+        "Cannot run tare(): options.archive is missing. Pass an archive that is as durable as the store.",
       );
     }
     const options = withDefaults(model, given);
@@ -195,7 +193,7 @@ export class AdaptedConversations<Given, Call> implements Books {
     this.#sessionOptions = session;
     this.#warn = warn;
     this.#reader = reader;
-    // It says what else is wrong with them.
+    // Validates the other options.
     plannerSession({ ...session, archive: memoryArchive() });
   }
 
@@ -207,7 +205,7 @@ export class AdaptedConversations<Given, Call> implements Books {
     return this.#total;
   }
 
-  /** What the next call sends of the framework's whole history. */
+  /** Returns the view of the next call. */
   async view(call: AdaptedCall<Given>): Promise<AdaptedView> {
     const heads = this.#headsOf(call.given);
     const group = this.#groupOf(call, heads);
@@ -245,18 +243,18 @@ export class AdaptedConversations<Given, Call> implements Books {
   }
 
   /**
-   * Answers a call of the recall tool, whose arguments nobody has checked, from the conversation whose model has made it.
+   * Runs a call of the recall tool in the conversation whose model made it. `args` are unchecked.
    *
-   * @param callId Id of the call, if the framework tells it.
+   * @param callId Id of the call, if known.
    */
   async recall(args: unknown, callId: string | undefined): Promise<string> {
     const { ref, lines, find, offset, ...others } = Object(args) as Readonly<Record<string, unknown>>;
     const [other] = Object.keys(others);
     if (other !== undefined) {
-      return `Cannot recall by ${other}: what can be given is ${Object.keys(PROPERTIES).join(", ")}.`;
+      return `Cannot recall by ${other}: unknown argument. Use ${Object.keys(PROPERTIES).join(", ")}.`;
     }
     if (ref != null && typeof ref !== "string") {
-      return `Cannot recall: ref is ${JSON.stringify(ref)}; it must be the 16 hex digits of a placeholder.`;
+      return `Cannot recall: ref is ${JSON.stringify(ref)}. Use the 16 hex digits of a placeholder.`;
     }
     const groups = [...this.#groups.values()];
     const all = groups.flatMap(({ conversations }) => [...conversations]);
@@ -265,19 +263,19 @@ export class AdaptedConversations<Given, Call> implements Books {
     const able = typeof ref === "string"
       ? among.filter(({ refs }) => refs.has(ref.trim().toLowerCase()))
       : among;
-    // The newest one of a name stands for the others: what left them, left it.
+    // The newest conversation of a name includes what was evicted from the others.
     const only = groups.length === 1 && groups.every(isNamed) ? all.slice(-1) : all;
     const known = asking.length === 1 ? asking : only.length === 1 ? only : [];
     const [conversation] = known.length === 1 && (typeof ref !== "string" || asking.length === 1)
       ? known
       : able;
-    // What no conversation here has put there may be one's that was forgotten.
+    // An unknown reference may be of a conversation that was evicted from memory.
     const texts = conversation?.archive ?? this.#options.archive ?? memoryArchive();
-    // Which of several asks isn't known: it must say by its reference what it asks for.
+    // If the conversation is ambiguous, only a reference identifies the content.
     const isKnown = conversation !== undefined && known.includes(conversation);
     const shown = isKnown ? () => conversation.shown : undefined;
     const archive = isKnown ? texts : { ...unlisted(texts), ...(all.length === 0 && { refs: () => [] }) };
-    // Some models fill in null for what they don't want.
+    // Some models pass null for omitted arguments.
     const request = {
       ...(ref != null && { ref }),
       ...(lines != null && { lines: String(lines) }),
@@ -289,21 +287,21 @@ export class AdaptedConversations<Given, Call> implements Books {
       return (await recallOriginal(archive, request, { countTokens, shown })).content;
     } catch (error) {
       const { message } = error as Error;
-      this.#warn(`Cannot recall what left a prompt: ${message}`);
+      this.#warn(`Cannot recall evicted content: ${message}`);
       return `Cannot recall: ${message}`;
     }
   }
 
-  /** How many of what is given are instructions that stand in front. */
+  /** Returns the number of leading instructions. */
   #headsOf(given: readonly Given[]): number {
     const at = given.findIndex((one) => !this.#reader.read([one], 0).every(isInstruction));
     return at < 0 ? given.length : at;
   }
 
-  /** The group of a call, which is the one that was used last from now on. */
+  /** Returns the group of a call and marks it as most recently used. */
   #groupOf({ given, name }: AdaptedCall<Given>, heads: number): Group<Given> {
-    checkGiven("tare()", { "what options.conversation gives": { name } }, {
-      "what options.conversation gives": { "name?": "string" },
+    checkGiven("tare()", { "the result of options.conversation": { name } }, {
+      "the result of options.conversation": { "name?": "string" },
     });
     const key = name === undefined ? `~${this.#openingOf(given, heads)}` : `=${name}`;
     const group = this.#groups.get(key) ?? { name: key, conversations: new Set(), ready: undefined };
@@ -312,7 +310,7 @@ export class AdaptedConversations<Given, Call> implements Books {
     return group;
   }
 
-  /** What tells apart cheaply histories that begin differently: how long the first message is, and its ends. */
+  /** Returns a cheap key of a history's opening: length, beginning and end of the first message. */
   #openingOf(given: readonly Given[], heads: number): string {
     const [piece] = this.#reader.read(given.slice(heads, heads + 1), 0);
     if (piece) {
@@ -322,7 +320,7 @@ export class AdaptedConversations<Given, Call> implements Books {
     return `${text.length} ${text.slice(0, END_LENGTH)} ${text.slice(-END_LENGTH)}`;
   }
 
-  /** The conversation that a call is of: its history is this one from then on. */
+  /** Returns the conversation of a call, with the call's history. */
   #take(group: Group<Given>, given: readonly Given[], heads: number): Conversation<Given> {
     const { now = Date.now } = this.#options;
     const read = this.#read(group, given, heads);
@@ -341,7 +339,7 @@ export class AdaptedConversations<Given, Call> implements Books {
       : this.#resume(found, before);
     const isKnown = group.conversations.delete(conversation);
     const shared = found.type === "new" ? 0 : found.at;
-    // What they share are the very messages that the planner knows.
+    // Shared messages are the objects that the planner knows.
     const pieces = read.map((piece, at) => {
       const message = at < shared ? conversation.messages[at] : undefined;
       const isOther = message && message !== piece.message && hashPiece(message) === hashPiece(piece.message);
@@ -361,7 +359,7 @@ export class AdaptedConversations<Given, Call> implements Books {
     return conversation;
   }
 
-  /** Reads a history. What is the same in a conversation of its group isn't read again. */
+  /** Reads a history, except the prefix that it shares with a conversation of its group. */
   #read(group: Group<Given>, given: readonly Given[], heads: number): readonly Piece[] {
     const { same, read } = this.#reader;
     let [length, pieces]: [number, readonly Piece[]] = [heads, []];
@@ -371,13 +369,13 @@ export class AdaptedConversations<Given, Call> implements Books {
       while (at < one.given.length && at < given.length && same(one.given[at]!, given[at]!)) at++;
       if (at > length) [length, pieces] = [at, one.pieces];
     }
-    // The last one shared may go on in what is new.
+    // The last shared piece may extend into new items.
     const known = pieces.filter(({ at, end }) => at >= heads && end < length);
     const instructions = read(given.slice(0, heads), 0);
     return [...instructions, ...known, ...read(given, known.at(-1)?.end ?? heads)];
   }
 
-  /** Which conversation of a group a request continues, also one whose instructions change with each call. */
+  /** Returns the conversation that a request continues, also if its instructions change with each call. */
   #recognise(group: Group<Given>, request: RequestHistory): Continuation<Conversation<Given>> {
     const found = this.#recognition.recognise(request);
     if (found.type === "continue") return found;
@@ -396,7 +394,7 @@ export class AdaptedConversations<Given, Call> implements Books {
     return found;
   }
 
-  /** The conversation itself. What left the others of its name meanwhile left it, too. */
+  /** Returns the conversation, with content evicted from the others of its name meanwhile. */
   #resume(
     { known, at, how }: Extract<Continuation<Conversation<Given>>, { readonly type: "continue" }>,
     before: readonly Conversation<Given>[],
@@ -416,7 +414,7 @@ export class AdaptedConversations<Given, Call> implements Books {
     before: readonly Conversation<Given>[],
   ): Conversation<Given> {
     const earlier = textsOf(before, from.texts);
-    // Of one that only begins alike it isn't known whose the rest is.
+    // Later content may belong to the other branch.
     const own = Array.from(from.listed).filter(([, length]) => length <= at);
     const known = {
       texts: from.texts,
@@ -427,7 +425,7 @@ export class AdaptedConversations<Given, Call> implements Books {
       const session = await from.session;
       await from.atRest;
       const fork = session.fork(at, archive);
-      // What was evicted later of the history that they share is evicted from the fork, too.
+      // Includes later evictions from the shared history.
       const state = JSON.stringify(fork.state);
       for (const ref of from.listed.keys()) {
         if (state.includes(ref) && !listed.has(ref)) listed.set(ref, at);
@@ -436,7 +434,7 @@ export class AdaptedConversations<Given, Call> implements Books {
     });
   }
 
-  /** A new conversation, or one that was stored. What left those `before` under its name left it, too. */
+  /** Returns a new or stored conversation, with content evicted from those `before` under its name. */
   #begin(
     group: Group<Given>,
     stored?: Stored,
@@ -483,7 +481,6 @@ export class AdaptedConversations<Given, Call> implements Books {
     const conversation: Conversation<Given> = {
       get facts() {
         const { replied, inFlight } = conversation;
-        // A branch may begin amid a turn.
         return { scope, turns: true, isAmidTurn: false, replied, isBusy: inFlight !== undefined };
       },
       number: ++this.#count,
@@ -527,12 +524,12 @@ export class AdaptedConversations<Given, Call> implements Books {
     return view;
   }
 
-  /** Books a call; by what was counted here, if what was reported of it can't be. */
+  /** Records a call, with counted tokens if the reported usage is invalid. */
   #sent(session: PlanningSession, usage: Usage | undefined, view: SessionView): LedgerEntry | undefined {
     try {
       return session.sent(usage, view);
     } catch (error) {
-      this.#warn(`Cannot book what a model reported: ${reasonOf(error)}`);
+      this.#warn(`Cannot record the reported usage: ${reasonOf(error)}`);
       return session.sent(undefined, view);
     }
   }
@@ -549,14 +546,14 @@ export class AdaptedConversations<Given, Call> implements Books {
     };
   }
 
-  /** Forgets what was used longest ago, until no more is held than may be. */
+  /** Evicts the least recently used conversations above the limits. */
   #bound(group: Group<Given>, current: Conversation<Given>): void {
     const { conversations, bytes } = { ...MEMORY, ...this.#options.memory };
     const isOver = () => this.#held.conversations > conversations || this.#held.bytes > bytes;
     for (const oldest of this.#groups.values()) {
       if (!isOver()) return;
       for (const one of oldest.conversations) {
-        // What is stored together is read together.
+        // Conversations stored together are loaded together.
         if (oldest === group && (one === current || !isOver())) continue;
         oldest.conversations.delete(one);
         this.#recognition.forget(one);
@@ -575,7 +572,7 @@ export class AdaptedConversations<Given, Call> implements Books {
     );
   }
 
-  /** Reads what is stored of a group, and gives the key under which it is. */
+  /** Loads the stored conversations of a group; resolves to its key. */
   async #load(group: Group<Given>, { given, name }: AdaptedCall<Given>, heads: number): Promise<string> {
     const opening = this.#reader.read(given.slice(0, heads + 1), 0).map(({ message }) => message);
     const key = name ?? await archiveRef(JSON.stringify(opening));
@@ -590,7 +587,7 @@ export class AdaptedConversations<Given, Call> implements Books {
         this.#held.conversations++;
       }
     } catch (error) {
-      this.#warn(`Cannot go on where a conversation was, which begins anew: ${reasonOf(error)}`);
+      this.#warn(`Cannot load a conversation, which starts again: ${reasonOf(error)}`);
     }
     return key;
   }
@@ -616,12 +613,12 @@ export class AdaptedConversations<Given, Call> implements Books {
     try {
       await this.#options.store?.save(key, { conversations });
     } catch (error) {
-      this.#warn(`Cannot store what is known of a conversation: ${reasonOf(error)}`);
+      this.#warn(`Cannot save a conversation: ${reasonOf(error)}`);
     }
   }
 }
 
-/** An archive whose texts can be read by their references alone. */
+/** Returns an archive that can be read by reference but not listed. */
 function unlisted(archive: Archive): Archive {
   return {
     put: (text) => archive.put(text),
@@ -629,12 +626,12 @@ function unlisted(archive: Archive): Archive {
   };
 }
 
-/** The conversations of a name, of which each new one is a part; none of a group that only begins alike. */
+/** Returns the earlier conversations of a name; none for groups by opening. */
 function namedBefore<Given>(group: Group<Given>): readonly Conversation<Given>[] {
   return isNamed(group) ? [...group.conversations] : [];
 }
 
-/** The texts of conversations that are kept there, as those list them that go on from all of them. */
+/** Returns the references of conversations in an archive, for one that continues all of them. */
 function textsOf<Given>(conversations: readonly Conversation<Given>[], texts: Archive): {
   readonly refs: readonly string[];
   readonly listed: readonly (readonly [ref: string, length: number])[];
@@ -646,7 +643,7 @@ function textsOf<Given>(conversations: readonly Conversation<Given>[], texts: Ar
   };
 }
 
-/** Whether a group is of one conversation, which its framework has named. */
+/** Returns whether the framework named the group. */
 function isNamed({ name }: Pick<Group<unknown>, "name">): boolean {
   return name.startsWith("=");
 }
@@ -670,10 +667,7 @@ function isInstruction({ message: { role } }: Piece): boolean {
   return role === "system" || role === "developer";
 }
 
-/**
- * The result of a call. One that holds media stays as long as the window isn't full, since recalls are answered by text
- * alone.
- */
+/** Returns a tool message. Media is retained unless the window is full, because recalls return text only. */
 export function resultMessage(id: string, content: Content, failed = false): ToolMessage {
   return {
     role: "tool",
@@ -684,7 +678,7 @@ export function resultMessage(id: string, content: Content, failed = false): Too
   };
 }
 
-/** Asks a model; once more, for less, if it refuses what it is sent because that is too long. */
+/** Calls a model; retries with a shorter view if the prompt is rejected as too long. */
 export async function askFitting<Reply>(
   { view, ask }: {
     readonly view: () => Promise<AdaptedView>;
@@ -706,7 +700,7 @@ export async function askFitting<Reply>(
   }
 }
 
-/** A model with these methods in place of its own. */
+/** Returns a model with replaced methods. */
 export function withMethods<Model extends object>(
   model: Model,
   methods: Readonly<Record<string, (request: never) => unknown>>,
@@ -715,13 +709,13 @@ export function withMethods<Model extends object>(
     get(target, key) {
       if (typeof key === "string" && Object.hasOwn(methods, key)) return methods[key];
       const value: unknown = Reflect.get(target, key);
-      // A model may have private fields, which its methods find on itself alone.
+      // Methods need the model itself for its private fields.
       return typeof value === "function" ? value.bind(target) : value;
     },
   });
 }
 
-/** What an error of a framework or of a provider's client says. */
+/** Returns the texts of a framework's or client's error. */
 function wordsOf(error: unknown): string {
   const { message, responseBody, code, error: body } = Object(error) as Readonly<Record<string, unknown>>;
   return [message, responseBody, code, body && JSON.stringify(body)]

@@ -11,22 +11,22 @@ import { type Options, optionsWith } from "./fixture_test.ts";
 import { type LangChainMessage, tare as langchain } from "./langchain.ts";
 import { tare as agents } from "./openai_agents.ts";
 
-/** A provider with a cache that forgets nothing: it serves each prompt as far as an earlier one began like it. */
+/** A provider with an unlimited cache: it serves the longest common prefix with earlier prompts. */
 class Provider {
   readonly specificationVersion = "v4";
   readonly modelId = "m";
   readonly prompts: (readonly PromptMessage[])[] = [];
   cost = 0;
-  /** Ids of the calls that it replies next; none. */
+  /** Ids of the calls in the next reply. Default: none. */
   calls: readonly string[] = [];
-  /** Settles before it replies. */
+  /** Settles before the reply. */
   wait: Promise<unknown> = Promise.resolve();
   readonly #cached = new Set<number>();
 
   async doGenerate({ prompt }: Pick<CallParams, "prompt">) {
     this.prompts.push(prompt);
     const content = this.calls.map((toolCallId) => ({ type: "tool-call", toolCallId }));
-    // What a model reads of them.
+    // Fields that a model reads.
     const units = prompt.map(({ role, content }) =>
       `${role} ${JSON.stringify(content).replaceAll(/"(type|toolCallId)":"[^"]*",?|\\n/g, " ")}`
     );
@@ -65,7 +65,7 @@ function adapterWith(options: Options & Pick<TareOptions<CallParams>, "conversat
 const SYSTEM: PromptMessage = { role: "system", content: "You review builds." };
 const TOOLS = [{ type: "function", name: "recall", inputSchema: { type: "object" } }];
 
-/** A part with the fields that it has. */
+/** A part with its possible fields. */
 function part(part: Readonly<Record<string, unknown>> & { readonly type: string }) {
   return part;
 }
@@ -74,7 +74,7 @@ function said(role: string, text: string): PromptMessage {
   return { role, content: [part({ type: "text", text })] };
 }
 
-/** A step that reads something, of about so many tokens. */
+/** Returns a step that reads about this number of tokens. */
 function step(id: string, tokens = 2_500): PromptMessage[] {
   const call = { toolCallId: id, toolName: "read" };
   const value = Array.from({ length: tokens / 5 }, (_, at) => `${id} says line ${at}\n`).join("");
@@ -85,14 +85,14 @@ function step(id: string, tokens = 2_500): PromptMessage[] {
   ];
 }
 
-/** The same history in other objects, as the SDK makes it for each call. */
+/** Copies a history, as the SDK does for each call. */
 function anew(prompt: readonly PromptMessage[]): PromptMessage[] {
   return structuredClone(prompt) as PromptMessage[];
 }
 
 type Model = ReturnType<typeof adapterWith>["adapter"]["model"];
 
-/** Asks with all the histories that a loop of so many steps has, one after the other. */
+/** Calls a model with each history of a loop of this number of steps. */
 async function loop(model: Model, name: string, steps: number): Promise<PromptMessage[]> {
   const history = [SYSTEM, said("user", `Why does ${name} fail?`)];
   for (let at = 0; at < steps; at++) {
@@ -102,7 +102,7 @@ async function loop(model: Model, name: string, steps: number): Promise<PromptMe
   return history;
 }
 
-Deno.test("tare() saves of concurrent conversations what an adapter for each saves, and its ledger says so", async () => {
+Deno.test("tare() saves as much with concurrent conversations as with an adapter each, and its ledger shows it", async () => {
   const names = ["a", "b", "c", "d"];
   const STEPS = 40;
   const alone = new Provider();
@@ -123,7 +123,7 @@ Deno.test("tare() saves of concurrent conversations what an adapter for each sav
   assertEquals(warnings, []);
 });
 
-Deno.test("tare() goes on as a fork where a history branches off, and both go on as they were", async () => {
+Deno.test("tare() forks where a history branches off, and both branches continue unchanged", async () => {
   const { adapter, provider } = adapterWith();
   const history = await loop(adapter.model, "a", 40);
   const ask = async (prompt: readonly PromptMessage[]) => {
@@ -146,7 +146,7 @@ Deno.test("tare() goes on as a fork where a history branches off, and both go on
   assertEquals([main, fork, goesOn, forkGoesOn].map(({ conversation }) => conversation), [1, 2, 1, 2]);
 });
 
-Deno.test("tare() forks where one history is asked twice at the same time, and each goes on with its own reply", async () => {
+Deno.test("tare() forks if one history is sent twice concurrently, and each continues with its own reply", async () => {
   const { adapter, provider } = adapterWith();
   const history = [SYSTEM, said("user", "Why?")];
   const ask = (prompt: readonly PromptMessage[]) =>
@@ -168,7 +168,7 @@ Deno.test("tare() forks where one history is asked twice at the same time, and e
   assertEquals(adapter.ledger.map(({ conversation }) => conversation), [1, 2, 2, 1, 1]);
 });
 
-Deno.test("tare() goes on where instructions change with each call, and keeps apart those that two agents have", async () => {
+Deno.test("tare() continues with instructions that change per call, and separates those of two agents", async () => {
   const { adapter } = adapterWith();
   const history = [said("user", "Why?"), ...step("1"), ...step("2"), ...step("3")];
   const ask = (system: string, length: number) =>
@@ -183,7 +183,7 @@ Deno.test("tare() goes on where instructions change with each call, and keeps ap
   assertEquals(adapter.ledger.slice(3).map(({ conversation }) => conversation), [1, 2, 1]);
 });
 
-Deno.test("tare() keeps the conversation of a loop that ends each prompt in another reminder, or clears its results", async () => {
+Deno.test("tare() continues a loop that ends each prompt with another reminder or clears its results", async () => {
   const { adapter } = adapterWith();
   const history = [SYSTEM, said("user", "Why does it fail?")];
   const ask = (prompt: readonly PromptMessage[]) =>
@@ -203,7 +203,7 @@ Deno.test("tare() keeps the conversation of a loop that ends each prompt in anot
   assertEquals(new Set(adapter.ledger.map(({ conversation }) => conversation)).size, 1);
 });
 
-Deno.test("tare() answers a recall from the conversation that asks, and from no other", async () => {
+Deno.test("tare() runs a recall only in the conversation that requested it", async () => {
   const { adapter, provider } = adapterWith();
   const refs: string[] = [];
   for (const name of ["a", "b"]) {
@@ -227,7 +227,7 @@ Deno.test("tare() answers a recall from the conversation that asks, and from no 
   assertStringIncludes(await recall.execute({ find: "line 9999" }), "Give a ref as well");
 });
 
-/** A store in memory, which keeps JSON texts. */
+/** Returns a store of JSON texts in memory. */
 function memoryStore() {
   const kept = new Map<string, string>();
   return {
@@ -237,7 +237,7 @@ function memoryStore() {
   };
 }
 
-Deno.test("tare() goes on after a restart with all conversations of a key, forks too", async () => {
+Deno.test("tare() continues all conversations of a key after a restart, including forks", async () => {
   const [archive, store] = [memoryArchive(), memoryStore()];
   const first = adapterWith({ archive, store });
   const history = await loop(first.adapter.model, "a", 40);
@@ -258,7 +258,7 @@ Deno.test("tare() goes on after a restart with all conversations of a key, forks
   assertStringIncludes(await second.adapter.tools.recall.execute({ ref, find: "line 1" }), "line 1");
 });
 
-Deno.test("tare() names conversations as it is told, and by their options", async () => {
+Deno.test("tare() names conversations by the given function and by their options", async () => {
   const keys: string[] = [];
   const store = { load: (key: string) => void keys.push(key), save: () => {} };
   const ask = async (options: Parameters<typeof adapterWith>[0], providerOptions?: object) =>
@@ -272,7 +272,7 @@ Deno.test("tare() names conversations as it is told, and by their options", asyn
   assert(/^[0-9a-f]{16}$/.test(keys[2] ?? ""));
 });
 
-Deno.test("tare() goes on where its store or its archive fails, and says so", async () => {
+Deno.test("tare() continues with a warning if its store or archive fails", async () => {
   for (const reason of [new Error("no disk"), "no disk"]) {
     const fail = () => Promise.reject(reason);
     const archive = { ...memoryArchive(), put: fail };
@@ -282,14 +282,14 @@ Deno.test("tare() goes on where its store or its archive fails, and says so", as
     assertEquals(provider.prompts, [prompt]);
     assertEquals(warnings.filter((sentence) => !sentence.includes("no disk")), []);
     assertEquals(warnings.map((sentence) => sentence.split(":")[0]).filter((_, at) => at !== 1), [
-      "Cannot go on where a conversation was, which begins anew",
-      "Cannot store what is known of a conversation",
-      "Cannot store what is known of a conversation",
+      "Cannot load a conversation, which starts again",
+      "Cannot save a conversation",
+      "Cannot save a conversation",
     ]);
   }
 });
 
-Deno.test("tare() forgets the conversations that were used longest ago, by number and by size", async () => {
+Deno.test("tare() evicts the least recently used conversations, by number and by size", async () => {
   for (const memory of [{ conversations: 2 }, { bytes: 15_000 }]) {
     const [archive, store] = [memoryArchive(), memoryStore()];
     const { adapter } = adapterWith({ memory, archive, store });
@@ -298,14 +298,14 @@ Deno.test("tare() forgets the conversations that were used longest ago, by numbe
       await adapter.model.doGenerate({ prompt } as CallParams);
       return adapter.ledger.at(-1)?.conversation;
     };
-    // What was stored is loaded again, as another object.
+    // Stored state is loaded again as another object.
     const numbers: unknown[] = [];
     for (const name of ["a", "b", "a", "c", "a", "b"]) numbers.push(await ask(name));
     assertEquals(numbers, [1, 2, 1, 3, 1, 4]);
   }
 });
 
-Deno.test("an adapter names a message whose content isn't as its framework says", async () => {
+Deno.test("adapters for the AI SDK and Mastra report a message with invalid content", async () => {
   const call = { toolCallId: "call_7", toolName: "read" };
   for (
     const output of [undefined, { type: "text" }, { type: "json", value: undefined }, {
@@ -326,7 +326,7 @@ Deno.test("an adapter names a message whose content isn't as its framework says"
   }
 });
 
-Deno.test("an adapter of LangChain or of OpenAI's Agents names such a message, too", async () => {
+Deno.test("adapters for LangChain and the OpenAI Agents SDK report a message with invalid content", async () => {
   const right = "it must be a string, or an array of content parts";
   for (
     const [content, state] of [[undefined, "missing"], [null, "null"], [{ ok: true }, "an object"]] as const
@@ -366,7 +366,7 @@ Deno.test("an adapter of LangChain or of OpenAI's Agents names such a message, t
   );
 });
 
-Deno.test("equal jobs at once or one after the other are conversations of their own", async () => {
+Deno.test("tare() treats equal jobs, concurrent or sequential, as separate conversations", async () => {
   for (const isAtOnce of [false, true]) {
     let count = 0;
     const model = {
@@ -396,7 +396,7 @@ Deno.test("equal jobs at once or one after the other are conversations of their 
   }
 });
 
-Deno.test("a job whose first call failed is asked again in its conversation", async () => {
+Deno.test("tare() retries a failed first call in the same conversation", async () => {
   const { adapter, provider } = adapterWith();
   provider.wait = Promise.reject(new Error("not reached"));
   const prompt = [SYSTEM, said("user", "Review.")];
@@ -406,7 +406,7 @@ Deno.test("a job whose first call failed is asked again in its conversation", as
   assertEquals(adapter.ledger.map(({ conversation }) => conversation), [1]);
 });
 
-/** What may happen to a conversation. */
+/** An action on a conversation. */
 const ACTS = fc.array(
   fc.oneof(
     fc.record({ type: fc.constant("reads" as const), files: fc.integer({ min: 1, max: 4 }) }),
@@ -415,7 +415,7 @@ const ACTS = fc.array(
   { minLength: 3, maxLength: 7 },
 );
 
-Deno.test("recall finds whatever left a named conversation, after any compaction, fork and restart", async () => {
+Deno.test("recall: finds all content evicted from a named conversation after any compaction, fork and restart", async () => {
   await fc.assert(
     fc.asyncProperty(ACTS, async (acts) => {
       const [archive, store] = [memoryArchive(), memoryStore()];
@@ -449,7 +449,7 @@ Deno.test("recall finds whatever left a named conversation, after any compaction
           read = [];
           await ask();
         } else {
-          // Behind the first result, or where nothing was read since the summary behind that.
+          // After the first result, or after the summary that follows it if nothing was read since.
           const first = history.findIndex(({ role }) => role === "tool");
           history = [
             ...history.slice(0, first < 0 ? 2 : first + 1),
@@ -472,7 +472,7 @@ Deno.test("recall finds whatever left a named conversation, after any compaction
   );
 });
 
-Deno.test("recall doesn't search what left a conversation that only begins alike", async () => {
+Deno.test("recall: doesn't search content evicted from another conversation with the same opening", async () => {
   const { adapter, provider } = adapterWith({ windowTokens: 5_000 });
   const ask = async (history: readonly PromptMessage[]) =>
     await adapter.model.doGenerate({ prompt: anew(history), tools: TOOLS } as CallParams);

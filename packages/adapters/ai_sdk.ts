@@ -1,6 +1,6 @@
 /**
- * Tare for the Vercel AI SDK: a model that is asked for what is still needed. `generateText()`, `streamText()` and agents
- * go on keeping the whole history. It takes and gives models of AI SDK 5, 6 and 7.
+ * Tare for the Vercel AI SDK 5, 6 and 7: a wrapper of a model. `generateText()`, `streamText()` and agents store the whole
+ * history; the provider receives only what the model still needs.
  *
  * @example
  * ```ts ignore
@@ -36,7 +36,7 @@ import { type Books, type TareOptions, withDefaults } from "./options.ts";
 
 export { fromAiSdk, toAiSdk } from "./model_prompt.ts";
 
-/** What a model is called with, as far as it is read here. */
+/** Parameters of a model call that are read here. */
 export interface CallParams {
   readonly prompt: readonly PromptMessage[];
   readonly tools?: readonly { readonly type: string; readonly name: string }[] | undefined;
@@ -45,35 +45,35 @@ export interface CallParams {
   readonly providerOptions?: Readonly<Record<string, Readonly<Record<string, unknown>>>> | undefined;
 }
 
-/** A model of the SDK, of any version, as far as it is used. */
+/** A model of any version of the SDK. */
 export interface AiSdkModel {
   readonly specificationVersion: string;
   readonly modelId: string;
-  /** Asks for a reply. */
+  /** Requests a reply. */
   doGenerate(params: never): PromiseLike<unknown>;
-  /** Asks for a reply that is streamed. */
+  /** Requests a streamed reply. */
   doStream(params: never): PromiseLike<unknown>;
 }
 
 /** Options of the adapter. */
 export interface AiSdkOptions<Model> extends TareOptions<CallParams> {
-  /** The model that is called: what a provider's function returns. */
+  /** Model, as returned by a provider's function. */
   readonly model: Model;
 }
 
-/** A model of the SDK whose prompts are planned. */
+/** The wrapped model and its ledger. */
 export interface AiSdkAdapter<Model> extends Books {
-  /** The model, called with what is still needed. */
+  /** Wrapped model. */
   readonly model: Model;
   /**
-   * To be added to the tools. Without it, evicted content can't be read. The tools of AI SDK 5 know no Standard JSON Schema:
-   * there, make one by `jsonSchema(lean.tools.recall.inputSchema["~standard"].jsonSchema.input())`.
+   * Tools to add. Without them evicted content can't be recalled. AI SDK 5 doesn't support Standard JSON Schema: there, use
+   * `jsonSchema(lean.tools.recall.inputSchema["~standard"].jsonSchema.input())`.
    */
   readonly tools: { readonly recall: FrameworkRecallTool };
 }
 
 /**
- * Puts conversations of the AI SDK under planner sessions: once for a model, for all that a process asks of it.
+ * Returns an adapter of a model, for all AI SDK conversations of a process.
  *
  * @example
  * ```ts
@@ -91,7 +91,7 @@ export interface AiSdkAdapter<Model> extends Books {
  * assertEquals(lean.total.calls, 1);
  * ```
  *
- * @throws {TypeError} if an option is wrong; by a call, if its prompt has a message of a role that the SDK doesn't have.
+ * @throws {TypeError} if an option is invalid; from a call, if a message has an unknown role.
  */
 function ofAiSdk<Model extends AiSdkModel>(
   { model, ...options }: AiSdkOptions<Model>,
@@ -106,7 +106,7 @@ function ofAiSdk<Model extends AiSdkModel>(
   const readTools = toolReader();
   const { conversation: nameOf = namedByOptions } = options;
 
-  /** Makes a call; once more, for less, if the prompt is refused because it is too long. */
+  /** Calls the model; retries with a shorter prompt if it is rejected as too long. */
   function fitting<Result>(params: CallParams, ask: (params: CallParams) => PromiseLike<Result>) {
     const { prompt, tools = [], abortSignal: signal } = params;
     const { functions, definitions } = readTools(tools);
@@ -159,7 +159,6 @@ function ofAiSdk<Model extends AiSdkModel>(
   };
 }
 
-/** As much of a model as is used here. */
 interface AskedModel {
   doGenerate(params: CallParams): PromiseLike<Generated>;
   doStream(params: CallParams): PromiseLike<Streamed>;
@@ -174,7 +173,7 @@ interface Streamed {
   readonly stream: ReadableStream<PromptPart>;
 }
 
-/** What a model reports of a call: version 5 of the SDK in numbers, later ones in parts. */
+/** Usage: numbers in version 5 of the SDK, objects later. */
 interface ReportedUsage {
   readonly inputTokens?: number | {
     readonly total?: number | undefined;
@@ -185,13 +184,13 @@ interface ReportedUsage {
   readonly outputTokens?: number | { readonly total?: number | undefined };
 }
 
-/** The conversation's name as the call's options tell it. */
+/** Returns the conversation's name from the call's provider options. */
 function namedByOptions({ providerOptions }: CallParams): string | undefined {
   const name = providerOptions?.["tare"]?.["conversation"];
   return typeof name === "string" ? name : undefined;
 }
 
-/** Books a streamed call once it has finished; one that breaks off has ended, too. */
+/** Records a streamed call when it finishes, and its end if it is interrupted. */
 function booking(made: AdaptedView): TransformStream<PromptPart, PromptPart> {
   const replied: string[] = [];
   return new TransformStream<PromptPart, PromptPart>({
@@ -212,7 +211,7 @@ function callsOf(parts: readonly PromptPart[]): string[] {
   );
 }
 
-/** Reads the tools of calls, which the SDK makes anew for each; the same ones are read as the same. */
+/** Returns a reader of tools that returns the same definitions for equal tools, which the SDK recreates per call. */
 function toolReader() {
   let known: {
     readonly functions: readonly FunctionTool[];
@@ -252,7 +251,7 @@ function readTool({ name, description, inputSchema }: FunctionTool): ToolDefinit
   };
 }
 
-/** A tool as the plan shows it. */
+/** Returns a tool with the planned definition. */
 function writeTool(tool: FunctionTool, shown: ToolDefinition | undefined): FunctionTool {
   const { description, parameters } = shown?.function ?? {};
   if (!parameters || (description === tool.description && parameters === tool.inputSchema)) return tool;

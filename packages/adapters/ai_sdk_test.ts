@@ -5,15 +5,15 @@ import fc from "../../tests/cases.ts";
 import { type CallParams, fromAiSdk, tare, toAiSdk } from "./ai_sdk.ts";
 import type { PromptMessage } from "./types.ts";
 
-/** A part of a message. */
+/** A message part. */
 type PromptPart = Exclude<PromptMessage["content"], string>[number];
 
 interface Asked extends CallParams {
-  /** What the model reports of the call. */
+  /** Reported usage. */
   readonly usage?: object;
 }
 
-/** A model that takes note of what it is asked, and refuses what it is told to. */
+/** Returns a model that records its calls and rejects the specified ones. */
 class Noting {
   readonly specificationVersion = "v4";
   readonly modelId = "m";
@@ -56,7 +56,7 @@ function text(text: string) {
   return { type: "text", text };
 }
 
-/** A part with the fields that it has. */
+/** A part with its possible fields. */
 function part(part: Readonly<Record<string, unknown>> & { readonly type: string }) {
   return part;
 }
@@ -75,7 +75,7 @@ const usage = (total: number | undefined) => ({
   outputTokens: { total: undefined },
 });
 
-Deno.test("tare() hands on the very messages that the plan leaves as they are", async () => {
+Deno.test("tare() passes unchanged messages as the same objects", async () => {
   const prompt: PromptMessage[] = [
     { role: "system", content: "Be brief." },
     {
@@ -122,7 +122,7 @@ Deno.test("tare() hands on the very messages that the plan leaves as they are", 
   assertEquals(warnings, []);
 });
 
-Deno.test("tare() shows a huge result as head and tail, and leaves the SDK's own as it is", async () => {
+Deno.test("tare() truncates a huge result and leaves the SDK's own unchanged", async () => {
   const prompt = [USER, calls("1", "2"), {
     role: "tool",
     content: [result("1", { type: "text", value: LONG }), result("2", { type: "text", value: "short" })],
@@ -146,7 +146,7 @@ Deno.test("tare() shows a huge result as head and tail, and leaves the SDK's own
   assertStrictEquals(second, prompt[2]?.content[1]);
 });
 
-Deno.test("tare() warns where the archive can't be written, and nothing leaves", async () => {
+Deno.test("tare() warns and evicts nothing if the archive can't be written", async () => {
   const archive = { ...memoryArchive(), put: () => Promise.reject(new Error("disk full")) };
   const { shown, warnings } = adapterWith({ archive });
   const prompt = [USER, calls("1"), { role: "tool", content: [result("1", { type: "text", value: LONG })] }];
@@ -154,7 +154,7 @@ Deno.test("tare() warns where the archive can't be written, and nothing leaves",
   assert(warnings[0]?.includes("disk full"), warnings.join());
 });
 
-Deno.test("tare() writes a line where old turns were, once the window is full", async () => {
+Deno.test("tare() replaces old turns by a placeholder when the window is full", async () => {
   const { shown } = adapterWith({ windowTokens: 8_000 });
   const turn = (id: string): PromptMessage[] => [
     { role: "user", content: [text(`Task ${id}. ${"word ".repeat(200)}`)] },
@@ -175,7 +175,7 @@ Deno.test("tare() writes a line where old turns were, once the window is full", 
   assert(JSON.stringify(line?.content).startsWith('[{"type":"text","text":"[elided'), JSON.stringify(line));
 });
 
-Deno.test("tare() shortens the user's long texts in a full window, part by part", async () => {
+Deno.test("tare() shortens long user texts in a full window, part by part", async () => {
   const summarise = () => Promise.reject(new Error("nobody asks for a summary"));
   const { shown, warnings } = adapterWith({ windowTokens: 15000, planning: { summarise } });
   const long = (seed: string) => text(Array.from({ length: 2_000 }, (_, at) => `${seed}${at}`).join(" "));
@@ -197,7 +197,7 @@ Deno.test("tare() shortens the user's long texts in a full window, part by part"
   ]);
 });
 
-Deno.test("tare() shows a tool in short once it was called, and others' tools as they are", async () => {
+Deno.test("tare() compacts a tool's schema once it was called, and leaves provider tools unchanged", async () => {
   const inputSchema = {
     type: "object",
     properties: { id: { type: "string", description: "Which one. ".repeat(40) } },
@@ -231,7 +231,7 @@ Deno.test("tare() shows a tool in short once it was called, and others' tools as
   });
 });
 
-Deno.test("tare() books calls whole and streamed, as each version of the SDK reports them, and what isn't reported", async () => {
+Deno.test("tare() records complete and streamed calls of each SDK version, with and without usage", async () => {
   const { adapter, shown } = adapterWith();
   await shown([USER]);
   await shown([USER], { usage: { inputTokens: 20, cachedInputTokens: 5, outputTokens: 2 } });
@@ -246,7 +246,7 @@ Deno.test("tare() books calls whole and streamed, as each version of the SDK rep
   ]);
 });
 
-Deno.test("tare() says which message it can't read", async () => {
+Deno.test("tare() throws for an unreadable message with its position", async () => {
   const { shown } = adapterWith();
   await assertRejects(
     () => shown([USER, { role: "data", content: "x" }]),
@@ -255,7 +255,7 @@ Deno.test("tare() says which message it can't read", async () => {
   );
 });
 
-Deno.test("the recall tool answers, and says what is wrong with a call", async () => {
+Deno.test("recall: returns content, or reports an invalid call", async () => {
   const archive = memoryArchive();
   const ref = await archive.put("apple\nbanana\ncherry");
   const { recall } = adapterWith({ archive }).adapter.tools;
@@ -277,15 +277,15 @@ Deno.test("the recall tool answers, and says what is wrong with a call", async (
   );
   assertEquals(
     await recall.execute({ ref, pattern: "an+" }),
-    "Cannot recall by pattern: what can be given is ref, lines, find, offset.",
+    "Cannot recall by pattern: unknown argument. Use ref, lines, find, offset.",
   );
   assertEquals(
     await recall.execute({ ref: 3 }),
-    "Cannot recall: ref is 3; it must be the 16 hex digits of a placeholder.",
+    "Cannot recall: ref is 3. Use the 16 hex digits of a placeholder.",
   );
 });
 
-Deno.test("tare() makes a shorter prompt of one that is refused for its length, and asks once more", async () => {
+Deno.test("tare() retries once with a shorter prompt if it is rejected as too long", async () => {
   const { adapter, noting, shown } = adapterWith();
   const prompt: PromptMessage[] = [USER];
   for (let step = 1; step < 12; step++) {
@@ -315,7 +315,7 @@ const picture = fc.base64String({ minLength: 4 }).map((data) => ({
   data,
 }));
 
-/** What the SDK keeps of a conversation: reasoning with its signature, calls, results of every kind, pictures. */
+/** A conversation as stored by the SDK: signed reasoning, calls, results of every kind, images. */
 const conversations = fc.array(
   fc.record({
     thought: fc.option(words),
@@ -354,7 +354,7 @@ const conversations = fc.array(
   })
 );
 
-Deno.test("toAiSdk() gives the very messages of which nothing has left, and changes nothing but what has", () => {
+Deno.test("toAiSdk() returns unchanged messages as the same objects and changes only evicted content", () => {
   fc.assert(fc.property(conversations, fc.infiniteStream(fc.boolean()), (given, choose) => {
     const messages = fromAiSdk(given);
     const places = messages.map((_, at) => at);

@@ -1,21 +1,21 @@
 /**
- * Cache breakpoints for providers that cache only what a request marks: in prompts of the AI SDK and of Mastra, and in
- * calls of LangChain. The names are those of the frameworks' provider options.
+ * Cache breakpoints in prompts of the AI SDK and of Mastra, and in calls of LangChain, for providers that cache only marked
+ * prefixes. Names are those of the frameworks' provider options.
  *
  * @module
  */
 import type { Profile, SessionView } from "@tare/planner";
 import type { PromptMessage, PromptPart } from "./model_prompt.ts";
 
-/** Breakpoints that a request may have. */
+/** Maximum number of breakpoints per request. */
 const MAX_BREAKPOINTS = 4;
 
 const HOUR_MS = 3_600_000;
 
-/** Options of a provider, by its name. */
+/** Provider options, by provider name. */
 type ProviderOptions = Readonly<Record<string, Readonly<Record<string, unknown>> | undefined>>;
 
-/** Cache rules, or what gives those in force. */
+/** Cache rules, or a function that returns the current ones. */
 type Rules = Profile | (() => Profile);
 
 function markOf(rules: Rules) {
@@ -24,11 +24,11 @@ function markOf(rules: Rules) {
 }
 
 /**
- * A prompt with cache breakpoints, at most four with those that it has: at its end; where an earlier request ended that
- * leads it; after the last message that was edited; after the instructions. The same prompt, if
- * the call asks for automatic ones.
+ * Adds cache breakpoints, at most four including existing ones: at the end, at the end of the earlier request that is a
+ * prefix, after the last edited message, and after the instructions. Returns the same prompt if the call requests automatic
+ * breakpoints.
  *
- * @param ends Of each message of the prompt, how many messages of the view are in it and before it.
+ * @param ends For each message of the prompt, the number of view messages up to its end.
  */
 export function setBreakpoints(
   prompt: readonly PromptMessage[],
@@ -36,16 +36,15 @@ export function setBreakpoints(
     readonly profile: Rules;
     readonly view: Pick<SessionView, "messages" | "stable">;
     readonly ends: readonly number[];
-    /** The tools, which may have breakpoints. */
     readonly tools: readonly unknown[];
-    /** What the call has beside them. */
+    /** The call's other parameters. */
     readonly call: { readonly providerOptions?: unknown };
   },
 ): readonly PromptMessage[] {
   if (isMarked(call)) return prompt;
   const mark = markOf(profile);
   const { shared = 0, edited = 0 } = stable ?? {};
-  // A session that begins here may go on with a prompt that was sent elsewhere.
+  // A new session may continue a prompt that was sent elsewhere.
   const known = shared > 0 ? shared : messages.length;
   const reply = messages.findLastIndex(({ role }, at) => at <= known && role === "assistant");
   const heads = messages.findIndex(({ role }) => role !== "system");
@@ -66,7 +65,7 @@ function isMarked({ providerOptions }: { readonly providerOptions?: unknown }): 
   return (anthropic?.cacheControl ?? anthropic?.cache_control ?? bedrock?.cachePoint) !== undefined;
 }
 
-/** Breakpoints in a message or a tool: its own, and those of its parts. */
+/** Returns the number of breakpoints in a message or tool and its parts. */
 function marksIn(one: unknown): number {
   const { content } = Object(one) as Partial<PromptMessage>;
   const parts = Array.isArray(content) ? content as readonly PromptPart[] : [];
@@ -92,8 +91,8 @@ function withMark(message: PromptMessage, cacheControl: object): PromptMessage {
 }
 
 /**
- * The settings of a model's call in LangChain, with a cache breakpoint at the end of the prompt if its model is one of
- * Anthropic's and neither they nor the messages have some.
+ * Returns the settings of a LangChain model call with a cache breakpoint at the end of the prompt, if the model is one of
+ * Anthropic's and neither settings nor messages have one.
  */
 export function settingsWithBreakpoint(
   { model, modelSettings, messages }: {

@@ -32,7 +32,7 @@ function step(id: string): PromptMessage[] {
   ];
 }
 
-/** What a model is asked by these calls, one after the other, through one adapter. */
+/** Returns the model's requests for these sequential calls through one adapter. */
 async function askedBy(
   calls: readonly CallParams[],
   { modelId = "claude-sonnet-5", profile = CLAUDE.profile } = {},
@@ -52,14 +52,14 @@ async function askedBy(
   return asked;
 }
 
-/** Positions of the messages that have breakpoints. */
+/** Returns the positions of messages with breakpoints. */
 function markedIn({ prompt }: CallParams): number[] {
   return prompt.flatMap(({ providerOptions }, at) =>
     Object(providerOptions).anthropic?.cacheControl ? [at] : []
   );
 }
 
-Deno.test("tare() marks the end, the end of the earlier request and the instructions, at each step likewise", async () => {
+Deno.test("tare() sets breakpoints at the end, at the end of the earlier request and after the instructions, in each step", async () => {
   const history = [system, user, ...step("a"), ...step("b"), ...step("c")];
   const asked = await askedBy([2, 4, 6, 8].map((length) => ({ prompt: history.slice(0, length) })));
   assertEquals(asked.map(markedIn), [[0, 1], [0, 1, 3], [0, 3, 5], [0, 5, 7]]);
@@ -69,14 +69,14 @@ Deno.test("tare() marks the end, the end of the earlier request and the instruct
   assertEquals(hour?.prompt.at(-1)?.providerOptions, { ...MARK, ...OWN });
 });
 
-Deno.test("tare() marks nothing where a provider caches by itself, or its client asks for automatic breakpoints", async () => {
+Deno.test("tare() sets no breakpoints if the provider caches automatically or the client requests automatic ones", async () => {
   const prompt = [system, user, ...step("a")];
   const others = await askedBy([{ prompt }], { modelId: "gpt-5.5", profile: profileNamed("openai") });
   const automatic = await askedBy([{ prompt, providerOptions: OWN }]);
   for (const [call] of [others, automatic]) assertEquals(call?.prompt, prompt);
 });
 
-Deno.test("tare() marks at most four places with those of its client, which stay", async () => {
+Deno.test("tare() sets at most four breakpoints including the client's, which it preserves", async () => {
   const marked = (message: PromptMessage): PromptMessage => ({ ...message, providerOptions: OWN });
   const [call, result] = step("a");
   const part = { type: "text", text: "Why?", providerOptions: OWN };
@@ -102,7 +102,7 @@ Deno.test("tare() marks at most four places with those of its client, which stay
   }
 });
 
-Deno.test("tare() for Mastra marks Claude's prompts", async () => {
+Deno.test("tare() for Mastra sets breakpoints in Claude's prompts", async () => {
   const { processor } = mastra({ ...CLAUDE, model: "claude-sonnet-5" });
   const prompt = [system, user, ...step("a")];
   const made = await processor.processLLMRequest({
@@ -113,7 +113,7 @@ Deno.test("tare() for Mastra marks Claude's prompts", async () => {
   assertEquals(markedIn(made), [0, 1, 3]);
 });
 
-Deno.test("tare() for LangChain asks Claude's class for a breakpoint, unless its client has", async () => {
+Deno.test("tare() for LangChain requests a breakpoint from Claude's class unless the client did", async () => {
   const settingsFor = async (model: object, given: object = {}, block: object = {}) => {
     const adapter = langchain({ ...CLAUDE, model: "claude-sonnet-5" });
     let settings: unknown;

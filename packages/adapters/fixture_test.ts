@@ -3,10 +3,10 @@ import { profileNamed } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
 import type { TareOptions } from "./types.ts";
 
-/** Options that don't depend on what an adapter's calls are. */
+/** Options independent of an adapter's call type. */
 export type Options = Omit<TareOptions<never>, "conversation">;
 
-/** The options of an adapter in a test: these, or else the usual ones with an archive of their own. */
+/** Returns the options of an adapter in a test, with defaults and a separate archive. */
 export function optionsWith(options: Options = {}): Options {
   return {
     profile: profileNamed("openai"),
@@ -18,10 +18,10 @@ export function optionsWith(options: Options = {}): Options {
   };
 }
 
-/** A text that is truncated on arrival. */
+/** A text that is truncated at ingestion. */
 export const LONG: string = Array.from({ length: 8_000 }, (_, at) => `line ${at} of a log\n`).join("");
 
-/** Sums up whatever it is asked to. */
+/** Returns a fixed summary. */
 export const SUMMARISING: Pick<Options, "planning"> = {
   planning: {
     summarise: () =>

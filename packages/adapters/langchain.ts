@@ -1,6 +1,6 @@
 /**
- * Tare for LangChain's agents: a middleware's `wrapModelCall`. The agent's state keeps the whole history; the model gets
- * what of it it still needs.
+ * Tare for LangChain's agents: a middleware. The agent's state stores the whole history; the model receives only what it
+ * still needs.
  *
  * @example
  * ```ts ignore
@@ -34,24 +34,23 @@ import {
 } from "./adapted_conversations.ts";
 import { type Books, cachesMarked, modelName, type TareOptions, withDefaults } from "./options.ts";
 
-/** A message of LangChain's, as far as it is read here. */
+/** Fields of a LangChain message that are read here. */
 export interface LangChainMessage {
-  /** `system`, `human`, `ai`, `tool` and others. */
+  /** Type: `system`, `human`, `ai`, `tool` and others. */
   readonly type: string;
-  /** Text, or blocks. */
+  /** Text or content blocks. */
   readonly content: string | readonly unknown[];
 }
 
-/** A call of a model that an agent is about to make, as far as it is read here. */
+/** Fields of a model call that are read here. */
 export interface LangChainCall {
   readonly model: unknown;
-  /** Each is handed on as it came, or as a copy of its own class. */
+  /** Messages, passed unchanged or as copies of the same class. */
   readonly messages: readonly LangChainMessage[];
   readonly systemMessage: LangChainMessage;
   readonly tools: readonly unknown[];
-  /** Options of the model for this call. */
   readonly modelSettings?: Readonly<Record<string, unknown>>;
-  /** What its agent runs in. */
+  /** Runtime of the agent. */
   readonly runtime: {
     readonly signal?: AbortSignal | undefined;
     readonly configurable?: { readonly thread_id?: string | undefined } | undefined;
@@ -60,20 +59,20 @@ export interface LangChainCall {
 
 /** Options of the adapter. */
 export interface LangChainOptions extends TareOptions<LangChainCall> {
-  /** The model that is called, or its name. */
+  /** Model, or its name. */
   readonly model: string | object;
 }
 
-/** A middleware, as `createMiddleware()` takes it. */
+/** Argument of `createMiddleware()`. */
 export interface LangChainAdapter extends Books {
   /** Always `Tare`. */
   readonly name: "Tare";
-  /** Calls the model with what is still needed. */
+  /** Calls the model with the view. */
   readonly wrapModelCall: <Call extends LangChainCall, Reply>(
     call: Call,
     handler: (call: Call) => Reply | PromiseLike<Reply>,
   ) => Promise<Reply>;
-  /** Answers calls of the recall tool; passes all others on. */
+  /** Runs calls of the recall tool; forwards all others. */
   readonly wrapToolCall: <
     Call extends {
       readonly toolCall: { readonly name: string; readonly id?: string; readonly args: unknown };
@@ -86,9 +85,9 @@ export interface LangChainAdapter extends Books {
 }
 
 /**
- * Puts the conversations of LangChain's agents under planner sessions: a middleware, as `createMiddleware()` takes it. It
- * must be the last of those that change messages. It has the recall tool with it. Tools are always shown in full:
- * LangChain lets no middleware show them otherwise.
+ * Returns an adapter of a model, for all LangChain conversations of a process: an argument of `createMiddleware()`, which
+ * includes the recall tool. It must be the last middleware that changes messages. Tool schemas are never shortened, because
+ * LangChain doesn't let middleware change them.
  *
  * @example
  * ```ts
@@ -96,7 +95,7 @@ export interface LangChainAdapter extends Books {
  * import { tare } from "@tare/adapters/langchain";
  *
  * const lean = tare({ model: "gpt-5.5" });
- * const said = { type: "ai", content: "Hello.", usage_metadata: { input_tokens: 9, output_tokens: 2 } };
+ * const reply = { type: "ai", content: "Hello.", usage_metadata: { input_tokens: 9, output_tokens: 2 } };
  * const call = {
  *   model: "gpt-5.5",
  *   systemMessage: { type: "system", content: "Be brief." },
@@ -104,11 +103,11 @@ export interface LangChainAdapter extends Books {
  *   tools: [],
  *   runtime: {},
  * };
- * await lean.wrapModelCall(call, () => said);
+ * await lean.wrapModelCall(call, () => reply);
  * assertEquals(lean.total.calls, 1);
  * ```
  *
- * @throws {TypeError} if an option is wrong; by a call, if a message is of a type that isn't known here.
+ * @throws {TypeError} if an option is invalid; from a call, if a message has an unknown type.
  */
 function ofLangChain({ model: given, ...options }: LangChainOptions): LangChainAdapter {
   const conversations = new AdaptedConversations<LangChainMessage, LangChainCall>(given, {
@@ -132,7 +131,7 @@ function ofLangChain({ model: given, ...options }: LangChainOptions): LangChainA
       const given: readonly LangChainMessage[] = isBare ? call.messages : [systemMessage, ...call.messages];
       const name = nameOf(call);
       const offered = tools.flatMap(readTool);
-      // Two tools of one name are refused.
+      // Duplicate tool names are rejected.
       const recall = offered.some(({ function: { name } }) => name === RECALL_TOOL.function.name)
         ? []
         : [RECALL_TOOL];
@@ -166,7 +165,7 @@ function ofLangChain({ model: given, ...options }: LangChainOptions): LangChainA
     async wrapToolCall(call, handler) {
       const { name, id, args } = call.toolCall;
       if (name !== RECALL_TOOL.function.name) return await handler(call);
-      // What an agent asks of a tool is that it can be invoked.
+      // The agent only invokes the tool.
       return await handler({ ...call, tool: { name, invoke: () => conversations.recall(args, id) } });
     },
   };
@@ -187,7 +186,7 @@ const READER: Reader<LangChainMessage> = {
   },
 };
 
-/** Whether two messages say the same: an agent's state holds the same ones at each call, unless it was loaded anew. */
+/** Returns whether messages are equal; usually they are the same object, except after loading the agent's state. */
 function sameMessage(one: LangChainMessage, other: LangChainMessage): boolean {
   if (one === other) return true;
   const [a, b] = [one, other] as readonly LangChainMessage[] as readonly (AiMessage & ResultMessage)[];
@@ -249,12 +248,12 @@ function readMessage(message: LangChainMessage, at: number): Message {
     }
     default:
       throw new TypeError(
-        `Cannot read message ${at}: its type is ${message.type}; it must be system, human, ai or tool`,
+        `Cannot read message ${at}: its type is ${message.type}. Use system, human, ai or tool.`,
       );
   }
 }
 
-/** What isn't as LangChain says stays, for the error that names its message. */
+/** Returns the content; an invalid one unchanged, for the error that identifies its message. */
 function readContent(content: LangChainMessage["content"]): Content {
   return Array.isArray(content) ? content.flatMap(partsOfBlock) : content as string;
 }
@@ -263,7 +262,7 @@ function readTool(tool: unknown): ToolDefinition | [] {
   const given = tool as ToolDefinition & { name?: string; description?: string; schema?: object };
   if (given.function) return given;
   const { name, description, schema } = given;
-  // The tool of a provider: it is no function.
+  // A provider's own tool is no function.
   if (name === undefined || !schema) return [];
   return {
     type: "function",
@@ -273,7 +272,7 @@ function readTool(tool: unknown): ToolDefinition | [] {
 
 const jsonSchemas = new WeakMap<object, JsonSchema>();
 
-/** A schema as JSON Schema, if it is one or says it; of others the shape isn't counted. */
+/** Returns a JSON Schema; `{}` for other schemas, which aren't counted. */
 function jsonSchemaOf(schema: object): JsonSchema {
   let known = jsonSchemas.get(schema);
   if (known) return known;
@@ -285,7 +284,7 @@ function jsonSchemaOf(schema: object): JsonSchema {
   return known;
 }
 
-/** The messages after what was planned. What the plan leaves as it is stays the very object of the agent's state. */
+/** Returns the messages of the view. Unchanged ones are the objects of the agent's state. */
 function writeMessages(
   given: readonly LangChainMessage[],
   { view, pieces }: AdaptedView,
@@ -298,7 +297,7 @@ function writeMessages(
   });
 }
 
-/** A copy of a message, of its own class, that says something else. */
+/** Returns a copy of the same class with other content. */
 function withContent(origin: LangChainMessage, { content }: Message): LangChainMessage {
   const blocks = origin.content;
   let at = 0;
@@ -319,16 +318,16 @@ function withContent(origin: LangChainMessage, { content }: Message): LangChainM
   });
 }
 
-/** A message that stands for several, of the class that others of its kind have. */
+/** Returns a message for several, of the class of others of its type. */
 function newMessage(given: readonly LangChainMessage[], { role, content }: Message): LangChainMessage {
   const type = role === "user" ? "human" : "ai";
-  // Something said by both stands in each history that is long enough for this.
+  // Every history that is long enough for this contains both types.
   const like = given.find((message) => message.type === type) as LangChainMessage;
   const Kind = like.constructor as new (fields: { content: string }) => LangChainMessage;
   return new Kind({ content: contentText(content) });
 }
 
-/** The model's message in a reply; one that was parsed holds the message that it was parsed from. */
+/** Returns the model's messages in a reply; a parsed reply contains its original message. */
 function answersOf(reply: unknown): readonly AiMessage[] {
   const { messages } = Object(reply) as { readonly messages?: readonly AiMessage[] };
   return messages ?? [reply as AiMessage];

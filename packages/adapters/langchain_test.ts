@@ -3,7 +3,7 @@ import { memoryArchive, RECALL_TOOL } from "@tare/prune";
 import { LONG, type Options, optionsWith, SUMMARISING } from "./fixture_test.ts";
 import { type LangChainMessage, tare } from "./langchain.ts";
 
-/** A message as LangChain's classes make them. */
+/** A message like those of LangChain's classes. */
 class Said implements LangChainMessage {
   readonly content: LangChainMessage["content"];
   readonly type: string = "";
@@ -37,7 +37,7 @@ class Removed extends Said {
 
 const USER = new Human({ content: "Look." });
 
-/** A message with the fields that it has. */
+/** A message with its possible fields. */
 function made<Fields extends { readonly content: LangChainMessage["content"] }>(
   Kind: new (fields: Fields) => LangChainMessage,
   fields: Fields,
@@ -85,7 +85,7 @@ function adapterWith(options: Options = {}) {
   return { adapter, shown };
 }
 
-Deno.test("tare() hands on the very messages that the plan leaves as they are", async () => {
+Deno.test("tare() passes unchanged messages as the same objects", async () => {
   const messages = [
     new Human({
       content: [{ type: "text", text: "Look." }, { type: "image_url", image_url: "x" }, { type: "text" }],
@@ -105,7 +105,7 @@ Deno.test("tare() hands on the very messages that the plan leaves as they are", 
   }
 });
 
-Deno.test("tare() shows a huge result as head and tail, in a message of the same class", async () => {
+Deno.test("tare() truncates a huge result in a message of the same class", async () => {
   const other = [{ type: "text", text: LONG.replaceAll("log", "book") }];
   const messages = [USER, calls("1", "2"), result("1", LONG), result("2", other)];
   const before = structuredClone(messages.map((message) => ({ ...message })));
@@ -120,7 +120,7 @@ Deno.test("tare() shows a huge result as head and tail, in a message of the same
   }
 });
 
-Deno.test("tare() shortens the user's long texts in a full window, block by block", async () => {
+Deno.test("tare() shortens long user texts in a full window, block by block", async () => {
   const { shown } = adapterWith({ windowTokens: 12_000 });
   const long = (seed: string) => Array.from({ length: 2_000 }, (_, at) => `${seed}${at}`).join(" ");
   const answer = new Ai({ content: "Ok." });
@@ -155,7 +155,7 @@ for (
     ["a summary", Ai, SUMMARISING],
   ] as const
 ) {
-  Deno.test(`tare() writes ${name} where old turns were, once the window is full`, async () => {
+  Deno.test(`tare() replaces old turns by ${name} when the window is full`, async () => {
     const { shown } = adapterWith({ windowTokens: 8_000, ...options });
     const turn = (id: string) => [
       new Human({ content: `Task ${id}. ${"word ".repeat(100)}` }),
@@ -177,7 +177,7 @@ for (
   });
 }
 
-Deno.test("tare() counts tools as far as they say what they are", async () => {
+Deno.test("tare() counts tools with known schemas", async () => {
   const { adapter, shown } = adapterWith();
   const schema = { type: "object", properties: { path: { type: "string" } } };
   const standard = { "~standard": { jsonSchema: { input: () => schema } } };
@@ -193,7 +193,7 @@ Deno.test("tare() counts tools as far as they say what they are", async () => {
   assert((adapter.ledger[0]?.shares.tools ?? 0) > 20);
 });
 
-Deno.test("tare() books what the model reports, also where its reply was parsed", async () => {
+Deno.test("tare() records reported usage, also of a parsed reply", async () => {
   const { adapter, shown } = adapterWith();
   const details = { cache_read: 5, cache_creation: 7 };
   const usage_metadata = { input_tokens: 20, output_tokens: 2, input_token_details: details };
@@ -206,15 +206,15 @@ Deno.test("tare() books what the model reports, also where its reply was parsed"
   assertEquals(third?.estimated, true);
 });
 
-Deno.test("tare() says which message it can't read", async () => {
+Deno.test("tare() throws for an unreadable message with its position", async () => {
   await assertRejects(
     () => adapterWith().shown([USER, new Removed({ content: "" })]),
     TypeError,
-    "Cannot read message 1: its type is remove; it must be system, human, ai or tool",
+    "Cannot read message 1: its type is remove. Use system, human, ai or tool.",
   );
 });
 
-Deno.test("tare() shows the recall tool and answers its calls, and no others", async () => {
+Deno.test("tare() adds the recall tool and runs only its calls", async () => {
   const archive = memoryArchive();
   const ref = await archive.put("a long result");
   const { adapter } = adapterWith({ archive });
@@ -228,7 +228,7 @@ Deno.test("tare() shows the recall tool and answers its calls, and no others", a
   };
   await adapter.wrapModelCall(call, ({ tools }) => void seen.push(...tools));
   assertEquals(seen, [{ name: "read" }, RECALL_TOOL]);
-  // As an agent's tool node does it.
+  // Like an agent's tool node.
   interface Call {
     readonly toolCall: { readonly name: string; readonly args: object };
     readonly tool: { invoke(): unknown } | undefined;

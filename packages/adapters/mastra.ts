@@ -1,5 +1,6 @@
 /**
- * Tare for Mastra's agents: an input processor. Memory keeps the whole history; the model gets what of it it still needs.
+ * Tare for Mastra's agents: an input processor. Memory stores the whole history; the model receives only what it still
+ * needs.
  *
  * @example
  * ```ts ignore
@@ -32,13 +33,13 @@ import {
 } from "./model_prompt.ts";
 import { type Books, type TareOptions, withDefaults } from "./options.ts";
 
-/** What Mastra tells a processor of a call, as far as it is read here. */
+/** Parameters of a Mastra processor that are read here. */
 export interface MastraCall<PromptItem extends PromptMessage = PromptMessage> {
   readonly prompt: readonly PromptItem[];
   readonly model: { readonly modelId: string };
-  /** Is the same object in all calls of one processor for one step. */
+  /** State of a step, the same object in all calls of one processor. */
   readonly state: Record<string, unknown>;
-  /** Its memory's thread names the call's conversation. */
+  /** Contains the memory's thread, which names the conversation. */
   readonly requestContext?: { get(key: string): unknown } | undefined;
 }
 
@@ -46,24 +47,23 @@ export interface MastraCall<PromptItem extends PromptMessage = PromptMessage> {
 export interface MastraProcessor {
   /** Always `tare`. */
   readonly id: "tare";
-  /** Takes note of the tools; changes nothing. */
+  /** Records the tools; changes nothing. */
   processInputStep(step: {
     readonly tools?: Readonly<Record<string, unknown>> | undefined;
     readonly state: Record<string, unknown>;
   }): undefined;
-  /** Puts what the model still needs in place of the prompt. */
+  /** Replaces the prompt by the view. */
   processLLMRequest<PromptItem extends PromptMessage>(
     request: MastraCall<PromptItem>,
   ): Promise<{ prompt: PromptItem[] }>;
-  /** Records what a call took. */
+  /** Records a call's usage. */
   processLLMResponse(response: {
-    /** Parts of the streamed reply. */
     readonly chunks: readonly { readonly type: string; readonly payload: unknown }[];
     readonly state: Record<string, unknown>;
     /** Whether the model wasn't called. */
     readonly fromCache: boolean;
   }): Promise<undefined>;
-  /** Has a step made once more whose prompt was refused for its length. */
+  /** Requests a retry of a step whose prompt was rejected as too long. */
   processAPIError(failure: {
     readonly error: unknown;
     readonly state: Record<string, unknown>;
@@ -73,15 +73,15 @@ export interface MastraProcessor {
 
 /** Options of the adapter. */
 export interface MastraOptions extends TareOptions<MastraCall> {
-  /** The model that is called, or its name. */
+  /** Model, or its name. */
   readonly model: string | object;
 }
 
-/** What an agent of Mastra takes. */
+/** Parts of the adapter for a Mastra agent. */
 export interface MastraAdapter extends Books {
-  /** To be put among an agent's `inputProcessors`, and its `errorProcessors`. */
+  /** Processor for an agent's `inputProcessors` and `errorProcessors`. */
   readonly processor: MastraProcessor;
-  /** To be put among the tools. Without it, what was evicted from a prompt can't be read back. */
+  /** Tools to add. Without them evicted content can't be recalled. */
   readonly tools: { readonly recall: FrameworkRecallTool & { readonly id: "recall" } };
 }
 
@@ -90,12 +90,12 @@ type Chunks = Parameters<MastraProcessor["processLLMResponse"]>[0]["chunks"];
 const TOOLS = "tools";
 const MADE = "made";
 
-/** Steps that are made once more because their prompt was refused for its length. */
+/** Retries of a step whose prompt was rejected as too long. */
 const MAX_RETRIES = 1;
 
 /**
- * Puts the conversations of Mastra's agents under planner sessions: once for a model, for all that a process asks of it.
- * Tools are always shown in full: Mastra turns them into what the model is shown after its processors.
+ * Returns an adapter of a model, for all Mastra conversations of a process. Tool schemas are never shortened, because Mastra
+ * converts them after its processors.
  *
  * @example
  * ```ts
@@ -109,7 +109,7 @@ const MAX_RETRIES = 1;
  * assertEquals([planned.prompt, total.calls], [prompt, 0]);
  * ```
  *
- * @throws {TypeError} if an option is wrong; by the processor, if a prompt has a message of a role that it doesn't have.
+ * @throws {TypeError} if an option is invalid; from the processor, if a message has an unknown role.
  */
 function ofMastra({ model, ...options }: MastraOptions): MastraAdapter {
   const conversations = new AdaptedConversations<PromptMessage, MastraCall>(model, {
@@ -150,7 +150,7 @@ function ofMastra({ model, ...options }: MastraOptions): MastraAdapter {
           tools: [],
           call: {},
         });
-        // What it holds is what came, or made of it.
+        // Its messages are those of the prompt, or copies.
         return { prompt: [...marked] as (typeof prompt)[number][] };
       },
       async processLLMResponse({ chunks, state, fromCache }) {
@@ -179,7 +179,7 @@ function ofMastra({ model, ...options }: MastraOptions): MastraAdapter {
   };
 }
 
-/** The thread of an agent's memory. */
+/** Returns the id of the memory's thread. */
 function threadOf({ requestContext }: MastraCall): string | undefined {
   const { thread } = Object(requestContext?.get("MastraMemory")) as {
     readonly thread?: { readonly id?: unknown };
@@ -193,7 +193,7 @@ function callsOf(chunks: Chunks): string[] {
   );
 }
 
-/** A tool as the model is told of it, as far as it says that; of other schemas the shape isn't counted. */
+/** Returns a tool's definition; without parameters if it has no Standard JSON Schema. */
 function readTool([name, tool]: readonly [string, unknown]): ToolDefinition {
   const { description, inputSchema } = tool as {
     readonly description?: string;

@@ -26,7 +26,7 @@ function promptWith(value: string) {
   ];
 }
 
-Deno.test("tare() hands on the very messages that the plan leaves as they are", async () => {
+Deno.test("tare() passes unchanged messages as the same objects", async () => {
   const { processor } = adapterWith();
   const prompt = promptWith("short");
   const { prompt: seen } = await processor.processLLMRequest({ prompt, model: MODEL, state: {} });
@@ -34,7 +34,7 @@ Deno.test("tare() hands on the very messages that the plan leaves as they are", 
   seen.forEach((message, at) => assertStrictEquals(message, prompt[at]));
 });
 
-Deno.test("tare() shows a huge result as head and tail, and says how to recall where the tool is there", async () => {
+Deno.test("tare() truncates a huge result, with a recall hint if the tool is available", async () => {
   const prompt = promptWith(LONG);
   for (const isThere of [false, true]) {
     const { processor, tools: { recall } } = adapterWith();
@@ -51,7 +51,7 @@ Deno.test("tare() shows a huge result as head and tail, and says how to recall w
   assertEquals(prompt, promptWith(LONG));
 });
 
-Deno.test("tare() books what is reported, and nothing where nobody was asked", async () => {
+Deno.test("tare() records reported usage, and nothing without a model call", async () => {
   const adapter = adapterWith();
   const { processor } = adapter;
   const state = {};
@@ -75,7 +75,7 @@ Deno.test("tare() books what is reported, and nothing where nobody was asked", a
   assertEquals(third?.estimated, true);
 });
 
-Deno.test("tare() has a step made once more whose prompt is refused for its length, and is told of the thread", async () => {
+Deno.test("tare() retries a step whose prompt is rejected as too long, in the thread's conversation", async () => {
   const names: string[] = [];
   const store = { load: (key: string) => void names.push(key), save: () => {} };
   const { processor } = adapterWith({ store });

@@ -7,7 +7,7 @@ import { type LangChainMessage, tare as langchain } from "./langchain.ts";
 import { tare as mastra } from "./mastra.ts";
 import { tare as agents } from "./openai_agents.ts";
 
-/** A payload: its base64, and its bytes. */
+/** A payload as base64 and bytes. */
 interface Payload {
   readonly data: string;
   readonly bytes: Uint8Array;
@@ -29,7 +29,7 @@ function base64Of(bytes: Uint8Array): string {
   return btoa(Array.from(bytes, (one) => String.fromCharCode(one)).join(""));
 }
 
-/** What a model gets holds the payload byte for byte, or nothing of it. @returns Whether it holds it. */
+/** Checks that a request contains the whole payload or nothing of it. Returns whether it does. */
 function isWhole(got: unknown, { data }: Payload): boolean {
   const text = JSON.stringify(got, (_, value) => value instanceof Uint8Array ? base64Of(value) : value);
   const rest = text.replaceAll(data, "");
@@ -44,7 +44,7 @@ type Build = (payload: Payload) => object;
 
 const PNG = "image/png";
 
-/** Parts of a result in AI SDK 5, 6 and 7. */
+/** Result parts in AI SDK 5, 6 and 7. */
 const AI_SDK_PARTS: Readonly<Record<string, Build>> = {
   "5: media": ({ data }) => ({ type: "media", data, mediaType: PNG }),
   "6: image-data": ({ data }) => ({ type: "image-data", data, mediaType: PNG }),
@@ -57,7 +57,7 @@ const AI_SDK_PARTS: Readonly<Record<string, Build>> = {
   "later: hologram": ({ data }) => ({ type: "hologram", inner: [data] }),
 };
 
-/** Outputs of a result in AI SDK 5, 6 and 7. */
+/** Result outputs in AI SDK 5, 6 and 7. */
 const AI_SDK_OUTPUTS: Readonly<Record<string, Build>> = {
   ...Object.fromEntries(
     Object.entries(AI_SDK_PARTS).map(([name, part]): [string, Build] => [
@@ -82,7 +82,7 @@ const AI_SDK_TEXTS: Readonly<Record<string, Build>> = {
 
 const CALL = { toolCallId: "1", toolName: "look" };
 
-/** A prompt whose user, result and answer hold these. */
+/** Returns a prompt whose user message, result and reply contain these. */
 function promptOf(
   { user, output, answer }: { readonly user?: object; readonly output: object; readonly answer?: object },
 ) {
@@ -98,7 +98,7 @@ function promptOf(
   return prompt;
 }
 
-/** What a model of the AI SDK is asked, and the tokens that were counted. */
+/** Returns the request of an AI SDK model and its counted tokens. */
 async function askAiSdk(prompt: readonly PromptMessage[], version: string) {
   const asked: CallParams[] = [];
   const model = {
@@ -117,7 +117,7 @@ async function askAiSdk(prompt: readonly PromptMessage[], version: string) {
 
 const few = { numRuns: cases(2) };
 
-Deno.test("tare() for the AI SDK: media in a result is whole, and counted as media", async () => {
+Deno.test("tare() for the AI SDK: media in a result is complete and counted as media", async () => {
   await fc.assert(
     fc.asyncProperty(payloads, async (payload) => {
       for (const [name, output] of Object.entries(AI_SDK_OUTPUTS)) {
@@ -132,7 +132,7 @@ Deno.test("tare() for the AI SDK: media in a result is whole, and counted as med
   );
 });
 
-Deno.test("tare() for the AI SDK: data in a text is whole, or left out where the text is too long", async () => {
+Deno.test("tare() for the AI SDK: data in a text is complete, or omitted if the text is too long", async () => {
   await fc.assert(
     fc.asyncProperty(payloads, async (payload) => {
       for (const [name, output] of Object.entries(AI_SDK_TEXTS)) {
@@ -145,7 +145,7 @@ Deno.test("tare() for the AI SDK: data in a text is whole, or left out where the
   );
 });
 
-Deno.test("tare() for the AI SDK: what users attach and models draw is whole, and counted as media", async () => {
+Deno.test("tare() for the AI SDK: attachments and generated images are complete and counted as media", async () => {
   await fc.assert(
     fc.asyncProperty(payloads, async (payload) => {
       const { data, bytes } = payload;
@@ -168,7 +168,7 @@ Deno.test("tare() for the AI SDK: what users attach and models draw is whole, an
   );
 });
 
-Deno.test("tare() for Mastra: media in a result is whole", async () => {
+Deno.test("tare() for Mastra: media in a result is complete", async () => {
   await fc.assert(
     fc.asyncProperty(payloads, async (payload) => {
       for (const [name, output] of Object.entries(AI_SDK_OUTPUTS)) {
@@ -182,7 +182,7 @@ Deno.test("tare() for Mastra: media in a result is whole", async () => {
   );
 });
 
-/** Blocks of LangChain: providers' own, and standard ones of versions 0 and 1. */
+/** LangChain blocks: provider-specific, and standard ones of versions 0 and 1. */
 const LANGCHAIN_BLOCKS: Readonly<Record<string, Build>> = {
   "image_url": ({ data }) => ({ type: "image_url", image_url: { url: `data:${PNG};base64,${data}` } }),
   "image_url as a string": ({ data }) => ({ type: "image_url", image_url: `data:${PNG};base64,${data}` }),
@@ -207,7 +207,7 @@ const LANGCHAIN_BLOCKS: Readonly<Record<string, Build>> = {
   "later": ({ data }) => ({ type: "hologram", inner: [data] }),
 };
 
-Deno.test("tare() for LangChain: media of users, results and answers is whole, and counted as media", async () => {
+Deno.test("tare() for LangChain: media of users, results and replies is complete and counted as media", async () => {
   await fc.assert(
     fc.asyncProperty(payloads, async (payload) => {
       for (const [name, block] of Object.entries(LANGCHAIN_BLOCKS)) {
@@ -251,7 +251,7 @@ const AGENTS_BLOCKS: Readonly<Record<string, Build>> = {
   "later": ({ data }) => ({ type: "hologram", inner: [data] }),
 };
 
-Deno.test("tare() for the OpenAI Agents SDK: media is whole, and counted as media", async () => {
+Deno.test("tare() for the OpenAI Agents SDK: media is complete and counted as media", async () => {
   await fc.assert(
     fc.asyncProperty(payloads, async (payload) => {
       const { data } = payload;
@@ -287,7 +287,7 @@ Deno.test("tare() for the OpenAI Agents SDK: media is whole, and counted as medi
   );
 });
 
-Deno.test("tare() for the AI SDK: media of old turns stays whole while texts beside it leave", async () => {
+Deno.test("tare() for the AI SDK: media of old turns stays complete while texts next to it are evicted", async () => {
   const asked: CallParams[] = [];
   const model = {
     specificationVersion: "v3",
@@ -315,7 +315,7 @@ Deno.test("tare() for the AI SDK: media of old turns stays whole while texts bes
       role: "assistant",
       content: [{ type: "text" }].map((part) => ({ ...part, text: "Seen." })),
     });
-    // By then the cache has forgotten it.
+    // The cache has expired by then.
     nowMs += 24 * 3_600_000;
     await adapter.model.doGenerate({
       prompt: [...prompt, ...promptOf({ output: text }).slice(0, 1)],

@@ -1,6 +1,5 @@
 /**
- * The prompt as the AI SDK's models take it, and with them Mastra's: read as chat messages, and written again after what
- * was planned.
+ * Prompts of the AI SDK's models, which Mastra uses too: read as chat messages, and written from a view.
  *
  * @module
  */
@@ -24,20 +23,20 @@ import {
   resultMessage,
 } from "./adapted_conversations.ts";
 
-/** A message of a prompt as the AI SDK hands it to a model. */
+/** A message of an AI SDK prompt. */
 export interface PromptMessage {
   readonly role: string;
   readonly content: string | readonly { readonly type: string; readonly providerOptions?: unknown }[];
   readonly providerOptions?: unknown;
 }
 
-/** A part of a message, as far as it is read here. */
+/** A part of a message. */
 export type PromptPart = Exclude<PromptMessage["content"], string>[number];
 
-/** The recall tool as frameworks take it that know the Standard JSON Schema specification. Its name must be `recall`. */
+/** The recall tool for frameworks with Standard JSON Schema. Its name must be `recall`. */
 export interface FrameworkRecallTool {
   readonly description: string;
-  /** JSON Schema of the arguments, by that specification. */
+  /** JSON Schema of the arguments. */
   readonly inputSchema: {
     readonly "~standard": {
       readonly version: 1;
@@ -49,11 +48,11 @@ export interface FrameworkRecallTool {
       };
     };
   };
-  /** Answers a call; which one it is says whose it is. */
+  /** Runs a call; its id identifies the conversation. */
   readonly execute: (input: unknown, call?: { readonly toolCallId?: string }) => Promise<string>;
 }
 
-/** The recall tool of conversations. */
+/** Returns the recall tool of conversations. */
 export function standardRecallTool<Given, Call>(
   conversations: AdaptedConversations<Given, Call>,
 ): FrameworkRecallTool {
@@ -65,7 +64,7 @@ export function standardRecallTool<Given, Call>(
       "~standard": {
         version: 1,
         vendor: "tare",
-        // What is wrong with the arguments the model is told as the tool's answer.
+        // Invalid arguments are reported to the model as the tool's result.
         validate: (value) => ({ value }),
         jsonSchema: { input: schema, output: schema },
       },
@@ -89,7 +88,7 @@ interface ResultPart extends PromptPart {
   readonly output: { readonly type: string; readonly value?: unknown; readonly reason?: string };
 }
 
-/** Reads prompts. What is neither said nor called, such as a provider's options, doesn't make a message another. */
+/** Reader of prompts. Provider options don't distinguish messages. */
 export const PROMPT_READER: Reader<PromptMessage> = {
   same: (one, other) => one === other || (one.role === other.role && sameParts(one.content, other.content)),
   read(prompt, from) {
@@ -124,7 +123,7 @@ function samePart(one: PromptPart, other: PromptPart): boolean {
   }
 }
 
-/** @throws {TypeError} if it has a role that no message of a prompt has. */
+/** Returns a message's pieces. @throws {TypeError} if its role is unknown. */
 function readMessage({ role, content }: PromptMessage, at: number): Piece[] {
   const parts = typeof content === "string" ? [{ type: "text", text: content } as TextPart] : content;
   const place = { at, end: at + 1 };
@@ -140,12 +139,12 @@ function readMessage({ role, content }: PromptMessage, at: number): Piece[] {
         given.type === "tool-result" ? { ...place, part, message: readResult(given as ResultPart) } : []
       );
       if (results.length > 0) return results;
-      // Nothing but what people allowed, which stays where it is.
+      // Only approvals, which stay in place.
       return [{ ...place, message: { role: "function", name: "approval", content: JSON.stringify(parts) } }];
     }
     default:
       throw new TypeError(
-        `Cannot read message ${at} of the prompt: its role is ${role}; it must be system, user, assistant or tool`,
+        `Cannot read message ${at} of the prompt: its role is ${role}. Use system, user, assistant or tool.`,
       );
   }
 }
@@ -174,7 +173,7 @@ function readResult({ toolCallId, output }: ResultPart): Message {
   return resultMessage(toolCallId, readOutput(output), output?.type.startsWith("error"));
 }
 
-/** What a call gave. What isn't as the SDK says stays, for the error that names its message. */
+/** Returns a result's content; an invalid one unchanged, for the error that identifies its message. */
 function readOutput(output: ResultPart["output"]): Content {
   const { type, value, reason = "Denied." } = Object(output) as ResultPart["output"];
   switch (type) {
@@ -193,7 +192,7 @@ function readOutput(output: ResultPart["output"]): Content {
   }
 }
 
-/** The prompt after what was planned. What the plan leaves as it is stays the very object that the SDK made. */
+/** Returns the prompt of a view. Unchanged messages are the SDK's objects. */
 export function writePrompt(
   prompt: readonly PromptMessage[],
   { view: { messages, places }, pieces }: {
@@ -202,7 +201,7 @@ export function writePrompt(
   },
 ): {
   readonly prompt: readonly PromptMessage[];
-  /** Of each message of the prompt, how many messages of the view are in it and before it. */
+  /** For each message of the prompt, the number of view messages up to its end. */
   readonly ends: readonly number[];
 } {
   const written: PromptMessage[] = [];
@@ -223,7 +222,7 @@ export function writePrompt(
       continue;
     }
     const parts = origin.content as readonly PromptPart[];
-    // Nearly all hold one result, and there may be thousands of them.
+    // Nearly all messages contain one result, and there may be thousands.
     if (parts.length === 1) {
       written.push(message === piece.message ? origin : oneResult(origin, message));
       continue;
@@ -243,7 +242,7 @@ export function writePrompt(
   return { prompt: written, ends };
 }
 
-/** A prompt with cache breakpoints, if its provider needs some. Most don't: then the module isn't loaded. */
+/** Adds cache breakpoints if the provider needs them; only then the module is loaded. */
 export async function withBreakpoints(
   prompt: readonly PromptMessage[],
   settings: Parameters<typeof setBreakpoints>[1],
@@ -252,10 +251,10 @@ export async function withBreakpoints(
   return (await import("./cache_breakpoints.ts")).setBreakpoints(prompt, settings);
 }
 
-/** What was written of results that are shown otherwise than they came. */
+/** Written messages of changed results. */
 const knownResults = new WeakMap<Message, PromptMessage>();
 
-/** A message of one result, as the plan shows it: the same one again, unless options of a provider may have changed. */
+/** Returns a message of one changed result: the same object each time, unless provider options may have changed. */
 function oneResult(origin: PromptMessage, message: Message): PromptMessage {
   const part = origin.content[0] as PromptPart;
   const isBare = hasNoOptions(origin) && hasNoOptions(part);
@@ -275,7 +274,7 @@ function withOutput(part: PromptPart, { content }: Message): PromptPart {
   return { ...part, ...shown };
 }
 
-/** What the user said, with the texts that the plan has shortened. */
+/** Returns a user's content with texts shortened by the plan. */
 function shortened({ content }: PromptMessage, message: Message): PromptMessage["content"] {
   const shown = message.content;
   if (typeof content === "string" || typeof shown === "string" || !shown) return contentText(shown);
@@ -287,7 +286,7 @@ function shortened({ content }: PromptMessage, message: Message): PromptMessage[
   });
 }
 
-/** A message of results, each as the plan shows it; those that the plan leaves out are not in it. */
+/** Returns a message with planned results; omitted ones are removed. */
 function withResults(message: PromptMessage, results: ReadonlyMap<number, PromptPart>): PromptMessage {
   const parts = message.content as readonly PromptPart[];
   const shown = parts.flatMap((part, at) => part.type === "tool-result" ? results.get(at) ?? [] : part);
@@ -296,17 +295,17 @@ function withResults(message: PromptMessage, results: ReadonlyMap<number, Prompt
     : { ...message, content: shown };
 }
 
-/** What a message of the SDK was read as, and what it said then. */
+/** Pieces of SDK messages, with a copy of the message. */
 const knownMessages = new WeakMap<
   PromptMessage,
   { readonly said: PromptMessage; readonly pieces: readonly Piece[] }
 >();
 
 /**
- * Reads messages of the AI SDK as chat messages, for a `plannerSession()` of one's own, such as in `prepareStep`. At each
- * call the same messages of the SDK are the same objects, by which a session knows them.
+ * Converts messages of the AI SDK to chat messages, for your own `plannerSession()`, such as in `prepareStep`. The same SDK
+ * messages return the same objects at each call, which a session relies on.
  *
- * @throws {TypeError} if a message has a role that the SDK doesn't have.
+ * @throws {TypeError} if a message has an unknown role.
  *
  * @example
  * ```ts
@@ -325,8 +324,7 @@ export function fromAiSdk(given: readonly PromptMessage[]): Message[] {
 }
 
 /**
- * Returns the messages as a session's view of {@linkcode fromAiSdk} shows them. Unchanged ones are the very objects that
- * came.
+ * Returns the SDK messages of a session's view of {@linkcode fromAiSdk}. Unchanged ones are the same objects.
  *
  * @example
  * ```ts
@@ -338,7 +336,7 @@ export function fromAiSdk(given: readonly PromptMessage[]): Message[] {
  * assertEquals(toAiSdk(given, { messages, places: [1] }), [{ role: "user", content: "Second." }]);
  * ```
  *
- * @throws {TypeError} if a message has a role that the SDK doesn't have.
+ * @throws {TypeError} if a message has an unknown role.
  */
 export function toAiSdk<Given extends PromptMessage>(
   given: readonly Given[],
@@ -348,7 +346,7 @@ export function toAiSdk<Given extends PromptMessage>(
     given: "array",
     view: { messages: "messages", places: "array" },
   });
-  // What it holds is what came, or made of it.
+  // Its messages are the given ones, or copies.
   return [...writePrompt(given, { view, pieces: piecesOf(given) }).prompt] as Given[];
 }
 

@@ -1,6 +1,6 @@
 /**
- * Tare for the OpenAI Agents SDK: put around an agent's model. The run and its session memory keep the whole history;
- * the provider gets what of it the model still needs.
+ * Tare for the OpenAI Agents SDK: a wrapper of an agent's model. The run and its session memory store the whole history;
+ * the provider receives only what the model still needs.
  *
  * @example
  * ```ts ignore
@@ -40,34 +40,34 @@ import {
 } from "./adapted_conversations.ts";
 import type { Books, TareOptions } from "./options.ts";
 
-/** What an agent asks its model, as far as it is read here. */
+/** Fields of a model request that are read here. */
 export interface AgentsCall {
   readonly systemInstructions?: string;
   readonly input: string | readonly object[];
 }
 
-/** A model of the SDK, as far as it is used. */
+/** A model of the SDK. */
 export interface AgentsModel {
-  /** Asks for a reply. */
+  /** Requests a reply. */
   getResponse(request: never): Promise<unknown>;
-  /** Asks for a reply that is streamed. */
+  /** Requests a streamed reply. */
   getStreamedResponse(request: never): AsyncIterable<unknown>;
 }
 
 /** Options of the adapter. */
 export interface AgentsOptions<Model> extends TareOptions<AgentsCall> {
-  /** The model that is called. */
+  /** Model. */
   readonly model: Model;
 }
 
-/** A model of the SDK whose prompts are planned. */
+/** The wrapped model and its ledger. */
 export interface AgentsAdapter<Model> extends Books {
   /**
-   * The model, called with what is still needed. A request whose history the provider stores (`previousResponseId`,
-   * `conversationId`) is passed on unchanged, and isn't recorded.
+   * Wrapped model. A request whose history the provider stores (`previousResponseId`, `conversationId`) is forwarded unchanged
+   * and not recorded.
    */
   readonly model: Model;
-  /** To be put among the tools. Without it, what was evicted from a prompt can't be read back. */
+  /** Tools to add. Without them evicted content can't be recalled. */
   readonly tools: readonly [{
     readonly type: "function";
     /** Always `recall`. */
@@ -80,7 +80,7 @@ export interface AgentsAdapter<Model> extends Books {
       additionalProperties: true;
     };
     readonly strict: false;
-    /** Answers a call, from the conversation that the call's id belongs to. */
+    /** Runs a call in the conversation of its id. */
     readonly invoke: (
       context: unknown,
       input: string,
@@ -92,7 +92,7 @@ export interface AgentsAdapter<Model> extends Books {
 }
 
 /**
- * Puts conversations of the OpenAI Agents SDK under planner sessions: once for a model, for all that a process asks of it.
+ * Returns an adapter of a model, for all OpenAI Agents SDK conversations of a process.
  *
  * @example
  * ```ts
@@ -116,7 +116,7 @@ function ofAgents<Model extends AgentsModel>(
   const conversations = new AdaptedConversations<Item, AgentsCall>(model, { ...options, reader: READER });
   const { conversation: nameOf = () => undefined } = options;
 
-  /** How to make what is sent of a request; nothing of one whose history the provider keeps. */
+  /** Returns the view of a request; undefined if the provider stores its history. */
   function viewOf(request: Request) {
     if (request.previousResponseId !== undefined || request.conversationId !== undefined) return undefined;
     const { systemInstructions: system, input, tools } = request;
@@ -186,7 +186,7 @@ function ofAgents<Model extends AgentsModel>(
       type: "function",
       name,
       description,
-      // The SDK wants schemas that aren't strict to say so.
+      // The SDK requires this in non-strict schemas.
       parameters: { ...parameters, additionalProperties: true },
       strict: false,
       invoke: (_, input, details) => conversations.recall(argumentsOf(input), details?.toolCall?.callId),
@@ -196,7 +196,7 @@ function ofAgents<Model extends AgentsModel>(
   };
 }
 
-/** Arguments as the model wrote them; none, which the model is told, if they are no JSON. */
+/** Parses arguments; invalid JSON becomes `{}`, which is reported to the model. */
 function argumentsOf(input: string): unknown {
   try {
     return JSON.parse(input);
@@ -205,7 +205,6 @@ function argumentsOf(input: string): unknown {
   }
 }
 
-/** As much of the SDK's `Model` as is used here. */
 interface AskedModel {
   getResponse(request: Request): Promise<Reply>;
   getStreamedResponse(request: Request): AsyncIterable<StreamEvent>;
@@ -247,7 +246,7 @@ interface Block {
   readonly text?: string;
 }
 
-/** An item of a run's history; a message may lack the type. */
+/** An item of a run's history; the type of a message is optional. */
 interface Item {
   readonly type?: string;
   readonly role?: string;
@@ -259,7 +258,7 @@ interface Item {
   readonly output?: string | Block | readonly Block[];
 }
 
-/** Reads items: several of what the model said at once are one message. */
+/** Reader of items: consecutive items of a reply are one message. */
 const READER: Reader<Item> = {
   same: sameItem,
   read(items, from) {
@@ -282,7 +281,7 @@ function sameItem(one: Item, other: Item): boolean {
   return one === other || sameData(one, other);
 }
 
-/** The message of an item that is one by itself; none of what belongs to the model's reply. */
+/** Returns a separate item's message; undefined for items of a reply. */
 function readItem({ type, role, callId = "", content = "", output }: Item): Message | undefined {
   if (type === "function_call_result") {
     return resultMessage(callId, readContent(output!));
@@ -309,13 +308,13 @@ function readSaid(items: readonly Item[]): AssistantMessage {
   };
 }
 
-/** What isn't as the SDK says stays, for the error that names its message. */
+/** Returns the content; an invalid one unchanged, for the error that identifies its message. */
 function readContent(content: string | Block | readonly Block[]): Content {
   if (typeof content === "string" || !content) return content;
   return Array.isArray(content) ? content.flatMap(partsOfBlock) : partsOfBlock(content);
 }
 
-/** The history after what was planned. What the plan leaves as it is stays the very object that the SDK made. */
+/** Returns the items of a view. Unchanged ones are the SDK's objects. */
 function writeItems(given: readonly Item[], { view, pieces }: AdaptedView): readonly Item[] {
   return view.messages.flatMap((message, row) => {
     const piece = pieces[view.places[row]!];
@@ -332,7 +331,7 @@ function newItem({ role, content }: Message): Item {
     : { type: "message", role, status: "completed", content: [{ type: "output_text", text }] };
 }
 
-/** A result or a text of the user, as the plan shows it. */
+/** Returns a result or user item with planned content. */
 function edited(item: Item, { content }: Message): Item {
   if (item.type === "function_call_result") {
     const text = contentText(content);
@@ -354,7 +353,7 @@ function readTool({ name, description, parameters }: FunctionTool): ToolDefiniti
   return { type: "function", function: { name, description, parameters } };
 }
 
-/** A tool as the plan shows it. */
+/** Returns a tool with the planned definition. */
 function writeTool(tool: FunctionTool, shown: ToolDefinition | undefined): FunctionTool {
   const { description = tool.description, parameters = tool.parameters } = shown?.function ?? {};
   return description === tool.description && parameters === tool.parameters
@@ -367,7 +366,7 @@ function callsOf({ output = [] }: Reply): string[] {
 }
 
 function readUsage({ usage }: Reply): Usage | undefined {
-  // The SDK writes zeros where the provider reports nothing.
+  // The SDK reports zeros if the provider reports nothing.
   if (!(usage.inputTokens > 0)) return undefined;
   const { inputTokensDetails: details = [] } = usage;
   const list = (Array.isArray(details) ? details : [details]) as readonly Details[];

@@ -13,7 +13,7 @@ interface Request extends Readonly<Record<string, unknown>> {
   readonly tools: readonly Readonly<Record<string, unknown>>[];
 }
 
-/** A model that takes note of what it is asked. */
+/** Returns a model that records its requests. */
 class Noting {
   readonly #requests: Request[] = [];
   readonly usage: object;
@@ -66,7 +66,7 @@ function result(id: string, output: unknown) {
   return { type: "function_call_result", callId: id, name: "read", status: "completed", output };
 }
 
-Deno.test("tare() hands on the very items that the plan leaves as they are", async () => {
+Deno.test("tare() passes unchanged items as the same objects", async () => {
   const input = [
     { type: "message", role: "system", content: "Be brief." },
     { role: "user", content: [{ type: "input_text", text: "Look." }, { type: "input_image", image: "x" }] },
@@ -85,7 +85,7 @@ Deno.test("tare() hands on the very items that the plan leaves as they are", asy
   assertEquals((await adapterWith().shown("Look.")).input, [USER]);
 });
 
-Deno.test("tare() shows huge results as head and tail, and leaves the run's own as they are", async () => {
+Deno.test("tare() truncates huge results and leaves the run's own unchanged", async () => {
   const other = { type: "text", text: LONG.replaceAll("log", "book") };
   const input = [USER, call("1"), call("2"), result("1", LONG), result("2", other)];
   const before = structuredClone(input);
@@ -100,7 +100,7 @@ Deno.test("tare() shows huge results as head and tail, and leaves the run's own 
   }
 });
 
-Deno.test("tare() shortens the user's long texts in a full window, block by block", async () => {
+Deno.test("tare() shortens long user texts in a full window, block by block", async () => {
   const { shown } = adapterWith({ windowTokens: 12_000 });
   const long = (seed: string) => Array.from({ length: 2_000 }, (_, at) => `${seed}${at}`).join(" ");
   const picture = { type: "input_image", image: "x" };
@@ -125,7 +125,7 @@ for (
     ["a summary", "assistant", SUMMARISING],
   ] as const
 ) {
-  Deno.test(`tare() writes ${name} where old turns were, once the window is full`, async () => {
+  Deno.test(`tare() replaces old turns by ${name} when the window is full`, async () => {
     const { shown } = adapterWith({ windowTokens: 8_000, ...options });
     const turn = (id: string) => [
       { role: "user", content: `Task ${id}. ${"word ".repeat(100)}` },
@@ -146,7 +146,7 @@ for (
   });
 }
 
-Deno.test("tare() shows a tool in short once it was called, and others' tools as they are", async () => {
+Deno.test("tare() compacts a tool's schema once it was called, and leaves hosted tools unchanged", async () => {
   const parameters = {
     type: "object",
     properties: { id: { type: "string", description: "Which one. ".repeat(40) } },
@@ -159,7 +159,7 @@ Deno.test("tare() shows a tool in short once it was called, and others' tools as
   let input: Item[] = [USER];
   let tools: Request["tools"] = [];
   for (let step = 1; step < 40; step++) {
-    // No token is cached, so that showing less costs nothing.
+    // No token is cached, so that compaction costs nothing.
     usage.inputTokens = 1_000 * step;
     ({ tools } = await shown(input, { tools: [read, other] }));
     input = [...input, call(`${step}`), result(`${step}`, `${step} `.repeat(400))];
@@ -168,7 +168,7 @@ Deno.test("tare() shows a tool in short once it was called, and others' tools as
   assertStrictEquals(tools[1], other);
 });
 
-Deno.test("tare() books what is reported, whole and streamed, and what is not", async () => {
+Deno.test("tare() records complete and streamed calls, with and without usage", async () => {
   const { adapter, model, shown } = adapterWith({}, USAGE);
   await shown("Look.");
   const types: string[] = [];
@@ -184,7 +184,7 @@ Deno.test("tare() books what is reported, whole and streamed, and what is not", 
   assertEquals(silent.adapter.ledger.map(({ usage }) => usage.estimated), [true]);
 });
 
-Deno.test("tare() lets requests pass whose history the provider keeps", async () => {
+Deno.test("tare() forwards requests whose history the provider stores", async () => {
   const { adapter, shown } = adapterWith();
   for (const kept of [{ previousResponseId: "a" }, { conversationId: "b" }]) {
     const input = [result("1", LONG)];
@@ -193,7 +193,7 @@ Deno.test("tare() lets requests pass whose history the provider keeps", async ()
   assertEquals(adapter.ledger, []);
 });
 
-Deno.test("tare() leaves the rest of a model as it is, and offers the recall tool", async () => {
+Deno.test("tare() leaves the rest of a model unchanged and adds the recall tool", async () => {
   const archive = memoryArchive();
   const ref = await archive.put("a long result");
   const { adapter: { tools: [recall] }, model } = adapterWith({ archive });

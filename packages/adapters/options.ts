@@ -51,69 +51,69 @@ import type { Archive } from "@tare/prune";
  * ```
  */
 export interface StateStore {
-  /** Returns what was saved last under a key; nothing if nothing was. Called once for each key, before its first call. */
+  /** Returns the newest state of a key, or a nullish value. Called once per key, before its first call. */
   load(key: string): unknown;
-  /** Saves plain JSON data under a key: before a request is sent, and after its call was recorded. Both wait for it. */
+  /** Saves JSON data under a key, before a request is sent and after its call was recorded. Both wait for it. */
   save(key: string, state: unknown): unknown;
 }
 
-/** Options of an adapter. All may be omitted: the model decides the defaults. */
+/** Options of an adapter. Defaults depend on the model. */
 export interface TareOptions<Call> extends Partial<Pick<PromptSessionOptions, "profile" | "windowTokens">> {
   /** Counts tokens. Default: `estimateTokens`. */
   readonly countTokens?: CountTokens;
-  /** How prompts are planned, besides provider, window and archive: options of `plannerSession()` of `@tare/planner`. */
+  /** Further options of `plannerSession()` of `@tare/planner`. Default: none. */
   readonly planning?: Partial<
     Omit<PromptSessionOptions, "state" | "archive" | "profile" | "countTokens" | "windowTokens">
   >;
   /**
-   * Returns the name of a call's conversation. Calls of one name are still distinguished by their content, as subagents of
-   * one thread are. Default: the framework's own name for it, if it passes one, or else the content only.
+   * Returns the name of a call's conversation. Calls with one name are still distinguished by content, such as subagents of
+   * one thread. Default: the framework's name, if any, otherwise only the content.
    */
   readonly conversation?: (call: Call) => string | undefined;
   /**
-   * Where the state of conversations is stored, by their names or else by their beginnings, so that they continue after a
-   * restart. Both functions may fail: calls continue. Default: nowhere.
+   * Store of conversation states, by name or by opening, so that they continue after a restart. If it fails, calls continue.
+   * Default: none.
    */
   readonly store?: StateStore;
   /**
-   * Where evicted content is archived; a conversation reads only what it has put there. Required with a `store`.
-   * Default: in memory, as long as the conversation is.
+   * Archive of evicted content; a conversation reads only its own. Required with a `store`. Default: in memory, for the life
+   * of the conversation.
    */
   readonly archive?: Archive;
-  /** Called with warnings for users, such as that the archive failed and so nothing was evicted. Default: `console.warn`. */
+  /** Receives warnings for users, such as that the archive failed and nothing was evicted. Default: `console.warn`. */
   readonly warn?: (sentence: string) => void;
-  /** How much an adapter remembers: what was used longest ago is forgotten first. */
+  /** Limits of stored conversations; the least recently used are evicted first. */
   readonly memory?: {
-    /** Default: 1,000. */
+    /** Number of conversations. Default: 1,000. */
     readonly conversations?: number;
-    /** Default: 256 MiB. */
+    /** Estimated size in bytes. Default: 256 MiB. */
     readonly bytes?: number;
   };
-  /** The time, in milliseconds since any fixed moment. Default: the runtime's clock. */
+  /** Clock in milliseconds since any fixed time. Default: `Date.now`. */
   readonly now?: () => number;
 }
 
-/** What every adapter reports of its calls. */
+/** Ledger of an adapter's calls. */
 export interface Books {
-  /** What the newest 1,000 calls cost, and why, the oldest first, each with the number of its conversation. */
+  /** Cost and causes of the newest 1,000 calls, oldest first, with the number of their conversation. */
   readonly ledger: readonly (LedgerEntry & { readonly conversation: number })[];
-  /** Cost of all calls, in cost units: one is the price of one uncached input token. */
+  /** Cost of all calls, in cost units: the price of one uncached input token. */
   readonly total: {
     readonly calls: number;
     readonly tokenUnits: number;
-    /** What the same calls would have cost without Tare. */
+    /** Baseline: the cost of the same calls without Tare. */
     readonly withoutTokenUnits: number;
   };
 }
 
-/** The name of a model; nothing if it doesn't say. */
+/** Returns a model's name, if it has one. */
 export function modelName(model: unknown): string | undefined {
   if (typeof model === "string") return model;
   const { modelId, model: name, modelName } = Object(model) as Readonly<Record<string, unknown>>;
   return [modelId, name, modelName].find((one) => typeof one === "string");
 }
 
-/** Options with what the model decides of those that weren't given. */
+/** Returns the options with defaults for the model. */
 export function withDefaults<Call>(
   model: unknown,
   options: TareOptions<Call>,
@@ -128,13 +128,12 @@ export function withDefaults<Call>(
   };
 }
 
-/** Whether a provider with these rules caches only what a request marks, for as long as the request chooses. */
+/** Returns whether the provider caches only marked prefixes. */
 export function cachesMarked(profile: PromptSessionOptions["profile"]): boolean {
   return (typeof profile === "function" ? profile() : profile).writes !== undefined;
 }
 
-/** The usual way of telling people. */
 export function warnByConsole(sentence: string): void {
-  // deno-lint-ignore no-console -- What people should know must not be lost where nobody says how to tell them.
+  // deno-lint-ignore no-console -- The default for warnings, which must not be lost.
   console.warn(sentence);
 }

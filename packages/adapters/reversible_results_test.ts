@@ -9,7 +9,7 @@ import { type LangChainMessage, tare as langChain } from "./langchain.ts";
 import { tare as openAiAgents } from "./openai_agents.ts";
 import { memoryArchive } from "@tare/prune";
 
-/** Hands a result to a framework's adapter, and returns what the model gets of it. */
+/** Passes a result to a framework's adapter and returns the text that the model receives. */
 type Show = (result: ToolResult, archive: ReturnType<typeof memoryArchive>) => Promise<string>;
 
 const FRAMEWORKS: Readonly<Record<string, Show>> = {
@@ -92,7 +92,7 @@ const FRAMEWORKS: Readonly<Record<string, Show>> = {
 };
 
 for (const [framework, show] of Object.entries(FRAMEWORKS)) {
-  Deno.test(`compression in ${framework}: every result is rebuilt from what the model gets, or recalled`, async () => {
+  Deno.test(`compression in ${framework}: every result can be rebuilt from the model's text or recalled`, async () => {
     let compressed = 0;
     await fc.assert(
       fc.asyncProperty(anyResult, async (result) => {

@@ -1,5 +1,5 @@
 /**
- * Types that the adapters of all frameworks share: options, ledger, prompts and the recall tool.
+ * Types shared by all adapters: options, ledger, prompts and the recall tool.
  *
  * @module
  */

@@ -218,11 +218,12 @@ export class PlannedCalls {
     const { price = listPrice, profile } = upstreamOf(protocol, this.#options);
     const model = peekField(bytes, "model");
     if (!keys || by === undefined || counts || typeof model !== "string") return NOTHING_RESERVED;
-    const caps = protocol.replyFields.map((name) => peekField(body, name));
-    const cap = caps.find((one) => typeof one === "number") ?? Keys.MOST_OUTPUT_TOKENS;
+    const cap = turn
+      ? turn.request.replyTokens
+      : protocol.replyFields.map((name) => peekField(body, name)).find((one) => typeof one === "number");
     const usage = {
       promptTokens: turn?.view?.promptTokens ?? Math.ceil(body.length / TOKEN_BYTES),
-      outputTokens: Math.max(0, cap),
+      outputTokens: Math.max(0, cap ?? Keys.MOST_OUTPUT_TOKENS),
     };
     const rates = {
       profile: typeof profile === "function" ? profile(model) : profile,

@@ -224,7 +224,7 @@ export class GatewayTurn {
     const bytes = writeRequest(withKnown(request, spelled, items), {
       items,
       ...(this.#view ?? { ...history, places: history.messages.map((_, at) => at) }),
-      kept: this.#view && session.keptOf(this.#view.messages),
+      kept: this.#view && session.sharedWith(this.#view.messages),
       isLast: oneShot === "compaction",
       follows: follows?.upstreamId,
       fields: this.#routed?.fields,
@@ -323,7 +323,7 @@ export class GatewayTurn {
     const entry = prompts.sent(usage, this.#view, this.#heldTokens);
     if (!this.#options.oneShot || !this.session.isBegun) {
       const sent = this.#sending!;
-      this.session.showed(this.#view, () => held.stored(sent));
+      this.session.sent(this.#view, () => held.stored(sent));
       if (this.#edited) this.session.accepted();
     }
     const savedTokens = Object.values(this.#view.saved).reduce((sum, tokens) => sum + tokens, 0);

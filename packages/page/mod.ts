@@ -1,15 +1,13 @@
 /**
- * The page that shows what an agent server does: a chat with its sessions, what each call cost, what the model sees.
- * Everything it needs is in this module, so that it is served without files, build or network.
- *
- * README.md shows it in use.
+ * The web page of an agent server: chat with its sessions, cost of each call, the model's view. All files are strings in
+ * this module and are served without a file system, build or network.
  *
  * @module
  */
 import { ifNoneMatch } from "@std/http/etag";
 import { ASSETS } from "./assets.ts";
 
-/** Only the page's own files and server: no inline script or style, other origin, frame or HTML from text. */
+/** Allows only the page's own files and server: no inline script or style, other origin, frame or HTML from text. */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -31,8 +29,8 @@ const TYPES: Readonly<Record<string, string>> = {
 };
 
 /**
- * The page's document and files by their paths, each as a function that answers `GET` and `HEAD` of it. They hold nothing
- * secret, so that they need no key.
+ * The page's document and files by path, each as a function that handles `GET` and `HEAD`. They contain no secrets and
+ * need no key.
  *
  * @example
  * ```ts
@@ -61,7 +59,7 @@ function answerWith(
     "cross-origin-opener-policy": "same-origin",
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
-    // The browser asks each time whether it is still the same: another version of the server has another page.
+    // Revalidated each time: another server version has another page.
     "cache-control": "no-cache",
     etag: `"${tag}"`,
   };

@@ -4,7 +4,7 @@ import { page } from "@tare/page";
 const ask = (path: string, init?: RequestInit) =>
   page.get(path)?.(new Request(`http://127.0.0.1:8787${path}`, init));
 
-Deno.test("page gives the page and its files, each under a policy that lets in nothing else", async () => {
+Deno.test("page: serves the page and its files with a policy that allows nothing else", async () => {
   const files: string[] = [];
   for (const path of ["/", "/page.css", "/page.js", "/page.svg"]) {
     const answer = ask(path);
@@ -30,7 +30,7 @@ Deno.test("page gives the page and its files, each under a policy that lets in n
   ]);
 });
 
-Deno.test("page says when a browser has a file already", async () => {
+Deno.test("page: returns 304 for a file that the browser has cached", async () => {
   const etag = ask("/page.js")!.headers.get("etag")!;
   for (const known of [etag, `W/${etag}`, `"other", W/${etag}`]) {
     const answer = ask("/page.js", { headers: { "if-none-match": known } })!;
@@ -41,11 +41,11 @@ Deno.test("page says when a browser has a file already", async () => {
   assertEquals([head.status, await head.text()], [200, ""]);
 });
 
-Deno.test("page has its own paths alone", () => {
+Deno.test("page: contains only its own paths", () => {
   assertEquals([...page.keys()], ["/", "/page.css", "/page.js", "/page.svg"]);
 });
 
-Deno.test("All files of the page together weigh less than 250 kB compressed", async () => {
+Deno.test("page: all files together are smaller than 250 kB compressed", async () => {
   let bytes = 0;
   for (const path of ["/", "/page.css", "/page.js", "/page.svg"]) {
     const packed = ask(path)!.body!.pipeThrough(new CompressionStream("gzip"));

@@ -1,21 +1,21 @@
 import type { AdvancedSessionOptions } from "./prompt_session.ts";
 
-/** How a client compacts a conversation that its window can't hold: one call for a summary, from which it continues. */
+/**
+ * A client's compaction of a conversation that exceeds its window: one call for a summary, with which it
+ * continues.
+ */
 export type CompactionHabit = NonNullable<AdvancedSessionOptions["compaction"]>;
 
-/** What is taken for a client's habit of which nothing is known: the cheapest of those that were seen. */
+/** Assumed compaction of an unknown client: the cheapest known one. */
 export const USUAL_COMPACTION: CompactionHabit = { keepsFront: true };
 
-/** Keeps the newest messages and sends the rest as a transcript, a judgement of 4 characters for each token. */
+/** Keeps the newest messages and summarizes a transcript of the rest; estimates 4 characters per token. */
 const BY_TRANSCRIPT = { resultChars: 2_000, keepsFront: true } as const;
 
-/** Sends the whole prompt, and goes on from what people said and a summary that the provider seals. */
+/** Sends the whole prompt, and continues with the user messages and a sealed summary. */
 const SEALED: CompactionHabit = { fullFrom: (windowTokens) => 0.9 * windowTokens, keepsFront: true };
 
-/**
- * How agents compact a conversation that their window doesn't hold, by the name with which they ask. Each was seen at work in
- * windows of 60,000, 100,000 and 200,000 tokens in autumn 2026.
- */
+/** Compaction by client name. Observed in windows of 60,000, 100,000 and 200,000 tokens in autumn 2026. */
 const HABITS: Readonly<Record<string, CompactionHabit>> = {
   pi: {
     ...BY_TRANSCRIPT,
@@ -31,14 +31,14 @@ const HABITS: Readonly<Record<string, CompactionHabit>> = {
   codex_exec: SEALED,
   codex_cli_rs: SEALED,
   QwenCode: {
-    // Room for a summary and for what else comes; of a window that is no larger, a share.
+    // Reserve for a summary; in smaller windows a share.
     fullFrom: (windowTokens) =>
       Math.min(0.85 * windowTokens, windowTokens > 33_000 ? windowTokens - 33_000 : Infinity),
     keptTokens: 2_300,
     keepsFront: true,
   },
   "claude-cli": {
-    // A smaller window it learns from the provider, which refuses what is too long.
+    // A smaller window is learned from the provider's refusal.
     fullFrom: (windowTokens) => windowTokens < 100_000 ? windowTokens : windowTokens - 33_000,
     keptTokens: 10_000,
     keepsFront: false,
@@ -46,7 +46,7 @@ const HABITS: Readonly<Record<string, CompactionHabit>> = {
 };
 
 /**
- * Returns how an agent compacts a conversation that its window doesn't hold, by its client name; `undefined` if unknown.
+ * Returns the compaction of an agent by its client name; `undefined` if unknown.
  *
  * @example
  * ```ts

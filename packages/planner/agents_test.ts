@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { compactionOf } from "@tare/planner/internal";
 
-Deno.test("compactionOf() knows from where on agents compact, in windows of 60,000 and 200,000 tokens", () => {
+Deno.test("compactionOf() returns the size from which agents compact, in windows of 60,000 and 200,000 tokens", () => {
   const from = (agent: string) =>
     [60_000, 200_000].map((windowTokens) => compactionOf(agent)?.fullFrom?.(windowTokens, 8_000));
   assertEquals(

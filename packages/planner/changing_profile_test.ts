@@ -16,10 +16,9 @@ function step(number: number): Message[] {
   ];
 }
 
-/** So many calls the turn has. */
 const CALLS = 24;
 
-/** The calls of a turn at which the prompt was rewritten, and the profile's name after each, by the profile at each. */
+/** Returns the calls of a turn at which the prompt was rewritten, and the profile's name after each. */
 async function play(profileAt: (call: number) => Profile) {
   let call = 0;
   const session = plannerSession({
@@ -41,7 +40,7 @@ async function play(profileAt: (call: number) => Profile) {
   for (; call < CALLS; call++) {
     const view = await session.view({ messages, tools: [] }, { nowMs: call * 1_000, model: "m" });
     if (view.rewrites.length > 0) rewritten.push(call);
-    // As servers tell it that cache token by token.
+    // As reported by servers that cache token by token.
     const cachedTokens = call === 0 ? 0 : view.promptTokens - 1_001;
     session.sent({ promptTokens: view.promptTokens, cachedTokens, outputTokens: 9 }, view);
     names.push(session.profile.name);
@@ -50,7 +49,7 @@ async function play(profileAt: (call: number) => Profile) {
   return { rewritten, names };
 }
 
-Deno.test("plannerSession() goes by what is known of a provider by now, whatever usage looked like before", async () => {
+Deno.test("plannerSession() uses the current profile, whatever earlier usage indicated", async () => {
   const [none, local] = [profileNamed("none"), profileNamed("local")];
   const unknown = await play(() => none);
   assertEquals([unknown.rewritten.length > 0, unknown.names.includes("none")], [true, true]);
@@ -63,7 +62,7 @@ Deno.test("plannerSession() goes by what is known of a provider by now, whatever
   ]);
 });
 
-Deno.test("classicSession() goes by what is known of a provider by now", () => {
+Deno.test("classicSession() uses the current profile", () => {
   let profile = profileNamed("none");
   const session = classicSession({
     profile: () => profile,
@@ -76,7 +75,7 @@ Deno.test("classicSession() goes by what is known of a provider by now", () => {
 });
 
 for (const [name, make] of Object.entries({ plannerSession, classicSession })) {
-  Deno.test(`${name}() goes by what is known of the window by now`, async () => {
+  Deno.test(`${name}() uses the current window`, async () => {
     let windowTokens: number | undefined;
     const session = make({
       profile: profileNamed("local"),

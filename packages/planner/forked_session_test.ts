@@ -10,7 +10,7 @@ const DAY_MS = 24 * 60 * 60_000;
 const QUESTION: Message = { role: "user", content: "And now?" };
 const ANSWER: Message = { role: "assistant", content: "ok" };
 
-/** A turn that reads so much that it pays at once to let it leave. */
+/** A turn with a result that is evicted at once. */
 function turn(id: string): Message[] {
   return [
     { role: "user", content: `Read ${id}.` },
@@ -25,7 +25,6 @@ function turn(id: string): Message[] {
 
 const history = [...["a", "b", "c"].flatMap(turn), QUESTION, ANSWER, QUESTION];
 
-/** How often the prompt was rewritten for a call. */
 async function rewrites(
   session: PlanningSession,
   messages: readonly Message[],
@@ -37,7 +36,7 @@ async function rewrites(
   return view.rewrites.length;
 }
 
-Deno.test("PlanningSession.fork() begins its first request as its parent's last, unless the cache is gone", async () => {
+Deno.test("PlanningSession.fork() starts its first request like its parent's last, unless the cache is gone", async () => {
   const archive = memoryArchive();
   const profile = profileNamed("anthropic-5m");
   const session = plannerSession({ profile, windowTokens: 1_000_000, archive, countTokens: estimateTokens });
@@ -50,17 +49,16 @@ Deno.test("PlanningSession.fork() begins its first request as its parent's last,
   assertEquals(await rewrites(session, next, 1_000), 1);
 });
 
-/** Where a session of twelve jobs is forked, at what kind of provider, and of how large messages. */
+/** A session of twelve jobs: place of the fork, provider, and size of messages. */
 const plans = fc.record({
   profile: fc.constantFrom("anthropic-5m", "openai", "deepseek", "local", "none"),
   place: fc.constantFrom("opening", "middle", "end"),
-  /** Whether the provider counts tools: some report of a prompt only what they bill. */
+  /** Whether the provider counts tools; some report only billed tokens. */
   countsTools: fc.boolean(),
   instructions: fc.constantFrom(0, 400),
   description: fc.constantFrom(1, 100),
   lines: fc.constantFrom<number>(60, 150),
   pauseMs: fc.constantFrom(10_000, 700_000),
-  /** Whether a fork is stored first, and whether its parent was before. */
   stored: fc.constantFrom("nothing", "fork", "parent"),
 });
 
@@ -74,7 +72,7 @@ const lines = (name: string, count: number) =>
 
 const FORKS = 12;
 
-/** Returns what each of the forks cost, and the first charge that one got before it rewrote anything. */
+/** Returns the cost of each fork, and the first charge before its own rewrite. */
 async function playForks(plan: ForkPlan): Promise<{ readonly costs: number[]; readonly charges: string[] }> {
   const profile = PROFILES[plan.profile]!;
   const tools: ToolDefinition[] = [RECALL_TOOL, {
@@ -143,12 +141,12 @@ async function playForks(plan: ForkPlan): Promise<{ readonly costs: number[]; re
   return { costs, charges };
 }
 
-Deno.test("PlanningSession.fork(): twelve forks cost what the first does, and none is charged before it rewrites", async () => {
+Deno.test("PlanningSession.fork(): twelve forks cost the same, and none is charged before it rewrites", async () => {
   const known: ForkPlan[] = [
-    // Its parent's rewrite made the baseline of its first call cheaper than that call.
+    // The parent's rewrite made the baseline of its first call cheaper than that call.
     { profile: "anthropic-5m", place: "middle", countsTools: true, description: 100, stored: "nothing" },
     { profile: "anthropic-5m", place: "middle", countsTools: false, description: 1, stored: "fork" },
-    // The recall tool is not its client's.
+    // The recall tool isn't the client's.
     { profile: "openai", place: "opening", countsTools: true, description: 1, stored: "parent" },
     { profile: "openai", place: "opening", countsTools: false, description: 100, stored: "fork" },
   ].map((plan) => ({ instructions: 0, lines: 30, pauseMs: 10_000, ...plan } as ForkPlan));
@@ -162,7 +160,7 @@ Deno.test("PlanningSession.fork(): twelve forks cost what the first does, and no
   );
 });
 
-Deno.test("PlanningSession.fork(): what stands behind the place of a fork is no rewrite of the fork's", async () => {
+Deno.test("PlanningSession.fork(): content after the fork is not a rewrite of the fork", async () => {
   const archive = memoryArchive();
   const profile = profileNamed("anthropic-5m");
   const options = { profile, windowTokens: 1_000_000, archive, countTokens: estimateTokens };

@@ -25,7 +25,7 @@ const WINDOW = 16_000;
 const { count: countTokens } = await loadTokenizer();
 const tools = [RECALL_TOOL];
 
-/** Prose full of identifiers, of about so many tokens, all of them its own. */
+/** Prose full of unique identifiers, of about so many tokens. */
 function prose(tokens: number, name: string): string {
   const words: string[] = [];
   for (let at = 0; at < tokens / 9; at++) words.push(`${name}_handler${at * 7919}Ref calls resolveX${at}().`);
@@ -35,7 +35,7 @@ function prose(tokens: number, name: string): string {
 const first: Message = { role: "user", content: `remember RULE-n. ${prose(300, "task")}` };
 const system: Message = { role: "system", content: "Be brief." };
 
-/** Turns of so many tokens, each a question and an answer. */
+/** Questions and answers of so many tokens. */
 function talk(
   turns: number,
   { asks, answers }: { readonly asks: number; readonly answers: number },
@@ -56,14 +56,14 @@ const summaryUsage: Usage = { promptTokens: 12_000, cachedTokens: 11_000, output
 interface Played {
   readonly views: readonly SessionView[];
   readonly entries: readonly (LedgerEntry | undefined)[];
-  /** Number of the call at which each summary was asked for, and what for. */
+  /** Number of the call of each summary request. */
   readonly asked: readonly { readonly call: number; readonly request: Parameters<Summarise>[0] }[];
   readonly warnings: readonly string[];
   readonly archive: Archive;
   readonly state: unknown;
 }
 
-/** Plays a text conversation, call by call; what is stored of the session comes back before each call. */
+/** Plays a text conversation, restoring the stored session before each call. */
 async function play(
   history: readonly Message[],
   { summarise, profile = "anthropic-5m", check, ...options }:
@@ -86,7 +86,7 @@ async function play(
       archive,
       countTokens,
       windowTokens: WINDOW,
-      // Nothing but the full window takes text away.
+      // Only the full window evicts text.
       advanced: { assumesWindow: true, retention: { stepTailTokens: Infinity } },
       ...options,
       ...(summarise && {
@@ -104,7 +104,7 @@ async function play(
     const nowMs = call * 1_000;
     const view = await session.view(conversation, { nowMs });
     const stored = session.state;
-    // Viewed again, nothing changes, and nobody is asked.
+    // A second view changes nothing and requests nothing.
     const questions = asked.length;
     assertEquals((await session.view(conversation, { nowMs })).messages, view.messages);
     assertStrictEquals(session.state, stored);
@@ -128,7 +128,7 @@ function fits({ promptTokens }: SessionView): void {
   assertLess(promptTokens, 0.9 * WINDOW + 1);
 }
 
-/** Whether all that a history said can be read back: it is shown, or in the archive under a reference that leads there. */
+/** Checks that everything can be read back: it is visible, or archived under a visible reference. */
 async function assertNothingLost(
   history: readonly Message[],
   { views, archive, state }: Played,
@@ -160,7 +160,7 @@ Deno.test("plannerSession(): 20 text-heavy turns fit a small window, and no summ
   const calls = played.asked.map(({ call }) => call);
   assertGreater(calls.length, 1);
   for (const [at, call] of calls.entries()) assert(call - (calls[at - 1] ?? -9) > 2, `${calls}`);
-  // Every word of the user's is there.
+  // All words of the user are visible.
   const said = history.flatMap(({ role, content }) => role === "user" ? [contentText(content)] : []);
   assertEquals(userTexts(played.views.at(-1)!), said);
   const told = played.warnings.filter((warning) => warning.startsWith("The window is full: "));
@@ -168,7 +168,7 @@ Deno.test("plannerSession(): 20 text-heavy turns fit a small window, and no summ
   await assertNothingLost(history, played);
 });
 
-Deno.test("plannerSession() asks for a summary on the prompt as it was sent, and books what that took", async () => {
+Deno.test("plannerSession() requests a summary as a continuation of the sent prompt, and records its usage", async () => {
   const history = talk(20, { asks: 150, answers: 1_300 });
   const { asked, views, entries } = await play(history, {
     summarise: () => Promise.resolve({ text, usage: summaryUsage }),
@@ -177,7 +177,7 @@ Deno.test("plannerSession() asks for a summary on the prompt as it was sent, and
     assertEquals(JSON.stringify(sent.messages), JSON.stringify(views[call - 1]!.messages));
     assertEquals(JSON.stringify(sent.tools), JSON.stringify(views[call - 1]!.tools));
     assertEquals([users, next?.role], [[], "user"]);
-    // As the provider counts, which is known but for rounding.
+    // As the provider counts, up to rounding.
     assertAlmostEquals(windowTokens!, WINDOW, 0.001 * WINDOW);
     assert(messages.every((message) => sent.messages.includes(message)));
     const entry = entries[call]!;
@@ -189,7 +189,7 @@ Deno.test("plannerSession() asks for a summary on the prompt as it was sent, and
   assertEquals(booked, asked.length);
 });
 
-Deno.test("plannerSession() pays for a failing summary once, and asks again when there is clearly more to win", async () => {
+Deno.test("plannerSession() pays for a failing summary once, and requests it again after the history grew", async () => {
   const failures: readonly (() => ReturnType<Summarise>)[] = [
     () => Promise.reject(new Error("no credit")),
     () => Promise.resolve({ text: "", usage: summaryUsage }),
@@ -210,7 +210,7 @@ Deno.test("plannerSession() pays for a failing summary once, and asks again when
   }
 });
 
-Deno.test("plannerSession() takes up summaries again after one that failed", async () => {
+Deno.test("plannerSession() resumes summaries after a failed one", async () => {
   const history = talk(30, { asks: 150, answers: 1_300 });
   const { views } = await play(history, {
     summarise: (number) =>
@@ -223,7 +223,7 @@ Deno.test("plannerSession() takes up summaries again after one that failed", asy
   );
 });
 
-Deno.test("plannerSession() without a model that summarises says where the answers are, in one line", async () => {
+Deno.test("plannerSession() without a model for summaries shows one placeholder for the answers", async () => {
   const history = talk(20, { asks: 150, answers: 1_300 });
   const played = await play(history, { check: fits });
   const { messages, places } = played.views.at(-1)!;
@@ -233,7 +233,7 @@ Deno.test("plannerSession() without a model that summarises says where the answe
   await assertNothingLost(history, played);
 });
 
-Deno.test("plannerSession() lets the oldest of the user's messages join the summary, never the first", async () => {
+Deno.test("plannerSession() includes the oldest user messages in the summary, never the first", async () => {
   const history = talk(24, { asks: 1_300, answers: 150 });
   const played = await play(history, {
     summarise: () => Promise.resolve({ text, usage: summaryUsage }),
@@ -246,7 +246,7 @@ Deno.test("plannerSession() lets the oldest of the user's messages join the summ
   const last = userTexts(played.views.at(-1)!);
   assertEquals(last[0], first.content);
   assertEquals(last.at(-1), history.at(-2)?.content);
-  // Of the others the newest are there.
+  // The newest others are visible.
   const said = history.flatMap(({ role, content }) => role === "user" ? [contentText(content)] : []);
   assertEquals(last.slice(1), said.slice(1 - last.length));
   const joined = played.asked.flatMap(({ request }) => request.users);
@@ -255,7 +255,7 @@ Deno.test("plannerSession() lets the oldest of the user's messages join the summ
   await assertNothingLost(history, played);
 });
 
-Deno.test("plannerSession() shows head and tail of the user's long texts before any of them leaves", async () => {
+Deno.test("plannerSession() shows head and tail of the user's long texts before any of them is evicted", async () => {
   const long = prose(5_000, "paste");
   const parts: Message = {
     role: "user",
@@ -295,7 +295,7 @@ Deno.test("plannerSession() shows head and tail of the user's long texts before 
   assertEquals(originals, [long, prose(5_000, "second")]);
 });
 
-Deno.test("plannerSession() says once that the window is full if nothing would free a tenth of it", async () => {
+Deno.test("plannerSession() warns once that the window is full if nothing would free a tenth of it", async () => {
   const history: Message[] = [system, { role: "user", content: prose(13_000, "brief") }];
   for (let turn = 0; turn < 8; turn++) {
     history.push({ role: "assistant", content: "ok" }, { role: "user", content: prose(250, `more${turn}`) });
@@ -312,7 +312,7 @@ Deno.test("plannerSession() says once that the window is full if nothing would f
   assertGreater(countRequestTokens({ messages: history }, countTokens), 0.9 * WINDOW);
 });
 
-Deno.test("plannerSession() leaves the turn alone that goes on from an interrupted one", async () => {
+Deno.test("plannerSession() keeps a turn that continues an interrupted one", async () => {
   const call = { id: "1", type: "function", function: { name: "work", arguments: "{}" } } as const;
   const history: readonly Message[] = [
     ...talk(6, { asks: 150, answers: 1_300 }),
@@ -330,7 +330,7 @@ Deno.test("plannerSession() leaves the turn alone that goes on from an interrupt
   assertEquals(views.at(-1)?.messages.slice(-4), history.slice(-4));
 });
 
-Deno.test("plannerSession() changes nothing and says why if a full window can't be archived", async () => {
+Deno.test("plannerSession() changes nothing and warns if a full window can't be archived", async () => {
   const history = talk(12, { asks: 150, answers: 1_300 });
   const archive: Archive = { ...memoryArchive(), put: () => Promise.reject(new Error("the disk is full")) };
   let asked = 0;
@@ -342,7 +342,7 @@ Deno.test("plannerSession() changes nothing and says why if a full window can't 
   assert(warnings.length > 0 && warnings.every((warning) => warning.includes("the disk is full")));
 });
 
-Deno.test("a full window lets go even of results that no request has shown yet", async () => {
+Deno.test("plannerSession() evicts even unseen results from a full window", async () => {
   const read = (id: string, tokens: number): Message[] => [
     {
       role: "assistant",
@@ -350,7 +350,7 @@ Deno.test("a full window lets go even of results that no request has shown yet",
     },
     { role: "tool", tool_call_id: id, content: prose(tokens, id) },
   ];
-  // A reply of two calls that stand apart: the answer to the first has the second behind it.
+  // A reply with two calls: the answer to the first is before the second call.
   const history = [first, ...read("one", 20_000), ...read("two", 50)];
   const shown = async (windowTokens: number) => {
     const archive = memoryArchive();

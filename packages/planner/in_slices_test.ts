@@ -3,7 +3,7 @@ import { estimateTokens, type Message } from "@tare/messages";
 import { plannerSession, profileNamed } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
 
-Deno.test("plannerSession() shows in slices what it shows at once, whatever is asked of it meanwhile", async () => {
+Deno.test("plannerSession() returns the same views in slices, whatever is called meanwhile", async () => {
   const tools = [{ type: "function", function: { name: "read", description: "Reads a file." } }] as const;
   const history = Array.from({ length: 60 }, (_, at): readonly Message[] => [
     ...(at % 12 === 0 ? [{ role: "user", content: `Look at part ${at / 12}.` }] as const : []),

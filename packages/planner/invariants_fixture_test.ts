@@ -1,5 +1,5 @@
 /**
- * Generated sessions against simulated providers, with what people ask for in their middle. Holds no tests.
+ * Generated sessions with simulated providers and pins. Contains no tests.
  *
  * @module
  */
@@ -24,10 +24,9 @@ import {} from "../../tests/call_pairs.ts";
 import {} from "../../tests/conversations.ts";
 import type { Edit } from "./edits/edit.ts";
 
-/** Limits so small that generated sessions meet them. */
 const RETENTION = { stepTailTokens: 300 };
 
-/** What the provider serves nothing below, and what one block is, scaled down like the budgets. */
+/** Returns a profile with its smallest prefix and block scaled down like the limits. */
 export function scaled(name: string): Profile {
   const profile = PROFILES[name]!;
   return {
@@ -46,23 +45,22 @@ const TOOLS: readonly ToolDefinition[] = ["read_file", "search_files", "shell"].
   },
 }));
 
-/** Where a process may die within one call: nowhere, or after one of the steps that last. */
+/** Step of a call after which a process dies. */
 export type Crash = "never" | "archived" | "edits stored" | "answered";
 
 export interface Session {
   readonly messages: readonly Message[];
   readonly profile: string;
   readonly windowTokens: number;
-  /** Whether a model summarises, if any. */
   readonly summary: "none" | "works" | "fails";
-  /** For each call, used again from the front when they run out. */
+  /** Calls, repeated from the first when they run out. */
   readonly calls: readonly {
     readonly idleMs: number;
     readonly model: string;
     readonly tools: number;
     readonly crash: Crash;
     readonly reports: boolean;
-    /** What is asked for before the call: of a message, as a share of the history, or of what has left the prompt. */
+    /** Pins before the call: a message, as a share of the history, or an evicted one. */
     readonly asks: readonly {
       readonly at: number;
       readonly of: "history" | "what left";
@@ -98,21 +96,19 @@ export function sessions(messages: fc.Arbitrary<readonly Message[]>): fc.Arbitra
   });
 }
 
-/** One call, as the test sees it. */
 export interface Step {
   readonly history: History;
   readonly view: SessionView;
   readonly edits: readonly Edit[];
   readonly newEdits: readonly Edit[];
-  /** Whether the edits are others than before. */
   readonly isRewritten: boolean;
-  /** How many messages the session knows that the model had seen before: a process that died may not have stored it. */
+  /** Messages seen before, as far as the session knows: a dead process may not have stored it. */
   readonly seenBefore: number;
-  /** What was asked for, but for what is over. */
+  /** Pins that haven't ended. */
   readonly pins: readonly Pin[];
   readonly usage: Usage;
   readonly entry: LedgerEntry | undefined;
-  /** What resending everything costs at this call. */
+  /** Cost of resending everything. */
   readonly resendCost: number;
 }
 
@@ -122,7 +118,7 @@ export function editsOf({ state }: { readonly state: unknown }): readonly Edit[]
 
 const SUMMARY_USAGE: Usage = { promptTokens: 1_000, cachedTokens: 900, outputTokens: 9 };
 
-/** The options of the tests, and what a process that starts anew reads from its disk. */
+/** Options of the tests, and what a new process reads from its disk. */
 export function optionsOf(
   { profile, windowTokens, summary }: Pick<Session, "profile" | "windowTokens" | "summary">,
   stored?: unknown,
@@ -145,7 +141,7 @@ export function optionsOf(
   };
 }
 
-/** The calls of a session: its history so far, and when and how each is made. */
+/** Yields the calls of a session with their histories and times. */
 export function* callsOf({ messages, calls }: Session): Generator<
   Session["calls"][number] & { readonly history: History; readonly call: PromptCall },
   void
@@ -160,7 +156,7 @@ export function* callsOf({ messages, calls }: Session): Generator<
   }
 }
 
-/** The pins after what is asked for before a call, by the last view if there was one. */
+/** Returns the pins before a call, by the last view. */
 export function ask(
   pins: readonly Pin[],
   messages: readonly Message[],
@@ -180,7 +176,7 @@ export function ask(
     try {
       after = pinsAfter(after, { set: makePin(messages, { place, wish }, { countTokens: estimateTokens }) });
     } catch (error) {
-      // Not everything can be asked for.
+      // Not everything can be pinned.
       assert(error instanceof RangeError);
     }
   }
@@ -191,7 +187,7 @@ export function withoutEnded(pins: readonly Pin[], { endedPins = [] }: SessionVi
   return pins.filter(({ place }) => !endedPins.some((ended) => ended.place === place));
 }
 
-/** Runs a session against a simulated provider, dying and coming back where it says. */
+/** Runs a session with a simulated provider, with crashes and restarts. */
 export async function run(
   given: Session,
   { archive = memoryArchive(), check }: {
@@ -221,7 +217,6 @@ export async function run(
       seen = await session.view(history, asked);
     }
     stored = session.state;
-    // What is over is stored with the edits.
     pins = withoutEnded(pins, seen);
     const call = { ...made, pins };
     await check?.(session, history, call);
@@ -265,7 +260,7 @@ export async function run(
   return steps;
 }
 
-/** The edits, but for how results are said that came since a history had so many messages. */
+/** Returns the edits without the ingestion of results after this length. */
 function of(edits: readonly Edit[], length: number): string {
   return JSON.stringify(edits.filter((edit) => edit.type !== "say" || edit.index < length));
 }

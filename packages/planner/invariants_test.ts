@@ -24,7 +24,7 @@ import { placedView } from "./edits/view.ts";
 
 const any = () => fc.oneof(conversations(), messyConversations());
 
-Deno.test("invariant 1: nothing is lost: what a view leaves out can be read back, also after a restart", async () => {
+Deno.test("invariant 1: all evicted content can be recalled, also after a restart", async () => {
   await fc.assert(fc.asyncProperty(sessions(any()), async (session) => {
     const archive = memoryArchive();
     for (const { history, view: seen, edits } of await run(session, { archive })) {
@@ -37,7 +37,7 @@ Deno.test("invariant 1: nothing is lost: what a view leaves out can be read back
   }));
 });
 
-/** The positions of the messages whose originals the archive holds, byte for byte. */
+/** Returns the positions of messages whose originals are archived byte for byte. */
 async function readBack(
   history: readonly Message[],
   edits: readonly Edit[],
@@ -84,7 +84,7 @@ Deno.test("invariant 2: a history whose pairs are broken is not broken further",
   }));
 });
 
-Deno.test("invariant 3: within an epoch each request is a prefix of the next, tools alike", async () => {
+Deno.test("invariant 3: within an epoch each request is a prefix of the next, including tools", async () => {
   await fc.assert(fc.asyncProperty(sessions(any()), async (session) => {
     const steps = await run(session);
     for (const [at, { view, isRewritten }] of steps.entries()) {
@@ -97,7 +97,7 @@ Deno.test("invariant 3: within an epoch each request is a prefix of the next, to
   }));
 });
 
-Deno.test("invariant 4: the same history and edits give the same bytes, whoever computes them", async () => {
+Deno.test("invariant 4: the same history and edits give the same bytes in every process", async () => {
   await fc.assert(fc.asyncProperty(sessions(any()), async (session) => {
     for (const { history, view: { messages, tools }, edits } of await run(session)) {
       const read = JSON.parse(JSON.stringify({ history, edits }));
@@ -141,7 +141,7 @@ Deno.test("invariant 4: a session that is stored and restored between any two ca
   }));
 });
 
-Deno.test("invariant 4: two processes that play a session by turns send and book what one that is made anew does", async () => {
+Deno.test("invariant 4: two processes that alternate send and record the same as a single one", async () => {
   await fc.assert(fc.asyncProperty(
     sessions(any()),
     fc.array(fc.nat({ max: 1 }), { minLength: 1, maxLength: 8 }),
@@ -186,7 +186,7 @@ Deno.test("invariant 5: viewing twice without new information changes nothing", 
   }));
 });
 
-Deno.test("invariant 6: what an edit leaves out is archived before the edit is there; without an archive nothing leaves", async () => {
+Deno.test("invariant 6: evicted content is archived before its edit exists; without an archive nothing is evicted", async () => {
   await fc.assert(
     fc.asyncProperty(sessions(any()), fc.integer({ min: 0, max: 5 }), async (session, works) => {
       const kept = memoryArchive();
@@ -211,12 +211,11 @@ Deno.test("invariant 6: what an edit leaves out is archived before the edit is t
   );
 });
 
-/** A message as the model sees it; nothing if it left. */
 function shownAt({ messages, places }: SessionView, place: number): Message | undefined {
   return messages[places.indexOf(place)];
 }
 
-Deno.test("a pin is honoured at the next rewrite, and what is kept leaves no more but a full window", async () => {
+Deno.test("pins: applied with the next rewrite, and only a full window evicts retained messages", async () => {
   await fc.assert(fc.asyncProperty(sessions(any()), async (session) => {
     const steps = await run(session);
     for (const [at, { history: { messages }, view, seenBefore, pins, isRewritten }] of steps.entries()) {
@@ -238,7 +237,7 @@ Deno.test("a pin is honoured at the next rewrite, and what is kept leaves no mor
   }));
 });
 
-Deno.test("invariant 7: no session costs over 1.1 times resending everything, or twice where models and tools come and go", async () => {
+Deno.test("invariant 7: no session costs over 1.1 times resending everything, or twice if models and tools alternate", async () => {
   await fc.assert(fc.asyncProperty(sessions(conversations()), async (session) => {
     const steady = session.calls.every(({ model, tools }) => model === "m1" && tools === 3);
     const calls = session.calls.map((call) => ({
@@ -246,7 +245,7 @@ Deno.test("invariant 7: no session costs over 1.1 times resending everything, or
       reports: true,
       crash: "never" as const,
       idleMs: Math.min(call.idleMs, 60_000),
-      // What comes back as asked while models take turns breaks the cache of the others each time: it was asked for.
+      // Restored messages break the cache of every model each time.
       asks: steady ? call.asks : [],
     }));
     const profile = scaled(session.profile);
@@ -256,15 +255,15 @@ Deno.test("invariant 7: no session costs over 1.1 times resending everything, or
     for (const { usage, entry, resendCost } of steps) {
       paid += promptCost(profile, usage);
       resend += resendCost;
-      // The price knows of the cache that is asked now; a rewrite breaks those of other models and tools as well. Of 3,000
-      // such sessions the worst three cost 1.63, 1.50 and 1.46 times as much.
+      // The rewrite cost covers only the current cache; a rewrite breaks those of other models and tools as
+      // well. Of 3,000 such sessions the worst three cost 1.63, 1.50 and 1.46 times as much.
       assert(paid <= (steady ? 1.1 : 2) * resend, `${paid} against ${resend}`);
       assert(Math.abs((entry?.tokenUnits ?? 0) - promptCost(profile, usage)) < 1e-6);
     }
   }));
 });
 
-Deno.test("invariant 11: a session in which nothing left its prompt saved exactly nothing, whatever other sessions did", async () => {
+Deno.test("invariant 11: a session without evictions has an estimated saving of 0, whatever other sessions did", async () => {
   const given = fc.tuple(
     sessions(conversations()),
     fc.array(fc.double({ min: 0, max: 1, noNaN: true }), { minLength: 1 }),
@@ -283,9 +282,9 @@ Deno.test("invariant 11: a session in which nothing left its prompt saved exactl
     const planner = plannerSession({ ...options, windowTokens: Infinity, ...(isOff && { mechanisms: off }) });
     for (const [at, { history, call, reports }] of [...callsOf(session)].entries()) {
       const { promptTokens } = await planner.view(history, call);
-      // From then on something has left.
+      // Something has been evicted from then on.
       if (editsOf(planner).length > 0) return;
-      // What is served may come from anybody.
+      // Other sessions may have cached it.
       const cachedTokens = Math.floor(promptTokens * shares[at % shares.length]!);
       const writes = at % 2 === 0
         ? { cacheWriteTokens: promptTokens - cachedTokens, hourWriteTokens: at % 3 }
@@ -299,9 +298,9 @@ Deno.test("invariant 11: a session in which nothing left its prompt saved exactl
   }));
 });
 
-Deno.test("invariant 11: what the ledger says a session would have cost is what sending everything costs, within 5 %", async () => {
+Deno.test("invariant 11: the ledger's baseline equals the cost of sending everything within 5 %", async () => {
   await fc.assert(fc.asyncProperty(sessions(conversations()), async (session) => {
-    // Behind a pause nobody knows whether a prefix that nobody asked for is still cached.
+    // After a pause the cache of an unused prefix is unknown.
     const calls = session.calls.map((call) => ({
       ...call,
       idleMs: 1_000,
@@ -313,12 +312,12 @@ Deno.test("invariant 11: what the ledger says a session would have cost is what 
       claimed += entry!.withoutTokenUnits;
       real += resendCost;
     }
-    // Of prompts as short as these a cache's smallest unit is a part.
+    // Rounding of a cache's smallest unit in short prompts.
     assert(Math.abs(claimed - real) <= 0.05 * real + 250, `${claimed} against ${real}`);
   }));
 });
 
-Deno.test("invariant 9: a request for a summary sees everything that left, as far as it fits, and changes nothing", async () => {
+Deno.test("invariant 9: a request for a summary contains all evicted content, as far as it fits, and changes nothing", async () => {
   await fc.assert(
     fc.asyncProperty(sessions(any()), async (given) => {
       await run(given, {
@@ -336,7 +335,7 @@ Deno.test("invariant 9: a request for a summary sees everything that left, as fa
           assert(view.promptTokens <= Math.max(asTurn.promptTokens, given.windowTokens));
           const all = new Set(asTurn.messages);
           for (const message of history.messages) assert(!all.has(message) || shown.has(message));
-          // The turn itself is what is booked next.
+          // The turn itself is recorded next.
           await session.view(history, call);
         },
       });

@@ -30,14 +30,13 @@ function read(id: string, tokens: number): Message[] {
 const ask = (content: string): Message => ({ role: "user", content });
 const answer = (content: string): Message => ({ role: "assistant", content });
 
-/** The calls of a session: its history before each answer of the model. */
 function historiesOf(messages: readonly Message[]): readonly (readonly Message[])[] {
   const ends = messages.flatMap(({ role }, at) => role === "assistant" && at > 0 ? [at] : []);
   return [...ends, messages.length].map((end) => messages.slice(0, end));
 }
 
 for (const profile of Object.values(PROFILES)) {
-  Deno.test(`plannerSession() keeps what was asked and answered when it is resumed, at ${profile.name}`, async () => {
+  Deno.test(`plannerSession() keeps questions and answers when it is resumed, at ${profile.name}`, async () => {
     const files = ["one", "two", "three", "four", "five", "six"];
     const messages = [
       ask("Find out why the build fails, and remember: never touch generated files."),
@@ -82,7 +81,7 @@ for (const profile of Object.values(PROFILES)) {
 
 const IDLE = [1_000, 1_000, 90_000, 6 * MINUTE, 100_000 * MINUTE];
 
-Deno.test("invariant 8: what people said stays, and so does the last answer of a turn and all of one that isn't complete", async () => {
+Deno.test("invariant 8: user messages, final answers and the text of an unfinished turn stay", async () => {
   await fc.assert(fc.asyncProperty(
     conversations(),
     fc.constantFrom(...Object.values(PROFILES)),
@@ -99,7 +98,7 @@ Deno.test("invariant 8: what people said stays, and so does the last answer of a
   ));
 });
 
-Deno.test("invariant 9: a request that isn't a turn changes nothing, and sees what the model saw last", async () => {
+Deno.test("invariant 9: a request that isn't a turn gets the last view and changes nothing", async () => {
   await fc.assert(fc.asyncProperty(
     conversations(),
     fc.constantFrom(...Object.values(PROFILES)),

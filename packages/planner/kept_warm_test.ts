@@ -8,7 +8,6 @@ const PROFILE = profileNamed("anthropic-5m");
 const MINUTE = 60_000;
 const TEXT = "Some words of a conversation, said once. ".repeat(4_000);
 
-/** A conversation that is asked again and again, with a provider that counts as we do. */
 function conversation(options: Partial<PromptSessionOptions> = {}) {
   const given = { profile: PROFILE, archive: memoryArchive(), countTokens: estimateTokens, ...options };
   let session = plannerSession(given);
@@ -27,7 +26,6 @@ function conversation(options: Partial<PromptSessionOptions> = {}) {
     async view(nowMs: number) {
       return await session.view({ messages, tools: [] }, { nowMs });
     },
-    /** A call that finds so much of its prompt, or what the last one had. */
     async call(nowMs: number, cached: "all" | "nothing") {
       const view = await session.view({ messages, tools: [] }, { nowMs });
       const said = messages.slice(0, -2);
@@ -59,7 +57,7 @@ function conversation(options: Partial<PromptSessionOptions> = {}) {
   };
 }
 
-Deno.test("pinged() keeps what it read warm for the planner, five minutes from then, also after a restart", async () => {
+Deno.test("pinged() extends a read prefix by five minutes for the planner, also after a restart", async () => {
   const talk = conversation();
   const { view } = await talk.call(0, "nothing");
   const cold = async (nowMs: number) => (await talk.view(nowMs)).predictedCachedTokens;
@@ -71,7 +69,7 @@ Deno.test("pinged() keeps what it read warm for the planner, five minutes from t
   assert(await cold(10 * MINUTE) > view.promptTokens);
 });
 
-Deno.test("pinged() that found nothing, and no ping, leave a prefix as cold as it was", async () => {
+Deno.test("pinged() without a cache hit, and no keep-alive request, leave a prefix cold", async () => {
   for (const isPinged of [false, true]) {
     const talk = conversation();
     const { view } = await talk.call(0, "nothing");
@@ -83,13 +81,13 @@ Deno.test("pinged() that found nothing, and no ping, leave a prefix as cold as i
       });
       assertEquals([isWarm, tokenUnits], [false, 1.25 * view.promptTokens]);
     }
-    // What it wrote is there; without it nothing is.
+    // The request made it warm.
     const { entry } = await talk.call(9 * MINUTE, isPinged ? "all" : "nothing");
     assertEquals(entry.uncached.map(({ cause }) => cause), isPinged ? ["new"] : ["expired", "new"]);
   }
 });
 
-Deno.test("an upgrade makes the planner's time to live an hour from then, and from each request that reads it", async () => {
+Deno.test("pinged() with an extended keep-alive gives an hour from then, and from each request that reads the prefix", async () => {
   const talk = conversation();
   const { view } = await talk.call(0, "nothing");
   const { upgrade } = talk.ping(280_000, "upgrade", view.promptTokens);
@@ -98,7 +96,7 @@ Deno.test("an upgrade makes the planner's time to live an hour from then, and fr
   const back = await talk.call(60 * MINUTE, "all");
   assertEquals(back.entry.uncached.map(({ cause }) => cause), ["new"]);
   assertEquals(back.entry.warmth?.upgrade, { of: "return", isGood: true });
-  // What came since lives for five minutes alone, what was upgraded for an hour from now.
+  // New content lives for five minutes, extended content for an hour from now.
   talk.restart();
   const { entry } = await talk.call(110 * MINUTE, "all");
   assertAlmostEquals(entry.predictedCachedTokens, view.promptTokens, 1);
@@ -110,7 +108,7 @@ Deno.test("an upgrade makes the planner's time to live an hour from then, and fr
   assertEquals(late.entry.warmth, undefined);
 });
 
-Deno.test("sent() learns nothing of the usual time to live from a prefix that was kept for an hour", async () => {
+Deno.test("sent() learns nothing about the usual lifetime from a prefix with an hour's", async () => {
   const learned = async (isUpgraded: boolean) => {
     const talk = conversation();
     const { view } = await talk.call(0, "nothing");
@@ -122,7 +120,7 @@ Deno.test("sent() learns nothing of the usual time to live from a prefix that wa
   assertEquals([await learned(true), await learned(false)], [false, true]);
 });
 
-Deno.test("the ledger books pings and what they saved; without Tare there are none", async () => {
+Deno.test("sent() records keep-alive requests and their savings; the baseline has none", async () => {
   const talk = conversation();
   const first = await talk.call(0, "nothing");
   assertEquals(first.entry.savedTokenUnits, 0);
@@ -131,18 +129,18 @@ Deno.test("the ledger books pings and what they saved; without Tare there are no
   assertAlmostEquals(ping.tokenUnits, 0.1 * tokens);
   assertAlmostEquals(ping.savedTokenUnits, -0.1 * tokens);
   const { entry, usage } = await talk.call(9 * MINUTE, "all");
-  // All that was served would have been written.
+  // Everything served would have been written.
   assertEquals(entry.warmth, { keptTokens: tokens, creditTokenUnits: 1.15 * tokens });
   assertEquals(entry.without, { ...usage, cachedTokens: 0, outputTokens: 100 });
   assertAlmostEquals(entry.withoutTokenUnits, promptCost(PROFILE, { ...usage, cachedTokens: 0 }));
   assertAlmostEquals(entry.savedTokenUnits, 1.15 * tokens - 0.1 * tokens, 1e-6);
-  // Who comes back in time would have found it warm.
+  // A return in time would have found it warm.
   const next = await talk.call(10 * MINUTE, "all");
   assertEquals(next.entry.warmth, undefined);
   assertEquals(next.entry.without, { ...next.usage, outputTokens: 100 });
 });
 
-Deno.test("invariant 11: where nothing left and nothing was kept warm exactly 0 was saved; observed, only pings count", async () => {
+Deno.test("invariant 11: without evictions and keep-alive the estimated saving is 0; in a dry run only keep-alive counts", async () => {
   for (const observe of [false, true]) {
     const talk = conversation({ observe });
     for (const [at, minutes] of [0, 1, 9, 10, 200].entries()) {
@@ -156,7 +154,7 @@ Deno.test("invariant 11: where nothing left and nothing was kept warm exactly 0 
   }
 });
 
-Deno.test("nextPing() of a session goes by its own calls and price, and by what a fork owes", async () => {
+Deno.test("nextPing() of a session uses its own calls and prices, and a fork's own costs", async () => {
   const talk = conversation({ profile: { ...PROFILE, price: { input: 3, output: 15 } } });
   const idle = { pending: "tool", trial: UNTRIED } as const;
   assertThrows(
@@ -179,6 +177,6 @@ Deno.test("nextPing() of a session goes by its own calls and price, and by what 
   assertEquals(talk.session.nextPing({ pending: "tool", nowMs: nowMs + 301_000 }), undefined);
   talk.ping(plan.atMs, "exact", tokens);
   const fork = talk.session.fork(1, memoryArchive());
-  // It has paid nothing yet, so that it may lose nothing.
+  // It has paid nothing yet, so it may lose nothing.
   assertEquals(fork.nextPing({ pending: "tool", nowMs: plan.atMs }), undefined);
 });

@@ -1,7 +1,7 @@
 /**
- * When is a prompt worth rewriting? A {@linkcode PromptSession} decides before each call of an agent loop what of the
- * conversation the model still needs to see, weighs each rewrite against the provider's cache that it breaks, archives
- * what leaves, and books what each call cost.
+ * Plans the prompts of an agent loop. Before each call a {@linkcode PromptSession} decides which parts of the
+ * conversation the model still needs, weighs each rewrite against the provider's cache that it breaks,
+ * archives evicted content, and records the cost of each call.
  *
  * @example
  * ```ts ignore

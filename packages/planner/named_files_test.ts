@@ -6,7 +6,6 @@ import { memoryArchive } from "@tare/prune";
 
 const WINDOW_TOKENS = 128_000;
 
-/** A file's text of so many tokens, unlike any other. */
 function file(number: number, tokens: number): string {
   const lines: string[] = [];
   for (let at = 0; 10 * lines.length < tokens; at++) {
@@ -15,7 +14,7 @@ function file(number: number, tokens: number): string {
   return lines.join("\n");
 }
 
-/** What a task costs that reads so many files, of which the user has named some, and its longest prompt. */
+/** Returns the cost and the longest prompt of a task that reads files, some of them named. */
 async function play(
   files: number,
   named: number,
@@ -60,16 +59,16 @@ async function play(
 }
 
 for (const [files, named] of [[41, 20], [60, 60]] as const) {
-  Deno.test(`a task of ${files} files costs at most 1.3 times as much if the user names ${named}, within the window`, async () => {
+  Deno.test(`retention: a task of ${files} files costs at most 1.3 times as much if the user names ${named}, within the window`, async () => {
     const [plain, asked] = [await play(files, 0), await play(files, named)];
     assertLess(asked.cost, 1.3 * plain.cost);
-    // Naming them keeps them longer.
+    // Named files stay longer.
     assert(asked.cost > plain.cost);
     assertLess(asked.longest, WINDOW_TOKENS);
   });
 }
 
-Deno.test("plannerSession() doesn't take files for named by a user that an agent lists beside the user's words", async () => {
+Deno.test("plannerSession() ignores file names that an agent adds to the user's words", async () => {
   const listed = await play(
     41,
     20,

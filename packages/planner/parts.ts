@@ -1,7 +1,6 @@
 /**
- * What a prompt session is made of, for those who lead conversations in a way of their own or look on: what a provider's
- * cache holds of a prompt, what it costs, how requests find it again, and what pings have shown. An entry
- * point of its own, so that who wants a session alone doesn't carry it.
+ * Components of a prompt session, for callers with their own loop or for analysis: cache model, costs, cache
+ * routing and keep-alive. A separate entry point, so that programs with a session alone don't load them.
  *
  * @example
  * ```ts

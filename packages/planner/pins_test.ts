@@ -25,7 +25,6 @@ function turn(id: string, tokens: number): Message[] {
   ];
 }
 
-/** A session whose provider serves all that it was sent before, unless much time has passed. */
 function make(options: Partial<PromptSessionOptions>) {
   const session = plannerSession({
     profile: { ...profileNamed("anthropic-5m"), minTokens: 0 },
@@ -46,7 +45,7 @@ function make(options: Partial<PromptSessionOptions>) {
 const shownAt = ({ messages, places }: SessionView, place: number) => messages[places.indexOf(place)];
 const told = ({ rewrites }: SessionView) => rewrites.map(({ mechanism, asked }) => ({ mechanism, asked }));
 
-Deno.test("plannerSession() breaks no warm prefix for a pin: it waits for the next rewrite, or for a cold cache", async () => {
+Deno.test("pins: a warm prefix isn't broken for a pin, which waits for the next rewrite or a cold cache", async () => {
   const { call } = make({});
   const messages: Message[] = [...turn("a", 10_000), ...turn("b", 400), question];
   let view = await call(messages);
@@ -84,7 +83,7 @@ Deno.test("plannerSession() breaks no warm prefix for a pin: it waits for the ne
   assertEquals([view.rewrites, shownAt(view, 2)], [[], messages[2]]);
 });
 
-Deno.test("plannerSession() brings a kept result back with its call, and lets one go that the model has seen, for good", async () => {
+Deno.test("pins: a retained result is restored with its call, and an evicted one stays evicted", async () => {
   const { call } = make({
     profile: profileNamed("none"),
     windowTokens: 100_000,
@@ -126,7 +125,7 @@ Deno.test("plannerSession() brings a kept result back with its call, and lets on
   assertEquals(view.rewrites, []);
 });
 
-Deno.test("plannerSession() lets what is kept leave a full window last, ends its pin and says so", async () => {
+Deno.test("pins: a full window evicts retained messages last, ends their pins and warns", async () => {
   const { call } = make({ windowTokens: 10_000, profile: profileNamed("none") });
   const messages: Message[] = [...turn("a", 4_000), question];
   const pins = [makePin(messages, { place: 2, wish: "keep" }, { countTokens: estimateTokens })];
@@ -140,7 +139,7 @@ Deno.test("plannerSession() lets what is kept leave a full window last, ends its
   assertEquals(full.warnings, [
     "The window is full: message 2 left it, which user asked to keep. The pin is over.",
   ]);
-  // What has no room doesn't come back.
+  // Messages without room aren't restored.
   messages.push(answer, question);
   const back = await call(messages, { pins });
   assertEquals([back.endedPins, shownAt(back, 2) === messages[2]], [pins, false]);
@@ -149,11 +148,11 @@ Deno.test("plannerSession() lets what is kept leave a full window last, ends its
   ]);
 });
 
-Deno.test("plannerSession() ends the pin of a new result that is cut because it may not fit, and never changes its mind", async () => {
+Deno.test("pins: the pin of a new result that is truncated ends, permanently", async () => {
   const { session, call } = make({ windowTokens: 10_000, mechanisms: { truncate: false } });
   const [question, reply, result] = turn("a", 1);
   await call([question!]);
-  // Nobody has told yet how many tokens such signs take.
+  // The provider's count of such characters is unknown yet.
   const messages = [question!, reply!, { ...result!, content: "字".repeat(4_500) }];
   const pins = [makePin(messages, { place: 2, wish: "keep" }, { countTokens: estimateTokens })];
   const cut = await session.view({ messages, tools: [] }, { nowMs: 0, pins, recall: true });
@@ -164,7 +163,7 @@ Deno.test("plannerSession() ends the pin of a new result that is cut because it 
   assertEquals([again.messages, again.rewrites], [cut.messages, []]);
 });
 
-Deno.test("plannerSession() says a new result as it decided to, though what it could refer to comes back with it", async () => {
+Deno.test("pins: a new result keeps its form when a possible source is restored with it", async () => {
   const { session, call } = make({
     mechanisms: { ...OFF, references: true, truncate: true },
     truncateTokens: 500,
@@ -178,7 +177,7 @@ Deno.test("plannerSession() says a new result as it decided to, though what it c
     nowMs: DAY_MS,
     pins: [makePin(messages, { place: 2, wish: "let_go" }, { countTokens: estimateTokens })],
   });
-  // One that is cut has it all looked at anew.
+  // An evicted step makes everything be evaluated again.
   const calls = [...turn("b", 5_000).slice(1, 3), ...turn("c", 1).slice(1, 2)];
   messages.push(
     {
@@ -198,7 +197,7 @@ Deno.test("plannerSession() says a new result as it decided to, though what it c
   assertEquals(again.messages, back.messages);
 });
 
-Deno.test("plannerSession() asks nothing of another message in a pin's place, and nothing at all where all is sent as it is", async () => {
+Deno.test("pins: another message in a pin's place is not affected, and nothing is in a dry run", async () => {
   const history = [...turn("a", 4_000), question];
   const pins = [makePin(history, { place: 2, wish: "let_go" }, { countTokens: estimateTokens })];
   const { call, session } = make({ profile: profileNamed("none"), mechanisms: { ...OFF, prune: false } });
@@ -210,7 +209,7 @@ Deno.test("plannerSession() asks nothing of another message in a pin's place, an
   assertEquals(other.session.noPins, undefined);
 });
 
-Deno.test("plannerSession() lets go of a picture whose tool is known, with all that it holds, and brings it back", async () => {
+Deno.test("pins: an image of a known tool is evicted with all its content, and restored", async () => {
   const archive = memoryArchive();
   const tools = { read: {} };
   const { call } = make({ archive, tools });
@@ -231,7 +230,7 @@ Deno.test("plannerSession() lets go of a picture whose tool is known, with all t
   assertEquals(shownAt(await call(history, { pins: pinned("keep"), nowMs: 2 * DAY_MS }), 2), history[2]);
 });
 
-Deno.test("makePin() says why a message can't be let go or kept", () => {
+Deno.test("makePin() throws with the reason if a message can't be evicted or retained", () => {
   const picture = { type: "image_url", image_url: { url: "data:," } } as const;
   const history: Message[] = [
     { role: "developer", content: "Be brief." },

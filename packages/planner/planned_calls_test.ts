@@ -19,7 +19,6 @@ const TOOL: ToolDefinition = {
   function: { name: "read", description: "Reads. ".repeat(400), parameters: { type: "object" } },
 };
 
-/** A tool round whose result has so many tokens. */
 function round(id: number, tokens: number): Message[] {
   const call = {
     id: `${id}`,
@@ -35,13 +34,11 @@ function round(id: number, tokens: number): Message[] {
 const ask = (content: string): Message => ({ role: "user", content });
 const answer = (content: string): Message => ({ role: "assistant", content });
 
-/** What a session remembers, as far as it is looked at. */
 interface State {
   readonly edits: readonly Edit[];
   readonly planner: { readonly resend: number; readonly stopped: boolean };
 }
 
-/** What one call sent, which edits were made for it, and what it cost. */
 interface Made {
   readonly view: SessionView;
   readonly edits: readonly Edit[];
@@ -50,7 +47,6 @@ interface Made {
 
 const OPTIONS = { countTokens: estimateTokens, mechanisms: { truncate: false } } as const;
 
-/** A session, and calls of it to its provider. */
 function session(
   { profile = profileNamed("anthropic-5m"), ...options }: Partial<PromptSessionOptions> & {
     readonly profile?: Profile;
@@ -77,7 +73,6 @@ function session(
   };
 }
 
-/** Makes a call, which takes what is told. */
 async function play(
   session: PlanningSession,
   { messages, tools, ...call }: PromptCall & {
@@ -92,13 +87,12 @@ async function play(
   return { view, edits, entry: session.sent(use(view))! };
 }
 
-/** What storing makes of a state. */
 const stored = ({ state }: PlanningSession) => JSON.parse(JSON.stringify(state));
 const stateOf = (session: PlanningSession) => session.state as State;
 
 const causes = ({ uncached }: LedgerEntry) => uncached.map(({ cause }) => cause);
 
-Deno.test("plannerSession() books what each call cost, what it consists of and why it was not cached", async () => {
+Deno.test("plannerSession() records each call's cost, content and causes of uncached tokens", async () => {
   const { call } = session({ advanced: { retention: { compactTools: false } } });
   const start = [{ role: "system", content: "Be brief." } as const, ask("Read."), ...round(1, 3_000)];
   const first = (await call(start)).entry;
@@ -119,7 +113,7 @@ Deno.test("plannerSession() books what each call cost, what it consists of and w
   assertEquals([next.shares.oldTurns, next.shares.activeTurn], [13 + 6, 6]);
 });
 
-Deno.test("plannerSession() tells an expired prefix from a lost one, and a changed model from changed tools", async () => {
+Deno.test("plannerSession() distinguishes an expired prefix from a lost one, and a changed model from changed tools", async () => {
   const start = [ask("Read."), ...round(1, 3_000)];
   const second = [...start, ...round(2, 100)];
   const after = async (options: Parameters<ReturnType<typeof session>["call"]>[1]) => {
@@ -136,7 +130,6 @@ Deno.test("plannerSession() tells an expired prefix from a lost one, and a chang
 
 const HOUR = 3_600_000;
 
-/** Rounds of a tool whose results nothing refers to. */
 function commands(count: number, tokens: number): Message[] {
   return Array.from({ length: count }, (_, id) =>
     [
@@ -148,7 +141,7 @@ function commands(count: number, tokens: number): Message[] {
     ] as const).flat();
 }
 
-Deno.test("plannerSession() elides at once without a cache, and names its own rewrite", async () => {
+Deno.test("plannerSession() elides at once without a cache, and reports its own rewrite", async () => {
   const none = session({ profile: profileNamed("none") });
   const messages = [ask("Run."), ...commands(3, 3_000)];
   const { edits, entry } = await none.call(messages);
@@ -176,7 +169,7 @@ Deno.test("plannerSession() elides at once without a cache, and names its own re
   assertEquals(causes(resumed.entry), ["expired"]);
 });
 
-Deno.test("plannerSession() lets the steps of old turns leave, and keeps what was said", async () => {
+Deno.test("plannerSession() evicts the steps of old turns, and keeps their texts", async () => {
   const archive = memoryArchive();
   const { call } = session({ profile: profileNamed("none"), archive });
   const old = [ask("Run."), ...commands(2, 9_000), answer("It ran."), ask("Thanks."), answer("Welcome.")];
@@ -193,14 +186,14 @@ Deno.test("plannerSession() lets the steps of old turns leave, and keeps what wa
   assertEquals(view.places, [0, -1, 5, 6, 7, 8, 9, 10]);
 });
 
-Deno.test("plannerSession() shows a tool in short only once it has been called", async () => {
+Deno.test("plannerSession() compacts a tool's schema only after its first call", async () => {
   const { call } = session({ profile: profileNamed("none") });
   assertEquals((await call([ask("Read."), answer("What?"), ask("All.")])).edits, []);
   const { edits } = await call([ask("Read."), answer("What?"), ask("All."), ...round(1, 100)]);
   assertEquals(edits.map(({ type }) => type), ["compact"]);
 });
 
-Deno.test("plannerSession() counts what the provider counts, a prefix that isn't to be seen here included", async () => {
+Deno.test("plannerSession() counts like the provider, including an unseen prefix", async () => {
   const { session: one, call } = session({ profile: profileNamed("openai"), windowTokens: 70_000 });
   const messages = [ask("Read."), ...[1, 2, 3, 4, 5, 6, 7].flatMap((id) => round(id, 2_000))];
   let last: Made | undefined;
@@ -217,7 +210,7 @@ Deno.test("plannerSession() counts what the provider counts, a prefix that isn't
   assertEquals([last?.entry.decision?.cause, next.entry.decision?.cause], [undefined, "window"]);
 });
 
-Deno.test("plannerSession() changes nothing and says so if what would leave can't be archived", async () => {
+Deno.test("plannerSession() changes nothing and warns if evicted content can't be archived", async () => {
   const archive = { ...memoryArchive(), put: () => Promise.reject(new Error("the disk is full")) };
   const { call } = session({ profile: profileNamed("none"), archive });
   const { edits, view } = await call([ask("Run."), ...commands(3, 3_000)]);
@@ -226,7 +219,7 @@ Deno.test("plannerSession() changes nothing and says so if what would leave can'
   assertStringIncludes(view.warnings[0] ?? "", "the disk is full. Nothing left the prompt.");
 });
 
-Deno.test("plannerSession() summarises old turns when dropping can't make room, and books its price", async () => {
+Deno.test("plannerSession() summarizes old turns if evictions can't make room, and records the cost", async () => {
   const usage = { promptTokens: 9_000, cachedTokens: 0, outputTokens: 20 };
   const { call } = session({
     profile: profileNamed("none"),
@@ -250,7 +243,7 @@ Deno.test("plannerSession() summarises old turns when dropping can't make room, 
   assertEquals(entry.tokenUnits, view.promptTokens + usage.promptTokens);
 });
 
-Deno.test("plannerSession() stops rewriting a session that lost by it, and says so", async () => {
+Deno.test("plannerSession() stops rewriting a session that lost by it, and warns", async () => {
   const { session: one, call } = session();
   const messages = [ask("Read."), ...round(1, 3_000), ...round(2, 17_000)];
   await call(messages.slice(0, 3));
@@ -258,7 +251,7 @@ Deno.test("plannerSession() stops rewriting a session that lost by it, and says 
   const { session: stopped, call: callStopped } = session({
     state: { ...rest, planner: { ...planner, paid: 2 * planner.resend } },
   });
-  // The provider bills far more than was expected of a rewritten prompt.
+  // The provider bills far more than expected of a rewritten prompt.
   const usage = { promptTokens: 20_000, cachedTokens: 0, outputTokens: 1 };
   await callStopped(messages, { nowMs: 1_000, usage });
   assertEquals(stateOf(stopped).planner.stopped, true);
@@ -268,7 +261,7 @@ Deno.test("plannerSession() stops rewriting a session that lost by it, and says 
   assertStringIncludes(view.warnings[0] ?? "", "Rewriting has cost this session more than it saved");
 });
 
-Deno.test("plannerSession() recognises a cache that nothing was known of by the usage that shows it", async () => {
+Deno.test("plannerSession() recognizes an unknown cache by its usage", async () => {
   const { session: one, call } = session({ profile: profileNamed("none") });
   await call([ask("Hi.")]);
   assertEquals(one.profile.name, "none");
@@ -278,7 +271,7 @@ Deno.test("plannerSession() recognises a cache that nothing was known of by the 
   assertEquals(one.profile.name, "openai");
 });
 
-Deno.test("plannerSession() goes on from a stored state as if it had never stopped", async () => {
+Deno.test("plannerSession() continues from a stored state without a difference", async () => {
   const archive = memoryArchive();
   const { session: one, call } = session({ archive });
   const messages = [ask("Read."), ...round(1, 3_000), ...round(2, 17_000), ...round(3, 100)];

@@ -1,6 +1,6 @@
 /**
- * Sessions of every kind, played call by call: what each call rewrites and why, what it costs, and what it would have
- * cost without. Where the behavior changes on purpose, the new lines are taken from the failure.
+ * Sessions of every kind, call by call: rewrites with their reasons, costs, and the baseline. Where behavior
+ * changes on purpose, take the new lines from the failure.
  *
  * @module
  */
@@ -10,7 +10,7 @@ import { hashText } from "@tare/messages/internal";
 import { run, type Session } from "./invariants_fixture_test.ts";
 import type { Edit } from "./edits/edit.ts";
 
-/** Numbers that look random and are the same everywhere, whatever the tests' seed. */
+/** Pseudorandom numbers that don't depend on the tests' seed. */
 function numbers(seed: number): (below: number) => number {
   let state = seed;
   return (below) => {
@@ -26,7 +26,6 @@ const FILES = [
   "src/http/listener_v2.ts",
 ];
 
-/** A conversation with files read, searched, edited and read again, commands that fail, and users who name files. */
 function conversation(seed: number, steps: number, repeats = false): Message[] {
   const below = numbers(seed);
   const messages: Message[] = [{ role: "system", content: "You are careful. ".repeat(20) }];
@@ -99,7 +98,7 @@ const STEADY: Session["calls"][number] = {
   asks: [],
 };
 
-/** The sessions by name, as far as they differ from a steady one. */
+/** Sessions by name, as differences from a steady one. */
 const PLAYED: Readonly<
   Record<
     string,

@@ -1,6 +1,6 @@
 /**
- * The prompt session by fixed triggers, and whichever of the two policies goes by a name. An entry point of its own, so
- * that who wants the planner alone doesn't carry the other.
+ * The classic policy with fixed triggers, and the choice between both policies. A separate entry point, so
+ * that programs with the planner alone don't load it.
  *
  * @module
  */
@@ -11,19 +11,19 @@ import { plannerSession } from "./session.ts";
 
 export type { ClassicTriggers };
 
-/** By what rules prompts are kept small: what whoever makes sessions is told of them, beside their provider. */
+/** Options of a policy. */
 export interface PolicyOptions extends
   Pick<
     PromptSessionOptions,
     "mechanisms" | "forget" | "truncateTokens" | "alwaysFull"
   > {
-  /** What decides when a prompt is rewritten. Default: `planner`. */
+  /** Policy that decides when a prompt is rewritten. Default: `planner`. */
   readonly policy?: "planner" | "classic" | undefined;
-  /** When the classic mechanisms act; the planner has no triggers. */
+  /** Triggers of the classic policy. Default: those of {@linkcode ClassicTriggers}. */
   readonly triggers?: ClassicTriggers | undefined;
 }
 
-/** Their ranges are checked by the session that goes by them. */
+/** The classic session checks their ranges. */
 const TRIGGERS: NeededOptions<ClassicTriggers> = {
   "historyBudgetTokens?": "value",
   "protectTokens?": "value",
@@ -34,7 +34,7 @@ const TRIGGERS: NeededOptions<ClassicTriggers> = {
 };
 
 /**
- * A prompt session by the policy of this name: a `plannerSession`, or the same by fixed triggers.
+ * Returns a prompt session of this policy.
  *
  * @example
  * ```ts
@@ -64,6 +64,6 @@ export function policySession(
   }
   checkGiven("policySession()", { "options.triggers": triggers }, { "options.triggers": TRIGGERS });
   if (policy === "planner") return plannerSession(rest);
-  // It keeps no ledger that could report what it would have done.
+  // It has no ledger for a dry run.
   return classicSession({ ...rest, triggers, ...(rest.observe && { mechanisms: NO_MECHANISMS }) });
 }

@@ -1,6 +1,6 @@
 import { type Price, type Profile, profileNamed, PROFILES } from "./providers.ts";
 
-/** What a field must be, and whether a value is that. */
+/** Requirement on a field, and its check. */
 interface Rule {
   readonly right: string;
   readonly holds: (value: unknown) => boolean;
@@ -41,10 +41,9 @@ const RULES: Readonly<Record<Exclude<keyof Profile, "warmth"> | "profile", Rule>
 const FIELDS = [...Object.keys(RULES), "warmth"];
 
 /**
- * Reads a profile from a file's text: a JSON object with `profile`, the name of a known profile, and any of a
- * {@linkcode Profile}'s fields that replace its own, such as a measured `warmth`.
- *
- * @throws {RangeError} naming the field, its value and what would be right.
+ * Parses a profile file: a JSON object with `profile`, the name of a known profile, and any fields of
+ * {@linkcode Profile} that replace its own, such as a measured `warmth`.
+ * @throws {RangeError} naming the field, its value and the requirement.
  */
 export function readProfileFile(text: string): Profile {
   const { profile, ...own } = parseObject(text);
@@ -56,7 +55,6 @@ export function readProfileFile(text: string): Profile {
     if (field !== "warmth") check(field, value, RULES[field as keyof typeof RULES]);
   }
   if ("warmth" in own) checkWarmth(own.warmth);
-  // Each field has been checked.
   return { ...profileNamed(String(profile)), ...own as Partial<Profile> };
 }
 
@@ -120,7 +118,7 @@ function oneOf(names: readonly string[]): Rule {
 
 const PRICE_FIELDS: readonly string[] = ["cacheRead", "cacheWrite", "cacheWriteHour", "long"];
 
-/** Whether a value is a price: no field is missing, unknown, or no number from 0. */
+/** Whether a value is a price: no field is missing, unknown or negative. */
 export function isPrice(value: unknown): value is Price {
   const { long, ...prices } = Object(value) as Readonly<Record<string, unknown>>;
   return hasNumbers(prices, ["input", "output"]) &&

@@ -4,7 +4,7 @@ import { readProfileFile } from "./profile_file.ts";
 
 const WARMTH = [{ idleMs: 60_000, probability: 0.98 }, { idleMs: 3_600_000, probability: 0.3 }];
 
-Deno.test("readProfileFile() takes what the file says, and the named profile's word for the rest", () => {
+Deno.test("readProfileFile() takes fields from the file, and the rest from the named profile", () => {
   assertEquals(
     readProfileFile(
       JSON.stringify({ profile: "openai", name: "openai, measured", ttlMs: 60_000, warmth: WARMTH }),
@@ -17,7 +17,7 @@ Deno.test("readProfileFile() takes what the file says, and the named profile's w
   assertEquals(readProfileFile(JSON.stringify({ profile: "local", price })).price, price);
 });
 
-Deno.test("readProfileFile() names what is wrong and what would be right", () => {
+Deno.test("readProfileFile() throws naming the field and the requirement", () => {
   const faults: [unknown, string][] = [
     [[], "it is no JSON object"],
     [{ warmth: WARMTH }, "profile is missing, but it must be one of anthropic-5m, "],

@@ -7,57 +7,62 @@ import type { History } from "./edits/view.ts";
 import type { Idle, Ping } from "./clock/clock.ts";
 import type { LedgerEntry, PingEntry, PingSent } from "./ledger/entry.ts";
 
-/** The mechanisms that keep a prompt small, each on or off. */
+/** Mechanisms that keep a prompt small, each on or off. */
 export interface Mechanisms {
-  /** Old turns leave the prompt. */
+  /** Eviction of old steps and turns. */
   readonly context: boolean;
-  /** Old tool results become placeholders. */
+  /** Eviction of old tool results. */
   readonly prune: boolean;
-  /** A tool's schema is shown in full once and compact afterwards. */
+  /** Compact schemas of tools after their first use. */
   readonly schemas: boolean;
-  /** A huge result enters the prompt as its head and tail. */
+  /** Truncation of huge results. */
   readonly truncate: boolean;
-  /** What the prompt shows already enters it as a reference. */
+  /** Deduplication by references. */
   readonly references: boolean;
-  /** A result enters the prompt without redundant notation, such as a number in front of each line. */
+  /** Normalization of results. */
   readonly notation: boolean;
 }
 
 /** Options of a {@linkcode PromptSession}. */
 export interface PromptSessionOptions {
   /**
-   * The provider's cache rules and prices, or a function that returns the current ones. If it is `none`, usage that
-   * reports cached tokens corrects it. A provider that reports no cache reads for two calls in a row that should have
-   * read some counts as one without a cache until it reports a read.
+   * The provider's cache rules and prices, or a function that returns the current ones. If it is `none`,
+   * usage with cached tokens corrects it.
    */
   readonly profile: Profile | (() => Profile);
-  /** Stores what leaves the prompt. */
+  /** Archive of evicted content. */
   readonly archive: Archive;
-  /** Counts tokens; the count of an object is remembered. */
+  /** Token counter; counts are cached by object. */
   readonly countTokens: CountTokens;
-  /** The model's context window, or a function that returns the current one. Default: unknown, and no limit. */
+  /**
+   * The model's context window in tokens, or a function that returns the current one. Default: unknown, no
+   * limit.
+   */
   readonly windowTokens?: number | (() => number | undefined);
   /**
-   * Dry run: everything is sent as it is, and the ledger reports what the planner would have made of it
-   * (`LedgerEntry.projected`). Nothing is archived and no summary is requested. Default: false.
+   * Dry run: requests are sent unchanged, and the ledger contains the plan's cost (`LedgerEntry.projected`).
+   * Nothing is archived or summarized. Default: false.
    */
   readonly observe?: boolean | undefined;
-  /** Which mechanisms work. Default: all; `references` only in lossless mode and where cache reads cost next to nothing. */
+  /** Active mechanisms. Default: all; `references` only in lossless mode and where cache reads are cheap. */
   readonly mechanisms?: Partial<Mechanisms> | undefined;
   /**
-   * What leaves a prompt: what costs more than it is worth, or `nothing` (lossless mode) as long as the window isn't full.
-   * Lossless deduplication still applies then, and huge results enter whole. Default: `costly`.
+   * Eviction policy: `costly` content, or `nothing` (lossless mode) until the window is full. Default:
+   * `costly`.
    */
   readonly forget?: "costly" | "nothing" | undefined;
-  /** Traits of the tools, by name, as pruning uses them. Default: none. */
+  /** Traits of the tools, by name. Default: none. */
   readonly tools?: ToolTraits | undefined;
-  /** Summarizes old messages if the window is full of what isn't tool results. Default: old turns are dropped. */
+  /**
+   * Summarizes old messages if the window is full of messages other than tool results. Default: old turns are
+   * evicted.
+   */
   readonly summarise?: Summarise | undefined;
-  /** Longest result that enters the prompt whole, in tokens. Default: 16,000; 8,000 for classic sessions. */
+  /** Longest result that isn't truncated, in tokens. Default: 16,000; 8,000 for classic sessions. */
   readonly truncateTokens?: number | undefined;
-  /** Names of tools that are always shown in full. Default: none. */
+  /** Names of tools whose schemas stay full. Default: none. */
   readonly alwaysFull?: readonly string[] | undefined;
-  /** {@linkcode PromptSession.state} as it was stored last. Default: a new session. */
+  /** Stored {@linkcode PromptSession.state}. Default: a new session. */
   readonly state?: unknown;
   /** Options that few callers need. */
   readonly advanced?: AdvancedSessionOptions;
@@ -66,63 +71,63 @@ export interface PromptSessionOptions {
 /** Options of a {@linkcode PromptSession} that few callers need. */
 export interface AdvancedSessionOptions {
   /**
-   * Whether the window is only assumed. Then a prompt that doesn't fit is sent, for the provider to refuse, rather than
-   * refused by {@linkcode PromptSession.view}. Default: false.
+   * Whether the window is an assumption. Then a prompt that doesn't fit is sent, for the provider to refuse.
+   * Default: false.
    */
   readonly assumesWindow?: boolean | (() => boolean);
-  /** How the client would compact a conversation that doesn't fit, for the baseline. Default: the cheapest known way. */
+  /** Compaction by the client, for the baseline. Default: the cheapest known one. */
   readonly compaction?: {
     /**
-     * Returns the prompt tokens from which it compacts, where a reply may have `replyTokens`. Default: where the rest of the
-     * window would not hold a reply.
+     * Returns the prompt tokens from which it compacts. Default: from where a reply of `replyTokens` wouldn't
+     * fit.
      */
     readonly fullFrom?: (windowTokens: number, replyTokens: number | undefined) => number;
-    /** Whether it goes by the prompt that it sent last, not by the next one. Default: false. */
+    /** Whether it decides by the last prompt, not by the next one. Default: false. */
     readonly isLate?: boolean;
     /**
-     * Characters of each result in the call for the summary, which then holds nothing but what leaves. Default: it holds the
-     * whole prompt, which a warm cache serves.
+     * Characters of each result in the summary call, which then contains only the removed messages. Default:
+     * the call contains the whole prompt, which a warm cache serves.
      */
     readonly resultChars?: number;
-    /** Returns the characters of the newest messages that stay, as JSON, by `fullFrom`. Default: none. */
+    /** Returns the characters of the retained newest messages, as JSON, by `fullFrom`. Default: none. */
     readonly keptChars?: (fullFrom: number) => number;
-    /** Tokens of other content with which it continues after the session's first prompt. Default: none. */
+    /** Tokens of other content retained after the session's first prompt. Default: 0. */
     readonly keptTokens?: number;
     /** Whether that first prompt is unchanged, so that a warm cache serves it. */
     readonly keepsFront: boolean;
   };
   /**
-   * Returns whether a result reports an error if nothing states whether its call failed; such results stay. Default: that
-   * of `selectElisions`.
+   * Returns whether a result without a stated outcome reports an error. Default: that of `selectElisions`.
    */
   readonly isError?: ((message: ToolMessage, index: number) => boolean) | undefined;
-  /** What may leave and what stays. Default: what is still wanted stays. */
+  /** Retention rules. Default: evict what costs more to carry than to fetch again. */
   readonly retention?: Partial<Retention>;
   /**
-   * Share of the cost of resending everything that a rewrite may lose if the session ended right after it. Infinite: no
-   * limit. At twice this loss, and at least 2,000 cost units, the session stops rewriting. Default: 0.05.
+   * Loss limit of a rewrite: the share of the cost of resending everything that it may lose if the session
+   * ended right after it. At twice this loss, and at least 2,000 cost units, the session stops rewriting.
+   * Infinite: no limit. Default: 0.05.
    */
   readonly lossLimit?: number;
   /** Runs long work step by step, so that other work can run in between. Default: all steps at once. */
   readonly inSlices?: (steps: Iterator<void, void>) => Promise<void>;
-  /** {@linkcode PromptSession.lookedAt} as it was stored last. Default: nothing. */
+  /** Stored {@linkcode PromptSession.lookedAt}. Default: none. */
   readonly lookedAt?: unknown;
 }
 
 /** All options of a {@linkcode PromptSession} in one object. */
 export interface FlatSessionOptions extends Omit<PromptSessionOptions, "advanced">, AdvancedSessionOptions {}
 
-/** Runs all steps at once: the default of `inSlices`. */
+/** Runs all steps at once. */
 export function allAtOnce(steps: Iterator<void, void>): Promise<void> {
   while (!steps.next().done) { /* The steps do the work. */ }
   return Promise.resolve();
 }
 
-/** What a message is, as far as a retention rule goes by it before one call. Ages are in calls, counted from 1. */
+/** Properties of a message that a retention rule uses before one call. Ages are in calls, counted from 1. */
 export interface Standing {
   /** Tokens of the message, as the provider counts them. */
   readonly tokens: number;
-  /** Whether it shows a file: a read's result, or a call that edits or writes. */
+  /** Whether it contains text of a file: a read's result, or a call that edits or writes. */
   readonly fileText: boolean;
   /** Whether it edits or writes. */
   readonly edits: boolean;
@@ -132,116 +137,119 @@ export interface Standing {
   readonly age: number;
   /** Calls since it entered or a call last used one of its names. */
   readonly wantedAge: number;
-  /** Tokens at the front of the prompt that only the provider sees. */
+  /** Tokens at the start of the prompt that only the provider sees. */
   readonly unseenTokens: number;
 }
 
-/** What may leave the prompt, and what of it stays. */
+/** Rules for eviction. */
 export interface Retention {
   /**
-   * Returns the expected cost of a message's absence at the next call, in cost units. A message that costs more to carry
-   * may leave. Must not grow while nothing refers to the message.
+   * Returns the expected refetch cost of a message at the next call, in cost units. A message that costs more
+   * to carry may be evicted. Must not grow while nothing refers to the message.
    */
   readonly loss: (standing: Standing, profile: Profile) => number;
-  /** Tokens at the end, at most half the window, in which no result leaves. Infinite: none leaves. */
+  /** Protected tokens at the end, at most half the window, for results. Infinite: none is evicted. */
   readonly resultTailTokens: number;
   /**
-   * Tokens at the end, at most a quarter of the window, in which no step of an old turn leaves. Infinite: none leaves.
+   * Protected tokens at the end, at most a quarter of the window, for steps of old turns. Infinite: none is
+   * evicted.
    */
   readonly stepTailTokens: number;
-  /** Whether tools that have been called are shown by names and types alone. */
+  /** Whether schemas of called tools are compact. */
   readonly compactTools: boolean;
-  /** Calls for which what stays after a cut must be worth writing again. Zero: it needn't be. */
+  /** Calls within which a cut must pay for writing the rest again. 0: no such condition. */
   readonly horizonCalls: number;
-  /** Weight multiplier for an active-turn read of a file that the user named and that has not been edited since. */
+  /**
+   * Weight multiplier for an active-turn read of a file that the user named and that has not been edited
+   * since.
+   */
   readonly namedWeight: number;
-  /** Weight multiplier for an unanswered error, unless it leaves with its step. Infinite: errors stay. */
+  /** Weight multiplier for an unanswered error, unless it is evicted with its step. Infinite: errors stay. */
   readonly errorWeight: number;
 }
 
-/** A model call that is about to be made. */
+/** A planned model call. */
 export interface PromptCall {
-  /** The time, in milliseconds since any fixed moment. */
+  /** Time in milliseconds since any fixed moment. */
   readonly nowMs: number;
-  /** Name of the model: another model has another cache. Default: always the same. */
+  /** Name of the model: each model has its own cache. Default: always the same. */
   readonly model?: string | undefined;
-  /** Position of the first message of the active turn. Default: where the last turn starts. */
+  /** Position of the first message of the active turn. Default: the start of the last turn. */
   readonly turnStart?: number;
-  /** Number of the call in this turn, from 1. Default: by the model's messages after the user's last. */
+  /** Number of the call in this turn, from 1. Default: derived from the messages since the user's last. */
   readonly step?: number;
   /**
-   * Whether the request isn't a turn, such as one for a title, a summary, or a token count: it gets the newest view of the
-   * model and what is new, and changes nothing; {@linkcode PromptSession.sent} records nothing of it. Default: false.
+   * Whether the request isn't a turn, such as one for a title, a summary or a token count. It gets the
+   * model's newest view plus new messages; nothing is changed or recorded. Default: false.
    */
   readonly oneShot?: boolean;
   /**
-   * Whether a request that isn't a turn shows evicted content again, as a request for a compaction by the client must: all
-   * of it, or as much as the window holds, the newest first. {@linkcode PromptSession.sent} returns its cost and still
-   * changes nothing. Default: false.
+   * Whether a request that isn't a turn gets evicted content back, the newest first, as far as it fits; for
+   * compaction by the client. {@linkcode PromptSession.sent} returns its cost. Default: false.
    */
   readonly restores?: boolean;
-  /** Whether everything that may leave leaves with this call, whatever it costs. Default: what pays. */
+  /** Whether everything evictable is evicted with this call, whatever it costs. Default: false. */
   readonly leavesNow?: boolean | undefined;
-  /** Longest reply in tokens, by which some clients decide when to compact. Default: unknown. */
+  /** Longest reply in tokens, for the client's compaction. Default: unknown. */
   readonly replyTokens?: number | undefined;
-  /** Tools whose definitions the request goes without. Default: none. */
+  /** Tools whose definitions are not in the request. Default: none. */
   readonly deferred?: {
-    /** Tokens that the request would have more; fewer if negative. */
+    /** Tokens that the definitions would add; negative if they would remove some. */
     readonly tokens: number;
     /** Whether the call only follows a lookup of definitions and would not have been made otherwise. */
     readonly isDetour: boolean;
   } | undefined;
-  /** Whether the model can recall evicted content. Default: whether a tool of that name is among the tools. */
+  /** Whether the model can recall evicted content. Default: whether `recall` is among the tools. */
   readonly recall?: boolean;
   /** Pins of single messages. Default: none. */
   readonly pins?: readonly Pin[] | undefined;
-  /** Ends the wait for a summary. */
+  /** Aborts the wait for a summary. */
   readonly signal?: AbortSignal | undefined;
-  /** Called while a summary that takes long makes progress. */
+  /** Called while a long summary makes progress. */
   readonly progress?: (() => void) | undefined;
 }
 
-/** What one model call sends, and what changed for it. Plain data. */
+/** Content and changes of one model call. Plain data. */
 export interface SessionView extends History {
-  /** The position of each message in the history; −1 for a line that stands for several. */
+  /** Position of each message in the history; −1 for a line that replaces several. */
   readonly places: readonly number[];
-  /** Which messages stay as they are. Absent: the policy doesn't know. */
+  /** Messages that will not change. Absent: unknown to the policy. */
   readonly stable?: StableMessages;
-  /** What was rewritten for this call and why, in words. A lasting change is reported once. */
+  /** Rewrites for this call with their reasons. A lasting change is reported once. */
   readonly rewrites: readonly Rewrite[];
-  /** Sentences for users, such as that the archive could not be written. */
+  /** Warnings for users, such as that the archive could not be written. */
   readonly warnings: readonly string[];
-  /** Pins that ended because the window has no room for what they keep. Absent: none. */
+  /** Pins that ended because the window has no room for their messages. Absent: none. */
   readonly endedPins?: readonly Pin[];
-  /** Usage of the model that summarized for this view. Absent: none did. */
+  /** Usage of the summary call for this view. Absent: none was made. */
   readonly summary?: Usage;
-  /** Tokens that each mechanism keeps out of this request. */
+  /** Tokens that each mechanism removes from this request. */
   readonly saved: Readonly<Record<keyof Mechanisms, number>> & {
-    /** Tokens that deferring tools keeps out; negative where it takes more. Absent: no tool is deferred. */
+    /** Tokens removed by deferring tools; negative if added. Absent: no tool is deferred. */
     readonly deferred?: number;
   };
-  /** Tokens of messages and tools, counted here. */
+  /** Tokens of messages and tools, counted locally. */
   readonly promptTokens: number;
   /** Of these, tokens that the provider's cache serves if it is still warm. */
   readonly predictedCachedTokens: number;
 }
 
-/** A prompt exceeds the model's window even after everything else has left. Its message says what to do. */
+/** Error for a prompt that exceeds the model's window after everything evictable was evicted. */
 export class PromptTooLong extends Error {
   override readonly name = "PromptTooLong";
-  /** Tokens of the prompt after everything that could leave has left, as the provider counts: an estimate. */
+  /** Estimated tokens of that prompt, as the provider counts. */
   readonly promptTokens: number;
   /** The model's context window. */
   readonly windowTokens: number;
-  /** The longest message that can't leave. */
+  /** The longest message that can't be evicted. */
   readonly longest: {
-    /** Its position in the history; −1: the tools. */
+    /** Position in the history; −1: the tools. */
     readonly place: number;
-    /** Its tokens, an estimate. */
+    /** Estimated tokens. */
     readonly tokens: number;
   };
 
-  /** An error in words that say what can be done. */
+  /** Creates the error; `what` names the longest message. */
   constructor(
     { promptTokens, windowTokens, longest }: Pick<PromptTooLong, "promptTokens" | "windowTokens" | "longest">,
     what: string,
@@ -260,84 +268,82 @@ const WHAT_TO_DO =
   "shorten it, send it in parts, put it in a file that is read piece by piece, or choose a model with " +
   "a larger window";
 
-/** What one prompt would cost, in cost units: the price of one uncached input token is 1. */
+/** Cost of one prompt in cost units: the price of one uncached input token is 1. */
 export type QuotedPrompt = Quote["asIs"];
 
-/** What a request would cost, before anything is sent. */
+/** Cost of a request before it is sent. */
 export interface Quote {
-  /** The prompt as it is. */
+  /** The prompt unchanged. */
   readonly asIs: {
     /** Tokens of the prompt, as the provider counts them. */
     readonly promptTokens: number;
     /** Of these, tokens that the cache serves if it is still warm. */
     readonly cachedTokens: number;
-    /** Cost if the cache is warm. */
+    /** Cost with a warm cache. */
     readonly warmTokenUnits: number;
-    /** Cost if it is cold. */
+    /** Cost with a cold cache. */
     readonly coldTokenUnits: number;
   };
-  /** The prompt without everything that could leave it now; its size is an estimate. */
+  /** The prompt without everything evictable; its size is an estimate. */
   readonly rewritten: Quote["asIs"];
-  /** Probability that the cached prefix is still there. */
+  /** Cache hit probability. */
   readonly alive: number;
 }
 
 /** Options of {@linkcode PromptSession.fork}. */
 export interface ForkOptions {
   /**
-   * Whether the fork only plans a request of this session that isn't a turn, whose cost is compared with the baseline as
-   * this session's would be. Default: false.
+   * Whether the fork only plans a request of this session that isn't a turn and is compared with this
+   * session's baseline. Default: false.
    */
   readonly aside?: boolean;
 }
 
 /**
- * Decides what the model sees of one session, call by call. Before each call: {@linkcode PromptSession.view}, store
- * {@linkcode PromptSession.state}, send the view. After it: {@linkcode PromptSession.sent}, store the state again. A
- * crash between two of these loses nothing. Its history may go back, or continue in two ways.
+ * Decides the model's view of one session, call by call. Before each call: {@linkcode PromptSession.view},
+ * store {@linkcode PromptSession.state}, send the view. After it: {@linkcode PromptSession.sent}, store the
+ * state again. A crash in between loses nothing. The history may go back or continue in two ways.
  */
 export interface PromptSession {
   /**
-   * Returns what the next call sends of the whole history and the tools in full. Calls are viewed one after the other;
-   * edits of messages that are gone are forgotten.
+   * Returns the next request for the whole history and the full tools. Views are made one after the other;
+   * edits of removed messages are removed.
    *
    * @throws {PromptTooLong} if the model's window can't hold it, whatever leaves.
    */
   view(history: History, call: PromptCall): Promise<SessionView>;
   /**
-   * Records a call that succeeded. Returns its ledger entry if the policy keeps a ledger.
-   *
-   * @param usage What the provider reported of this very call; absent or `estimated` if it reported nothing.
-   * @param view What was sent. Default: the newest view.
-   * @param heldTokens Tokens that it shares with what the provider's cache held, counted here. Default: by what this
-   * session has sent.
-   * @throws {Error} if nothing was viewed since the session was made.
+   * Records a successful call. Returns its ledger entry if the policy keeps a ledger.
+   * @param usage Reported usage of this call; absent or `estimated` if none was reported.
+   * @param view The view that was sent. Default: the newest.
+   * @param heldTokens Tokens shared with the provider's cache, counted locally. Default: by this session's
+   * requests.
+   * @throws {Error} if there was no view since the session was made.
    */
   sent(usage?: Usage, view?: SessionView, heldTokens?: number): LedgerEntry | undefined;
   /**
-   * Records a call that the provider refused because its prompt is too long. The next view of the history is shorter. The
-   * window is stored in the state, by the model's name.
-   *
-   * @param limit The most that the model reads, in tokens, if the provider reported it: see `readTooLong()`.
-   * @throws {Error} if nothing was viewed since the session was made.
+   * Records a call that the provider refused because its prompt is too long. The next view is shorter. The
+   * window is stored in the state by model.
+   * @param limit Most tokens of the model, if the provider reported it: see `readTooLong()`.
+   * @throws {Error} if there was no view since the session was made.
    */
   rejected(limit?: number, refusal?: {
-    /** Tokens of the prompt, if the provider reported how many it counted. */
+    /** Tokens of the prompt, if the provider reported them. */
     readonly promptTokens?: number | undefined;
-    /** What was sent. Default: the newest view. */
+    /** The view that was sent. Default: the newest. */
     readonly view?: SessionView;
   }): void;
   /**
-   * All that a restart needs: plain JSON data, the same object as long as nothing has changed. Must be stored after each
-   * view, before its request is sent, and after {@linkcode PromptSession.sent}.
+   * State for a restart: plain JSON data, the same object until it changes. Must be stored after each view,
+   * before its request is sent, and after {@linkcode PromptSession.sent}.
    */
   readonly state: unknown;
-  /** Returns what a request for this history would cost, before anything is sent. Absent: the policy knows no costs. */
+  /** Returns the cost of a request for this history before it is sent. Absent: the policy has no costs. */
   readonly quote?: (history: History, call: PromptCall) => Quote;
   /**
-   * Returns the next keep-alive request for the newest prefix; `undefined` if its cache is to lapse. Sets no timer: call it
-   * when a request has been answered, after each ping, when something else is pending, and when the time has come. Absent:
-   * the policy knows no costs.
+   * Returns the next keep-alive request for the newest prefix; `undefined` if its cache may expire. Sets no
+   * timer: call it after each request and keep-alive request, when another party is awaited, and when the
+   * time has come. Absent: the policy has no costs.
    *
    * @example
    * ```ts
@@ -376,38 +382,36 @@ export interface PromptSession {
    */
   readonly nextPing?: (idle: Idle) => Ping | undefined;
   /**
-   * Records a ping of the newest request that was answered, and returns its cost. The state must be stored afterwards. A
-   * failed ping is not recorded. Absent where `nextPing` is.
-   *
+   * Records a successful keep-alive request and returns its cost. The state must be stored afterwards. Absent
+   * if `nextPing` is.
    * @throws {Error} if nothing was sent yet.
    */
   readonly pinged?: (ping: PingSent) => PingEntry;
-  /** Why single messages can't be pinned, in words that follow "Cannot pin". Absent: they can. */
+  /** Reason why messages can't be pinned, to follow "Cannot pin". Absent: they can. */
   readonly noPins?: string | undefined;
   /** The current cache rules and prices. */
   readonly profile: Profile;
   /**
-   * What a restart needs in addition to {@linkcode PromptSession.state} if the history may not continue the one viewed
-   * last: hashes and token counts of its messages, as plain JSON data, made when it is read. Absent: nothing was viewed, or
-   * the policy needs none.
+   * Data for a restart, in addition to {@linkcode PromptSession.state}, if the history may not continue the
+   * one viewed last: hashes and token counts of its messages, as plain JSON data, made on access. Absent:
+   * there was no view, or the policy needs none.
    */
   readonly lookedAt?: unknown;
   /**
-   * Continues from a {@linkcode PromptSession.state} that this session reached elsewhere, without analyzing the messages
-   * again. Nothing may be under way. Absent: make a session with that state.
-   *
-   * @throws {TypeError} if that is no state.
+   * Continues from a {@linkcode PromptSession.state} that this session reached elsewhere, without analyzing
+   * the messages again. No call may be in progress. Absent: make a session with that state.
+   * @throws {TypeError} if the state is invalid.
    */
   readonly resume?: (state: unknown) => void;
-  /** Forgets the edits of all but the first `length` messages: the history went back there. */
+  /** Removes the edits of all but the first `length` messages, after the history went back there. */
   cutBack(length: number): void;
   /**
-   * Returns a new session with what this one knows of the first `length` messages. It owes and has saved nothing, begins its
-   * first request as this one's last as long as the cache holds that, and uses an archive of its own, which must hold what
-   * this one's holds.
+   * Returns a new session with the plan for the first `length` messages and without this one's costs. Its
+   * first request starts like this one's last while that is cached. Its archive must contain everything in
+   * this one's.
    */
   fork(length: number, archive: Archive, options?: ForkOptions): PromptSession;
-  /** Forgets all edits: from now on everything is sent as it is. */
+  /** Removes all edits; requests are sent unchanged from now on. */
   revert(): void;
 }
 

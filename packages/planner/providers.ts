@@ -1,43 +1,41 @@
 import type { Usage } from "@tare/messages";
 
 /**
- * The cache rules and prices of a provider. Prices are relative to one uncached input token. Data, not law: what
- * a session observes in its usage outranks it.
+ * Cache rules and prices of a provider. Prices are relative to one uncached input token. Observed usage takes
+ * precedence.
  */
 export interface Profile {
-  /** What `TARE_PROFILE` and {@linkcode profileNamed} call it. */
+  /** Name for `TARE_PROFILE` and {@linkcode profileNamed}. */
   readonly name: string;
-  /** Smallest prefix that is cached, in tokens; infinite where nothing is. */
+  /** Smallest prefix that is cached, in tokens; infinite without a cache. */
   readonly minTokens: number;
-  /** A cached prefix is rounded down to whole blocks of so many tokens. */
+  /** Tokens per block; cached prefixes consist of whole blocks. */
   readonly blockTokens: number;
-  /** How long a prefix lives after its last use, in milliseconds. */
+  /** Cache lifetime after the last use, in milliseconds. */
   readonly ttlMs: number;
-  /** Price of a prompt token that is not served from the cache, writing it to the cache included. */
+  /** Price of an uncached prompt token, including its cache write. */
   readonly write: number;
-  /** Prices of writing for as short as the provider caches and for an hour, where it tells them apart. */
+  /** Write prices for the shortest lifetime and for an hour, if they differ. */
   readonly writes?: {
     readonly short: number;
     readonly hour: number;
   };
-  /** Price of a prompt token that is served from the cache. */
+  /** Price of a prompt token served from the cache. */
   readonly read: number;
-  /** What its models cost in money, where that is of one's own making. Default: their list price. */
+  /** Prices of a self-hosted model in money. Default: the model's list price. */
   readonly price?: Price;
-  /** Idle time after which a resumed session certainly is cold, in milliseconds. */
+  /** Idle time after which a cache is certainly cold, in milliseconds. */
   readonly coldAfterMs: number;
-  /** What is known of {@linkcode Profile.ttlMs}, by growing idle time; after the last line the prefix is gone. */
+  /** Cache hit probability over idle time, ascending; after the last entry it is 0. */
   readonly warmth: readonly {
-    /** Longest idle time of this line, in milliseconds. */
+    /** Longest idle time of this entry, in milliseconds. */
     readonly idleMs: number;
     /** Probability, from 0 to 1, that a prefix last used that long ago is still cached. */
     readonly probability: number;
   }[];
-  /** How the provider reports its cache (a `UsageDialect` of `@tare/wire`). */
+  /** Usage format (a `UsageDialect` of `@tare/wire`). */
   readonly dialect: "openai" | "deepseek" | "anthropic";
-  /** What somebody who measured them has to say of the figures. */
   readonly notes?: string;
-  /** Where they measured them. */
   readonly source?: string;
 }
 
@@ -45,7 +43,6 @@ const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 
-/** What most providers have in common: the rules of a profile are these, but for what it says otherwise. */
 const COMMON = {
   dialect: "openai",
   minTokens: 1024,
@@ -55,7 +52,6 @@ const COMMON = {
   coldAfterMs: 24 * HOUR,
 } as const;
 
-/** The chances that a prefix is still cached after so many minutes. */
 function warm(...chances: readonly (readonly [minutes: number, probability: number])[]): Profile["warmth"] {
   return chances.map(([minutes, probability]) => ({ idleMs: minutes * MINUTE, probability }));
 }
@@ -63,8 +59,8 @@ function warm(...chances: readonly (readonly [minutes: number, probability: numb
 const DAY = 1_440;
 
 /**
- * A cache that promises nothing, of whose life nothing is published: it is taken to be short, and what its reads cost to be
- * the least that is published, so that nothing is claimed that nobody knows. A session shows what is so.
+ * Best-effort caches without published lifetimes. A short lifetime and the lowest published read price are
+ * assumed.
  */
 const BEST_EFFORT = { ...COMMON, read: 0.1, warmth: warm([1, 0.9], [5, 0.7], [60, 0.2], [DAY, 0.02]) };
 
@@ -74,22 +70,21 @@ const ANTHROPIC = {
   writes: { short: 1.25, hour: 2 },
   read: 0.1,
   coldAfterMs: 2 * HOUR,
-  // https://docs.claude.com/en/docs/build-with-claude/prompt-caching
-  // The smallest cached prompt is 512 to 4,096 tokens, by model; at most 4 breakpoints, each looking back 20 blocks.
-  // The same on Amazon Bedrock and Vertex AI, where names differ and regional endpoints cost more:
+  // https://docs.claude.com/en/docs/build-with-claude/prompt-caching The smallest cached prompt is 512 to
+  // 4,096 tokens, by model; at most 4 breakpoints, each looking back 20 blocks. The same on Amazon Bedrock
+  // and Vertex AI, where names differ and regional endpoints cost more:
   // https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html
   // https://docs.cloud.google.com/vertex-ai/generative-ai/docs/partner-models/claude/use-claude
 } as const;
 
-/** The cache rules and the address that count for who names neither. */
+/** Default profile and base URL. */
 export const DEFAULT_PROVIDER = { profile: "openai", baseURL: "https://api.openai.com/v1" } as const;
 
-/** The cache rules of a server on one's own machine, which has no price. */
 const LOCAL_PROFILE = "local";
 
 /**
- * Where requests in the Messages format go, for who names no other address; the cache rules that count for who names none;
- * and the names of the models that are asked there, if there is another provider too.
+ * Default base URL and profile in the Messages format, and the models requested there if there is another
+ * provider too.
  */
 export const MESSAGES_PROVIDER: {
   readonly baseURL: string;
@@ -101,7 +96,7 @@ const RULES: Readonly<Record<string, Omit<Profile, "name">>> = {
   "anthropic-5m": {
     ...ANTHROPIC,
     write: 1.25,
-    // Of 17,523 recorded calls, some of which asked for the hour: a session soon shows which it is.
+    // From 17,523 recorded calls, some with an hour's lifetime.
     warmth: warm([1, 0.994], [5, 0.913], [10, 0.516], [30, 0.457], [60, 0.404], [120, 0.045]),
   },
   "anthropic-1h": {
@@ -116,10 +111,9 @@ const RULES: Readonly<Record<string, Omit<Profile, "name">>> = {
     ttlMs: 10 * MINUTE,
     read: 0.1,
     warmth: warm([1, 0.95], [5, 0.9], [10, 0.7], [60, 0.2], [DAY, 0.02]),
-    // https://platform.openai.com/docs/guides/prompt-caching
-    // Models to GPT-5.5. Idle prefixes go after 5 to 10 minutes, at most 1 hour; prompt_cache_retention can ask for
-    // 24 hours. Older models read at 0.25 to 0.5.
-    // Azure caches likewise; what a deployment is named there says nothing of its model, so the profile may have to be told:
+    // https://platform.openai.com/docs/guides/prompt-caching Models to GPT-5.5. Idle prefixes expire after 5
+    // to 10 minutes, at most 1 hour; prompt_cache_retention can request 24 hours. Older models read at 0.25
+    // to 0.5. Azure caches likewise, but its deployment names don't identify the model:
     // https://learn.microsoft.com/en-us/azure/ai-foundry/openai/how-to/prompt-caching
   },
   "openai-24h": {
@@ -129,9 +123,8 @@ const RULES: Readonly<Record<string, Omit<Profile, "name">>> = {
     read: 0.1,
     coldAfterMs: 48 * HOUR,
     warmth: warm([1, 0.97], [60, 0.93], [DAY, 0.8], [2 * DAY, 0.02]),
-    // https://platform.openai.com/docs/guides/prompt-caching
-    // Models to GPT-5.5 whose requests ask for it with prompt_cache_retention; up to 24 hours, so that a session
-    // shows how long.
+    // https://platform.openai.com/docs/guides/prompt-caching Models to GPT-5.5 with prompt_cache_retention;
+    // up to 24 hours.
   },
   "openai-5.6": {
     ...COMMON,
@@ -140,8 +133,7 @@ const RULES: Readonly<Record<string, Omit<Profile, "name">>> = {
     write: 1.25,
     read: 0.1,
     warmth: warm([1, 0.99], [30, 0.97], [60, 0.5], [DAY, 0.05]),
-    // https://platform.openai.com/docs/guides/prompt-caching
-    // Models from GPT-5.6. Prefixes live at least 30 minutes.
+    // https://platform.openai.com/docs/guides/prompt-caching Models from GPT-5.6; at least 30 minutes.
   },
   deepseek: {
     ...COMMON,
@@ -152,44 +144,44 @@ const RULES: Readonly<Record<string, Omit<Profile, "name">>> = {
     read: 0.025,
     coldAfterMs: 7 * 24 * HOUR,
     warmth: warm([60, 0.99], [DAY, 0.9], [3 * DAY, 0.5], [7 * DAY, 0.1]),
-    // https://api-docs.deepseek.com/guides/kv_cache
-    // Reads cost 1/30 to 1/50. A prefix three days old was seen served at 99.2 %.
+    // https://api-docs.deepseek.com/guides/kv_cache Reads cost 1/30 to 1/50. A prefix three days old was
+    // served at 99.2 %.
   },
   gemini: {
     ...BEST_EFFORT,
     minTokens: 2048,
-    // https://ai.google.dev/gemini-api/docs/caching
-    // Implicit caching: best effort; the smallest cached prompt is 1,024 to 4,096 tokens, by model.
+    // https://ai.google.dev/gemini-api/docs/caching Implicit caching; the smallest cached prompt is 1,024 to
+    // 4,096 tokens, by model.
   },
   grok: {
     ...BEST_EFFORT,
     blockTokens: 128,
     read: 0.16,
-    // https://docs.x.ai/developers/advanced-api-usage/prompt-caching/best-practices (goes at any time)
-    // https://docs.x.ai/developers/models: reads cost 0.25 with Grok 4.5 to 4.7, 0.16 with 4.3. The smallest prompt isn't
-    // published; blocks of 128 tokens a reseller has measured: https://docs.apiyi.com/en/api-capabilities/grok/prompt-caching
+    // https://docs.x.ai/developers/advanced-api-usage/prompt-caching/best-practices
+    // https://docs.x.ai/developers/models: reads cost 0.25 with Grok 4.5 to 4.7, 0.16 with 4.3. A reseller
+    // measured blocks of 128 tokens: https://docs.apiyi.com/en/api-capabilities/grok/prompt-caching
   },
   glm: {
     ...BEST_EFFORT,
     read: 0.18,
-    // https://docs.z.ai/guides/capabilities/cache (automatic; neither sizes nor lives are published)
-    // https://docs.z.ai/guides/overview/pricing: reads cost 0.186 with GLM-5.1 to 5.3.
+    // https://docs.z.ai/guides/capabilities/cache https://docs.z.ai/guides/overview/pricing: reads cost 0.186
+    // with GLM-5.1 to 5.3.
   },
   kimi: {
     ...BEST_EFFORT,
-    // https://forum.moonshot.ai/t/context-caching-upgrade-5-min-1-hour-ttl-options/613
-    // From kimi-k3 on 5 minutes, written at the price of the prompt; an hour if prompt_cache_options asks for it, at twice that.
-    // https://platform.kimi.ai/docs/pricing/chat-k3: reads cost 0.1; those of kimi-k2 0.17 to 0.2.
+    // https://forum.moonshot.ai/t/context-caching-upgrade-5-min-1-hour-ttl-options/613 From kimi-k3 on 5
+    // minutes, written at the prompt's price; an hour with prompt_cache_options, at twice that.
+    // https://platform.kimi.ai/docs/pricing/chat-k3: reads cost 0.1; with kimi-k2 0.17 to 0.2.
   },
   qwen: {
     ...BEST_EFFORT,
     read: 0.2,
-    // https://www.alibabacloud.com/help/en/model-studio/context-cache
-    // Implicit caching, which promises nothing. What requests mark lives 5 minutes, for 1.25 and 0.1.
+    // https://www.alibabacloud.com/help/en/model-studio/context-cache Implicit caching. Marked content lives
+    // 5 minutes, at 1.25 and 0.1.
   },
   mistral: {
     ...BEST_EFFORT,
-    // https://docs.mistral.ai/studio-api/conversations/advanced/prompt-caching (neither sizes nor lives are published)
+    // https://docs.mistral.ai/studio-api/conversations/advanced/prompt-caching
   },
   minimax: {
     ...BEST_EFFORT,
@@ -204,8 +196,8 @@ const RULES: Readonly<Record<string, Omit<Profile, "name">>> = {
     ttlMs: 24 * HOUR,
     read: 0,
     warmth: warm([60, 0.99], [DAY, 0.99]),
-    // https://docs.vllm.ai/en/latest/design/prefix_caching.html
-    // llama.cpp, vLLM, Ollama. A prefix lives while memory lasts; the price is prefill time.
+    // https://docs.vllm.ai/en/latest/design/prefix_caching.html llama.cpp, vLLM, Ollama. A prefix lives while
+    // memory lasts; the price is prefill time.
   },
   none: {
     ...COMMON,
@@ -213,17 +205,16 @@ const RULES: Readonly<Record<string, Omit<Profile, "name">>> = {
     ttlMs: 0,
     read: 1,
     warmth: [],
-    // No prefix cache, or none that is known of: then nothing is claimed of calls whose usage isn't reported.
   },
 };
 
-/** The providers that Tare knows, by name. Facts as of autumn 2026. */
+/** Known providers, by name. Facts as of autumn 2026. */
 export const PROFILES: Readonly<Record<string, Profile>> = Object.fromEntries(
   Object.entries(RULES).map(([name, rules]) => [name, { name, ...rules }]),
 );
 
 /**
- * The profile of this name.
+ * Returns the profile of this name.
  *
  * @example
  * ```ts
@@ -243,28 +234,25 @@ export function profileNamed(name: string): Profile {
   );
 }
 
-/**
- * Returns the rules that count for a provider that reports no cache reads where there should be some: those of one without
- * a cache.
- */
+/** Returns the rules for a provider that reports no cache reads: those without a cache. */
 export function withoutCache({ writes: _, ...profile }: Profile): Profile {
   return { ...profile, minTokens: Infinity, write: 1, read: 1, warmth: [] };
 }
 
-/** Price of a cached token below which carrying a block costs so little that it stays for later results to refer to. */
+/** Read price below which references save. */
 const CHEAP_READ = 0.05;
 
 /**
- * Returns whether references to visible blocks save at these prices. Where reads are cheap, blocks stay in the prompt and a
- * repeated one would stay with them. Elsewhere they save nothing next to eviction, as replays of recorded sessions show.
+ * Whether references to visible blocks save at these prices: where reads are cheap, blocks stay in the
+ * prompt. Elsewhere they save nothing on top of eviction, as replays of recorded sessions show.
  */
 export function referencesPay({ read }: Pick<Profile, "read">): boolean {
   return read < CHEAP_READ;
 }
 
 /**
- * Whose a profile is, as OpenTelemetry's conventions for generative AI name providers; the profile's own name where they
- * have none.
+ * Returns a profile's provider by its name in OpenTelemetry's conventions for generative AI, or the profile's
+ * name.
  */
 export function providerOf({ name }: Pick<Profile, "name">): string {
   const conventional: Readonly<Record<string, string>> = {
@@ -276,8 +264,8 @@ export function providerOf({ name }: Pick<Profile, "name">): string {
 }
 
 /**
- * A profile for prompts that are asked to be cached for so long, in milliseconds since the last use: no cache for zero.
- * The same profile if its provider isn't asked such a thing.
+ * Returns the profile for prompts with this cache lifetime in milliseconds (0: no cache), or the same profile
+ * if its provider offers no choice.
  */
 export function profileForTtl(profile: Profile, ttlMs: number): Profile {
   if (!profile.writes) return profile;
@@ -286,35 +274,31 @@ export function profileForTtl(profile: Profile, ttlMs: number): Profile {
   return others.find((other) => other.dialect === profile.dialect && other.ttlMs === ttlMs) ?? profile;
 }
 
-/** How requests say which conversation they belong to, and what of it is to be cached, at one address. */
+/** Fields and headers that identify a conversation to the cache at one address. */
 interface CacheRoute {
-  /** The base URL at which this is documented. */
   readonly address: RegExp;
-  /** Fields of the body that hold the conversation's key. */
   readonly fields: readonly string[];
-  /** Headers that hold it: each is sent unless the client sends any of them. */
+  /** Headers that contain it, unless the client sends any of them. */
   readonly headers: readonly string[];
-  /** Models whose prompts are cached for a day, at no price, if `prompt_cache_retention` asks for it. Default: none. */
+  /** Models whose prompts are cached for a day at no price with `prompt_cache_retention`. Default: none. */
   readonly day?: RegExp;
-  /** Whether requests mark what is to be cached, and nothing else is. Default: they needn't. */
+  /** Whether only marked content is cached. Default: false. */
   readonly needsMarks?: true;
-  /** Models that can find deferred tools by the provider's own search. Default: none. */
   readonly searchesTools?: RegExp;
 }
 
 /**
- * Models that find deferred tools by their provider's own search, wherever that is offered. Facts as of autumn 2026.
+ * Models that find deferred tools by their provider's own search. Facts as of autumn 2026.
  * https://platform.claude.com/docs/en/agents-and-tools/tool-use/tool-search-tool
  */
 const TOOL_SEARCHERS =
   /^claude-(?:(?:opus|sonnet)-(?:[4-9]|\d\d)|haiku-(?:4-5|[5-9]|\d\d)|(?:fable|mythos)-)/;
 
-/** Where OpenAI itself answers. */
 const OPENAI = /^https:\/\/([\w-]+\.)?api\.openai\.com\/v1$/;
 
 /**
- * Providers whose caches are many, each on a machine of its own, and that send the requests of one conversation to the same
- * one if these name it. Facts as of autumn 2026. Who isn't listed may refuse a request with a field that it doesn't know.
+ * Providers that route the requests of one conversation to the same cache by a key. Facts as of autumn 2026.
+ * Others may refuse unknown fields.
  */
 const CACHE_ROUTES: readonly CacheRoute[] = [
   {
@@ -333,7 +317,7 @@ const CACHE_ROUTES: readonly CacheRoute[] = [
     // https://platform.openai.com/docs/guides/prompt-caching
   },
   {
-    // The field alone was seen to be served by lot there, and it refuses `prompt_cache_retention`.
+    // The field alone didn't reach the same cache reliably, and `prompt_cache_retention` is refused.
     address: /^https:\/\/chatgpt\.com\/backend-api\/codex$/,
     fields: ["prompt_cache_key"],
     headers: ["session_id", "session-id"],
@@ -365,28 +349,27 @@ const CACHE_ROUTES: readonly CacheRoute[] = [
   },
 ];
 
-/** A request of a conversation, as far as its cache is concerned. */
+/** A conversation's request, for cache routing. */
 export interface CacheRequest {
-  /** Where it goes: the address before `/chat/completions` or `/responses`. */
   readonly baseURL: string;
   readonly model: string;
-  /** Identifies the conversation: the same for all requests whose prompts begin alike. */
+  /** Identifies the conversation: equal for all requests with the same start. */
   readonly key: string;
 }
 
-/** What a request holds to have its prompt cached in one place. */
+/** Cache routing of a request. */
 export interface CacheRouting {
-  /** Fields of the body, for a client that has set none of that name. */
+  /** Fields of the body, unless the client sets them. */
   readonly fields: Readonly<Record<string, string>>;
-  /** Headers, for a client that has set none of them. */
+  /** Headers, unless the client sets one of them. */
   readonly headers: Readonly<Record<string, string>>;
-  /** Whether only what the request marks is cached. Absent: unknown. */
+  /** Whether only marked content is cached. Absent: unknown. */
   readonly needsMarks?: true;
 }
 
 /**
- * Returns what a request holds to have its prompt cached in one place, and for long where that costs nothing; nothing at an
- * address that isn't known to accept it.
+ * Returns the fields and headers that route a request to its cache, and extend its lifetime where that is
+ * free; none for an unknown address.
  *
  * @example
  * ```ts
@@ -418,8 +401,7 @@ function routeAt(baseURL = ""): CacheRoute | undefined {
 }
 
 /**
- * Whether a model's tools can be deferred: requests to this address are known to take such, and the model finds them by the
- * provider's own search.
+ * Whether a model's tools can be deferred: it finds them by the provider's own search at this address.
  *
  * @example
  * ```ts
@@ -432,23 +414,23 @@ function routeAt(baseURL = ""): CacheRoute | undefined {
  * ```
  */
 export function searchesTools({ baseURL, model }: {
-  /** Where requests go. Default: where they are taken. */
   readonly baseURL?: string;
-  /** Name of the model. */
   readonly model: string;
 }): boolean {
   const models = baseURL === undefined ? TOOL_SEARCHERS : routeAt(baseURL)?.searchesTools;
   return models?.test(plainModelName(model)) ?? false;
 }
 
-/** Whether a model's prompts are cached for a day where a request to this address asks for that. */
 function lastsADay(
   { baseURL, model = "" }: { readonly baseURL?: string | undefined; readonly model?: string | undefined },
 ): boolean {
   return routeAt(baseURL)?.day?.test(plainModelName(model)) ?? false;
 }
 
-/** The profile that counts now, of one that may change. */
+/**
+ * Returns the current profile.
+ * @throws {TypeError} if the function returns no profile.
+ */
 export function currentProfile(profile: Profile | (() => Profile)): Profile {
   if (typeof profile !== "function") return profile;
   const current = profile();
@@ -456,7 +438,10 @@ export function currentProfile(profile: Profile | (() => Profile)): Profile {
   throw new TypeError(`Cannot plan a prompt: options.profile gives ${current}; it must give a profile`);
 }
 
-/** The window that counts now, of one that may become known; infinite where it isn't. */
+/**
+ * Returns the current context window; infinite if unknown.
+ * @throws {TypeError} if it is not a number above 0.
+ */
 export function currentWindow(
   windowTokens: number | (() => number | undefined) | undefined,
 ): number {
@@ -467,24 +452,25 @@ export function currentWindow(
   );
 }
 
-/** What a profile is chosen by. */
+/** Criteria for the choice of a profile. */
 export interface ProfileHints {
-  /** Name of a profile; outranks the others. */
+  /** Name of a profile; takes precedence. */
   readonly name?: string;
-  /** Name of the profile that the server's own list of models points to. */
+  /** Profile derived from the server's list of models. */
   readonly server?: string | undefined;
-  /** Base URL of the provider. */
   readonly baseUrl?: string;
-  /** Name of the model, as any provider spells it (`anthropic/claude-…`, `us.anthropic.claude-…-v1:0`, `claude-…@2025…`). */
+  /**
+   * Name of the model, in any provider's spelling (`anthropic/claude-…`, `us.anthropic.claude-…-v1:0`,
+   * `claude-…@2025…`).
+   */
   readonly model?: string;
 }
 
 /**
- * Chooses a profile: by its name, otherwise by the server's list of models, by a port of one's own machine, by the model's
- * name (on one's own machine not of open-weight models), by the provider's address, otherwise `none`. The model comes
- * before the provider because Amazon Bedrock, Vertex AI, OpenRouter and other gateways serve many vendors' models. The name
- * of a deployment on Azure may not reveal its model: then name the profile. Requests to an address are assumed to hold what
- * {@linkcode routeToCache} returns for it.
+ * Returns the profile by its name, or by the server's list of models, a local port, the model's name (not for
+ * open-weight models on a loopback address), the provider's address, or `none`, in this order. The model
+ * precedes the provider because gateways serve many vendors' models. An Azure deployment may not reveal its
+ * model; name the profile then. Requests are assumed to contain the fields of {@linkcode routeToCache}.
  *
  * @throws {RangeError} if `name` names no profile.
  *
@@ -505,18 +491,16 @@ export function chooseProfile({ name, server, baseUrl, model }: ProfileHints): P
   return profileNamed(known === "openai" && lastsADay({ baseURL: baseUrl, model }) ? "openai-24h" : known);
 }
 
-/** What servers on one's own machine call themselves: llama.cpp, vLLM, SGLang, Ollama and LM Studio. */
+/** Owners in the lists of llama.cpp, vLLM, SGLang, Ollama and LM Studio. */
 const LOCAL_OWNERS: readonly unknown[] = ["llamacpp", "vllm", "sglang", "library", "organization_owner"];
 
-/** A model in a list, as far as it is looked at. */
 interface JsonModel {
   readonly id?: unknown;
   readonly owned_by?: unknown;
-  /** What llama.cpp tells of it. */
   readonly meta?: unknown;
 }
 
-/** Where lists say how much a model reads; what is loaded, or may be sent, before what the model could. */
+/** Fields with the context window, from the loaded or accepted size to the model's maximum. */
 const WINDOW_FIELDS = [
   "loaded_context_length",
   "max_input_tokens",
@@ -527,14 +511,13 @@ const WINDOW_FIELDS = [
 ];
 const LLAMA_WINDOW_FIELDS = ["n_ctx", "n_ctx_train"];
 
-/** No model has a window outside of these: what says so speaks of something else. */
 const LEAST_WINDOW = 512;
 const MOST_WINDOW = 100_000_000;
 
 /**
- * What a server's list of models (`GET /models` behind its base URL) tells: the name of the profile that it points to,
- * `local` if each model is one's own; and the context windows in tokens, by the model's name, as lists of OpenRouter, Groq,
- * Mistral, vLLM, SGLang, llama.cpp, LM Studio and others have them.
+ * Reads a server's list of models (`GET /models`). Returns `profile: "local"` if every model is owned by a
+ * local server, and the context windows in tokens by model name, as OpenRouter, Groq, Mistral, vLLM, SGLang,
+ * llama.cpp, LM Studio and others report them.
  *
  * @example
  * ```ts
@@ -572,7 +555,6 @@ function windowFrom(value: unknown): number | undefined {
   return Number.isInteger(tokens) && tokens >= LEAST_WINDOW && tokens <= MOST_WINDOW ? tokens : undefined;
 }
 
-/** How providers say how much a model reads; what of that the answer was to have is `reply`. */
 const WINDOW_ERRORS: readonly RegExp[] = [
   /prompt is too long: [\d,]+ tokens > (?<window>[\d,]+) maximum/i,
   /exceed context limit: [\d,]+ \+ (?<reply>[\d,]+) > (?<window>[\d,]+)/i,
@@ -587,7 +569,6 @@ const WINDOW_ERRORS: readonly RegExp[] = [
   /exceeded model token limit: (?<window>[\d,]+)/i,
 ];
 
-/** How they say how long the prompt is. */
 const PROMPT_ERRORS: readonly RegExp[] = [
   /prompt is too long: (?<prompt>[\d,]+) tokens/i,
   /exceed context limit: (?<prompt>[\d,]+) \+/i,
@@ -601,20 +582,19 @@ const PROMPT_ERRORS: readonly RegExp[] = [
   /tokens at most, and it has (?<prompt>[\d,]+)/i,
 ];
 
-/** How they say it without a number. */
 const TOO_LONG =
   /context_length_exceeded|exceed_context_size|(?:exceeds?|exceeded|larger than|longer than) (?:the |its |this model's )?(?:available |maximum |model's )?context|(?:prompt|input) is too (?:long|large)|reduce the length of the (?:messages|prompt|input)|too many input tokens/i;
 
-/** What a refusal of a prompt that is too long reports. */
+/** Details of a refused prompt that is too long. */
 export interface TooLong {
-  /** Most tokens that the prompt may have. Absent: not reported. */
+  /** Most tokens of a prompt. Absent: not reported. */
   readonly windowTokens?: number;
-  /** Tokens of the prompt as the provider counted them. Absent: not reported. */
+  /** Tokens of the prompt, as the provider counted them. Absent: not reported. */
   readonly promptTokens?: number;
 }
 
 /**
- * Reads the error of a provider that refuses a prompt because it is too long; `undefined` for any other error.
+ * Parses a provider's error about a prompt that is too long. Returns `undefined` for other errors.
  *
  * @example
  * ```ts
@@ -646,7 +626,6 @@ function numberOf(digits: string | undefined): number | undefined {
   return digits === undefined ? undefined : Number(digits.replaceAll(",", ""));
 }
 
-/** What names of models hold, whoever serves them, and whose cache rules count for them. */
 const MODEL_NAMES: readonly (readonly [RegExp, string])[] = [
   [/\.gguf$/i, LOCAL_PROFILE],
   [/claude/i, "anthropic-5m"],
@@ -669,22 +648,21 @@ function profileOfModel(model: string, onOwnMachine: boolean): string | undefine
 }
 
 function openAiGeneration(major: number, minor: number): string | undefined {
-  // `gpt-oss` and the like have no number; GPT-3.5 and GPT-4 came before the cache.
+  // `gpt-oss` has no number; GPT-3.5 and GPT-4 had no cache.
   if (major < 4) return "none";
   return major > 5 || (major === 5 && minor >= 6) ? "openai-5.6" : "openai";
 }
 
-/** The ports of Ollama and LM Studio. A loopback address alone says little: proxies stand there too. */
+/** Ports of Ollama and LM Studio. A loopback address may also be a proxy's. */
 const LOCAL_PORTS: readonly string[] = ["11434", "1234"];
 
-/** Whose models everybody can run: on one's own machine their names don't tell who caches, and what replies report does. */
+/** Profiles of open-weight models: on a loopback address their names don't identify the provider. */
 const OPEN_WEIGHTS: readonly string[] = ["glm", "kimi", "minimax", "mistral", "qwen"];
 
 function isOwnMachine(hostname: string): boolean {
   return hostname === "localhost" || hostname === "[::1]" || /^127\./.test(hostname);
 }
 
-/** Providers by what the names of their hosts end in. */
 const HOSTS: Readonly<Record<string, string>> = {
   "anthropic.com": "anthropic-5m",
   "openai.com": "openai",
@@ -707,9 +685,9 @@ function profileOfHost(hostname: string): string | undefined {
 }
 
 /**
- * The name of the profile that a usage points to: by how long what it wrote stays, where it tells that (the end of a
- * prompt stays for the shortest time); with cached tokens of a provider that nothing is known of by whether it reports
- * cache writes, otherwise by the blocks in which it caches. Absent if it shows nothing.
+ * Returns the name of the profile that a usage indicates: by the reported lifetime of its writes (a prompt's
+ * end has the shortest); for an unknown provider with cached tokens, by whether it reports cache writes, or
+ * by the size of its blocks. Returns `undefined` without evidence.
  */
 export function recogniseProfile(usage: Usage, known: Profile = profileNamed("none")): string | undefined {
   const { cachedTokens, cacheWriteTokens, hourWriteTokens } = usage;
@@ -724,18 +702,18 @@ export function recogniseProfile(usage: Usage, known: Profile = profileNamed("no
   return cachedTokens % 16 === 0 ? "local" : "gemini";
 }
 
-/** What a model costs, in US dollars for a million tokens. */
+/** Price of a model, in US dollars per million tokens. */
 export interface Price {
-  /** Prompt tokens that are neither served from a cache nor written to one. */
+  /** Prompt tokens that are neither read from a cache nor written to one. */
   readonly input: number;
   readonly output: number;
-  /** Prompt tokens that the cache serves. Default: as `input`. */
+  /** Prompt tokens read from the cache. Default: `input`. */
   readonly cacheRead?: number;
-  /** Prompt tokens that are written to the cache for as short as the provider caches. Default: as `input`. */
+  /** Prompt tokens written to the cache for the shortest lifetime. Default: `input`. */
   readonly cacheWrite?: number;
-  /** Prompt tokens that are written to the cache for an hour. Default: as `cacheWrite`. */
+  /** Prompt tokens written to the cache for an hour. Default: `cacheWrite`. */
   readonly cacheWriteHour?: number;
-  /** What prompts of more than `aboveTokens` cost, the whole call: so many times the rest. Default: the same. */
+  /** Factors for the whole call if its prompt exceeds `aboveTokens`. Default: none. */
   readonly long?: {
     readonly aboveTokens: number;
     readonly input: number;
@@ -743,38 +721,32 @@ export interface Price {
   };
 }
 
-/** When {@linkcode MODELS} were looked up. */
+/** Date of {@linkcode MODELS}. */
 export const MODELS_DATE = "2026-11-21";
 
 const ABOVE_272K = { aboveTokens: 272_000, input: 2, output: 1.5 } as const;
 const ABOVE_200K = { aboveTokens: 200_000, input: 2, output: 1.5 } as const;
 const ABOVE_100K = { aboveTokens: 100_000, input: 5, output: 5 } as const;
-/** Twice as dear, all of it. */
 const TWICE_ABOVE_200K = { aboveTokens: 200_000, input: 2, output: 2 } as const;
 
-/** What a provider publishes of a model. */
 export interface PublishedModel {
-  /** Tokens that a prompt may hold: the context window, or the limit of what is sent where that has one of its own. */
+  /** Context window for prompts, in tokens, or the provider's lower limit. */
   readonly windowTokens: number;
   readonly price: Price;
 }
 
 /**
- * Windows, and list prices of the standard tier without taxes, discounts and surcharges, as of {@linkcode MODELS_DATE}.
- * They change: compare them with your provider's own list before you rely on them.
+ * Windows, and list prices of the standard tier without taxes, discounts and surcharges, as of {@linkcode
+ * MODELS_DATE}. Compare them with your provider's own list before you rely on them.
  * https://platform.claude.com/docs/en/about-claude/pricing
  * https://platform.claude.com/docs/en/build-with-claude/context-windows
- * https://developers.openai.com/api/docs/pricing
- * https://developers.openai.com/api/docs/models (the window without the longest reply)
- * https://api-docs.deepseek.com/quick_start/pricing (at its peak hours)
- * https://ai.google.dev/gemini-api/docs/pricing
- * https://ai.google.dev/gemini-api/docs/models
- * https://docs.x.ai/developers/models
- * https://docs.z.ai/guides/overview/pricing
- * https://platform.kimi.ai/docs/pricing/chat-k3
- * https://platform.minimax.io/docs/guides/pricing-paygo
- * Of the last four as they were quoted from July to October. Alibaba's prices go by region and by the length of a prompt, and
- * none of Mistral's newer models was found on a list of its own: neither is here.
+ * https://developers.openai.com/api/docs/pricing https://developers.openai.com/api/docs/models (the window
+ * without the longest reply) https://api-docs.deepseek.com/quick_start/pricing (at its peak hours)
+ * https://ai.google.dev/gemini-api/docs/pricing https://ai.google.dev/gemini-api/docs/models
+ * https://docs.x.ai/developers/models https://docs.z.ai/guides/overview/pricing
+ * https://platform.kimi.ai/docs/pricing/chat-k3 https://platform.minimax.io/docs/guides/pricing-paygo The
+ * last four as quoted from July to October. Alibaba (prices by region and prompt length) and newer Mistral
+ * models (no list found) are missing.
  */
 export const MODELS: Readonly<Record<string, PublishedModel>> = {
   "claude-fable-5-1": claude(1_000_000, 10, 50, 0.25),
@@ -845,12 +817,11 @@ export const MODELS: Readonly<Record<string, PublishedModel>> = {
 };
 
 /**
- * How models reason, by their plain names: the first that fits; their efforts in words, the least first. Of others nothing is
- * known. Facts as of autumn 2026.
+ * Reasoning by plain model name, the first match; efforts ascending. Facts as of autumn 2026.
  * https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking
  * https://platform.claude.com/docs/en/build-with-claude/effort
- * https://developers.openai.com/api/docs/guides/reasoning
- * https://api-docs.deepseek.com/guides/thinking_mode (replies have to go back with their reasoning; Moonshot likewise)
+ * https://developers.openai.com/api/docs/guides/reasoning https://api-docs.deepseek.com/guides/thinking_mode
+ * (reasoning must be sent back; Moonshot likewise)
  */
 const REASONING: readonly (readonly [
   RegExp,
@@ -878,26 +849,30 @@ const REASONING: readonly (readonly [
   [/^kimi-(k2\.[5-9]|k2-thinking|k[3-9]|for-coding)/, { reasoning: "some" }],
 ];
 
-/** Models that are shown pictures, by their plain names: those of the list, and those that say so. */
 const SEEING =
   /^(claude|gpt-(4o|4\.1|[5-9])|chatgpt-|o[134]\b|gemini|gemma-?[3-9]|grok-[4-9]|kimi-k(2\.[5-9]|[3-9])|llama-?4|minimax-m3|pixtral|mistral-(small|medium|large))|(^|[-.:])(vl|vision|omni|llava)\b|\dv\b/;
 
-/** How a model is best requested. */
+/** Protocol of a model. */
 export interface ModelProtocol {
-  /** Which of OpenAI's protocols, if it is one of these. */
   readonly protocol: "chat" | "responses";
-  /** The efforts that it accepts; none of a model that doesn't reason. Absent: unknown. */
+  /** Accepted reasoning efforts; empty if it doesn't reason. Absent: unknown. */
   readonly efforts?: readonly string[];
-  /** Whether its reasoning is `sealed` in responses, or `some` must go back with each chat completion. Absent: neither. */
+  /**
+   * Whether its reasoning is `sealed` in responses, or `some` must be sent back with each chat completion.
+   * Absent: neither.
+   */
   readonly reasoning?: "sealed" | "some";
-  /** How its thinking is requested in the Messages format: as much as it finds right, or within a budget. Absent: it can't be. */
+  /** Form of thinking in the Messages format: adaptive, or with a budget. Absent: none. */
   readonly thinking?: "adaptive" | "budget";
-  /** Whether it accepts images in results. An unknown model doesn't: providers refuse a request with an image as a whole. */
+  /**
+   * Whether it accepts images in results; false if unknown, because providers refuse the whole request
+   * otherwise.
+   */
   readonly seesPictures: boolean;
 }
 
 /**
- * Returns how a model is best requested at this address.
+ * Returns the protocol of a model at this address.
  *
  * @example
  * ```ts
@@ -917,7 +892,7 @@ export function howToAsk({ model, baseURL }: Pick<CacheRequest, "model" | "baseU
   const name = plainModelName(model);
   const [, { efforts, ...reasoning } = {}] = REASONING.find(([names]) => names.test(name)) ?? [];
   return {
-    // OpenAI seals reasoning there, which chat completions lose.
+    // OpenAI returns sealed reasoning there; chat completions lose it.
     protocol: routeAt(baseURL)?.address === OPENAI ? "responses" : "chat",
     ...(efforts !== undefined && { efforts: efforts.split(" ").filter(Boolean) }),
     ...reasoning,
@@ -925,7 +900,6 @@ export function howToAsk({ model, baseURL }: Pick<CacheRequest, "model" | "baseU
   };
 }
 
-/** For the profiles of providers that name a price: the model whose price stands for it in examples. */
 export const EXAMPLE_MODELS: Readonly<Record<string, string>> = {
   "anthropic-5m": "claude-sonnet-5",
   "anthropic-1h": "claude-sonnet-5",
@@ -939,24 +913,21 @@ export const EXAMPLE_MODELS: Readonly<Record<string, string>> = {
   minimax: "minimax-m3",
 };
 
-/** No provider has a longer name for a model; that of a request may be of any length. */
 const LONGEST_NAME = 200;
 
-/** A window, prices of input, output and cache reads, and those of long prompts. */
 type Row = [windowTokens: number, input: number, output: number, cacheRead: number, long?: Price["long"]];
 
-/** What most providers charge: nothing more for what is written to the cache. */
 function plain(...[windowTokens, input, output, cacheRead, long]: Row): PublishedModel {
   return { windowTokens, price: { input, output, cacheRead, ...(long && { long }) } };
 }
 
-/** OpenAI's newer models charge 1.25 times the input for what they write. */
+/** OpenAI's newer models charge 1.25 times the input price for cache writes. */
 function newerGpt(...[windowTokens, input, output, cacheRead]: Row): PublishedModel {
   const { price } = plain(windowTokens, input, output, cacheRead, ABOVE_272K);
   return { windowTokens, price: { ...price, cacheWrite: 1.25 * input } };
 }
 
-/** Anthropic's writes cost 1.25 times the input for five minutes, and twice the input for an hour. */
+/** Anthropic charges 1.25 times the input price for five minutes, and twice for an hour. */
 function claude(...row: Row): PublishedModel {
   const { windowTokens, price } = plain(...row);
   const { input } = price;
@@ -964,20 +935,18 @@ function claude(...row: Row): PublishedModel {
 }
 
 /**
- * What may stand behind a model's name without making it another model: a date, `latest`, `preview`, a window; on Vertex AI
- * `@` and a date or `default`; on Amazon Bedrock a version of its own.
+ * Suffixes that don't change the model: a date, `latest`, `preview`, a window; on Vertex AI `@` and a date or
+ * `default`; on Amazon Bedrock a version.
  */
 const SUFFIX = /(?:-\d{8}|-\d{4}-\d{2}-\d{2}|-latest|-preview|@(?:\d{8}|default)|-v[12](?::\d+)?|\[1m\])+$/;
 
-/** What Amazon Bedrock puts in front of a model's name: the vendor, and maybe from where it is served. */
 const BEDROCK = /^(?:[a-z-]+\.)?[a-z]+\.(?=[a-z])/;
 
-/** What a client writes behind a model's name to have a window of a million tokens. */
 const MILLION = /\[1m\]$/i;
 
 /**
- * The list price of a model, as its vendor publishes it; nothing of a model that isn't in {@linkcode MODELS}. The name may
- * have a vendor in front and a date behind, as any provider spells it (`anthropic/…`, `us.anthropic.…-v1:0`, `…@20250929`).
+ * Returns a model's list price; `undefined` if it isn't in {@linkcode MODELS}. The name may have a vendor
+ * before it and a date after it (`anthropic/…`, `us.anthropic.…-v1:0`, `…@20250929`).
  *
  * @example
  * ```ts
@@ -993,8 +962,8 @@ export function listPrice(model: string): Price | undefined {
 }
 
 /**
- * The context window of a model in tokens, as its provider publishes it; nothing of a model that isn't in
- * {@linkcode MODELS}. The name may be written as for {@linkcode listPrice}.
+ * Returns a model's context window in tokens; `undefined` if it isn't in {@linkcode MODELS}. Names as for
+ * {@linkcode listPrice}.
  *
  * @example
  * ```ts
@@ -1014,7 +983,7 @@ function publishedModel(model: string): PublishedModel | undefined {
   return Object.hasOwn(MODELS, name) ? MODELS[name] : undefined;
 }
 
-/** A model's name without vendor, date and the like; nothing of one that no model has. */
+/** Returns a model's name without vendor and suffixes; empty if it is too long. */
 function plainModelName(model: string): string {
   if (model.length > LONGEST_NAME) return "";
   return model.slice(model.lastIndexOf("/") + 1).toLowerCase().replace(BEDROCK, "").replace(SUFFIX, "");

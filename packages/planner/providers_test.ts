@@ -11,11 +11,11 @@ import {
 } from "@tare/planner/internal";
 import { MODELS, recogniseProfile } from "./providers.ts";
 
-Deno.test("profileNamed() hands over each profile by its own name", () => {
+Deno.test("profileNamed() returns each profile by its name", () => {
   assertEquals(Object.keys(PROFILES).map((name) => profileNamed(name).name), Object.keys(PROFILES));
 });
 
-Deno.test("profileNamed() lists the profiles that exist when asked for another", () => {
+Deno.test("profileNamed() throws for an unknown name, listing the known ones", () => {
   for (const name of ["antropic", "toString", ""]) {
     assertThrows(
       () => profileNamed(name),
@@ -27,7 +27,7 @@ Deno.test("profileNamed() lists the profiles that exist when asked for another",
   }
 });
 
-Deno.test("PROFILES has priors that fall with idle time", () => {
+Deno.test("PROFILES have priors that fall with idle time", () => {
   for (const { warmth } of Object.values(PROFILES)) {
     assertEquals(warmth.toSorted((a, b) => a.idleMs - b.idleMs || b.probability - a.probability), warmth);
     assertEquals(
@@ -37,7 +37,7 @@ Deno.test("PROFILES has priors that fall with idle time", () => {
   }
 });
 
-Deno.test("chooseProfile() goes by name, then by what the server says, then model, then address, else takes none", () => {
+Deno.test("chooseProfile() goes by name, then by the server's list, model and address, otherwise none", () => {
   const cases: [Parameters<typeof chooseProfile>[0], string][] = [
     [{ name: "deepseek", model: "claude-opus-4", baseUrl: "https://api.openai.com/v1" }, "deepseek"],
     [{ model: "claude-opus-4", baseUrl: "https://openrouter.ai/api/v1" }, "anthropic-5m"],
@@ -95,7 +95,7 @@ Deno.test("chooseProfile() goes by name, then by what the server says, then mode
   assertEquals(cases.map(([hints]) => chooseProfile(hints).name), cases.map(([, name]) => name));
 });
 
-Deno.test("recogniseProfile() goes by reported writes, then by blocks, and by nothing where nothing was cached", () => {
+Deno.test("recogniseProfile() goes by reported writes, then by blocks, and returns nothing without cached tokens", () => {
   const usage = (cachedTokens: number) => ({ promptTokens: 5_000, cachedTokens, outputTokens: 1 });
   assertEquals(recogniseProfile(usage(0)), undefined);
   assertEquals(recogniseProfile({ ...usage(1_280), cacheWriteTokens: 0 }), "anthropic-5m");
@@ -107,7 +107,7 @@ Deno.test("recogniseProfile() goes by reported writes, then by blocks, and by no
   ]);
 });
 
-Deno.test("recogniseProfile() goes by how long what was written stays, at its end, where that is told", () => {
+Deno.test("recogniseProfile() goes by the reported lifetime of writes", () => {
   const wrote = (cacheWriteTokens: number, hourWriteTokens: number) => ({
     promptTokens: 2_000,
     cachedTokens: 0,
@@ -125,7 +125,7 @@ Deno.test("recogniseProfile() goes by how long what was written stays, at its en
   assertEquals(recognised, [told, told, told, [undefined, undefined, undefined, undefined]]);
 });
 
-Deno.test("profileForTtl() takes the profile of the same provider for the time that is asked for", () => {
+Deno.test("profileForTtl() returns the same provider's profile for a lifetime", () => {
   const named = (name: string, ttlMs: number) => profileForTtl(profileNamed(name), ttlMs).name;
   assertEquals([0, 300_000, 3_600_000, 5].map((ttlMs) => named("anthropic-5m", ttlMs)), [
     "none",
@@ -136,7 +136,7 @@ Deno.test("profileForTtl() takes the profile of the same provider for the time t
   assertEquals(named("openai", 0), "openai");
 });
 
-Deno.test("readModelList() knows lists of servers on one's own machine, and no others", () => {
+Deno.test("readModelList() recognizes lists of local servers only", () => {
   const list = (...owners: readonly unknown[]) => ({
     object: "list",
     data: owners.map((owned_by) => ({ id: "m", owned_by })),
@@ -157,7 +157,7 @@ Deno.test("readModelList() knows lists of servers on one's own machine, and no o
   assertEquals(others.map((list) => readModelList(list).profile), others.map(() => undefined));
 });
 
-Deno.test("listWindow() goes by the model's name, and by the window that a client asks for behind it", () => {
+Deno.test("listWindow() goes by the model's name and the window in its suffix", () => {
   const names = [
     "claude-sonnet-4-5",
     "anthropic/claude-sonnet-4-5[1m]",
@@ -168,7 +168,7 @@ Deno.test("listWindow() goes by the model's name, and by the window that a clien
   assertEquals(names.map(listWindow), [200_000, 1_000_000, 272_000, undefined, undefined]);
 });
 
-Deno.test("readModelList() reads what each kind of server tells of its models", () => {
+Deno.test("readModelList() reads the fields of each kind of server", () => {
   const data = [
     { id: "openrouter", context_length: 163_840, top_provider: { context_length: 9 } },
     { id: "groq", context_window: 131_072 },
@@ -190,10 +190,10 @@ Deno.test("readModelList() reads what each kind of server tells of its models", 
   }
 });
 
-Deno.test("readTooLong() reads how providers say that a prompt is too long, and nothing else", () => {
+Deno.test("readTooLong() parses providers' errors about too long prompts, and no others", () => {
   const errors: [string, ReturnType<typeof readTooLong>][] = [
     ["prompt is too long: 210000 tokens > 200000 maximum", { windowTokens: 200_000, promptTokens: 210_000 }],
-    // What the answer was to have is no room for the prompt.
+    // Room for the reply is no room for the prompt.
     ["input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000, decrease one", {
       windowTokens: 168_000,
       promptTokens: 190_000,
@@ -271,7 +271,7 @@ Deno.test("readTooLong() reads how providers say that a prompt is too long, and 
   assertEquals(errors.map(([message]) => [message, readTooLong(message)]), errors);
 });
 
-Deno.test("listPrice() knows a model by its name, with a vendor in front and a date behind", () => {
+Deno.test("listPrice() recognizes a model's name with a vendor before it and a date after it", () => {
   const names = [
     "claude-sonnet-4-5",
     "claude-sonnet-4-5-20250929",
@@ -297,7 +297,7 @@ Deno.test("listPrice() knows a model by its name, with a vendor in front and a d
   ]);
 });
 
-Deno.test("listPrice() knows nothing of what is only like a model that it knows", () => {
+Deno.test("listPrice() returns nothing for a name that is only similar", () => {
   const names = [
     "",
     "gpt-5-turbo",
@@ -311,7 +311,7 @@ Deno.test("listPrice() knows nothing of what is only like a model that it knows"
   for (const name of [...names, "-latest".repeat(200_000)]) assertEquals(listPrice(name), undefined);
 });
 
-Deno.test("MODELS are dated, and ordered as every provider's are", () => {
+Deno.test("MODELS are dated, and ordered by provider", () => {
   assert(Date.parse(MODELS_DATE) > 0);
   for (
     const [name, { windowTokens, price }] of Object.entries(MODELS)
@@ -335,7 +335,7 @@ Deno.test("EXAMPLE_MODELS have a price and are models of their profile's provide
   }
 });
 
-Deno.test("profiles read their models at a price that is published, or for less", () => {
+Deno.test("PROFILES read their models at a published price or less", () => {
   const ratios = new Map<string, number[]>();
   for (const [model, { price: { input, cacheRead = input } }] of Object.entries(MODELS)) {
     const { name } = chooseProfile({ model });
@@ -348,7 +348,7 @@ Deno.test("profiles read their models at a price that is published, or for less"
   }
 });
 
-Deno.test("searchesTools() knows Anthropic's address, and the models that search", () => {
+Deno.test("searchesTools() recognizes Anthropic's address, and the models with tool search", () => {
   const at = (model: string, baseURL?: string) =>
     searchesTools({ model, ...(baseURL !== undefined && { baseURL }) });
   const searching = [
@@ -370,7 +370,7 @@ Deno.test("searchesTools() knows Anthropic's address, and the models that search
   assertEquals(addresses.map((address) => at("claude-opus-5", address)), [true, true, false, false]);
 });
 
-Deno.test("howToAsk() knows of each model what it is asked of its reasoning, and where Responses are spoken", () => {
+Deno.test("howToAsk() returns each model's reasoning options, and the addresses with Responses", () => {
   const baseURL = "https://api.openai.com/v1/";
   const of = (model: string, at = baseURL) => {
     const { protocol, efforts, reasoning, thinking } = howToAsk({ model, baseURL: at });
@@ -427,7 +427,7 @@ Deno.test("howToAsk() knows of each model what it is asked of its reasoning, and
     ["chat", undefined, undefined],
     ["chat", undefined, "some"],
   ]);
-  // Of every model of these vendors it is known.
+  // The reasoning of every model of these vendors is known.
   const unknown = Object.keys(MODELS).filter((model) =>
     /^(claude|gpt|o\d)/.test(model) && howToAsk({ model, baseURL }).efforts === undefined
   );

@@ -6,7 +6,7 @@ import { memoryArchive } from "@tare/prune";
 
 const STEPS = 50;
 
-/** Returns what fifty files cost that are read one after the other, and the calls before which the prompt was rewritten. */
+/** Returns the cost of reading fifty files, and the calls before which the prompt was rewritten. */
 async function read(header: (file: string) => string) {
   const profile = profileNamed("openai");
   const options = { archive: memoryArchive(), countTokens: estimateTokens, windowTokens: 400_000 };

@@ -11,7 +11,7 @@ const log: Tool = {
 
 const WINDOW_TOKENS = 12_000;
 
-/** What is seen of a turn of two requests, each of which succeeds after so many that fail. */
+/** Returns the views of a turn of two requests, each after this many failures. */
 async function play(makeSession: typeof classicSession, failures: number) {
   const archive = memoryArchive();
   let session: PromptSession | undefined;
@@ -36,12 +36,12 @@ async function play(makeSession: typeof classicSession, failures: number) {
         views.push(await session.view({ messages, tools: [log.definition] }, call));
       }
       const [first, last] = [views[0]!, views.at(-1)!];
-      // What leaves for good is told once, with the first try; what shapes each request anew, with each.
+      // A permanent change is reported with the first try, others with each.
       const again = views.slice(1).flatMap(({ rewrites }) => rewrites.map(({ mechanism }) => mechanism));
       assertEquals(again.filter((mechanism) => !["context", "schemas"].includes(mechanism)), []);
       const promptTokens = countRequestTokens(last, estimateTokens);
       const entry = session.sent({ promptTokens, cachedTokens: 0, outputTokens: 10 });
-      // Why something left stands with the first try.
+      // The reason is reported with the first try.
       const { decision: _, ...booked } = { decision: undefined, ...entry };
       seen.push([
         last.messages,
@@ -74,8 +74,8 @@ async function assertRepeatable(makeSession: typeof classicSession): Promise<voi
   assertEquals(await play(makeSession, 2), once);
 }
 
-Deno.test("plannerSession() counts no message twice, and books one call, when a request is tried again", () =>
+Deno.test("plannerSession() counts no message twice, and records one call, when a request is retried", () =>
   assertRepeatable(plannerSession));
 
-Deno.test("classicSession() counts no message twice, and books one call, when a request is tried again", () =>
+Deno.test("classicSession() counts no message twice, and records one call, when a request is retried", () =>
   assertRepeatable(classicSession));

@@ -27,9 +27,9 @@ import { KEEP_WANTED } from "./retention/retention.ts";
 import { decide, type FullWindow, NEVER_FULL, quotePrompt } from "./rule/decide.ts";
 import { KnownSession, type LookedAt, type Plan, planAsItIs, staysAsItIs } from "./rule/look.ts";
 
-/** A {@linkcode PromptSession} whose planner decides when the mechanisms act. */
+/** A {@linkcode PromptSession} of the planner. */
 export interface PlanningSession extends PromptSession {
-  /** What a request for this history would cost, as it stands and without everything that could leave now. */
+  /** Returns the cost of a request for this history, unchanged and without everything evictable. */
   readonly quote: NonNullable<PromptSession["quote"]>;
   readonly nextPing: NonNullable<PromptSession["nextPing"]>;
   readonly pinged: NonNullable<PromptSession["pinged"]>;
@@ -38,11 +38,10 @@ export interface PlanningSession extends PromptSession {
 
 interface SessionState {
   readonly edits: readonly Edit[];
-  /** Positions of results that show their head and tail, because they were over the limit on arrival. */
   readonly truncated: readonly number[];
   readonly planner: PlannerState;
   readonly fullWindow: FullWindow;
-  /** What summaries took that no call was booked with yet. */
+  /** Usage of summaries that isn't recorded with a call yet. */
   readonly summary?: Usage;
   readonly stopSaid: boolean;
   readonly unreadReported: boolean;
@@ -59,7 +58,6 @@ const NEW_STATE: SessionState = {
   reverted: false,
 };
 
-/** Where what only would have left goes. */
 const NOTHING_KEPT: Archive = {
   put: archiveRef,
   get: () => Promise.resolve(undefined),
@@ -77,9 +75,8 @@ const UNREAD =
   "until it reports a read.";
 
 /**
- * Lets the planner decide when the mechanisms act: as soon as the rent paid for carrying what could leave equals the
- * price of reading again what stands behind it, or the window is nearly full. Only a huge result is truncated at
- * once, before it is first sent, which rewrites nothing.
+ * Returns a prompt session that applies the mechanisms by the rewrite rule, or when the window is nearly
+ * full.
  *
  * @example
  * ```ts
@@ -111,43 +108,34 @@ function checkState(state: unknown): void {
   });
 }
 
-/** @param from What is known of the session that is forked. */
 function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSession {
   const { summarise: _, ...alone } = given;
-  /** The profile and the window of the current call, each read once for it. */
   let told: { profile?: Profile; windowTokens?: number } = {};
   const options: FlatSessionOptions = {
     ...given.observe ? { ...alone, archive: NOTHING_KEPT } : given,
     profile: () => told.profile ??= currentProfile(given.profile),
     windowTokens: () => told.windowTokens ??= currentWindow(given.windowTokens),
   };
-  // What was stored is what `state` gave.
   const stored = options.state as Partial<SessionState> | undefined;
   let state: SessionState = { ...NEW_STATE, ...stored };
   const isLossless = options.forget === "nothing";
   const wanted = { ...eachMechanism(true), ...options.mechanisms };
   const mechanisms = { ...wanted, truncate: wanted.truncate && !isLossless };
-  /** How results are said, from the first one on. */
+  /** Ingestion, loaded with the first result. */
   let arrival: Arrival | undefined;
-  /** What is known once everything is judged by the mechanisms that work now. */
   const know = (account: PlannerState, from?: KnownSession, before?: LookedAt) =>
     new KnownSession({
       ...options,
       retention: retentionOf(state.reverted ? NO_MECHANISMS : mechanisms, options.retention),
       lossLimit: options.lossLimit ?? 0.05,
     }, { account, from, before });
-  // It is what `lookedAt` gave.
   let known = know(state.planner, from, options.lookedAt as LookedAt | undefined);
   const { inSlices = allAtOnce } = options;
-  /** What was planned for each view; nothing for a request that isn't a turn. */
   const plans = new WeakMap<SessionView, Plan | undefined>();
-  /** The views that show again what left, with what they are booked by. */
   const restorations = new WeakMap<SessionView, Restored>();
-  /** Whether the provider refused such a view, and didn't report its window. */
   let isRefused = false;
   let newest: SessionView | undefined;
 
-  /** Whether anything may leave at all, so that it can be asked for. */
   const isEdited = () => !options.observe && !state.reverted && Object.values(mechanisms).includes(true);
 
   function requestOf(history: History, call: PromptCall) {
@@ -163,7 +151,7 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
     };
   }
 
-  /** What a request that isn't a turn is shown. */
+  /** Returns the view of a request that isn't a turn. */
   async function look(history: History, call: PromptCall): Promise<SessionView> {
     const { restore } = await import("./edits/restore.ts");
     const edits = fittingEdits(state.edits, history.messages);
@@ -178,7 +166,6 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
     return newest;
   }
 
-  /** What a request that is only observed is shown. */
   function showAll({ messages, tools }: History, { nowMs, model }: PromptCall): SessionView {
     const own = tools.filter((tool) => tool.function.name !== RECALL_TOOL.function.name);
     const promptTokens = countRequestTokens({ messages, tools: own }, options.countTokens);
@@ -229,7 +216,7 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
     arrival?.settle(state.edits);
     const request = requestOf(history, call);
     const relievesWindow = mechanisms.context && !state.reverted;
-    // Who forgets all edits meanwhile has it judged anew for the next call.
+    // `revert()` may replace `known` meanwhile; the next call is then analyzed again.
     const asked = known;
     await inSlices(asked.take(history.messages, state.edits));
     const looked = asked.look({ ...request, emptiedTokens: state.fullWindow.emptiedTokens });
@@ -253,7 +240,6 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
     }
     const isUnreadNow = known.isUnread && !state.unreadReported;
     if (isUnreadNow) state = { ...state, unreadReported: true };
-    // A state that is the same need not be stored again.
     if (plan.rewrite || stopsNow) {
       const replaced = new Set(plan.edits.flatMap((edit) => edit.type === "elide" ? [edit.index] : []));
       const back = new Set(plan.asked.flatMap(({ wish, place }) => wish === "keep" ? [place] : []));
@@ -288,7 +274,7 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
       ...(plan.summary && { summary: plan.summary }),
       saved: { ...plan.saved, ...savedByDeferring(call, plan.promptTokens) },
       promptTokens: plan.promptTokens,
-      // What was sent before is forgotten as soon as this call has succeeded.
+      // Computed now, because earlier requests are removed once this call has succeeded.
       predictedCachedTokens: servedTokens(known.profile, {
         ...plan.predicted,
         promptTokens: plan.promptTokens,
@@ -337,7 +323,6 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
     },
     quote(history, call) {
       told = {};
-      // The history may have gone back since.
       const edits = fittingEdits(state.edits, history.messages);
       const { situation } = known.lookAside({ ...requestOf(history, call), edits });
       return quotePrompt(situation.removals.filter(({ goes }) => goes), situation);
@@ -393,12 +378,10 @@ function makeSession(given: FlatSessionOptions, from?: KnownSession): PlanningSe
   };
 }
 
-/** Whether a message makes calls, or answers one. */
 function isOfCalls(message: History["messages"][number]): boolean {
   return message.role === "tool" || message.role === "assistant" && (message.tool_calls ?? []).length > 0;
 }
 
-/** What may leave: a mechanism that is off takes nothing. */
 function retentionOf(
   { context, prune, schemas }: Mechanisms,
   own: Partial<Retention> | undefined,
@@ -419,7 +402,7 @@ function cutBack({ edits, truncated }: SessionState, length: number) {
   };
 }
 
-/** Edits, of which those that are known are the objects that they were: by these it is known what was laid out. */
+/** Returns edits with known ones as the same objects, which identify the rendered content. */
 function withKnown(edits: readonly Edit[], known: readonly Edit[]): readonly Edit[] {
   const differs = edits.findIndex((edit, at) => !known[at] || !sameData(edit, known[at]));
   if (differs < 0 && edits.length === known.length) return known;
@@ -439,7 +422,7 @@ export function oneByOne<Args extends readonly unknown[], Result>(
   };
 }
 
-/** Whether the model of a call can recall what left. */
+/** Whether the model of a call can recall evicted content. */
 export function canRecall({ tools }: History, { recall }: PromptCall): boolean {
   return recall ?? tools.some((tool) => tool.function.name === RECALL_TOOL.function.name);
 }
@@ -546,7 +529,7 @@ export function checkUsage(usage: Usage | undefined): void {
   if (usage !== undefined) checkGiven("sent()", { usage }, { usage: USAGE_FIELDS });
 }
 
-/** What deferring tools keeps out of a prompt of so many tokens; a call that would not have been made costs all of its own. */
+/** Returns the tokens that deferring tools removes; a detour costs its whole prompt. */
 export function savedByDeferring(
   { deferred }: Pick<PromptCall, "deferred">,
   promptTokens: number,

@@ -2,7 +2,7 @@ import { estimateTokens, type Message } from "@tare/messages";
 import { plannerSession, type PlanningSession, profileNamed } from "@tare/planner";
 import { memoryArchive } from "@tare/prune";
 
-/** Code-like text of so many tokens, at four characters each. */
+/** Code-like text, at four characters per token. */
 function text(seed: number, tokens: number): string {
   let all = "";
   for (let at = 0; all.length < 4 * tokens; at++) {
@@ -11,7 +11,7 @@ function text(seed: number, tokens: number): string {
   return all;
 }
 
-/** One turn that grows: its first so many messages. Each step reads or runs something and says why. */
+/** The first messages of a growing turn. Each step reads or runs something and explains it. */
 function turn(length: number): Message[] {
   const messages: Message[] = [{ role: "user", content: "Find out why the build fails." }];
   for (let at = 0; messages.length < length; at++) {
@@ -32,7 +32,6 @@ interface Prepared {
   readonly next: () => Promise<void>;
 }
 
-/** A session that has made its calls up to this length, and goes on, message by message. */
 async function prepared(length: number, profile: string): Promise<Prepared> {
   const all = turn(2 * length + 4_000);
   const session = plannerSession({

@@ -38,7 +38,6 @@ const read: Tool = {
   run: () => "",
 };
 
-/** A turn that reads a file of so many tokens. */
 function turn(id: string, tokens: number): Message[] {
   const call = { id, type: "function", function: { name: "read", arguments: `{"path":"${id}"}` } } as const;
   return [
@@ -76,7 +75,7 @@ const history = [...turn("a", 10_000), ...turn("b", 10_000), ...turn("c", 20_000
 const question: Message = { role: "user", content: "And now?" };
 const answer: Message = { role: "assistant", content: "ok" };
 
-Deno.test("plannerSession() says what of a prompt stays as it is, also after a restart", async () => {
+Deno.test("plannerSession() reports the unchanged part of a prompt, also after a restart", async () => {
   const options = { mechanisms: { ...OFF, prune: true, truncate: true }, truncateTokens: 9_000 };
   const { session, view, archive } = make({
     ...options,
@@ -89,17 +88,16 @@ Deno.test("plannerSession() says what of a prompt stays as it is, also after a r
     shown = await view(messages);
     const { stable, promptTokens } = shown;
     sent.push(stable);
-    // Exactly what was sent before leads it.
     const { shared } = stable!;
     assertEquals(shown.messages.slice(0, shared), before?.messages.slice(0, shared) ?? []);
     session.sent(usage(promptTokens), shown);
   };
-  // The result is truncated on arrival: the model has never seen it otherwise.
+  // The result is truncated at ingestion, so the model has never seen another form.
   const first = turn("a", 10_000);
   await call(first.slice(0, 3));
   await call([...first, question]);
   assertEquals(sent, [{ shared: 0, edited: 0 }, { shared: 3, edited: 0 }]);
-  // Until the rent has paid for it: the old result leaves, and what stands in front of it is shared.
+  // Until its carrying cost has paid for it: the old result is evicted, and messages before it are shared.
   const messages = [...first, question];
   while (shown!.rewrites.length === 0) {
     messages.push(answer, question);
@@ -114,7 +112,7 @@ Deno.test("plannerSession() says what of a prompt stays as it is, also after a r
   assertEquals((await view(more)).stable, stable);
 });
 
-Deno.test("plannerSession() rewrites at once where nothing is cached, and the change sticks", async () => {
+Deno.test("plannerSession() rewrites at once without a cache, permanently", async () => {
   const { session, view } = make({ mechanisms: { ...OFF, prune: true } });
   const first = await view([...history, question]);
   assertEquals(first.rewrites.map(({ mechanism, removed }) => [mechanism, removed]), [
@@ -129,7 +127,7 @@ Deno.test("plannerSession() rewrites at once where nothing is cached, and the ch
   assertEquals([second.saved.context, second.saved.schemas, second.saved.truncate], [0, 0, 0]);
 });
 
-Deno.test("plannerSession() leaves a warm prompt alone until the rent has paid for the rewrite", async () => {
+Deno.test("plannerSession() keeps a warm prompt until the carrying cost has paid for the rewrite", async () => {
   let nowMs = 0;
   const { session, view } = make({
     mechanisms: { ...OFF, prune: true },
@@ -149,12 +147,12 @@ Deno.test("plannerSession() leaves a warm prompt alone until the rent has paid f
     messages = [...messages, { role: "assistant", content: step <= 6 ? answer : "Go on." }];
     nowMs += 1_000;
   }
-  // Its rent is a thousand tokens' price a step, from the fourth step on, and to read again what stands behind it
+  // Its carrying cost is that of a thousand tokens per step, from the fourth step on; reading the rest again
   // costs 21 times as much.
   assertGreater(rewrittenAt, 25);
 });
 
-Deno.test("plannerSession() truncates a huge result before its first send, behind dropped turns too", async () => {
+Deno.test("plannerSession() truncates a huge result before its first send, after evicted turns too", async () => {
   const { session, view, archive } = make();
   const old = Array.from({ length: 8 }, (_, index) => turn(`old${index}`, 10_000)).flat();
   const first = await view([...old, question]);
@@ -180,7 +178,7 @@ Deno.test("plannerSession() with every mechanism off shows everything", async ()
   ]);
 });
 
-Deno.test("plannerSession() changes nothing and says why when the archive fails", async () => {
+Deno.test("plannerSession() changes nothing and warns when the archive fails", async () => {
   const archive: Archive = { ...memoryArchive(), put: () => Promise.reject(new Error("the disk is full")) };
   const { view } = make({ archive, mechanisms: { schemas: false, context: false } });
   const messages = [...history, ...turn("huge", 30_000).slice(0, 3)];
@@ -190,7 +188,7 @@ Deno.test("plannerSession() changes nothing and says why when the archive fails"
   for (const warning of seen.warnings) assertMatch(warning, /the disk is full\. Nothing left the prompt\.$/);
 });
 
-Deno.test("plannerSession() asks for a summary when the window is full of what isn't tool results", async () => {
+Deno.test("plannerSession() requests a summary when messages other than results fill the window", async () => {
   const text = Array.from({ length: 40 }, (_, index): Message[] => [
     { role: "user", content: `Question ${index}.` },
     { role: "assistant", content: `Answer ${index}. `.repeat(1_000) },
@@ -221,7 +219,7 @@ Deno.test("plannerSession() restored from its state shows the same bytes and dec
   assertEquals(restored.session.state, session.state);
 });
 
-Deno.test("plannerSession() points to recall where the call's tools offer it, or the call says so", async () => {
+Deno.test("plannerSession() mentions recall if the call's tools offer it, or the call states it", async () => {
   const messages = turn("a", 20_000).slice(0, 3);
   const seen = async (tools: readonly ToolDefinition[], recall?: boolean) => {
     const { messages: [, , result] } = await make().session.view(
@@ -237,7 +235,7 @@ Deno.test("plannerSession() points to recall where the call's tools offer it, or
   );
 });
 
-Deno.test("plannerSession() forgets edits of messages that aren't there any more", async () => {
+Deno.test("plannerSession() removes edits of messages that don't exist any more", async () => {
   const { session, view } = make({ mechanisms: { ...OFF, prune: true } });
   await view([...history, question]);
   const other = [...turn("a", 10_000), ...turn("other", 100), question];
@@ -246,7 +244,7 @@ Deno.test("plannerSession() forgets edits of messages that aren't there any more
   assertEquals(seen.messages.slice(3), other.slice(3));
 });
 
-Deno.test("plannerSession() views concurrent calls one after the other, and books the one that it is told of", async () => {
+Deno.test("plannerSession() makes concurrent views one after the other, and records the passed one", async () => {
   const { session, view } = make({ mechanisms: { ...OFF, prune: true } });
   const [first, second] = await Promise.all([
     view([...history, question]),
@@ -263,7 +261,7 @@ Deno.test("plannerSession() views concurrent calls one after the other, and book
   }
 });
 
-Deno.test("plannerSession() predicts what a warm cache serves of the view", async () => {
+Deno.test("plannerSession() predicts the cached tokens of the view", async () => {
   const { session, view } = make({ profile: profileNamed("openai"), mechanisms: OFF });
   const messages: readonly Message[] = [...turn("a", 4_000), question];
   assertEquals((await view(messages)).predictedCachedTokens, 0);
@@ -276,7 +274,7 @@ Deno.test("plannerSession() predicts what a warm cache serves of the view", asyn
   assertEquals([predictedCachedTokens % 128, session.profile.name], [0, "openai"]);
 });
 
-Deno.test("plannerSession() goes back to an earlier place of the history", async () => {
+Deno.test("plannerSession() goes back to an earlier position of the history", async () => {
   const { session, view } = make({ mechanisms: { ...OFF, prune: true } });
   await view([...history, question]);
   session.cutBack(8);
@@ -285,7 +283,7 @@ Deno.test("plannerSession() goes back to an earlier place of the history", async
   assertEquals(seen.rewrites, []);
 });
 
-Deno.test("plannerSession() neither saves nor loses what a client's own compaction saves and costs", async () => {
+Deno.test("plannerSession() has no saving or loss by a client's own compaction", async () => {
   const { session } = make({ mechanisms: OFF, profile: profileNamed("openai") });
   const book = async (messages: readonly Message[], nowMs: number) => {
     const view = await session.view({ messages, tools: [read.definition] }, { nowMs, model: "m" });
@@ -304,7 +302,7 @@ Deno.test("plannerSession() neither saves nor loses what a client's own compacti
   assertEquals([entry?.tokenUnits, Math.round(entry?.savedTokenUnits ?? NaN)], [entry?.withoutTokenUnits, 0]);
 });
 
-Deno.test("plannerSession() forks with what holds for the start, and with an account of its own", async () => {
+Deno.test("plannerSession() forks with the plan of the start, and an account of its own", async () => {
   const { session, view, archive } = make({ mechanisms: { ...OFF, prune: true } });
   session.sent(usage((await view([...history, question])).promptTokens));
   const state = session.state;
@@ -329,7 +327,7 @@ Deno.test("plannerSession() forks with what holds for the start, and with an acc
   assertStrictEquals(session.state, state);
 });
 
-Deno.test("plannerSession() sends everything as it is once it is reverted, after a restart too", async () => {
+Deno.test("plannerSession() sends everything unchanged once it is reverted, after a restart too", async () => {
   const { session, view, archive } = make();
   const messages = [...history, ...turn("huge", 30_000).slice(0, 3)];
   assertGreater((await view(messages)).rewrites.length, 0);
@@ -342,8 +340,7 @@ Deno.test("plannerSession() sends everything as it is once it is reverted, after
   }
 });
 
-/** The positions of the results that left. */
-Deno.test("plannerSession() shows a tool in full once that changed under its old name, also over a restart", async () => {
+Deno.test("plannerSession() shows a changed definition in full once, also after a restart", async () => {
   const options = { mechanisms: { ...OFF, schemas: true } };
   const messages = [...turn("a", 10), question];
   const { description: _, ...rest } = read.definition.function;
@@ -378,7 +375,7 @@ function editsOf({ state }: PlanningSession): readonly number[] {
   return edits.map(({ index }) => index);
 }
 
-Deno.test("quote() reckons a history that went back, whatever was edited behind that", async () => {
+Deno.test("quote() calculates a history that went back, whatever was edited after that", async () => {
   const { session, view } = make({ truncateTokens: 1_000 });
   const history: Message[] = [...turn("a", 5_000), ...turn("b", 5_000)];
   for (const content of ["And now?", "Go on."]) {
@@ -394,7 +391,7 @@ Deno.test("quote() reckons a history that went back, whatever was edited behind 
   }
 });
 
-Deno.test("sent() claims nothing where neither the provider's cache is known nor usage reported", async () => {
+Deno.test("sent() claims nothing if neither the provider's cache is known nor usage reported", async () => {
   const session = plannerSession({
     profile: profileNamed("none"),
     archive: memoryArchive(),

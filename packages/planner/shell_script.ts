@@ -1,39 +1,34 @@
-/** One command of a script, such as `sed -n 1,9p a.ts`. */
+/** A command of a script, such as `sed -n 1,9p a.ts`. */
 export interface ShellCommand {
-  /** Its name without folders and `.exe`, in lower case. */
+  /** Name without folders and `.exe`, in lower case. */
   readonly name: string;
-  /** The words after the name, without quotes. */
+  /** Words after the name, without quotes. */
   readonly words: readonly string[];
-  /** Whether its output goes to a file, so that nobody sees it. */
+  /** Whether its output goes to a file. */
   readonly isSilent: boolean;
 }
 
-/** A script as far as it can be read without running it. */
 export interface ShellScript {
-  /** Pipelines in order, each with its commands in order. */
   readonly pipelines: readonly (readonly ShellCommand[])[];
-  /** Whether all of it was read: false with here-documents, substitutions, and quotes that don't end. */
+  /** Whether all of it was parsed: false with here-documents, substitutions and open quotes. */
   readonly isComplete: boolean;
 }
 
 const TOKEN =
   /[^\S\n]*(?:#[^\n]*|(\d*(?:&>>?|>[>|&]?|<<?<?)-?)|(\|\||&&|\|&?|[;&\n()]+)|((?:'[^']*'|"[^"\\]*(?:\\[^][^"\\]*)*"|\\[^]|[^\s'"\\;&|<>()]+)+))/y;
 
-/** Of a longer script only so many characters are read. */
 const MOST_CHARACTERS = 100_000;
 
-/** Words in front of a command that aren't its name. */
 const KEYWORDS = /^(?:[!{}]|do|then|else|elif|if|while|until|done|fi|esac|\w+=.*)$/s;
-/** Commands that run another one, which the words behind their options name. */
 const WRAPPERS = /^(?:sudo|env|command|exec|nice|nohup|time|timeout|stdbuf|builtin|busybox|winpty|unbuffer)$/;
 const WRAPPER_WORD = /^(?:-.*|\d+[smhd]?|\{\}|\w+=.*)$/s;
 const SHELLS = /^(?:(?:ba|z|da|k|fi)?sh|pwsh|powershell|cmd)$/;
-/** Of these, those whose script is all words behind the option. */
+/** Shells whose script is all words after the option. */
 const TAKES_ALL_WORDS = /^(?:pwsh|powershell|cmd)$/;
 const SCRIPT_OPTION = /^(?:-[a-z]*c|-command|\/c)$/i;
 const MOST_NESTED = 4;
 
-/** Reads a script: those that shells are given to run (`bash -lc "…"`) included. Takes time linear in its length. */
+/** Parses a script, including nested ones (`bash -lc "…"`), in linear time. */
 export function readScript(script: string, depth = 0): ShellScript {
   const pipelines: ShellCommand[][] = [];
   let pipeline: ShellCommand[] = [];
@@ -46,7 +41,6 @@ export function readScript(script: string, depth = 0): ShellScript {
     if (inner !== undefined && depth < MOST_NESTED) {
       const read = readScript(inner, depth + 1);
       isComplete &&= read.isComplete;
-      // What reads from a pipe or writes into one is taken for a pipeline of its own.
       if (!isSilent) pipelines.push(...read.pipelines.map((commands) => [...commands]));
     } else {
       const command = commandOf(words, isSilent);
@@ -55,7 +49,6 @@ export function readScript(script: string, depth = 0): ShellScript {
     words = [];
     isSilent = false;
   };
-  /** Whether the next word is the file of a redirection. */
   let isTarget = false;
   for (let end = 0; end < script.length;) {
     TOKEN.lastIndex = end;
@@ -66,7 +59,7 @@ export function readScript(script: string, depth = 0): ShellScript {
     }
     end += token.length;
     if (redirect?.includes("<<")) {
-      // What stands behind a here-document can't be told from its text.
+      // Text after a here-document can't be distinguished from its content.
       isComplete = false;
       isSilent = true;
       const line = script.indexOf("\n", end);
@@ -89,7 +82,6 @@ export function readScript(script: string, depth = 0): ShellScript {
   return { pipelines: pipelines.filter((commands) => commands.length > 0), isComplete };
 }
 
-/** The script in `bash -lc "…"` and the like. */
 function innerScript(words: readonly string[]): string | undefined {
   const command = commandOf(words, false);
   if (!command || !SHELLS.test(command.name)) return undefined;

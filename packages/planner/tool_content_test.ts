@@ -14,7 +14,7 @@ import {
 const archive = memoryArchive();
 const options = { archive, countTokens };
 
-/** What takes a conversation in the packages that are called directly. */
+/** Functions of the public packages that take a conversation. */
 const TAKES: Readonly<Record<string, (messages: readonly Message[]) => unknown>> = {
   "view()": (messages) =>
     plannerSession({ ...options, profile: profileNamed("openai") })
@@ -29,7 +29,7 @@ const TAKES: Readonly<Record<string, (messages: readonly Message[]) => unknown>>
     summariseTurns(messages, { ...options, summarise: () => Promise.reject(new Error("not asked")) }),
 };
 
-Deno.test("every function that takes a conversation names a tool message whose content is none", async () => {
+Deno.test("planner: every function that takes a conversation names a tool message with invalid content", async () => {
   const content = "a string, or an array of content parts";
   const part = 'a content part, such as { type: "text", text: "…" }';
   const cases = [

@@ -4,30 +4,27 @@ import type { ToolTraits } from "@tare/prune";
 import { traitsOf } from "@tare/prune/internal";
 import { readScript, type ShellCommand, type ShellScript } from "./shell_script.ts";
 
-/** How a tool or a command writes the number of a line in front of it. Plain data. */
+/** Form of line numbers of a tool or command. Plain data. */
 export interface LineNumbers {
-  /** Numbers with fewer characters are right-aligned to so many. */
   readonly width: number;
-  /** Character on their left. Default: a space. */
+  /** Padding character. Default: a space. */
   readonly pad?: string;
-  /** What stands between a number and its line. */
   readonly mark: string;
-  /** A line that is this has no number and isn't counted. Default: all lines are counted. */
+  /** A line that has no number and isn't counted. Default: all lines are counted. */
   readonly blank?: string;
-  /** The line right above the first one. Default: with a width any, without one there is none. */
+  /** The line above the first one. Default: any if there is a width, otherwise none. */
   readonly below?: string;
 }
 
 /**
- * What a tool does: `reads` files, `edits` or writes them, does either by its argument `command`, `runs` commands, shows
- * what one that was run before goes on to write (`continues`), `finds` lines in files, or `lists` names of files.
+ * Use of a tool: `reads` files, `edits` or writes them, either by its argument `command`, `runs` commands,
+ * `continues` the output of one, `finds` lines in files, or `lists` files.
  */
 export type ToolUse = "reads" | "edits" | "readsOrEdits" | "runs" | "continues" | "finds" | "lists";
 
 /**
- * The tools of known agents, by what they do. It is all that Tare knows of tools that say nothing of themselves. What
- * `reads`, `finds` or `lists` gives the same again as long as nothing was written. A name stands with the first agent
- * that has it.
+ * Tools of known agents by use, for tools without traits. Repeated calls that read, find or list return the
+ * same until a write. A name is listed with its first agent.
  */
 const TOOLS: Readonly<Record<ToolUse, readonly string[]>> = {
   reads: [
@@ -71,12 +68,9 @@ const TOOLS: Readonly<Record<ToolUse, readonly string[]>> = {
 const CAT: LineNumbers = { width: 6, mark: "\t" };
 const ARROW: LineNumbers = { width: 6, mark: "→" };
 
-/**
- * How tools number lines, by their exact names. Where another agent has a tool of that name without numbers, an argument
- * that only this one has tells them apart.
- */
+/** Line numbers by exact tool name. An argument distinguishes tools of the same name without numbers. */
 const NUMBERED: Readonly<Record<string, readonly (LineNumbers & { readonly argument?: string })[]>> = {
-  // Claude Code, whose newer versions write no spaces.
+  // Claude Code; newer versions have no padding.
   Read: [
     ARROW,
     { ...CAT, argument: "file_path" },
@@ -93,13 +87,12 @@ const NUMBERED: Readonly<Record<string, readonly (LineNumbers & { readonly argum
   view: [{ width: 6, mark: "|", below: "<file>" }],
   // Kimi Code.
   ReadFile: [CAT],
-  // OpenHands, and Anthropic's editor.
+  // OpenHands, Anthropic's editor.
   str_replace_editor: [CAT],
   str_replace_based_edit_tool: [CAT],
   file_editor: [CAT],
 };
 
-/** What tools do, by their names without case and separators. */
 const USES = new Map(
   Object.entries(TOOLS).flatMap(([use, names]) =>
     names.join(" ").split(" ").map((name) => [plainName(name), use as ToolUse])
@@ -110,10 +103,9 @@ function plainName(name: string): string {
   return name.replace(/[^A-Za-z0-9]+/g, "").toLowerCase();
 }
 
-/** Longest name of a tool with what stands for its server, in UTF-16 code units. A model may make up any. */
 const MAX_NAME_CHARS = 256;
 
-/** What a tool does by its name; nothing if it isn't known. What clients put in front of a server's tools doesn't count. */
+/** Returns the use of a tool by its name without the server's prefix; `undefined` if unknown. */
 function useOf(tool: string): ToolUse | undefined {
   if (tool.length > MAX_NAME_CHARS) return undefined;
   const whole = USES.get(plainName(tool));
@@ -121,7 +113,7 @@ function useOf(tool: string): ToolUse | undefined {
   const server = /^.*(?:__|[.:/])/.exec(tool)?.[0] ?? "";
   const bare = USES.get(plainName(tool.slice(server.length)));
   if (bare) return bare;
-  // Some write one separator, which is also part of names: then only a name of several words is known.
+  // With an ambiguous separator only names of several words are recognized.
   const words = tool.split(/[^A-Za-z0-9]+/);
   for (let at = 1; at < words.length - 1; at++) {
     const use = USES.get(plainName(words.slice(at).join("")));
@@ -130,23 +122,15 @@ function useOf(tool: string): ToolUse | undefined {
   return undefined;
 }
 
-/** What a call is about. */
 export interface CallFacts {
-  /** What its tool does; nothing if that isn't known. */
   readonly use?: ToolUse | undefined;
-  /** Whether it shows a file, as far as that is known. */
   readonly reads: boolean;
-  /** Whether it edits or writes. */
   readonly edits: boolean;
-  /** Names of the files that it reads or writes, without their folders. */
+  /** Base names of the files that it reads or writes. */
   readonly files: readonly string[];
-  /** Every text in its arguments. */
   readonly texts: readonly string[];
-  /** Whether any of its arguments names a file. */
   readonly namesFile: boolean;
-  /** The script that it runs. */
   readonly script?: ShellScript | undefined;
-  /** How its tool numbers lines. */
   readonly numbers: readonly LineNumbers[];
 }
 
@@ -158,7 +142,7 @@ const FILE_IN_PATCH = /^\*\*\* (?:Update|Add) File: (.+)$/gm;
 
 const known = new WeakMap<ToolCall, CallFacts>();
 
-/** What a call is about: tools say by their traits what they read and write; others are known by their names. */
+/** Returns the facts of a call, from the tool's traits or its known name. */
 export function readCall(call: ToolCall, tools: ToolTraits | undefined): CallFacts {
   let facts = known.get(call);
   if (!facts) known.set(call, facts = parseCall(call, tools));
@@ -200,11 +184,10 @@ function parseCall(call: ToolCall, tools: ToolTraits | undefined): CallFacts {
   };
 }
 
-/** Commands that show files which their words name, or what they are given. */
 const READERS = /^(?:cat|bat|batcat|nl|head|tail|sed|g?awk|less|more|tac|type|gc|get-content)$/;
 const EDITING_WORD = /^(?:-i|--in-place)/;
 
-/** Whether a command shows a file as it is, with or without numbers of lines. */
+/** Whether a command shows a file unchanged, apart from line numbers. */
 export function isReader({ name, words }: ShellCommand): boolean {
   if (name === "git") {
     const [command, ...rest] = gitCommand(words);
@@ -213,7 +196,6 @@ export function isReader({ name, words }: ShellCommand): boolean {
   return READERS.test(name) && !(name === "sed" && words.some((word) => EDITING_WORD.test(word)));
 }
 
-/** The command that git is given, and what stands behind it. */
 export function gitCommand(words: readonly string[]): readonly string[] {
   let at = 0;
   while (words[at]?.startsWith("-")) at += /^-[cC]$/.test(words[at]!) ? 2 : 1;
@@ -224,7 +206,6 @@ function readsFiles(pipeline: readonly ShellCommand[]): boolean {
   return !pipeline.some(({ isSilent }) => isSilent) && pipeline[0] !== undefined && isReader(pipeline[0]);
 }
 
-/** The script that a call runs: its words may be apart, and there may be several. */
 function scriptIn(values: readonly Argument[]): ShellScript | undefined {
   const lines = values.filter(({ name }) => COMMAND_ARGUMENT.test(name));
   const [first] = lines;
@@ -243,12 +224,11 @@ interface Argument {
   readonly text: string;
 }
 
-/** Every text in a call's arguments, with the name of the argument that holds it; none if they are no JSON. */
 function argumentsIn(input: string): Argument[] {
   try {
     return textsIn("", JSON.parse(input));
   } catch {
-    // No JSON, or nested too deep to walk.
+    // Invalid JSON, or nested too deeply.
     return [{ name: "", text: input }];
   }
 }

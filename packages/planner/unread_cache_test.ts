@@ -16,7 +16,6 @@ function step(id: string, lines = 150): Message[] {
   ];
 }
 
-/** A session in front of a provider that reports so many cached tokens of what a cache would serve. */
 function talk(
   reported: (served: number, call: number) => Partial<Usage>,
   options: Partial<PromptSessionOptions> = {},
@@ -51,9 +50,9 @@ function talk(
 
 const TASK: Message = { role: "user", content: `Find the fault. ${"Look twice. ".repeat(1_000)}` };
 
-Deno.test("plannerSession() believes a provider that reports no cache reads twice, until it reports one", async () => {
+Deno.test("plannerSession() assumes no cache after two calls without reads, until it reports one", async () => {
   for (const profile of Object.values(PROFILES)) {
-    // Nothing is cached of `none`, and what a local server reads is free, so that most report nothing of it.
+    // `none` caches nothing, and local servers rarely report free reads.
     if (profile.name === "none" || profile.name === "local") continue;
     let isRead = false;
     const { session, call } = talk((served) => isRead ? { cachedTokens: served } : {}, { profile });
@@ -63,14 +62,14 @@ Deno.test("plannerSession() believes a provider that reports no cache reads twic
       const { entry, warnings } = await call(history);
       if (warnings.length > 0) warned.push(at);
       const isBelieved = at >= 3;
-      // As of two successive calls that should have read.
+      // After two successive calls that should have read.
       assertEquals(
         [session.profile.read, session.profile.write],
         at >= 2 ? [1, 1] : [profile.read, profile.write],
       );
       const { promptTokens } = entry.usage;
       assertAlmostEquals(entry.tokenUnits, promptTokens * (isBelieved ? 1 : profile.write), 1e-6);
-      // Nobody claims that its client would have paid less.
+      // The baseline isn't cheaper.
       assertEquals(entry.withoutTokenUnits >= entry.tokenUnits - 1e-6, true);
       if (isBelieved) assertEquals(entry.predictedCachedTokens, 0);
       history.push(...step(`${profile.name} ${at}`, 3));
@@ -88,7 +87,7 @@ Deno.test("plannerSession() believes a provider that reports no cache reads twic
   }
 });
 
-Deno.test("plannerSession() plans as without a cache where the provider reports no reads, after a restart too", async () => {
+Deno.test("plannerSession() plans as without a cache if the provider reports no reads, after a restart too", async () => {
   const play = async (profile: string, isRestarted = false) => {
     let { session, call } = talk(() => ({}), { profile: profileNamed(profile) });
     const history: Message[] = [TASK];
@@ -114,7 +113,7 @@ Deno.test("plannerSession() plans as without a cache where the provider reports 
   assertLess(restarted, 1.1 * none);
 });
 
-Deno.test("plannerSession() believes no missing read that has another reason", async () => {
+Deno.test("plannerSession() ignores missing reads with another reason", async () => {
   const grow = (at: number) => [TASK, ...Array.from({ length: at }, (_, one) => step(`${one}`, 3)).flat()];
   const isBelieved = async (
     messages: (at: number) => readonly Message[],
@@ -135,18 +134,17 @@ Deno.test("plannerSession() believes no missing read that has another reason", a
   assertEquals(await isBelieved(grow), true);
   // Its prefix changes with each call.
   assertEquals(await isBelieved((at) => [{ ...TASK, content: `${at} ${TASK.content}` }]), false);
-  // It is shorter than what is cached.
+  // It is shorter than the smallest cached prefix.
   assertEquals(await isBelieved((at) => Array(at + 1).fill({ role: "user", content: "Short." })), false);
   // It has expired, or may have.
   assertEquals(await isBelieved(grow, { call: () => ({ idleMs: 11 * 60_000 }) }), false);
-  // Another model is asked each time.
+  // Each call uses another model.
   assertEquals(await isBelieved(grow, { call: (at) => ({ model: `m${at}` }) }), false);
-  // Nothing was reported.
   assertEquals(await isBelieved(grow, { reported: () => ({ estimated: true }) }), false);
-  // It misses now and then.
+  // It misses sometimes.
   const seldom = (served: number, call: number) => ({ cachedTokens: call % 2 === 0 ? served : 0 });
   assertEquals(await isBelieved(grow, { reported: seldom }), false);
-  // It writes to a cache, and is paid for it.
+  // It charges for cache writes.
   const writes = { cacheWriteTokens: 2_000 };
   const anthropic = { profile: profileNamed("anthropic-5m") };
   assertEquals(await isBelieved(grow, { reported: () => writes, options: anthropic }), false);

@@ -32,7 +32,6 @@ function session(options: Partial<PromptSessionOptions> = {}) {
   });
 }
 
-/** A step: a call and its result of so many characters. */
 function step(number: number, chars: number, unit = `line ${number} of the file, `): Message[] {
   const id = `c${number}`;
   return [
@@ -45,14 +44,14 @@ function step(number: number, chars: number, unit = `line ${number} of the file,
   ];
 }
 
-/** Chinese takes one token a character here, the rest a quarter. */
+/** The provider's count: one token per Chinese character, a quarter for others. */
 function counted({ messages }: Pick<SessionView, "messages">): number {
   const text = JSON.stringify(messages);
   const han = text.match(/[\u4e00-\u9fff]/g)?.length ?? 0;
   return Math.ceil((text.length - han) / 4 + han);
 }
 
-Deno.test("view() holds the window once people write Chinese, which the counter takes for a quarter", async () => {
+Deno.test("view() stays within the window with Chinese text, which the counter underestimates", async () => {
   const planned = session();
   const messages: Message[] = [{ role: "user", content: "Read on." }];
   const sizes: number[] = [];
@@ -86,7 +85,7 @@ Deno.test("rejected() learns a window, makes the next view fit it, and survives 
   assertEquals((await view(other, "another")).messages.length, before.messages.length);
 });
 
-Deno.test("rejected() without a number makes the next view shorter, and one with less than was counted too", async () => {
+Deno.test("rejected() without a number makes the next view shorter, also after a lower count", async () => {
   const messages: Message[] = [
     { role: "user", content: "Read on." },
     ...[...Array(8).keys()].flatMap((at) => step(at, 6_000)),
@@ -100,7 +99,7 @@ Deno.test("rejected() without a number makes the next view shorter, and one with
   }
 });
 
-Deno.test("view() refuses what people said and the window can't hold, and says what to do", async () => {
+Deno.test("view() throws if user messages exceed the window, and suggests a remedy", async () => {
   const words = "so many words ".repeat(30_000);
   const messages: Message[] = [{ role: "user", content: "Go." }, { role: "assistant", content: "Yes?" }, {
     role: "user",
@@ -113,7 +112,7 @@ Deno.test("view() refuses what people said and the window can't hold, and says w
   );
   assertEquals([error.longest.place, error.windowTokens], [2, WINDOW]);
   assert(error.message.includes("Message 2 (user)"), error.message);
-  // Who only assumes the window asks the provider, and goes by what it says.
+  // With an assumed window the provider decides.
   const assuming = session({ advanced: { assumesWindow: true } });
   const view = await assuming.view({ messages, tools }, { nowMs: 0 });
   assertEquals(view.messages, messages);
@@ -121,7 +120,7 @@ Deno.test("view() refuses what people said and the window can't hold, and says w
   await assertRejects(() => assuming.view({ messages, tools }, { nowMs: 0 }), PromptTooLong);
 });
 
-Deno.test("view() sends what may fit by some count until a refusal, and then only what is likely to fit", async () => {
+Deno.test("view() sends a possibly fitting prompt until a refusal, and then only likely fitting ones", async () => {
   const input = (tokens: number): Message[] => [{ role: "user", content: "word ".repeat(0.8 * tokens) }];
   const planned = session();
   // By the coarsest tokenizer it fits.
@@ -129,7 +128,7 @@ Deno.test("view() sends what may fit by some count until a refusal, and then onl
   const first = await planned.view({ messages: long, tools }, { nowMs: 0 });
   assertEquals(first.messages, long);
   assertEquals((await session().view({ messages: short, tools }, { nowMs: 0 })).messages, short);
-  // How the provider counts is unknown still, but it is more than that.
+  // The provider's count is unknown still, but it exceeds this.
   planned.rejected(WINDOW);
   for (const messages of [long, short]) {
     await assertRejects(() => planned.view({ messages, tools }, { nowMs: 0 }), PromptTooLong);
@@ -138,7 +137,7 @@ Deno.test("view() sends what may fit by some count until a refusal, and then onl
   assertEquals((await planned.view({ messages: shorter, tools }, { nowMs: 0 })).messages, shorter);
 });
 
-Deno.test("rejected() learns from a refusal how the provider counts", async () => {
+Deno.test("rejected() learns the provider's count from a refusal", async () => {
   const messages: Message[] = [
     { role: "user", content: "Read on." },
     ...[...Array(12).keys()].flatMap((at) => step(at, 6_000)),
@@ -150,7 +149,7 @@ Deno.test("rejected() learns from a refusal how the provider counts", async () =
   assertLessOrEqual(2 * counted(await planned.view({ messages, tools }, { nowMs: 0 })), 10_000);
 });
 
-Deno.test("view() cuts new results that the window can't hold, the longest first", async () => {
+Deno.test("view() truncates new results that exceed the window, the longest first", async () => {
   const archive = memoryArchive();
   const planned = session({ archive, mechanisms: { truncate: false } });
   const calls = ["a", "b", "c"].map((id) => ({
@@ -167,7 +166,7 @@ Deno.test("view() cuts new results that the window can't hold, the longest first
     { role: "tool", tool_call_id: "c", content: long("another") },
   ];
   const view = await planned.view({ messages, tools }, { nowMs: 0 });
-  // As it is taken to be counted: a little less than a token for each four letters.
+  // Estimated: a little less than a token per four letters.
   assertLessOrEqual(view.promptTokens, 1.05 * WINDOW);
   assertEquals(view.messages.map((message, at) => message === messages[at]), [
     true,
@@ -180,7 +179,7 @@ Deno.test("view() cuts new results that the window can't hold, the longest first
   assertEquals(await archive.get(ref), long("a file"));
 });
 
-/** What results that barely overflow a window again and again cost, and at which calls its prompt was rewritten. */
+/** Returns the cost of results that repeatedly just overflow a window, and the calls with rewrites. */
 async function overflowing(
   { calls, chars, said }: { readonly calls: number; readonly chars: number; readonly said: number },
 ) {
@@ -188,7 +187,7 @@ async function overflowing(
   const windowTokens = 128_000;
   const planned = session({ windowTokens });
   const [cache, resent] = [new PrefixCache(profile), new PrefixCache(profile)];
-  // What people said stays, and fills a part of the window for good.
+  // User messages stay, and fill a part of the window for good.
   const messages: Message[] = [{
     role: "user",
     content: "said ".repeat(Math.ceil(0.8 * said * windowTokens)),
@@ -216,7 +215,7 @@ async function overflowing(
   return { rewritten, share: cost / whole };
 }
 
-Deno.test("view() cuts new results that say themselves what they referred to, once that has left a full window", async () => {
+Deno.test("view() truncates new results whose references were expanded in a full window", async () => {
   const text = Array.from({ length: 200 }, (_, at) => `const some${at} = other.method${at}(argument${at});`);
   const read = (id: string) => ({
     id,
@@ -224,7 +223,7 @@ Deno.test("view() cuts new results that say themselves what they referred to, on
     function: { name: "read_file", arguments: `{"path":"${id}.ts"}` },
   });
   const result = (id: string, content: string): Message => ({ role: "tool", tool_call_id: id, content });
-  // So much that a window might not hold it, and so much that it surely doesn't.
+  // Possibly and certainly too many.
   for (const signs of [3_200, 4_000]) {
     const planned = session({ windowTokens: 10_000 });
     const first: Message[] = [
@@ -236,7 +235,7 @@ Deno.test("view() cuts new results that say themselves what they referred to, on
       const { promptTokens } = await planned.view({ messages, tools }, { nowMs: 0, recall: true });
       planned.sent({ promptTokens, cachedTokens: 0, outputTokens: 1 });
     }
-    // Both say what the first says, and more in signs that nobody has counted yet.
+    // Both repeat the first, and add characters of unknown count.
     const more = [...text, "字".repeat(signs)].join("\n");
     const messages: Message[] = [
       ...first,
@@ -267,7 +266,6 @@ Deno.test("view() doesn't rewrite a full window twice in a row for the same room
   }
 });
 
-/** A session's views of one turn of so many steps, as it goes on. */
 async function* turnOf(
   steps: number,
   { says, ...options }: Partial<PromptSessionOptions> & { says: string | null },
@@ -284,21 +282,21 @@ async function* turnOf(
   }
 }
 
-Deno.test("view() lets steps of an endless turn leave of which only calls are left, and keeps the newest", async () => {
+Deno.test("view() evicts steps of an endless turn with only calls left, and keeps the newest", async () => {
   let last: { readonly messages: readonly Message[]; readonly view: SessionView } | undefined;
   for await (const now of turnOf(1_000, { says: null, windowTokens: 10 ** 9 })) last = now;
   const { messages, view } = last!;
   assertLess(view.messages.length, 900);
-  // Behind the first step that stays, each message is there.
+  // After the first remaining step, each message is visible.
   const newest = messages.length - 2 * 200;
   assertEquals(view.places.filter((place) => place >= newest).length, 2 * 200);
   assertEquals(view.messages[0], messages[0]);
-  // What the model said in words stays.
+  // The model's texts stay.
   for await (const now of turnOf(1_000, { says: "I look at the next.", windowTokens: 10 ** 9 })) last = now;
   assertEquals(last!.view.messages.length, last!.messages.length);
 });
 
-Deno.test("view() holds the window in an endless turn, whatever the model says with each step", async () => {
+Deno.test("view() stays within the window in an endless turn, whatever the model's texts", async () => {
   let most = 0;
   let rewrites = 0;
   const warnings = new Set<string>();

@@ -45,14 +45,14 @@ export interface OwnedSession {
   /** Reads what is stored. Returns whether work is in progress on the server that owns it (`isOther`), or was left. @throws {StoreError} */
   readonly read: (isOther: boolean) => Promise<boolean>;
   /** Notes what other servers have done, for readers of the events; returns false if more is to be read. @throws {StoreError} */
-  readonly noticed: (seen: Sighting) => Promise<boolean>;
+  readonly observe: (seen: Sighting) => Promise<boolean>;
   /**
    * Does what another server requests of the work in progress, and commits its answer, if possible in the same commit.
    *
    * @returns False if the answer is due once the work has ended.
    * @throws {StoreError} `fenced` if the session is no longer owned here.
    */
-  readonly obey: (request: unknown, answer: (answer: unknown) => StoreRecord) => Promise<boolean>;
+  readonly handle: (request: unknown, answer: (answer: unknown) => StoreRecord) => Promise<boolean>;
   /** Another server may own the session: work in progress stops, and nothing more of it is written. */
   readonly lost: () => void;
   /** The store is too full to recover the session, which is read as it is. */
@@ -121,13 +121,13 @@ export class Ownership {
   }
 
   /** Lets other servers own what was left, once nothing of it runs here any more. Never rejects. */
-  async giveUp(): Promise<void> {
+  async releaseLeft(): Promise<void> {
     const { id, onError } = this.#session;
     if (this.#isLeft) await this.#shared?.release(id).catch((error) => onError?.(error));
   }
 
   /** The session was deleted. */
-  goAway(): void {
+  markDeleted(): void {
     this.#isGone = true;
     this.#drop();
     this.#session.gone();
@@ -152,23 +152,23 @@ export class Ownership {
 
   /**
    * Does work when nothing else happens in the session, and memory holds what is stored. If work is in progress on another
-   * server, that one receives the request `wanted`; `told` then returns the result by its answer.
+   * server, that one receives the request, and `answered` returns the result by its answer.
    */
-  async alone<T>(
+  async exclusively<T>(
     work: () => Promise<T>,
-    { wanted, told }: { readonly wanted: () => unknown; readonly told: (answer: unknown) => T },
+    { request, answered }: { readonly request: () => unknown; readonly answered: (answer: unknown) => T },
   ): Promise<T> {
     for (;;) {
       const done = await this.#queue.run(() => this.#here(work));
       if (done) return done.value;
-      const asked = await this.ask(wanted());
-      if (asked) return told(asked.answer);
+      const asked = await this.request(request());
+      if (asked) return answered(asked.answer);
     }
   }
 
   /** Sends a request to the server that owns the session, and reads what results. Returns nothing if none owns it. */
-  async ask(request: unknown): Promise<{ readonly answer: unknown } | undefined> {
-    const asked = await this.#shared?.ask(this.#session.id, request);
+  async request(body: unknown): Promise<{ readonly answer: unknown } | undefined> {
+    const asked = await this.#shared?.ask(this.#session.id, body);
     if (asked) await this.ready();
     return asked;
   }
@@ -196,7 +196,7 @@ export class Ownership {
             if (hold && isFenced(error)) this.#lost();
             throw error;
           });
-          await this.#giveBack();
+          await this.#release();
         }),
     };
   }
@@ -205,12 +205,12 @@ export class Ownership {
    * Receives a request of another server. If no work is in progress the session is released, and that server does it
    * itself. Never rejects.
    */
-  async asked({ id: requestId, body }: HolderRequest): Promise<void> {
-    const { isBusy, obey, onError } = this.#session;
+  async receive({ id: requestId, body }: HolderRequest): Promise<void> {
+    const { isBusy, handle, onError } = this.#session;
     await this.#queue.run(async () => {
-      if (!isBusy()) return await (this.#hold ? this.#giveBack() : this.#refresh());
+      if (!isBusy()) return await (this.#hold ? this.#release() : this.#refresh());
       try {
-        const isAnswered = await obey(body, (answer) => ({ type: "answer", requestId, answer }));
+        const isAnswered = await handle(body, (answer) => ({ type: "answer", requestId, answer }));
         if (!isAnswered) this.#owed = [...this.#owed, requestId];
       } catch (error) {
         if (!isFenced(error)) throw error;
@@ -242,7 +242,7 @@ export class Ownership {
       this.#lost();
       return undefined;
     } finally {
-      await this.#giveBack(isRead);
+      await this.#release(isRead);
     }
   }
 
@@ -260,7 +260,7 @@ export class Ownership {
   }
 
   /** Releases the session unless work is in progress, and sends the answers that are due. Never rejects. */
-  async #giveBack(isRead = true): Promise<void> {
+  async #release(isRead = true): Promise<void> {
     const { id, store, events, isBusy, unsettled, onError = () => {} } = this.#session;
     const hold = this.#hold;
     if (!hold || isBusy() || this.#isLeft) return;
@@ -316,16 +316,16 @@ export class Ownership {
   }
 
   /** Lets readers of the events know the session's state, and reads no more than they need. Default: its state now. */
-  async #see(told?: Sighting): Promise<void> {
-    const { id, events, noticed, refusal } = this.#session;
+  async #see(newest?: Sighting): Promise<void> {
+    const { id, events, observe, refusal } = this.#session;
     if (this.#isGone) throw refusal("gone");
-    if (!this.#shared || this.#hold || told && this.#seen && isBefore(told, this.#seen)) return;
+    if (!this.#shared || this.#hold || newest && this.#seen && isBefore(newest, this.#seen)) return;
     // A hold of this server that it doesn't know of is to be found out.
-    const seen = told && told.holder !== "this" ? told : await this.#orGone(this.#shared.look(id));
+    const seen = newest && newest.holder !== "this" ? newest : await this.#orGone(this.#shared.look(id));
     const { holder, fence } = seen;
     if (holder === "nobody" && fence === this.#known && !events.failed) return;
     if (holder === "this" || holder === "left") return await this.#refresh(seen);
-    if (!await this.#orGone(noticed(seen))) return await this.#refresh(seen);
+    if (!await this.#orGone(observe(seen))) return await this.#refresh(seen);
     this.#seen = seen;
   }
 
@@ -363,7 +363,7 @@ export class Ownership {
     const done = await new SessionRecords(store, id).ifThere(async () => ({ value: await work }));
     if (done) return done.value;
     events.removed();
-    this.goAway();
+    this.markDeleted();
     throw refusal("gone");
   }
 }

@@ -24,8 +24,8 @@ class Counter {
       isBusy: () => this.isBusy,
       recover: () => this.#read("recover"),
       read: () => this.#read("read").then(() => false),
-      noticed: () => Promise.resolve(false),
-      obey: async (request, answer) => {
+      observe: () => Promise.resolve(false),
+      handle: async (request, answer) => {
         if (request === "stop") {
           this.stopped.resolve();
           return this.isBusy = false;
@@ -39,16 +39,16 @@ class Counter {
       unsettled: () => called("unsettled"),
       refusal: (why) => new Error(why),
     });
-    store.shared?.listen({ asked: (request) => void this.ownership.asked(request), gone: () => {} });
+    store.shared?.listen({ asked: (request) => void this.ownership.receive(request), gone: () => {} });
   }
 
   /** Counts on if this server owns the session; else returns what the owner answers. */
   next(wanted: unknown = "know"): Promise<unknown> {
-    return this.ownership.alone<unknown>(async () => {
+    return this.ownership.exclusively<unknown>(async () => {
       this.count++;
       await this.commit();
       return this.count;
-    }, { wanted: () => wanted, told: (answer) => `owner: ${JSON.stringify(answer)}` });
+    }, { request: () => wanted, answered: (answer) => `owner: ${JSON.stringify(answer)}` });
   }
 
   commit(more: Parameters<Store["commit"]>[0] = []): Promise<void> {
@@ -81,7 +81,7 @@ async function counters(): Promise<
   }];
 }
 
-Deno.test("Ownership.alone() reads a session only after another server has changed it", async () => {
+Deno.test("Ownership.exclusively() reads a session only after another server has changed it", async () => {
   const [one, two] = await counters();
   assertEquals([await one.next(), await one.next(), await two.next(), await two.next()], [1, 2, 3, 4]);
   assertEquals(await one.next(), 5);
@@ -91,17 +91,17 @@ Deno.test("Ownership.alone() reads a session only after another server has chang
 
 Deno.test("Ownership keeps a session while work is in progress, and sends requests of other servers to it", async () => {
   const [one, two] = await counters();
-  await one.ownership.alone(async () => {
+  await one.ownership.exclusively(async () => {
     one.isBusy = true;
     await Promise.resolve();
-  }, { wanted: () => "know", told() {} });
+  }, { request: () => "know", answered() {} });
   assertEquals([one.ownership.isHeld, await two.next(), await two.next("know")], [
     true,
     "owner: 0",
     "owner: 0",
   ]);
   const tenure = one.ownership.tenure();
-  const answer = two.ownership.ask("stop");
+  const answer = two.ownership.request("stop");
   await one.stopped.promise;
   // Its answer is due once the work has ended, and the session was released.
   await tenure.run(() => Promise.resolve());
@@ -124,14 +124,14 @@ Deno.test("Ownership.tenure() writes nothing more once another server has taken 
 Deno.test("Ownership refuses a session that another server has deleted, or that is left", async () => {
   const [one, two] = await counters();
   await one.next();
-  await two.ownership.alone(async () => {}, { wanted: () => "know", told() {} });
+  await two.ownership.exclusively(async () => {}, { request: () => "know", answered() {} });
   two.ownership.leave();
   await assertRejects(() => two.next(), Error, "left");
   const [three, four] = await counters();
   await three.next();
   await four.next();
-  await three.ownership.alone(async () => {}, { wanted: () => "know", told() {} });
-  three.ownership.goAway();
+  await three.ownership.exclusively(async () => {}, { request: () => "know", answered() {} });
+  three.ownership.markDeleted();
   await assertRejects(() => three.next(), Error, "gone");
   assertEquals(three.calls.at(-1), "gone");
 });

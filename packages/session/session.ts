@@ -24,31 +24,31 @@ import { addDays, addToDay, type CallReport, type Days, type Sums } from "./repo
 import type { SeenSession } from "./report/prompt_report.ts";
 import type { StoredState } from "./store/session_records.ts";
 
-/** What is known of a conversation beside its messages and what its prompts are made by. Plain data, which is kept. */
+/** State of a conversation without its messages and that of its prompt session. Plain data, which is stored. */
 export interface SessionState {
-  /** What the user said first, in one line; empty before. */
+  /** First line of the user's first message; empty before it. */
   readonly title: string;
-  /** The model that was asked last. */
+  /** The model that was requested last. */
   readonly model: string;
-  /** What was asked for of single messages. */
+  /** Messages that users retain or evict. */
   readonly pins: readonly Pin[];
-  /** How many times its prompt was rewritten. */
+  /** Number of rewrites of its prompt. */
   readonly epoch: number;
-  /** Token units that it has saved so far; zero where the policy keeps no ledger. */
+  /** Cost units that it has saved so far; 0 if its policy has no ledger. */
   readonly savedTokenUnits: number;
-  /** The newest changes of what its model sees, the oldest first, with when they were made in milliseconds since the epoch. */
+  /** The newest rewrites of its prompt, the oldest first. */
   readonly rewrites: readonly DatedRewrite[];
-  /** Of these, those for a call that hasn't succeeded yet. */
+  /** Those of them for a call that has not succeeded yet. */
   readonly unsent: readonly Rewrite[];
-  /** What its calls came to. */
+  /** Totals of its calls. */
   readonly days: Days;
-  /** The newest view, as far as its figures go; absent before the first. */
+  /** Metrics of its newest view; absent before the first. */
   readonly figures?: Pick<SessionView, "promptTokens" | "saved"> | undefined;
-  /** What its requests are named by where caches are found by a name; absent before the first. */
+  /** Name of its prompts for caches that are selected by a name; absent before the first request. */
   readonly cacheKey?: string | undefined;
 }
 
-/** A rewrite, and when it was made, in milliseconds since the epoch. */
+/** A rewrite and its time in milliseconds since the epoch. */
 export interface DatedRewrite extends Rewrite {
   readonly atMs: number;
 }
@@ -78,12 +78,12 @@ export interface StoredCopy extends Pick<StoredState, "title" | "whole" | "summe
 /** A session of which nothing is stored. */
 export const NOT_STORED: StoredCopy = { title: "", refs: new Set(), days: {}, lastEvent: 0, writes: [] };
 
-/** What a conversation is made of. */
+/** Parts of a session. */
 export interface SessionInit {
   readonly id: string;
   /** Originals of what was evicted from its prompt. */
   readonly archive: Archive;
-  /** Decides what its model sees. */
+  /** Plans what its model sees. */
   readonly prompts: PromptSession;
   readonly countTokens: CountTokens;
   /** Tools whose results a recall returns with images. Default: none. */
@@ -96,47 +96,47 @@ export interface SessionInit {
 
 /** A call for which a prompt is planned. */
 export interface SessionCall extends Omit<PromptCall, "pins"> {
-  /** The messages of its history as their client spells them now, where that differs. Default: as the history has them. */
+  /** The messages in their client's current spelling. Default: those of the history. */
   readonly spelled?: readonly Message[];
 }
 
-/** What decides for calls of a conversation. */
+/** Plans calls of a conversation. */
 export type CallPlanner = Pick<Session, "view" | "sent" | "rejected">;
 
-/** What a request for a cache key is. */
+/** Options of {@linkcode Session.cacheKey}. */
 export interface CacheKeyOptions {
-  /** Whether it is a turn: only a turn's key is stored. Default: yes. */
+  /** Whether the request is a turn: only a turn's key is stored. Default: yes. */
   readonly isTurn?: boolean;
 }
 
-/** How a request that is no turn is planned. */
+/** Options of {@linkcode Session.glimpse}. */
 export interface GlimpseOptions {
-  /** Whether it shows what was evicted from the prompt again: see `PromptCall.restores`. Default: no. */
+  /** Whether evictions are undone: see `PromptCall.restores`. Default: no. */
   readonly restores?: boolean;
 }
 
-/** A history at a moment, in milliseconds since the epoch. */
+/** A history at a time in milliseconds since the epoch. */
 export interface HistoryNow extends History {
   readonly nowMs: number;
 }
 
-/** What calls are recorded under. */
+/** Options of {@linkcode Session.book}. */
 export interface BookOptions {
-  /** Default: the model that was asked last. */
+  /** Default: the model that was requested last. */
   readonly model?: string | undefined;
 }
 
 /** A change of the pins of a conversation. */
 export type PinChange = { readonly set: Pin } | { readonly remove: number };
 
-/** Where a fork is. */
+/** A fork's id and archive. */
 export interface ForkPlace {
   readonly id: string;
-  /** An archive that holds what that of the conversation does. */
+  /** An archive with all texts of the parent's. */
   readonly archive: Archive;
 }
 
-/** A conversation in which nothing has happened. */
+/** The state of a new conversation. */
 const NEW: SessionState = {
   title: "",
   model: "",
@@ -148,22 +148,22 @@ const NEW: SessionState = {
   days: {},
 };
 
-/** So many changes of a prompt are remembered. */
+/** Most rewrites in a session's state. */
 const MAX_REWRITES = 100;
 
-/** So many calls are remembered. */
+/** Most calls of a session in memory. */
 const MAX_CALLS = 2_000;
 
-/** Longest time for which others wait, in milliseconds. */
+/** Longest slice of work while others wait, in milliseconds. */
 const SLICE_MS = 3;
 
-/** Who has worked for less, in milliseconds, doesn't stop for others: most requests need no more. */
+/** Shortest slice of work, in milliseconds: most requests need no more. */
 const SHORT_MS = 1;
 
-/** Since when others wait while somebody works, one work or several behind each other. Absent: they were seen to since. */
+/** Time since which the event loop has been blocked, by one or several slices. Absent: it has run since. */
 let waitingSinceMs: number | undefined;
 
-/** Notes that others wait from now on, unless they do already. Gives the time. */
+/** Notes that the event loop is blocked from now on, unless it is already. Returns the time. */
 function holdUp(): number {
   const nowMs = performance.now();
   if (waitingSinceMs === undefined) {
@@ -173,17 +173,17 @@ function holdUp(): number {
   return nowMs;
 }
 
-/** Resolves once all that wait to go on have begun to. */
+/** Resolves once all slices that wait have begun. */
 let lastSlice = Promise.resolve();
 
 /**
- * A conversation, whoever's loop leads it: what its model sees, the originals of what left, what was asked for of single
- * messages, and what its calls came to. Its messages are with whoever leads it, and handed in.
+ * A conversation of the agent or of a gateway's client: what its model sees, the originals of evictions, pins, and the
+ * totals of its calls. Its messages are passed in by the owner of its loop.
  */
 export class Session {
   /**
-   * Works step by step, and lets other requests in between where that takes long. Of several only one goes on at a time,
-   * so that a request that asks for little waits for one slice, however many are at work.
+   * Runs work in slices, between which other requests are served. Of several works one continues at a time, so that a small
+   * request waits for a single slice, however many there are.
    */
   static async inSlices<T>(steps: Iterator<void, T>): Promise<T> {
     for (let startedMs = holdUp();;) {
@@ -191,14 +191,14 @@ export class Session {
       if (done) return value;
       const nowMs = performance.now();
       if (nowMs - startedMs < SHORT_MS || nowMs - (waitingSinceMs ?? nowMs) < SLICE_MS) continue;
-      // A timer, because before it the runtime sees to what has come.
+      // A timer: the runtime handles pending input and output before it.
       await (lastSlice = lastSlice.then(() => new Promise((resolve) => setTimeout(resolve))));
       startedMs = holdUp();
     }
   }
 
   readonly id: string;
-  /** Originals of what left the prompt. */
+  /** Originals of what was evicted from its prompt. */
   readonly archive: Archive;
   #prompts: PromptSession;
   readonly #countTokens: CountTokens;
@@ -207,12 +207,12 @@ export class Session {
   #stored: StoredCopy;
   #calls: readonly CallReport[] = [];
   #seen: Pick<SeenSession, "history" | "view"> | undefined;
-  /** What its client asked with then, as that spelled it. */
+  /** The newest request in its client's spelling. */
   #asked: History | undefined;
-  /** What its client had changed for the call that hasn't succeeded yet. */
+  /** The client's change before the call that has not succeeded yet. */
   #changed: NonNullable<LedgerEntry["changed"]> | undefined;
 
-  /** A conversation as it was kept, or a new one. */
+  /** Makes a session of its stored state, or a new one. */
   constructor({ id, archive, prompts, countTokens, tools, state, stored = NOT_STORED }: SessionInit) {
     this.id = id;
     this.archive = archive;
@@ -223,7 +223,7 @@ export class Session {
     this.#stored = stored;
   }
 
-  /** What is known of it: the same object as long as nothing has changed. */
+  /** Its state: the same object as long as nothing has changed. */
   get state(): SessionState {
     return this.#state;
   }
@@ -233,50 +233,50 @@ export class Session {
     return this.#stored;
   }
 
-  /** It was written to its store, or that was tried. */
+  /** Notes what is stored of it after a commit or an attempt. */
   wrote(stored: StoredCopy): void {
     this.#stored = stored;
   }
 
-  /** What its prompts are made by, to be kept: see `PromptSession.state` and `lookedAt`. */
+  /** The state of its prompt session, to be stored: see `PromptSession.state` and `lookedAt`. */
   get prompt(): Pick<PromptSession, "state" | "lookedAt"> {
     return this.#prompts;
   }
 
-  /** The cache rules and prices that it goes by. */
+  /** The cache rules and prices of its provider. */
   get profile(): Profile {
     return this.#prompts.profile;
   }
 
-  /** Whether it is known what its calls save. */
+  /** Whether its policy reports costs and savings. */
   get knowsCosts(): boolean {
     return this.#prompts.quote !== undefined;
   }
 
-  /** The newest calls that succeeded, the oldest first. */
+  /** The newest successful calls, the oldest first. */
   get calls(): readonly CallReport[] {
     return this.#calls;
   }
 
-  /** What its newest turn saw; nothing before the first. */
+  /** The history and view of its newest turn; `undefined` before the first. */
   get newest(): Pick<SeenSession, "history" | "view"> | undefined {
     return this.#seen;
   }
 
-  /** A model was asked. */
+  /** Notes a request to this model. */
   asked(model: string): void {
     if (model !== this.#state.model) this.#change({ model });
   }
 
-  /** What it is about has become known. */
+  /** Sets its title. */
   named(title: string): void {
     if (title !== this.#state.title) this.#change({ title });
   }
 
   /**
-   * Names the conversation for caches that are found by a name: by a hash of what stands in front of its model's first
-   * answer, as its first request had it. So conversations that begin alike share one, forks and helpers among them; a client that begins its
-   * history anew keeps it; and it is the same after a restart. Only a turn's key is stored.
+   * Returns its name for caches that are selected by a name: a hash of everything before the first reply, as of its first
+   * request. Conversations that begin alike share it, forks and subagents among them; it stays the same when a client begins
+   * a new history, and after a restart.
    */
   cacheKey(messages: readonly Message[], { isTurn = true }: CacheKeyOptions = {}): string {
     const known = this.#state.cacheKey;
@@ -286,7 +286,7 @@ export class Session {
     return cacheKey;
   }
 
-  /** Begins anew, its prompts planned by `prompts`: of what came before only what it cost stays. */
+  /** Begins again with `prompts`; of what came before only the totals stay. */
   begin(prompts: PromptSession): void {
     this.#prompts = prompts;
     this.#seen = this.#asked = this.#changed = undefined;
@@ -295,8 +295,8 @@ export class Session {
   }
 
   /**
-   * What the next call sends of a history. Of a call that is no turn nothing is noted: it sees what the model had last, and
-   * what is new.
+   * Returns what the next call sends of a history. A call that is no turn sees the newest view and what was added since, and
+   * changes nothing.
    */
   async view(
     history: History,
@@ -328,7 +328,7 @@ export class Session {
     return view;
   }
 
-  /** Takes note of a call that succeeded; of its prompt the provider's cache held `heldTokens`, if that is known. */
+  /** Records a successful call, of whose prompt the provider's cache held `heldTokens`, if known. Returns its ledger entry. */
   sent(usage: Usage | undefined, view: SessionView, heldTokens?: number): LedgerEntry | undefined {
     const entry = this.#prompts.sent(usage, view, heldTokens);
     if (entry) this.#change({ savedTokenUnits: entry.savedTokenUnits });
@@ -338,8 +338,8 @@ export class Session {
   }
 
   /**
-   * Takes note of a call whose prompt the provider refused in these words. Whether it did so because that is too long: the
-   * next view is shorter then.
+   * Notes a call that the provider refused with this message. Returns whether its prompt is too long: then the next view is
+   * shorter.
    */
   rejected(words: string, view: SessionView): boolean {
     return reject(this.#prompts, { words, view });
@@ -359,7 +359,7 @@ export class Session {
     };
   }
 
-  /** What people are shown of the model's newest prompt: what its newest turn saw, or else what these messages are. */
+  /** Returns what users see of the model's newest prompt: the newest turn's view, or a view of this history. */
   async see(history?: HistoryNow): Promise<SeenSession> {
     const told = { pins: this.#state.pins, countTokens: this.#countTokens };
     if (!history) return { ...(this.#seen ?? NOTHING_SEEN), ...told };
@@ -369,8 +369,8 @@ export class Session {
   }
 
   /**
-   * What a request sees that may be its first turn, or none of its turns: everything is planned as for a turn, and nothing of
-   * that stays once the conversation begins with another request.
+   * Plans a request that may be its first turn, or no turn: as a turn, which is forgotten if the conversation begins with
+   * another request.
    */
   draft(): CallPlanner {
     const prompts = this.#prompts;
@@ -382,18 +382,18 @@ export class Session {
     };
   }
 
-  /** What the next request would cost. Nothing where the policy knows nothing of costs. */
+  /** Returns the cost of the next request; `undefined` if the policy reports no costs. */
   quote(history: History, nowMs: number): Quote | undefined {
     const { model, pins } = this.#state;
     return this.#prompts.quote?.(history, { nowMs, model, pins });
   }
 
-  /** The next ping that keeps its newest prompt warm while it is idle; nothing if that is to lapse, or nobody knows costs. */
+  /** Returns the next keep-alive request while it is idle; `undefined` if none pays, or the policy reports no costs. */
   nextPing(idle: Idle): Ping | undefined {
     return this.#prompts.nextPing?.(idle);
   }
 
-  /** Takes note of a ping that was answered, and gives what it cost. @throws {Error} if nothing was sent yet. */
+  /** Records an answered keep-alive request and returns its cost. @throws {Error} if nothing was sent yet. */
   pinged(sent: PingSent): PingEntry {
     const entry = this.#prompts.pinged?.(sent);
     if (!entry) throw new Error("Cannot book a ping: this conversation's policy knows nothing of costs");
@@ -401,40 +401,40 @@ export class Session {
     return entry;
   }
 
-  /** Why nothing can be asked of single messages, in words that follow "Cannot pin"; nothing if it can. */
+  /** Why messages cannot be pinned, as text after "Cannot pin"; `undefined` if they can. */
   get noPins(): string | undefined {
     return this.#prompts.noPins;
   }
 
-  /** Returns a pin for a message. @throws {RangeError} if that can't be asked of it. */
+  /** Returns a pin for a message. @throws {RangeError} if it cannot be pinned so. */
   makePin(messages: readonly Message[], wanted: NewPin): Pin {
     return makePin(messages, wanted, { countTokens: this.#countTokens, tools: this.#tools });
   }
 
-  /** Asks for something of a message, in place of what was asked for it before, or for nothing more. */
+  /** Sets the pin of a message in place of an earlier one, or removes it. */
   pin(change: PinChange): void {
     this.#change({ pins: pinsAfter(this.#state.pins, change) });
   }
 
   /**
-   * Takes note of what calls came to at a moment in milliseconds since the epoch. Default: of the model asked last.
+   * Adds totals at a time in milliseconds since the epoch. Default: of the model that was requested last.
    */
   book(more: Partial<Sums>, atMs: number, { model = this.#state.model }: BookOptions = {}): void {
     this.#change({ days: addToDay(this.#state.days, more, { atMs, model }) });
   }
 
-  /** Takes note of what calls came to elsewhere. */
+  /** Adds totals of other servers. */
   bookDays(more: Days): void {
     this.#change({ days: addDays(this.#state.days, more) });
   }
 
-  /** Remembers a call. With one of a turn what was rewritten for it is told. */
+  /** Adds a call; one of a turn has reported its rewrites. */
   note(call: CallReport): void {
     this.#calls = [...this.#calls, call].slice(-MAX_CALLS);
     if (call.purpose === "turn" && this.#state.unsent.length > 0) this.#change({ unsent: [] });
   }
 
-  /** A conversation that goes on from the first `length` messages, with an archive that holds what this one's does. */
+  /** Returns a session that continues from the first `length` messages. */
   fork(length: number, { id, archive }: ForkPlace): Session {
     const { title, model, epoch, pins } = this.#state;
     const { fence, refs, parent = this.id } = this.#stored;
@@ -448,12 +448,12 @@ export class Session {
     });
   }
 
-  /** The history went back to its first `length` messages. */
+  /** Goes back to the first `length` messages. */
   cutBack(length: number): void {
     this.#prompts.cutBack(length);
   }
 
-  /** From now on everything is sent as it is. */
+  /** Sends everything unchanged from now on. */
   revert(): void {
     this.#prompts.revert();
   }
@@ -463,14 +463,14 @@ export class Session {
   }
 }
 
-/** What a conversation begins with: all in front of its model's first answer. */
+/** Returns the beginning of a conversation: everything before the first reply. */
 function opening(messages: readonly Message[]): readonly (readonly [role: string, text: string])[] {
   const first = messages.findIndex(({ role }) => role === "assistant");
   return messages.slice(0, first < 0 ? undefined : first)
     .map(({ role, content }) => [role, contentText(content)]);
 }
 
-/** A UUID of a value's hash (version 8 of RFC 9562, which is for such): some providers take nothing else for a name. */
+/** Returns a UUID of a value's hash (version 8 of RFC 9562): some providers accept no other names. */
 function nameOf(value: unknown): string {
   const hash = createHash("sha256").update(JSON.stringify(value)).digest("hex");
   return [

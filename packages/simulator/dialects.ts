@@ -1,12 +1,12 @@
 /**
- * What providers refuse with status 400, by dialect: their documented rules, and those that their error messages state. It
- * shares no code with what writes requests.
+ * Rules whose violation providers reject with status 400, by dialect: documented ones and those of their error messages.
+ * Shares no code with the writers of requests.
  *
  * @module
  */
 import { type Content, contentText } from "@tare/messages";
 
-/** Whose rules a request is held to. */
+/** Provider or API whose rules apply. */
 export type Dialect = "openai" | "deepseek" | "gemini" | "vllm" | "llama.cpp" | "responses" | "anthropic";
 
 export const DIALECTS: Readonly<Record<"chat" | "responses" | "messages", readonly Dialect[]>> = {
@@ -17,12 +17,12 @@ export const DIALECTS: Readonly<Record<"chat" | "responses" | "messages", readon
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** The first rule of a dialect that a request's body breaks, as its provider states it; nothing if it breaks none. */
+/** Returns a dialect's message for the first rule that a body violates; undefined if it is valid. */
 export function refusalOf(body: unknown, dialect: Dialect): string | undefined {
   return refusalIn(body, [dialect])?.slice(`${dialect}: `.length);
 }
 
-/** Like {@linkcode refusalOf}, of several dialects: the first refusal, after its dialect's name. */
+/** Checks several dialects like {@linkcode refusalOf}; returns the dialect's name and its message. */
 export function refusalIn(body: unknown, dialects: readonly Dialect[]): string | undefined {
   let at: string | undefined;
   try {
@@ -64,7 +64,7 @@ function textOf(value: unknown, at: string): string {
   return typeof value === "string" ? value : refuse(`${at} must be a string`);
 }
 
-/** JSON parsers refuse halves of surrogate pairs. */
+/** Rejects lone surrogates, as JSON parsers do. */
 function checkText(value: unknown): void {
   if (typeof value === "string") {
     if (!value.isWellFormed()) refuse("the request body is not valid JSON: no low surrogate in string");
@@ -79,7 +79,7 @@ const NAME = /^[a-zA-Z0-9_-]{1,64}$/;
 
 const ROLES: readonly unknown[] = ["system", "developer", "user", "assistant", "tool", "function"];
 
-/** Parts that a message may hold, by its role. */
+/** Part types that a message may contain, by role. Default: any. */
 const PARTS: Readonly<Record<string, readonly string[] | undefined>> = {
   system: ["text"],
   developer: ["text"],
@@ -87,7 +87,7 @@ const PARTS: Readonly<Record<string, readonly string[] | undefined>> = {
   assistant: ["text", "refusal"],
 };
 
-/** Where the text is that a part must have, by its type. */
+/** Path of the required text, by part type. */
 const TEXT_OF: Readonly<Record<string, readonly string[] | undefined>> = {
   text: ["text"],
   refusal: ["refusal"],
@@ -157,7 +157,6 @@ function checkChat(body: Fields, dialect: Dialect): void {
   if (open.size > 0) refuse(`tool_call_ids did not have response messages: ${[...open.keys()]}`);
   const names = tools.map((value, at) => {
     const { type, function: shown } = fieldsOf(value, `tools[${at}]`);
-    // OpenAI's custom tools have no schema.
     if (type === "custom") return String((value as { custom?: Fields }).custom?.name);
     const { name, description = "", parameters } = fieldsOf(shown, `tools[${at}].function`);
     textOf(description, `tools[${at}].function.description`);
@@ -209,7 +208,7 @@ function readCall(value: unknown, at: string, dialect: Dialect): readonly [strin
   return [id, String(name)];
 }
 
-/** Servers that have a chat template read the arguments of all calls again. */
+/** Checks arguments, which servers with a chat template parse again in all calls. */
 function checkArguments(text: string, dialect: Dialect): void {
   if (dialect === "openai" || dialect === "deepseek") return;
   let value: unknown;
@@ -239,7 +238,7 @@ function checkResponses(body: Fields): void {
       if (type === "function_call") checkArguments(textOf(item.arguments, `input[${at}].arguments`), "vllm");
       open.add(String(id));
     } else if (String(type).endsWith("_call")) {
-      // Tools of the provider's that its client runs, such as a shell.
+      // Tools of the provider that the client runs, such as a shell.
       if (typeof id === "string") open.add(id);
     } else if (type === "function_call_output" || type === "custom_tool_call_output") {
       checkCallId(id, at);
@@ -287,11 +286,11 @@ function checkMessages(body: Fields): void {
   if (given.length === 0) refuse("messages: at least one message is required");
   checkThinking(body);
   for (const block of listOf(body.system)) checkBlock(fieldsOf(block, "system"), "system", "system");
-  // Consecutive messages of one role are one.
+  // Consecutive messages of one role are merged.
   const turns: { readonly role: string; readonly blocks: Fields[]; readonly at: number }[] = [];
   given.forEach((value, at) => {
     const { role, content } = fieldsOf(value, `messages.${at}`);
-    // Instructions and settings in the middle of a conversation, betas that Claude Code asks for.
+    // Instructions within a conversation, a beta that Claude Code requests.
     if (role === "system" && at > 0) return;
     if (role !== "user" && role !== "assistant") {
       refuse(`messages.${at}.role: Input should be 'user' or 'assistant'`);
@@ -513,7 +512,7 @@ function resolves(root: Fields, ref: unknown, dialect: Dialect): boolean {
   if (!ref.startsWith("#/")) return false;
   let at: unknown = root;
   for (const step of ref.slice(2).split("/")) {
-    // A grammar's maker reads it as it is.
+    // llama.cpp's grammar converter doesn't decode it.
     const name = dialect === "llama.cpp" ? step : decode(step);
     if (typeof at !== "object" || at === null || !Object.hasOwn(at, name)) return false;
     at = (at as Fields)[name];
@@ -529,10 +528,10 @@ function decode(step: string): string {
   }
 }
 
-/** Places of schemas of which no grammar is made. */
+/** Positions in schemas that aren't converted to a grammar. */
 const NOT_IN_GRAMMAR = /\.(?:not|if|then|else|contains|propertyNames)(?:\.|$)/;
 
-/** What a schema must have so that a grammar is made of it. */
+/** Keywords of which a schema needs one to be converted to a grammar. */
 const RECOGNIZED: readonly string[] = [
   ...["type", "$ref", "anyOf", "oneOf", "allOf", "const", "enum"],
   ...["properties", "items", "prefixItems", "pattern", "additionalProperties"],

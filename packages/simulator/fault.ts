@@ -1,31 +1,31 @@
 import { ApiError } from "@tare/wire/internal";
 
 /**
- * Odd ways in which providers cut tool calls into pieces:
+ * Unusual ways in which providers split tool calls into chunks:
  *
- * - `whole`: all calls complete in one chunk;
- * - `characters`: arguments one UTF-16 code unit at a time, so that surrogate pairs are split;
- * - `repeated`: id and name come again with each piece;
- * - `interleaved`: pieces of parallel calls take turns;
- * - `no_index`: complete calls, one a chunk, that don't say which they are;
- * - `no_id`: ids are empty.
+ * - `whole`: all calls in one chunk;
+ * - `characters`: one UTF-16 code unit of arguments per chunk, which splits surrogate pairs;
+ * - `repeated`: id and name in each chunk;
+ * - `interleaved`: chunks of parallel calls alternate;
+ * - `no_index`: a complete call per chunk, without its index;
+ * - `no_id`: empty ids.
  */
 export type ToolCallPieces = "whole" | "characters" | "repeated" | "interleaved" | "no_index" | "no_id";
 
-/** One way in which a provider misbehaves with one request, as plain data. */
+/** A fault of a provider in one request, as plain data. */
 export type Fault =
   /** Status 429, with the wait in `retry-after` (whole seconds, rounded up) and `retry-after-ms`. */
   | { readonly type: "rate_limit"; readonly retryAfterMs: number }
-  /** An error answer of any status, 500 unless told otherwise; 401 is a bad key. */
+  /** An error response. Default: status 500; 401 is an invalid key. */
   | { readonly type: "error"; readonly status?: number; readonly message?: string }
   /** Status 400 with code `context_length_exceeded`. */
   | { readonly type: "prompt_too_long" }
   /**
-   * The reply breaks off: after so many chunks of a stream (default 3), or in the middle of the body otherwise.
-   * By default the connection is reset; with `quietly` it ends as if all were said.
+   * The reply ends after `afterChunks` chunks of a stream (default 3), or in the middle of the body. By default the
+   * connection is reset; with `quietly` it ends normally.
    */
   | { readonly type: "cut"; readonly afterChunks?: number; readonly quietly?: boolean }
-  /** After so many chunks (default 3; none if not streamed) nothing more comes until the client gives up. */
+  /** No data after `afterChunks` chunks (default 3; 0 if not streamed) until the client disconnects. */
   | { readonly type: "stall"; readonly afterChunks?: number }
   /** The arguments of each tool call lack their last character. */
   | { readonly type: "malformed_arguments" }
@@ -53,7 +53,7 @@ export function faultError(fault: Fault | null | undefined): ApiError | undefine
   }
 }
 
-/** The error answer to a prompt that doesn't fit the model's window. */
+/** Returns the error for a prompt that exceeds the model's context window. */
 export function promptTooLong(why: string): ApiError {
   return new ApiError(400, `${why}. Please reduce the length of the messages.`, {
     code: "context_length_exceeded",

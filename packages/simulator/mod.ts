@@ -1,10 +1,7 @@
 /**
- * A simulated provider, OpenAI-compatible and for Anthropic's Messages, with a faithful prefix cache, and models to put
- * behind it:
- * {@linkcode scripted} replies, the {@linkcode replay} of a recorded conversation, and the {@linkcode rehearsal}
+ * A simulated provider, OpenAI-compatible and for Anthropic's Messages API, with an exact prefix cache, and its models:
+ * {@linkcode scripted} replies, {@linkcode replay} of a recorded conversation, and {@linkcode rehearsal}, the offline demo
  * model, which uses real tools by fixed rules.
- *
- * README.md shows it in use.
  *
  * @module
  */

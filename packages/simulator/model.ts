@@ -9,36 +9,34 @@ import { ApiError } from "@tare/wire/internal";
 import type { Fault } from "./fault.ts";
 
 export interface SimulatedRequest {
-  /** The model's name, as the client wrote it. */
+  /** Model name from the request. */
   readonly model: string;
-  /** The conversation, as it was sent. */
+  /** Conversation from the request. */
   readonly messages: readonly Message[];
-  /** The tools that are offered; none if the request has no tools. */
+  /** Tools of the request; empty without tools. */
   readonly tools: readonly ToolDefinition[];
 }
 
-/** A call in a simulated reply. Without an `id` the simulator makes one up; an empty `id` is sent as it is. */
+/** A call in a simulated reply. Default of `id`: generated. An empty `id` is sent unchanged. */
 export type SimulatedToolCall = Omit<FunctionToolCall, "id"> & { readonly id?: string };
 
-/** Reply of a simulated model: an assistant message; unknown fields are sent unchanged. */
+/** A simulated model's reply, an assistant message. Unknown fields are sent unchanged. */
 export interface SimulatedReply extends Omit<AssistantMessage, "role" | "content" | "tool_calls"> {
-  /** The text; default none. */
+  /** Text. Default: none. */
   readonly content?: string | null;
-  /** Default none. */
+  /** Calls. Default: none. */
   readonly tool_calls?: readonly SimulatedToolCall[];
-  /** Default: `tool_calls` if there are any, otherwise `stop`. */
+  /** Finish reason. Default: `tool_calls` if there are any, otherwise `stop`. */
   readonly finish_reason?: string;
-  /** How the provider shall misbehave with this reply; outranks the simulator's `faults`. */
+  /** Fault of the provider in this reply; overrides the simulator's `faults`. */
   readonly fault?: Fault;
 }
 
 export type SimulatedModel = (request: SimulatedRequest) => SimulatedReply | Promise<SimulatedReply>;
 
 /**
- * A model that gives these replies in turn, one for each request that reaches it, whatever the request says. A
- * reply that is only a `fault` stands for a request that fails.
- *
- * When they are used up, the provider answers with status 400, which no client tries again.
+ * Returns a model that gives these replies in order, one per request. A reply that is only a `fault` is a failing request.
+ * After the last one the provider responds with status 400, which clients don't retry.
  *
  * @example
  * ```ts
@@ -68,7 +66,7 @@ export function scripted(replies: readonly SimulatedReply[]): SimulatedModel {
   };
 }
 
-/** A call for a scripted reply. `args` is written as JSON unless it is a text, which is sent as it is. */
+/** Returns a call for a scripted reply. `args` is serialized as JSON; a string is sent unchanged. */
 export function toolCall(
   name: string,
   args: Readonly<Record<string, unknown>> | string = {},
@@ -79,13 +77,12 @@ export function toolCall(
 }
 
 /**
- * Returns a model that gives the assistant messages of one recorded conversation in their order, with all their fields.
- * What a recorder added to them must be removed before.
+ * Returns a model that gives the assistant messages of one recorded conversation in order, with all their fields. Fields
+ * that a recorder added must be removed before.
  *
- * The next one doesn't depend on the request: what is between the agent and the provider may have evicted or summarized any
- * of the earlier messages. So each conversation needs a replay of its own, for instance under its own model name. A request
- * with the same messages as the one before is a retry and gets the same reply again. After the last one the provider
- * answers with status 400, which no client retries.
+ * Replies don't depend on the request, because earlier messages may have been evicted or summarized. Each conversation
+ * needs its own replay, for instance under its own model name. A request with the same messages as the previous one is a
+ * retry and gets the same reply. After the last reply the provider responds with status 400, which clients don't retry.
  *
  * @throws {TypeError} if a recorded call isn't a function call.
  */
@@ -114,7 +111,9 @@ function toReply({ role: _, content, tool_calls, ...rest }: AssistantMessage): S
     content: content ? contentText(content) : null,
     tool_calls: (tool_calls ?? []).map((call) => {
       if (call.type === "function") return call;
-      throw new TypeError(`Cannot replay a ${call.type} tool call: only function calls are simulated`);
+      throw new TypeError(
+        `Cannot replay a ${call.type} tool call: only function calls are simulated. Convert or remove it.`,
+      );
     }),
   };
 }

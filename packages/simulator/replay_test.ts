@@ -19,7 +19,7 @@ function asked(content: string) {
   return { model: "m", messages: [{ role: "user", content } as const], tools: [] };
 }
 
-Deno.test("replay() gives the recorded replies in order, whatever the requests still show", async () => {
+Deno.test("replay() gives the recorded replies in order for any requests", async () => {
   const model = replay(recorded);
   assertEquals([await model(asked("whole")), await model(asked("cut down"))], replies);
   await assertRejects(
@@ -29,7 +29,7 @@ Deno.test("replay() gives the recorded replies in order, whatever the requests s
   );
 });
 
-Deno.test("replay() gives a repeated request the same reply again", async () => {
+Deno.test("replay() gives a repeated request the same reply", async () => {
   const model = replay(recorded);
   assertEquals([
     await model(asked("a")),
@@ -44,7 +44,7 @@ Deno.test("replay() gives a repeated request the same reply again", async () => 
   ]);
 });
 
-Deno.test("replay() refuses a recording with calls that are no function calls", () => {
+Deno.test("replay() throws for calls that aren't function calls", () => {
   const custom = { id: "1", type: "custom", custom: { name: "f", input: "" } } as const;
   assertThrows(() => replay([{ role: "assistant", tool_calls: [custom] }]), TypeError, "custom tool call");
 });

@@ -1,4 +1,4 @@
-/** An encoding as js-tiktoken ships it: the packed ranks, and the pattern that cuts text into pieces. */
+/** An encoding of js-tiktoken: packed ranks, and the pattern that splits text into pieces. */
 export interface EncodingData {
   readonly bpe_ranks: string;
   readonly pat_str: string;
@@ -9,37 +9,33 @@ interface BytePairEncoder {
   readonly encode: (text: string) => readonly number[];
 }
 
-/**
- * The pattern is matched in windows of this many UTF-16 code units: a single match over some four million makes
- * V8's regular expressions run out of stack.
- */
+/** Length of the windows in which the pattern is matched, in UTF-16 code units: V8 runs out of stack at about four million. */
 const WINDOW_LENGTH = 2 ** 20;
 
-/** UTF-8 bytes of one UTF-16 code unit, at most. */
+/** Maximum UTF-8 bytes per UTF-16 code unit. */
 const MAX_UNIT_BYTES = 3;
 
-/** Pieces up to this many code units are encoded in a buffer that is kept. */
+/** Longest piece that is encoded in a reused buffer, in code units. */
 const KEPT_LENGTH = 4096;
 
-/** So many pieces are remembered with the number of their tokens, each of at most so many code units. */
+/** Size of the cache of token counts: number of pieces, and their longest length in code units. */
 const KNOWN = { pieces: 8192, length: 64 };
 
 /**
- * Makes an encoder. Strings that look like special tokens are ordinary text to it, and lone surrogates are
- * encoded as U+FFFD.
+ * Returns an encoder. Special-token strings are ordinary text, and lone surrogates are encoded as U+FFFD.
  *
- * It is exact but for one case: in a text longer than 2^20 UTF-16 code units, a stretch of that length without a
- * space after something that isn't white space is cut where it stands, which may add a token or two.
+ * It is exact with one exception: a stretch of 2^20 UTF-16 code units without a space after a non-space is split, which may
+ * add a token or two.
  */
 export function bytePairEncoder({ bpe_ranks, pat_str }: EncodingData): BytePairEncoder {
   const table = new RankTable(bpe_ranks);
   const merger = new BytePairMerger(table);
   const pattern = new RegExp(pat_str, "uy");
   const kept = makeBuffers(KEPT_LENGTH);
-  // Names come again and again, and to merge one takes ten times as long as to look it up.
+  // Names are repeated often, and merging takes ten times as long as a lookup.
   const known = new Map<string, number>();
 
-  /** Encodes a piece; returns the number of its tokens and hands the tokens themselves to the sink. */
+  /** Encodes a piece into the sink; returns the number of its tokens. */
   const encodePiece = (piece: string, sink: number[] | undefined): number => {
     const { bytes, tokens } = piece.length <= KEPT_LENGTH ? kept : makeBuffers(piece.length);
     const length = utf8(piece, bytes);
@@ -54,7 +50,7 @@ export function bytePairEncoder({ bpe_ranks, pat_str }: EncodingData): BytePairE
     }
     const count = merger.merge(bytes, length, tokens);
     if (sink) { for (const token of tokens.subarray(0, count)) sink.push(token); }
-    // Of one ASCII piece's own: a slice would hold on to the text that it was cut from.
+    // A copy of an ASCII piece, because a slice would retain the whole text.
     else if (length === piece.length && length <= KNOWN.length) {
       if (known.size === KNOWN.pieces) known.clear();
       known.set(String.fromCharCode(...bytes.subarray(0, length)), count);
@@ -92,7 +88,7 @@ function makeBuffers(length: number) {
 const textEncoder = new TextEncoder();
 
 function utf8(text: string, bytes: Uint8Array): number {
-  // Most pieces are a few ASCII letters: for these the call of encodeInto costs more than the copying.
+  // Most pieces are a few ASCII letters, for which encodeInto is slower than copying.
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i);
     if (code >= 0x80) return textEncoder.encodeInto(text, bytes).written;
@@ -111,7 +107,7 @@ function* windows(text: string): Generator<string> {
   yield text.slice(start);
 }
 
-/** Where to end a window. In no encoding does a piece contain a space after something that isn't white space. */
+/** Returns the end of a window. No encoding has pieces with a space after a non-space. */
 function windowEnd(text: string, start: number): number {
   const limit = start + WINDOW_LENGTH;
   for (let end = limit; end > start; end--) {
@@ -120,29 +116,26 @@ function windowEnd(text: string, start: number): number {
   return /[\uD800-\uDBFF]/.test(text[limit - 1] ?? "") ? limit - 1 : limit;
 }
 
-/** Pieces up to this many bytes are merged in arrays that are kept; longer ones get their own. */
+/** Longest piece that is merged in reused arrays, in bytes. */
 const KEPT_BYTES = 4096;
 
 /**
- * Merges the bytes of one piece of text into tokens: as long as the union of two neighbours is a token, the union
- * of the lowest rank is made, the leftmost first.
+ * Merges the bytes of a piece into tokens: repeatedly the adjacent pair with the lowest rank, the leftmost first.
  *
- * Looking for the lowest rank anew after each merge takes O(n²), for a long run of one letter minutes. Here the
- * neighbours that may be merged wait in one list for each rank, and the ranks in a heap: O(n log n) for any bytes.
+ * Searching the lowest rank after each merge would be O(n²), minutes for a long run of one letter. Here a list per rank
+ * contains the candidate pairs, and a heap the ranks: O(n log n). A rank's list is processed at once, which relies on a
+ * property of trained encodings: each token consists of two of lower rank, so that no merge creates a lower rank.
  *
- * A rank's list is worked off in one go. This relies on what holds in each encoding that was trained as byte-pair
- * merges: a token is made of two tokens of lower rank, so that no merge gives rise to one of lower rank.
- *
- * Every index in here is in range by construction, which the compiler cannot see: hence the `!`.
+ * Every index is in range by construction, hence the `!`.
  */
 export class BytePairMerger {
   readonly #table: RankTable;
   readonly #byteRanks: Int32Array;
   readonly #kept: Workspace = makeWorkspace(KEPT_BYTES);
-  /** First and last entry of each rank's list; -1 means none. */
+  /** First and last entry of each rank's list; -1 if empty. */
   readonly #heads: Int32Array;
   readonly #tails: Int32Array;
-  /** Ranks whose list is not empty, as a binary heap. */
+  /** Binary heap of ranks with a non-empty list. */
   readonly #heap: Int32Array;
 
   constructor(table: RankTable) {
@@ -153,10 +146,7 @@ export class BytePairMerger {
     this.#heap = new Int32Array(table.size);
   }
 
-  /**
-   * Merges the first `length` bytes. Writes the ranks of the tokens to `tokens`, which needs room for `length`,
-   * and returns their number.
-   */
+  /** Merges the first `length` bytes, writes the tokens' ranks to `tokens` (of at least `length`), and returns their number. */
   merge(bytes: Uint8Array, length: number, tokens: Int32Array): number {
     const table = this.#table;
     const heads = this.#heads;
@@ -167,7 +157,7 @@ export class BytePairMerger {
     let entries = 0;
     let waitingRanks = 0;
 
-    /** Finds the union of the part at this byte and its neighbour, and lists it if it is a token. */
+    /** Lists the union of the part at this byte and the next one, if it is a token. */
     const consider = (at: number) => {
       union[at] = -1;
       const neighbour = next[at]!;
@@ -191,7 +181,7 @@ export class BytePairMerger {
     for (let at = 0; at < length; at++) {
       next[at] = at + 1;
       previous[at] = at - 1;
-      // Until all is merged, tokens[at] is the rank of the part that starts at this byte.
+      // During merging, tokens[at] is the rank of the part that starts at this byte.
       tokens[at] = this.#byteRanks[bytes[at]!]!;
     }
     for (let at = 0; at < length; at++) consider(at);
@@ -211,7 +201,7 @@ export class BytePairMerger {
       if (!inOrder) batch.subarray(0, size).sort();
       for (let i = 0; i < size; i++) {
         const at = batch[i]!;
-        // Out of date: an overlapping merge came first.
+        // Invalidated by an overlapping merge.
         if (union[at] !== rank) continue;
         const absorbed = next[at]!;
         const after = next[absorbed]!;
@@ -229,22 +219,22 @@ export class BytePairMerger {
   }
 }
 
-/** Arrays over the bytes of a piece. A part is named by its first byte. */
+/** Arrays indexed by byte. A part is identified by its first byte. */
 interface Workspace {
   readonly hashes: Int32Array;
-  /** First byte of the part after and before. */
+  /** First byte of the next and of the previous part. */
   readonly next: Int32Array;
   readonly previous: Int32Array;
-  /** Rank of the token that a part and the next one would make; -1 if they make none. */
+  /** Rank of the union of a part and the next one; -1 if it is no token. */
   readonly union: Int32Array;
-  /** Entries of the lists: the part, and the next entry of the same rank. */
+  /** List entries: the part, and the next entry of the same rank. */
   readonly entryAt: Int32Array;
   readonly entryNext: Int32Array;
   readonly batch: Int32Array;
 }
 
 function makeWorkspace(length: number): Workspace {
-  // Each byte is considered once, and two parts more after each merge.
+  // Each byte is considered once, and two parts after each merge.
   const entries = 3 * length;
   return {
     hashes: new Int32Array(length + 1),
@@ -283,28 +273,24 @@ function popHeap(heap: Int32Array, size: number): void {
 }
 
 /**
- * The tokens of an encoding and their ranks: one open-addressed hash table over the tokens' bytes. Two hundred
- * thousand tokens lie in a few flat arrays, built without a string, a `Map` entry or an object for each.
+ * Ranks of an encoding's tokens in one open-addressed hash table over the tokens' bytes: two hundred thousand tokens in a
+ * few typed arrays. Hashes are polynomial, so that a slice's hash follows from two prefix hashes in constant time.
  *
- * Hashes are polynomial, so that the hash of any slice follows from the hashes of two prefixes in constant time.
- *
- * Every index in here is in range by construction, which the compiler cannot see: hence the `!`.
+ * Every index is in range by construction, hence the `!`.
  */
 export class RankTable {
-  /** Number of ranks: the highest rank plus one. */
+  /** Number of ranks. */
   readonly size: number;
-  /** Length of the longest token, in bytes. */
   readonly #longest: number;
-  /** Bytes of all tokens; those of rank r go from `#starts[r]` to `#starts[r + 1]`. */
+  /** Bytes of all tokens; those of rank r are from `#starts[r]` to `#starts[r + 1]`. */
   readonly #bytes: Uint8Array;
   readonly #starts: Int32Array;
-  /** For each slot a hash and a rank + 1; zero there marks a free slot. */
+  /** Hash and rank + 1 of each slot; 0 if free. */
   readonly #slots: Int32Array;
   readonly #slotBits: number;
-  /** Powers of the hash base. */
   readonly #powers: Int32Array;
 
-  /** Unpacks the text in which js-tiktoken ships ranks: lines of `! <first rank> <base64> <base64> …`. */
+  /** Parses js-tiktoken's packed ranks: lines of `! <first rank> <base64> <base64> …`. */
   constructor(packed: string) {
     const { bytes, starts } = unpack(packed);
     this.#bytes = bytes;
@@ -316,13 +302,13 @@ export class RankTable {
     );
     this.#powers = new Int32Array(this.#longest + 1).fill(1);
     for (let i = 1; i <= this.#longest; i++) this.#powers[i] = Math.imul(this.#powers[i - 1]!, HASH_BASE);
-    // At least half of the slots stay free.
+    // At least half of the slots are free.
     this.#slotBits = 33 - Math.clz32(this.size);
     this.#slots = new Int32Array(2 << this.#slotBits);
     for (let rank = 0; rank < this.size; rank++) this.#insert(rank);
   }
 
-  /** Rank of the token that consists of the first `length` bytes; -1 if there is none. */
+  /** Returns the rank of the first `length` bytes; -1 if they are no token. */
   rank(bytes: Uint8Array, length: number): number {
     if (length > this.#longest) return -1;
     let hash = 0;
@@ -336,7 +322,7 @@ export class RankTable {
     for (let i = 0; i < length; i++) hashes[i + 1] = hash = extendHash(hash, bytes[i]!);
   }
 
-  /** Rank of the token that consists of a slice of `bytes`, whose prefixes have these hashes; -1 if there is none. */
+  /** Returns the rank of a slice by its prefix hashes; -1 if it is no token. */
   sliceRank(bytes: Uint8Array, hashes: Int32Array, start: number, end: number): number {
     const length = end - start;
     if (length > this.#longest) return -1;
@@ -370,7 +356,7 @@ export class RankTable {
     return true;
   }
 
-  /** Fibonacci hashing: the upper bits of the product are the well mixed ones. */
+  /** Fibonacci hashing, which uses the well-mixed upper bits. */
   #firstSlot(hash: number): number {
     return Math.imul(hash, 0x9e3779b1) >>> 32 - this.#slotBits << 1;
   }
@@ -400,7 +386,7 @@ function unpack(packed: string): { readonly bytes: Uint8Array; readonly starts: 
   for (const line of packed.split("\n")) {
     const [, firstRank] = line.split(" ", 2);
     if (firstRank === undefined) continue;
-    // Ranks that no ordinary token has (a special token has them) become tokens without bytes.
+    // Ranks of special tokens become tokens without bytes.
     while (starts.length < Number(firstRank)) starts.push(length);
     let bits = 0;
     let held = 0;
@@ -420,10 +406,7 @@ function unpack(packed: string): { readonly bytes: Uint8Array; readonly starts: 
   return { bytes: bytes.slice(0, length), starts: Int32Array.from(starts) };
 }
 
-/**
- * Makes a loader that loads each key once and hands everybody the same promise. A load that failed is forgotten,
- * so that the next caller tries again.
- */
+/** Returns a loader that loads each key once and returns the same promise. A failed load is retried by the next call. */
 export function loadOnce<Key, Value>(load: (key: Key) => Promise<Value>): (key: Key) => Promise<Value> {
   const loads = new Map<Key, Promise<Value>>();
   return (key) => {

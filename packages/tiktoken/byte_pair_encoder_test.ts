@@ -9,12 +9,12 @@ import { bytePairEncoder, BytePairMerger, RankTable } from "./byte_pair_encoder.
 const WINDOW_LENGTH = 2 ** 20;
 const { count, encode } = bytePairEncoder(o200k_base);
 
-Deno.test("bytePairEncoder() is exact over windows wherever a space follows something else", () => {
+Deno.test("bytePairEncoder() is exact across windows if a space follows other text", () => {
   for (const encoding of [o200k_base, cl100k_base]) {
     const { count } = bytePairEncoder(encoding);
     for (const [unit, tokens] of [[" hello", 1], [" hello\n\n", 2], ["42. ", 3], [" a", 1]] as const) {
       const units = Math.ceil(2.5 * WINDOW_LENGTH / unit.length);
-      // The last unit may differ: nothing follows it.
+      // The last unit may differ, because nothing follows it.
       const [last, lastButOne] = [count(unit.repeat(4)), count(unit.repeat(3))];
       assertEquals(last - lastButOne, tokens);
       assertEquals(count(unit.repeat(units)), lastButOne + (units - 3) * tokens);
@@ -22,7 +22,7 @@ Deno.test("bytePairEncoder() is exact over windows wherever a space follows some
   }
 });
 
-Deno.test("bytePairEncoder() gives text without any space, longer than a window, its tokens", () => {
+Deno.test("bytePairEncoder() encodes text without spaces that is longer than a window", () => {
   const cases = [["a", 1 / 8], ["😀", 1], ["中", 1], ["1", 1 / 3], ["\n", 1 / 16]] as const;
   for (const [unit, tokensPerUnit] of cases) {
     const length = 1.5 * WINDOW_LENGTH;
@@ -31,16 +31,16 @@ Deno.test("bytePairEncoder() gives text without any space, longer than a window,
   }
 });
 
-Deno.test("bytePairEncoder() doesn't cut a surrogate pair where it cuts a text without spaces", () => {
+Deno.test("bytePairEncoder() doesn't split a surrogate pair in a text without spaces", () => {
   const tokens = encode("a" + "😀".repeat(WINDOW_LENGTH));
   assertEquals(new Set(tokens), new Set([...encode("a"), ...encode("😀😀")]));
 });
 
-Deno.test("bytePairEncoder() survives a piece at which a regular expression would run out of stack", () => {
+Deno.test("bytePairEncoder() encodes a piece that would exhaust a regular expression's stack", () => {
   assertEquals(count("中".repeat(5_000_000)), 5_000_000);
 });
 
-Deno.test("bytePairEncoder() counts a name that comes again as it was counted first, however many come between", () => {
+Deno.test("bytePairEncoder() counts a repeated name equally after any number of others", () => {
   const names = Array.from({ length: 20_000 }, (_, at) => ` unheardOfName${(at * 7_919).toString(36)}x`);
   const { length } = names.flatMap((name) => encode(name));
   for (let times = 0; times < 2; times++) {
@@ -49,7 +49,7 @@ Deno.test("bytePairEncoder() counts a name that comes again as it was counted fi
   }
 });
 
-/** Ranks by token, a byte being a character of the same code. */
+/** Returns ranks by token, with a character per byte. */
 function ranksOf(packed: string): Map<string, number> {
   const ranks = new Map<string, number>();
   for (const line of packed.split("\n").filter((line) => line !== "")) {
@@ -59,7 +59,7 @@ function ranksOf(packed: string): Map<string, number> {
   return ranks;
 }
 
-/** Byte-pair encoding as its definition has it. Unions of `limit` and above are not made. */
+/** Byte-pair encoding by definition, without merges of rank `limit` and above. */
 function mergeSlowly(text: string, ranks: ReadonlyMap<string, number>, limit = Infinity): string[] {
   const parts = [...text];
   for (;;) {
@@ -83,7 +83,7 @@ function merge(text: string): number[] {
   return [...tokens.subarray(0, merger.merge(bytes, bytes.length, tokens))];
 }
 
-Deno.test("BytePairMerger.merge() is byte-pair encoding", () => {
+Deno.test("BytePairMerger.merge() implements byte-pair encoding", () => {
   const byte = fc.integer({ min: 0, max: 255 }).map((code) => String.fromCharCode(code));
   const tokens = [...ranks.keys()];
   const token = fc.nat({ max: tokens.length - 1 }).map((index) => tokens[index]!);
@@ -93,7 +93,7 @@ Deno.test("BytePairMerger.merge() is byte-pair encoding", () => {
   }));
 });
 
-Deno.test("BytePairMerger.merge() merges the leftmost first where the same union overlaps", () => {
+Deno.test("BytePairMerger.merge() merges the leftmost of overlapping equal pairs first", () => {
   for (let length = 1; length < 40; length++) {
     for (const unit of ["a", "ab", "aab", " ", "\n"]) {
       const text = unit.repeat(length);
@@ -102,7 +102,7 @@ Deno.test("BytePairMerger.merge() merges the leftmost first where the same union
   }
 });
 
-Deno.test("BytePairMerger.merge() leaves nothing behind for the next piece", () => {
+Deno.test("BytePairMerger.merge() keeps no state between pieces", () => {
   const lengths = [3, 5_000, 3, 10_000, 4_096, 4_097, 1];
   assertEquals(
     lengths.map((length) => merge("abc".repeat(length)).length),
@@ -115,7 +115,7 @@ function mergeFresh(text: string): number {
   return fresh.merge(new TextEncoder().encode(text), text.length, new Int32Array(text.length));
 }
 
-Deno.test("each token of each encoding is made of two of lower rank, which BytePairMerger relies on", () => {
+Deno.test("encodings: each token consists of two of lower rank, as BytePairMerger requires", () => {
   for (const { bpe_ranks } of [o200k_base, cl100k_base, p50k_base, gpt2]) {
     const ranks = ranksOf(bpe_ranks);
     for (const [token, rank] of ranks) {

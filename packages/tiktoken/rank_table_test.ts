@@ -4,7 +4,7 @@ import { assertEquals, assertRejects, assertStrictEquals } from "@std/assert";
 const bytes = (text: string) => new TextEncoder().encode(text);
 const packed = (tokens: readonly string[]) => tokens.map((token) => btoa(token)).join(" ");
 
-Deno.test("RankTable.rank() gives each token its rank over all lines, and -1 to what is none", () => {
+Deno.test("RankTable.rank() returns each token's rank over all lines, and -1 for other bytes", () => {
   const table = new RankTable(
     `! 0 ${packed(["a", "b", "ab", "abab"])}\n! 7 ${packed(["xyz", "\xff\x00"])}\n`,
   );
@@ -15,12 +15,12 @@ Deno.test("RankTable.rank() gives each token its rank over all lines, and -1 to 
   assertEquals(table.size, 9);
 });
 
-Deno.test("RankTable.rank() reads no further than the length", () => {
+Deno.test("RankTable.rank() reads only `length` bytes", () => {
   const table = new RankTable(`! 0 ${packed(["a", "ab"])}`);
   assertEquals([table.rank(bytes("abc"), 1), table.rank(bytes("abc"), 2)], [0, 1]);
 });
 
-Deno.test("RankTable.sliceRank() gives for each slice what rank() gives for it alone", () => {
+Deno.test("RankTable.sliceRank() returns the same as rank() for each slice", () => {
   const table = new RankTable(`! 0 ${packed(["a", "b", "c", "ab", "bc", "cab", "cabbc"])}`);
   const text = bytes("abcabbcab");
   const hashes = new Int32Array(text.length + 1);
@@ -33,7 +33,7 @@ Deno.test("RankTable.sliceRank() gives for each slice what rank() gives for it a
   }
 });
 
-Deno.test("loadOnce() loads each key once and hands out the same promise", async () => {
+Deno.test("loadOnce() loads each key once and returns the same promise", async () => {
   const loaded: string[] = [];
   const load = loadOnce((key: string) => Promise.resolve((loaded.push(key), key.toUpperCase())));
   const [first, second] = [load("a"), load("a")];
@@ -42,7 +42,7 @@ Deno.test("loadOnce() loads each key once and hands out the same promise", async
   assertEquals(loaded, ["a", "b"]);
 });
 
-Deno.test("loadOnce() forgets a load that failed", async () => {
+Deno.test("loadOnce() retries a failed load", async () => {
   const replies = [Promise.reject(new Error("offline")), Promise.resolve("table")];
   const load = loadOnce((_: string) => replies.shift() ?? Promise.reject(new Error("asked too often")));
   await assertRejects(() => load("a"), Error, "offline");

@@ -1,8 +1,6 @@
 /**
- * Exact token counts, with the rank tables of [js-tiktoken](https://github.com/dqbd/tiktoken). Its own entry
- * point, so that only those who count exactly load a table; that takes some tens of milliseconds.
- *
- * A megabyte of any text, however hostile, is counted in well under a second.
+ * Exact token counts with the rank tables of [js-tiktoken](https://github.com/dqbd/tiktoken), a separate entry point because
+ * loading a table takes some tens of milliseconds. A megabyte of any text is counted in well under a second.
  *
  * @example
  * ```ts
@@ -22,37 +20,33 @@ import { getEncodingNameForModel } from "js-tiktoken/lite";
 import { bytePairEncoder, type EncodingData, loadOnce } from "./byte_pair_encoder.ts";
 import type { CountTokens } from "@tare/messages";
 
-/** Encodes text as a model does. Strings such as `<|endoftext|>` are ordinary text. */
+/** A tokenizer. Strings such as `<|endoftext|>` are ordinary text. */
 export interface Tokenizer {
-  /**
-   * The encoding that it was loaded for. Current models of OpenAI use `o200k_base`, those from GPT-3.5 to GPT-4
-   * `cl100k_base`.
-   */
+  /** Encoding. OpenAI's current models use `o200k_base`, those from GPT-3.5 to GPT-4 `cl100k_base`. */
   readonly encoding: "o200k_base" | "cl100k_base" | "p50k_base" | "p50k_edit" | "r50k_base" | "gpt2";
-  /** Whether the model's own encoding isn't known, so that the counts of this one stand for them. */
+  /** Whether the model's encoding is unknown, so that counts are estimates. */
   readonly estimated: boolean;
-  /** Number of tokens. The same function for every tokenizer of an encoding. */
+  /** Returns the number of tokens; the same function for all tokenizers of an encoding. */
   readonly count: CountTokens;
-  /** The tokens themselves. */
+  /** Returns the tokens. */
   readonly encode: (text: string) => readonly number[];
 }
 
 /** Options of {@linkcode loadTokenizer}. */
 export interface TokenizerOptions {
-  /** The encoding by name; outranks `model`. Default: that of the model. */
+  /** Encoding; overrides `model`. Default: the model's. */
   readonly encoding?: Tokenizer["encoding"];
-  /** A model of OpenAI by name. An unknown one is counted as `o200k_base`, with `estimated`. */
+  /** OpenAI model name. An unknown model uses `o200k_base`, with `estimated`. Default: `o200k_base`. */
   readonly model?: string;
 }
 
 /**
- * Loads a tokenizer; by default that of `o200k_base`. Each encoding is loaded once: whoever asks again gets the same
- * functions. A load that failed is tried again by the next call.
+ * Loads a tokenizer. Each encoding is loaded once; a failed load is retried by the next call.
  *
- * The counts are exact, lone surrogates counting as U+FFFD, with one exception: in a text of more than 2^20 UTF-16
- * code units, a stretch of that length without a space after something else may count a token or two more.
+ * Counts are exact, with lone surrogates as U+FFFD; only a stretch of 2^20 UTF-16 code units without a space after other
+ * text may count a token or two more.
  *
- * @throws {RangeError} (as a rejection) if there is no such encoding.
+ * @throws {RangeError} (as a rejection) if the encoding is unknown.
  *
  * @example
  * ```ts
@@ -71,11 +65,11 @@ export async function loadTokenizer(options: TokenizerOptions = {}): Promise<Tok
 
 type Encoding = Tokenizer["encoding"];
 
-/** What models are counted by whose own encoding isn't known. */
+/** Encoding for models with an unknown encoding. */
 const UNKNOWN: Encoding = "o200k_base";
 
 /**
- * The encoding of a model by name; nothing of a model that isn't known, such as any but OpenAI's.
+ * Returns a model's encoding; undefined for unknown models, such as all but OpenAI's.
  *
  * @example
  * ```ts
@@ -89,12 +83,12 @@ export function encodingOfModel(model: string): Tokenizer["encoding"] | undefine
   try {
     return getEncodingNameForModel(model as Parameters<typeof getEncodingNameForModel>[0]);
   } catch {
-    // Its only error: it doesn't know the model.
+    // Its only error is an unknown model.
     return undefined;
   }
 }
 
-/** Literal specifiers: a published package cannot resolve computed ones. */
+/** Loaders with literal specifiers, because a published package can't resolve computed ones. */
 const RANKS: ReadonlyMap<Encoding, () => Promise<{ readonly default: EncodingData }>> = new Map([
   ["o200k_base", () => import("js-tiktoken/ranks/o200k_base")],
   ["cl100k_base", () => import("js-tiktoken/ranks/cl100k_base")],
@@ -108,7 +102,7 @@ const load = loadOnce(async (encoding: Encoding): Promise<Omit<Tokenizer, "estim
   const importRanks = RANKS.get(encoding);
   if (!importRanks) {
     throw new RangeError(
-      `Cannot load encoding ${JSON.stringify(encoding)}: it is none of ${[...RANKS.keys()].join(", ")}`,
+      `Cannot load encoding ${JSON.stringify(encoding)}: it is unknown. Use ${[...RANKS.keys()].join(", ")}.`,
     );
   }
   return { encoding, ...bytePairEncoder((await importRanks()).default) };

@@ -39,7 +39,7 @@ function repeat(unit: string): string {
   return unit.repeat(Math.ceil(LENGTH / unit.length)).slice(0, LENGTH);
 }
 
-/** The same on each run: a linear congruential generator. */
+/** Returns deterministic random text from a linear congruential generator. */
 function random(alphabet: string): string {
   const characters = [...alphabet];
   let state = 12345;

@@ -28,7 +28,7 @@ const samples = [
   "aGVsbG8gd29ybGQgdGhpcyBpcyBiYXNlNjQgdGV4dA==",
 ];
 
-Deno.test("loadTokenizer() encodes samples exactly as js-tiktoken does, in each encoding", async () => {
+Deno.test("loadTokenizer() encodes samples like js-tiktoken in each encoding", async () => {
   const encodings = { o200k_base, cl100k_base, gpt2, p50k_edit };
   for (const [encoding, data] of Object.entries(encodings)) {
     const exact = new Tiktoken(data);
@@ -40,7 +40,7 @@ Deno.test("loadTokenizer() encodes samples exactly as js-tiktoken does, in each 
   }
 });
 
-Deno.test("loadTokenizer() encodes ordinary text exactly as js-tiktoken does", async () => {
+Deno.test("loadTokenizer() encodes ordinary text like js-tiktoken", async () => {
   const { encode, count } = await loadTokenizer();
   const piece = fc.oneof(
     fc.lorem({ maxCount: 5 }),
@@ -67,7 +67,7 @@ Deno.test("loadTokenizer() encodes lone surrogates as U+FFFD, like TextEncoder",
   assertEquals(count("\udc00".repeat(100_000)), count("\ufffd".repeat(100_000)));
 });
 
-Deno.test("loadTokenizer() takes special-token strings for ordinary text", async () => {
+Deno.test("loadTokenizer() encodes special-token strings as ordinary text", async () => {
   const { encode, count } = await loadTokenizer();
   assertEquals(encode("<|endoftext|>"), o200k.encode("<|endoftext|>", [], []));
   const [one, two] = [count("<|endoftext|>"), count("<|endoftext|>".repeat(2))];
@@ -83,7 +83,7 @@ Deno.test("loadTokenizer() counts a megabyte of any text", async () => {
   );
 });
 
-Deno.test("loadTokenizer() hands out one tokenizer for each encoding, whoever asks", async () => {
+Deno.test("loadTokenizer() returns one tokenizer per encoding", async () => {
   const [first, second, byModel, other] = await Promise.all([
     loadTokenizer(),
     loadTokenizer({ encoding: "o200k_base" }),
@@ -95,7 +95,7 @@ Deno.test("loadTokenizer() hands out one tokenizer for each encoding, whoever as
   assertEquals([first.encoding, other.encoding], ["o200k_base", "cl100k_base"]);
 });
 
-Deno.test("loadTokenizer() picks the encoding by model, and says where it stands for one that it doesn't know", async () => {
+Deno.test("loadTokenizer() selects the encoding by model and reports an estimate for unknown models", async () => {
   const picked: [Tokenizer["encoding"], boolean][] = [];
   for (
     const model of ["gpt-4", "gpt-5-mini", "text-davinci-003", "davinci", "gpt2", "some-other-model", ""]
@@ -117,12 +117,12 @@ Deno.test("loadTokenizer() picks the encoding by model, and says where it stands
   assertEquals((await loadTokenizer()).estimated, false);
 });
 
-Deno.test("loadTokenizer() refuses an encoding that there is not, and names those that there are", async () => {
+Deno.test("loadTokenizer() throws for an unknown encoding and lists the known ones", async () => {
   for (const encoding of ["o300k_base", "toString", ""]) {
     await assertRejects(
       () => loadTokenizer({ encoding: encoding as Tokenizer["encoding"] }),
       RangeError,
-      `Cannot load encoding "${encoding}": it is none of o200k_base, cl100k_base, p50k_base`,
+      `Cannot load encoding "${encoding}": it is unknown. Use o200k_base, cl100k_base, p50k_base`,
     );
   }
 });

@@ -79,8 +79,7 @@ export function findField(bytes: Uint8Array<ArrayBuffer>, wanted: string): Span 
     walk(bytes, { at: 0, open: OPEN_OBJECT, close: CLOSE_OBJECT }, (start) => {
       const { name, value } = fieldAt(bytes, start);
       if (name === wanted) found = value;
-      // Nothing follows the end of the text.
-      return found ? bytes.length : value.end;
+      return found ? FOUND : value.end;
     });
   } catch (error) {
     if (!(error instanceof SyntaxError || error instanceof RangeError)) throw error;
@@ -165,7 +164,13 @@ export function joinBytes(pieces: readonly Uint8Array<ArrayBuffer>[]): Uint8Arra
 
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
-/** Calls `member` for each member of an object or array, or those behind the end of one; it says where the member ends. */
+/** The end of a member behind which no other is wanted. */
+const FOUND = Infinity;
+
+/**
+ * Calls `member` for each member of an object or array, or those after the end of one; it returns the member's end, or
+ * {@linkcode FOUND}.
+ */
 function walk(
   bytes: Uint8Array<ArrayBuffer>,
   { at, open, close, behind }: {
@@ -184,7 +189,7 @@ function walk(
     if (bytes[start] === close) return;
     end = member(start);
   }
-  for (let members = 2;; members++) {
+  for (let members = 2; end !== FOUND; members++) {
     const next = skipBlanks(bytes, end);
     if (bytes[next] === close) return;
     if (bytes[next] !== COMMA) throw misread("a comma", next);

@@ -1,6 +1,6 @@
 /**
- * Prints how much of the code one has to know: what a request enters, type circles, names, packages, lines, and the
- * files that a change touches. `--list` prints what is counted; `--since COMMIT` counts the changes after that commit.
+ * Prints metrics of the code: files that a request enters, type circles, names, packages, lines, and files per commit.
+ * `--list` prints the counted items; `--since COMMIT` counts the commits after that one.
  *
  * @module
  */
@@ -23,7 +23,7 @@ const { list, since } = parseArgs({
   options: { list: { type: "boolean" }, since: { type: "string" } },
 }).values;
 
-/** Changed lines of source of the commits that count, from and to. */
+/** Range of changed source lines of counted commits. */
 const COMMIT_LINES = [60, 200] as const;
 
 const files = await sourceFiles();
@@ -34,7 +34,7 @@ const circles = typeCircles(files, entries);
 const names = twofoldNames(files);
 const fields = assignedFields(files, entries);
 
-console.log("What a request enters: files, of them the planner's, and functions");
+console.log("Per request: files, planner files, functions");
 for (const walk of walks) {
   const { files, planner, functions } = walkSize(walk);
   console.log(`  ${walk.kind.padEnd(26)} ${row(files, planner, functions)}`);
@@ -72,11 +72,11 @@ for (const [what, internal] of [["Public", false], ["Internal", true]] as const)
 say("Names exported with several meanings", [names.size]);
 detail([...names].map(([name, paths]) => `${name}: ${paths.join(", ")}`));
 
-say("Public fields that others assign", [[...fields.values()].flat().length]);
+say("Public fields that other files assign", [[...fields.values()].flat().length]);
 detail([...fields].map(([owner, own]) => `${owner}: ${own.map(({ name }) => name).join(", ")}`));
 
 const unpublished = members.filter((member) => member.publish === false);
-say("Packages that people import, and that nobody does", [published.length, unpublished.length]);
+say("Published and unpublished packages", [published.length, unpublished.length]);
 detail([published, unpublished].map((some) => some.map(({ name }) => name).join(", ")));
 
 say("Source files of packages/ and their lines", [sources.length, linesOf([...lines.keys()])]);
@@ -103,7 +103,7 @@ function detail(what: readonly string[]): void {
   if (list) { for (const one of what) console.log(`    ${one}`); }
 }
 
-/** Source files that one other imports, and that are neither an entry point nor a program. */
+/** Returns source files with one importer that are neither an entry point nor a program. */
 function filesOfOneImporter(files: readonly SourceFile[]): string[] {
   const importers = new Map<string, number>();
   for (const imported of importGraph(files, entries).values()) {
@@ -119,7 +119,7 @@ function filesOfOneImporter(files: readonly SourceFile[]): string[] {
     .sort();
 }
 
-/** How many source files of the packages each commit changes that changes so many lines of them, in ascending order. */
+/** Returns the number of package source files per counted commit, in ascending order. */
 async function filesOfCommits(): Promise<number[]> {
   const { stdout } = await new Deno.Command("git", {
     args: [

@@ -1,35 +1,34 @@
-/** A function of a program that ran. */
+/** A function that a program ran. */
 export interface EnteredFunction {
-  /** Its file, from the folder whose functions are marked. */
+  /** File path, relative to the measured folder. */
   readonly path: string;
-  /** Empty if it has none. */
+  /** Name; "" for an anonymous function. */
   readonly name: string;
-  /** Where it begins in what the file compiles to. */
+  /** Offset in the compiled file. */
   readonly offset: number;
 }
 
-/** A program that listens, of whose functions each run is known. */
+/** A running server program with recorded function calls. */
 export interface MarkedProgram extends AsyncDisposable {
   readonly url: string;
-  /** The functions that have begun to run since this was last asked. What runs once as a file is loaded is none. */
+  /** Returns the functions that ran since the last call, except module-level code. */
   readonly entered: () => Promise<readonly EnteredFunction[]>;
 }
 
-/** What V8's profiler tells of a file. */
+/** Coverage of a file by V8's profiler. */
 interface Script {
   readonly url: string;
   readonly functions: readonly {
     readonly functionName: string;
-    /** Of the whole function first. */
+    /** The first range is the whole function. */
     readonly ranges: readonly { readonly startOffset: number; readonly count: number }[];
   }[];
 }
 
 /**
- * Starts a program with a port for debuggers, waits until it prints where it listens, and has V8 count the runs of each
- * function in `folder`.
+ * Starts a program with an inspector, waits until it prints its address, and counts the runs of each function in `folder`.
  *
- * @throws {Error} with what it said, if it ends before it listens.
+ * @throws {Error} with its output, if it ends before it listens.
  */
 export async function startMarked(
   args: readonly string[],
@@ -48,7 +47,7 @@ export async function startMarked(
     try {
       process.kill("SIGTERM");
     } catch (error) {
-      // It has ended by itself.
+      // The program has already ended.
       if (!(error instanceof TypeError || error instanceof Deno.errors.NotFound)) throw error;
     }
     await Promise.all([process.status, errors.ended, output.ended]);
@@ -82,7 +81,7 @@ export async function startMarked(
     entered: async () => enteredIn((await ask("Profiler.takePreciseCoverage")).result, folder),
     async [Symbol.asyncDispose]() {
       const closed = new Promise((resolve) => socket.onclose = resolve);
-      // First: a program with a debugger waits for its leave.
+      // First, because a program waits for its debugger to disconnect.
       socket.close();
       await closed;
       await end();
@@ -90,7 +89,7 @@ export async function startMarked(
   };
 }
 
-/** What a program prints in the brackets of `pattern`; whatever else it prints is read and left. */
+/** Reads a stream to its end; resolves to the first group of `pattern`. */
 function told(
   output: ReadableStream<Uint8Array<ArrayBuffer>>,
   pattern: RegExp,
@@ -111,7 +110,7 @@ function told(
 function enteredIn(scripts: readonly Script[], folder: URL): EnteredFunction[] {
   return scripts.filter(({ url }) => url.startsWith(folder.href)).flatMap(({ url, functions }) =>
     functions.flatMap(({ functionName: name, ranges: [whole] }) => {
-      // What stands at the beginning and has no name is the file itself.
+      // An anonymous function at offset 0 is the module itself.
       if (!whole || whole.count === 0 || (name === "" && whole.startOffset === 0)) return [];
       return [{ path: url.slice(folder.href.length), name, offset: whole.startOffset }];
     })

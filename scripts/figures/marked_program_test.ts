@@ -2,7 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { toFileUrl } from "@std/path";
 import { startMarked } from "./marked_program.ts";
 
-Deno.test("startMarked() tells which functions have begun to run since it was last asked, files of others left aside", async () => {
+Deno.test("startMarked() reports functions that ran since the last call, only in the given folder", async () => {
   const folder = await Deno.makeTempDir();
   const files = {
     "ours/program.ts": `
@@ -42,7 +42,7 @@ export async function answer(request: Request): Promise<Response> {
   await Deno.remove(folder, { recursive: true });
 });
 
-Deno.test("startMarked() says what a program said that ends before it listens", async () => {
+Deno.test("startMarked() throws with the output of a program that ends before it listens", async () => {
   const folder = await Deno.makeTempDir();
   await Deno.writeTextFile(`${folder}/program.ts`, `console.log("It rains."); Deno.exit(1);\n`);
   await assertRejects(

@@ -3,38 +3,37 @@ import { API_PATH } from "../../packages/server/client.ts";
 import { simulator, toolCall } from "@tare/simulator";
 import { type EnteredFunction, type MarkedProgram, startMarked } from "./marked_program.ts";
 
-/** What one kind of request enters of the packages. */
+/** Functions that one kind of request runs. */
 export interface Walk {
-  /** What is asked. */
+  /** Kind of request. */
   readonly kind: string;
-  /** The functions that ran for it, by their files' paths inside `packages/`. */
+  /** Functions, with paths relative to `packages/`. */
   readonly functions: readonly EnteredFunction[];
 }
 
-/** How much a kind of request enters. */
+/** Size of a kind of request. */
 export interface WalkSize {
   readonly files: number;
-  /** Those with a name; others are part of what they stand in. */
+  /** Named functions only. */
   readonly functions: number;
-  /** Files of the planner, counted among the others. */
+  /** Planner files, included in `files`. */
   readonly planner: number;
 }
 
 const root = new URL("../../", import.meta.url);
 
-/** How often each request is made. */
 const ROUNDS = 3;
 
-/** A server that has run nothing but what it runs anyway for so long is done with a request, in milliseconds. */
+/** Time without non-idle activity after which a request is complete, in milliseconds. */
 const QUIET_MS = 200;
 
-/** It may take so many times as long. */
+/** Maximum number of such waits. */
 const MAX_WAITS = 100;
 
-/** How long a server is watched that nobody asks anything, in milliseconds: its timers go off every second or so. */
+/** Time in which idle activity is recorded, in milliseconds; timers fire about every second. */
 const IDLE_MS = 2500;
 
-/** How much a request entered. */
+/** Returns the number of files and functions of a request. */
 export function walkSize({ functions }: Walk): WalkSize {
   const files = new Set(functions.map(({ path }) => path));
   const planner = [...files].filter((path) => path.startsWith("planner/"));
@@ -43,9 +42,8 @@ export function walkSize({ functions }: Walk): WalkSize {
 }
 
 /**
- * Makes each kind of request of a server as it ships, a process of its own with a data folder and a simulated provider
- * on loopback, and tells what of the packages ran from the request to the end of all that came of it. Loading files
- * doesn't count, nor what the server runs by itself every now and then.
+ * Sends each kind of request to the released server, a separate process with a data folder and a simulated provider on
+ * loopback, and returns the functions that ran until it was complete. Module loading and idle activity are excluded.
  */
 export async function measureWalks(): Promise<Walk[]> {
   const folder = await Deno.makeTempDir();
@@ -77,7 +75,7 @@ export async function measureWalks(): Promise<Walk[]> {
   }
 }
 
-/** A provider whose model calls the tool that the newest message asks for, or else answers. */
+/** Starts a provider whose model calls the tool that the newest message names, or else replies. */
 function startProvider(): { readonly url: string } & AsyncDisposable {
   const provider = simulator({
     model({ messages }) {
@@ -95,10 +93,9 @@ function startProvider(): { readonly url: string } & AsyncDisposable {
   return { url: `http://127.0.0.1:${server.addr.port}`, [Symbol.asyncDispose]: () => server.shutdown() };
 }
 
-/** What the model says. */
 const ANSWER = "The notes say what was expected of them.";
 
-/** Makes all requests some times. What a request enters is what it enters each time but the first, which warms up. */
+/** Sends all requests several times; counts functions that ran each time except the first. */
 async function walkAll(server: MarkedProgram, ownerFile: string): Promise<Walk[]> {
   const walks = new Map<string, Map<string, EnteredFunction>>();
   await server.entered();
@@ -116,7 +113,7 @@ async function walkAll(server: MarkedProgram, ownerFile: string): Promise<Walk[]
   return [...walks].map(([kind, functions]) => ({ kind, functions: [...functions.values()] }));
 }
 
-/** What a server runs until it runs nothing any more but what it runs when nobody asks anything. */
+/** Returns the functions that run until only idle activity remains. */
 async function enteredUntilQuiet(
   server: MarkedProgram,
   idle: ReadonlySet<string>,
@@ -128,20 +125,20 @@ async function enteredUntilQuiet(
     if (entered.length === 0) return all;
     for (const one of entered) all.set(idOf(one), one);
   }
-  throw new Error(`Cannot measure a walk: the server isn't done ${MAX_WAITS * QUIET_MS} ms after a request.`);
+  throw new Error(`Cannot measure a request: the server is still active after ${MAX_WAITS * QUIET_MS} ms.`);
 }
 
 function idOf({ path, offset }: EnteredFunction): string {
   return `${path} ${offset}`;
 }
 
-/** A request, which is measured if it has a kind. */
+/** A request; without a kind it isn't measured. */
 interface AskedRequest {
   readonly kind?: string;
   readonly ask: () => Promise<unknown>;
 }
 
-/** All requests in their order; their texts are new in each round. */
+/** Returns all requests in order, with different texts in each round. */
 function requests(
   url: string,
   { round, ownerFile }: { readonly round: number; readonly ownerFile: string },
@@ -226,5 +223,5 @@ function requests(
 async function textOf(response: Response): Promise<string> {
   const text = await response.text();
   if (response.ok) return text;
-  throw new Error(`Cannot measure a walk: ${response.url} answered ${response.status} ${text}`);
+  throw new Error(`Cannot measure a request: ${response.url} returned ${response.status} ${text}`);
 }

@@ -11,6 +11,6 @@ const walk = {
   ],
 };
 
-Deno.test("walkSize() counts files, those of the planner, and functions with a name", () => {
+Deno.test("walkSize() counts files, planner files and named functions", () => {
   assertEquals(walkSize(walk), { files: 3, functions: 2, planner: 2 });
 });

@@ -6,35 +6,34 @@ import { ask, type Bench } from "./experiment.ts";
 import { formatDuration } from "./clock.ts";
 import { nonce, prose, randomOf } from "./texts.ts";
 
-/** A prefix that was sent, and what of it was still cached when it was sent again. */
+/** A sent prefix and its cached tokens when it was sent again. */
 export interface CacheSample {
-  /** When its first request had been answered, in milliseconds since 1970. */
+  /** Time of the first response, in milliseconds since 1970. */
   readonly writtenAtMs: number;
-  /** Tokens of its first request. */
+  /** Tokens of the first request. */
   readonly promptTokens: number;
-  /** How long it was then left alone, in milliseconds. Absent: it still is. */
+  /** Idle time before the second request, in milliseconds. Absent while waiting. */
   readonly idleMs?: number;
-  /** What the provider reported of its second request. */
+  /** Reported usage of the second request. */
   readonly usage?: Usage;
 }
 
-/** What is probed. */
+/** Settings of a measurement. */
 export interface CacheSettings {
-  /** Idle times, in milliseconds, growing. */
+  /** Idle times in milliseconds, ascending. */
   readonly idleMs: readonly number[];
-  /** Prefixes for each idle time. */
+  /** Prefixes per idle time. */
   readonly repeats: number;
-  /** Tokens of each prefix. */
   readonly prefixTokens: number;
 }
 
-/** Share of a prefix from which on it counts as still there: what is missing is a block, and what followed it. */
+/** Smallest cached share of a cache hit; a block and the text after the prefix may be missing. */
 const WARM_SHARE = 0.8;
 
-/** Nothing new is sent if a prefix falls due within so many milliseconds: a request takes a while. */
+/** No new prefix is sent if another is due within this time, in milliseconds. */
 const CLOSE_MS = 60_000;
 
-/** A prefix may be left alone for so much too long, as a share of its idle time: an interruption may, or a slow reply. */
+/** Tolerance of the idle time, as a share of it, for interruptions and slow replies. */
 const LATE_SHARE = 0.1;
 
 interface Job {
@@ -52,8 +51,8 @@ function jobsOf({ idleMs, repeats }: CacheSettings): Job[] {
 }
 
 /**
- * Sends a prefix that nobody has sent before, waits, sends it again and reads back how much of it was cached; each
- * idle time with prefixes of its own, as reading one refreshes it. All wait at the same time, those for longest first.
+ * Sends a new prefix, waits, sends it again and records its cached tokens. Each idle time has its own prefixes, because
+ * reading renews them. All wait concurrently, the longest first.
  */
 export async function probe(bench: Bench<CacheSample>, settings: CacheSettings): Promise<void> {
   const { clock, results, progress, isSimulated } = bench;
@@ -64,12 +63,12 @@ export async function probe(bench: Bench<CacheSample>, settings: CacheSettings):
       const sample = results.get(job.key);
       return sample && !sample.usage ? [{ ...job, sample, dueMs: sample.writtenAtMs + job.idleMs }] : [];
     }).sort((a, b) => a.dueMs - b.dueMs);
-  // The simulator has forgotten what an earlier run sent.
+  // The simulator has no state of an earlier run.
   if (isSimulated) { for (const { key } of pending()) results.set(key, undefined); }
   for (;;) {
     const [due] = pending();
     if (due && clock.now() > due.dueMs + LATE_SHARE * due.idleMs) {
-      progress(`${due.key} was left alone for too long and is sent again`);
+      progress(`${due.key} was idle for too long and is sent again`);
       results.set(due.key, undefined);
       continue;
     }
@@ -79,7 +78,7 @@ export async function probe(bench: Bench<CacheSample>, settings: CacheSettings):
     if (unsent && leftMs > CLOSE_MS) {
       const { promptTokens } = await send(bench, settings, { key: unsent.key, word: "first" });
       results.set(unsent.key, { writtenAtMs: clock.now(), promptTokens });
-      progress(`sent a prefix of ${promptTokens} tokens, to be left alone for ${unsent.key}`);
+      progress(`sent a prefix of ${promptTokens} tokens, idle for ${unsent.key}`);
     } else if (due && leftMs > 0) {
       progress(`waiting ${formatDuration(leftMs)} for ${due.key}`);
       await clock.wait(leftMs);
@@ -110,26 +109,26 @@ async function send(
 
 type Warmth = Profile["warmth"][number];
 
-/** What the samples of one idle time say. */
+/** Results of one idle time. */
 export interface CacheLine extends Warmth {
   /** Prefixes that were sent twice. */
   readonly samples: number;
-  /** Of these, found in the cache. */
+  /** Cache hits among them. */
   readonly warm: number;
-  /** Mean share of a prefix's tokens that were served from the cache. */
+  /** Mean cached share of a prefix's tokens. */
   readonly share: number;
-  /** The probability that the profile states. */
+  /** Probability in the profile. */
   readonly stated: number;
 }
 
-/** What all samples say, and the profile that follows from them. */
+/** Results and the resulting profile. */
 export interface CacheSummary {
   readonly lines: readonly CacheLine[];
-  /** What `--profile` takes. Absent: nothing was ever found in a cache. */
+  /** Profile for `--profile`; absent without any cache hit. */
   readonly profileFile?: Partial<Profile> & { readonly profile: string };
 }
 
-/** Sums the samples up. The profile's own word counts as one sample, so that a few samples never say never or always. */
+/** Summarizes samples. The profile counts as one sample, so that few samples never give a probability of 0 or 1. */
 export function summarise(
   { results, profile, modelName }: Bench<CacheSample>,
   settings: CacheSettings,
@@ -155,7 +154,7 @@ export function summarise(
   if (!served || !last) return { lines };
   const warmth = [
     ...lines,
-    // Of what is beyond, the profile's word holds.
+    // The profile determines longer idle times.
     ...base.warmth.filter((line) => line.idleMs > last.idleMs),
   ].map(({ idleMs, probability }) => ({
     idleMs,
@@ -174,7 +173,7 @@ export function summarise(
   };
 }
 
-/** A prefix doesn't come back: lines of which a later one is likelier share their mean. */
+/** Makes probabilities monotonic: lines before a higher one share their mean. */
 function neverRising(lines: readonly CacheLine[]): CacheLine[] {
   const pools: CacheLine[][] = [];
   const mean = (pool: readonly CacheLine[]) =>
@@ -191,7 +190,7 @@ function neverRising(lines: readonly CacheLine[]): CacheLine[] {
   return pools.flatMap((pool) => pool.map((line) => ({ ...line, probability: mean(pool) })));
 }
 
-/** The lines as a table. */
+/** Returns a table of the lines. */
 export function cacheTable(lines: readonly CacheLine[]): string {
   return formatTable([
     ["idle", "still cached", "share of tokens", "profile", "measured"],

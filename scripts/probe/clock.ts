@@ -1,18 +1,18 @@
-/** Time, as far as an experiment needs it. Handed in so that a test can move it. */
+/** A clock that tests can replace. */
 export interface Clock {
   /** Milliseconds since 1970. */
   readonly now: () => number;
-  /** Settles after so many milliseconds. */
+  /** Resolves after this time. */
   readonly wait: (ms: number) => Promise<void>;
 }
 
-/** The real time. */
+/** The system's clock. */
 export const systemClock: Clock = {
   now: () => Date.now(),
   wait: (ms) => new Promise((resolve) => setTimeout(resolve, ms)),
 };
 
-/** A time that passes only while somebody waits. */
+/** Returns a clock that advances only during waits. */
 export function simulatedClock(startMs: number): Clock {
   let nowMs = startMs;
   return {
@@ -27,9 +27,9 @@ export function simulatedClock(startMs: number): Clock {
 const UNITS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1_000 } as const;
 
 /**
- * Reads a time such as `30s`, `5m`, `2h` or `1d`, in milliseconds.
+ * Parses a duration such as `30s`, `5m`, `2h` or `1d` into milliseconds.
  *
- * @throws {RangeError} naming the flag, the text and what would be right.
+ * @throws {RangeError} with flag, text and valid values.
  */
 export function readDuration(flag: string, text: string): number {
   const [, number, unit] = /^(\d+)([smhd])$/.exec(text) ?? [];
@@ -40,7 +40,7 @@ export function readDuration(flag: string, text: string): number {
   );
 }
 
-/** A time in words such as `5m` or `1h 30m`, to the second. */
+/** Formats a duration as `5m` or `1h 30m`, in seconds or longer. */
 export function formatDuration(ms: number): string {
   let left = Math.round(ms / 1_000) * 1_000;
   const parts: string[] = [];

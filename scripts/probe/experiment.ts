@@ -14,30 +14,30 @@ import { type Clock, simulatedClock, systemClock } from "./clock.ts";
 import { money, OutOfBudget, paidModel, type Prices } from "./paid_model.ts";
 import { Results } from "./results.ts";
 
-/** The variables that say which provider is asked, as for the server. */
+/** Variables of the provider, as for the server. */
 const VARIABLES = ["OPENAI_API_KEY", "OPENAI_BASE_URL", "TARE_MODEL", "TARE_PROFILE"];
 
-/** Those of a provider that is asked in the Messages format. */
+/** Variables of a provider with the Messages API. */
 const MESSAGES_VARIABLES = ["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "TARE_MODEL", "TARE_PROFILE"];
 
-/** Where results are kept, below the folder in which a task runs. */
+/** Folder of results, relative to the working directory. */
 const FOLDER = ".tare/measured";
 
-/** What the simulator's tokens cost, in USD for a million. */
+/** Prices of the simulator, in USD per million tokens. */
 const SIMULATED_PRICES: Prices = { inUsd: 1, outUsd: 5, budgetUsd: Infinity };
 
-/** What an experiment runs in. */
+/** Environment of an experiment. */
 export interface Surroundings {
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** Where results are kept. */
+  /** Folder of results. */
   readonly folder: string;
-  /** The time, with a real provider; where the simulator's own begins. */
+  /** Clock with a real provider; start time of the simulator's own. */
   readonly clock: Clock;
-  /** Takes a line of progress. */
+  /** Receives lines of progress. */
   readonly log: (line: string) => void;
 }
 
-/** The flags that all experiments take. */
+/** Flags of all experiments. */
 export const FLAGS = {
   name: { type: "string" },
   "price-in": { type: "string" },
@@ -45,27 +45,27 @@ export const FLAGS = {
   budget: { type: "string" },
 } as const;
 
-/** The values of {@linkcode FLAGS}. */
+/** Values of {@linkcode FLAGS}. */
 export type FlagValues = { readonly [Flag in keyof typeof FLAGS]?: string | undefined };
 
-/** An experiment about to be made. */
+/** An experiment to run. */
 export interface BenchPlan {
   /** Name of the task. */
   readonly task: string;
   readonly values: FlagValues;
-  /** What is asked for, as plain data: results of the same alone are gone on with. */
+  /** Settings as plain data; only results with equal settings are continued. */
   readonly settings: Readonly<Record<string, unknown>>;
-  /** Who answers if no provider is named. */
+  /** Model without a provider. */
   readonly simulated: SimulatedModel;
-  /** Whether it is asked in the Messages format, with replies as short as can be. Default: in chat completions. */
+  /** Whether the Messages API is used, with the shortest replies. Default: false. */
   readonly inMessages?: boolean;
 }
 
-/** A provider, what it costs, and what is known of it so far. */
+/** A provider, its prices and the results so far. */
 export interface Bench<R> {
-  /** The provider's model; every request of it is paid from the budget. */
+  /** The provider's model; each request is paid from the budget. */
   readonly model: Model;
-  /** The same, with fields of a request's body in place of what is made of its messages. */
+  /** Returns the model with fields that replace those of the request's body. */
   readonly asking: (body: Readonly<Record<string, unknown>>) => Model;
   readonly modelName: string;
   readonly isSimulated: boolean;
@@ -74,16 +74,16 @@ export interface Bench<R> {
   readonly clock: Clock;
   readonly countTokens: CountTokens;
   readonly results: Results<R>;
-  /** Tells how far it is, and what that cost. */
+  /** Logs progress and cost. */
   readonly progress: (line: string) => void;
-  /** Writes a file beside the results, `NAME` and this ending, and gives its path. */
+  /** Writes a file `NAME` + ending next to the results; returns its path. */
   readonly write: (ending: string, text: string) => string;
 }
 
 /**
- * Opens the provider that the environment names, otherwise the simulator, and the results so far.
+ * Opens the environment's provider, otherwise the simulator, and the results so far.
  *
- * @throws {RangeError} if a setting is wrong, or a provider is to be paid and there is no price or budget.
+ * @throws {RangeError} if a setting is invalid, or a real provider has no price or budget.
  */
 export async function openBench<R>(
   { task, values, settings, simulated, inMessages = false }: BenchPlan,
@@ -98,7 +98,7 @@ export async function openBench<R>(
   const isSimulated = model === undefined;
   if (isSimulated && (apiKey ?? baseUrl) !== undefined) {
     throw new RangeError(
-      "Cannot start: TARE_MODEL is not set, but with a provider it must be the provider's name for a model.",
+      "Cannot start: TARE_MODEL is not set. Set it to the provider's name of a model.",
     );
   }
   const modelName = model ?? "simulated";
@@ -140,7 +140,7 @@ export async function openBench<R>(
     return paidModel(one, { prices, profile, account: results, countTokens: tokenizer.count });
   };
   if (isSimulated) {
-    log(`No provider is named: the simulator answers. ${variables[0]} and TARE_MODEL name one.`);
+    log(`No provider is configured: the simulator replies. Set ${variables[0]} and TARE_MODEL to use one.`);
   }
   return {
     model: ask({}),
@@ -165,9 +165,9 @@ export async function openBench<R>(
 }
 
 /**
- * Reads the prices and the budget.
+ * Reads prices and budget.
  *
- * @throws {RangeError} if one is wrong, or is not set and has no default.
+ * @throws {RangeError} if one is invalid, or missing without a default.
  */
 export function readPrices(values: FlagValues, defaults?: Prices): Prices {
   const read = (flag: keyof FlagValues, fallback: number | undefined) => {
@@ -177,8 +177,8 @@ export function readPrices(values: FlagValues, defaults?: Prices): Prices {
     if (value !== undefined && value !== "" && number >= 0 && number < Infinity) return number;
     throw new RangeError(
       `Cannot start: --${flag} is ${JSON.stringify(value) ?? "not set"}, but it must be a number ` +
-        "from 0. With a provider this costs money: --price-in and --price-out are USD for a million tokens, as the " +
-        "provider lists them, and --budget is the most USD that may be spent.",
+        "from 0. With a provider this costs money: --price-in and --price-out are USD per million tokens, as the " +
+        "provider lists them, and --budget is the limit in USD.",
     );
   };
   return {
@@ -193,14 +193,14 @@ function readName(name: string): string {
   throw new RangeError(
     `Cannot start: --name is ${
       JSON.stringify(name)
-    }, but it must be letters, digits, dots, dashes: the name of a file.`,
+    }, but it must be a file name of letters, digits, dots and dashes.`,
   );
 }
 
 /**
- * Reads a flag that is a whole number.
+ * Reads a whole number from a flag.
  *
- * @throws {RangeError} naming the flag, its value and what would be right.
+ * @throws {RangeError} with flag, value and valid values.
  */
 export function readCount(flag: string, text: string): number {
   if (/^[1-9]\d{0,8}$/.test(text)) return Number(text);
@@ -209,16 +209,16 @@ export function readCount(flag: string, text: string): number {
   );
 }
 
-/** A reply, and what it took. */
+/** A reply and its usage. */
 export interface Reply {
   readonly message: AssistantMessage;
   readonly usage: Usage;
 }
 
 /**
- * Asks a model once.
+ * Calls a model once.
  *
- * @throws {RangeError} if the provider reports no usage: then there is nothing to measure.
+ * @throws {RangeError} if the provider reports no usage.
  */
 export async function ask(model: Model, request: Pick<ModelRequest, "messages" | "tools">): Promise<Reply> {
   for await (const event of model({ ...request, signal: new AbortController().signal })) {
@@ -229,7 +229,7 @@ export async function ask(model: Model, request: Pick<ModelRequest, "messages" |
   throw new RangeError("Cannot measure this provider: it reports no usage with its replies.");
 }
 
-/** Works until it is done or the budget is used up; then says so. */
+/** Runs work; resolves to a message if the budget is used up. */
 export async function withinBudget(work: () => Promise<void>): Promise<string | undefined> {
   try {
     await work();
@@ -240,7 +240,7 @@ export async function withinBudget(work: () => Promise<void>): Promise<string | 
   }
 }
 
-/** Runs an experiment as a program: prints its report, or a sentence on what is wrong. */
+/** Runs an experiment as a program: prints its report or error. */
 export async function runBench(
   experiment: (args: readonly string[], surroundings: Surroundings) => Promise<Report>,
 ): Promise<void> {
@@ -254,25 +254,25 @@ export async function runBench(
     if (stopped === undefined) return;
     console.error(stopped);
   } catch (error) {
-    // Only what a person can mend is a sentence; anything else is a bug and shows its stack.
+    // Expected errors are messages; anything else is a bug with a stack trace.
     if (!(error instanceof RangeError || error instanceof ModelError)) throw error;
     console.error(error.message);
   }
   Deno.exitCode = 1;
 }
 
-/** What an experiment found. */
+/** Result of an experiment. */
 export interface Report {
-  /** A small table for people, and where the rest is. */
+  /** Table, and paths of further files. */
   readonly text: string;
-  /** Why it isn't whole. */
+  /** Reason for an incomplete result. */
   readonly stopped?: string | undefined;
 }
 
 /**
  * Parses flags.
  *
- * @throws {RangeError} if there are others.
+ * @throws {RangeError} for unknown flags.
  */
 export function parseFlags<Options extends NonNullable<Parameters<typeof parseArgs>[0]>["options"]>(
   args: readonly string[],

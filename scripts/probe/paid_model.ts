@@ -9,23 +9,23 @@ import type { Profile } from "@tare/planner";
 import { promptCost } from "@tare/planner/internal/parts";
 import type { Results } from "./results.ts";
 
-/** What tokens cost, and how much they may cost together. */
+/** Prices and budget. */
 export interface Prices {
-  /** USD for a million prompt tokens that aren't served from the cache; the profile says what cached ones cost of it. */
+  /** USD per million uncached prompt tokens; the profile determines the price of cached ones. */
   readonly inUsd: number;
-  /** USD for a million tokens that the model writes. */
+  /** USD per million output tokens. */
   readonly outUsd: number;
-  /** Most USD that all runs together may cost. */
+  /** Limit of all runs together, in USD. */
   readonly budgetUsd: number;
 }
 
 /** Thrown in place of a request that the budget might not cover. */
 export class OutOfBudget extends Error {}
 
-/** An answer is taken to be at least so long, until a longer one has come. */
+/** Assumed length of a reply until a longer one is received. */
 const LEAST_OUTPUT_TOKENS = 1_000;
 
-/** What these tokens cost, in USD. */
+/** Returns the cost of tokens, in USD. */
 export function usd(
   { inUsd, outUsd }: Prices,
   profile: Profile,
@@ -35,8 +35,8 @@ export function usd(
 }
 
 /**
- * A model whose requests are paid from a budget: one is made only if it could be paid with nothing of it cached and an
- * answer as long as the longest so far. A request that fails is not booked, as providers report nothing of it.
+ * Returns a model whose requests are paid from a budget. A request is sent only if the budget covers it without cache and
+ * with the longest reply so far. Failed requests aren't recorded, because providers report no usage of them.
  *
  * @throws {OutOfBudget} in place of a request that could cost too much.
  */
@@ -50,7 +50,7 @@ export function paidModel(
   },
 ): Model {
   let outputTokens = LEAST_OUTPUT_TOKENS;
-  /** What the provider counts for each token that we count, at most. */
+  /** Largest ratio of reported to counted tokens. */
   let scale = 1;
   return async function* (request: ModelRequest) {
     const counted = countRequestTokens(request, countTokens);
@@ -58,10 +58,10 @@ export function paidModel(
     const { spentUsd } = account;
     if (spentUsd + mostUsd > prices.budgetUsd) {
       throw new OutOfBudget(
-        `Stopped: the next request could cost ${money(mostUsd)}, and of the budget of ` +
+        `Stopped: the next request could cost ${money(mostUsd)}; of the budget of ` +
           `${money(prices.budgetUsd)} ${
             money(spentUsd)
-          } are spent. The same command with a higher --budget goes on from here.`,
+          } are spent. Repeat the command with a higher --budget to continue.`,
       );
     }
     for await (const event of model(request)) {
@@ -81,7 +81,7 @@ export function paidModel(
   };
 }
 
-/** An amount for people: `$0.0123`. */
+/** Formats an amount: `$0.0123`. */
 export function money(usd: number): string {
   return `$${usd.toFixed(4)}`;
 }

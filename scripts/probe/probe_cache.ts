@@ -1,17 +1,16 @@
 /**
- * Measures how long a provider's prefix cache keeps what it was sent: prefixes that nobody has sent before are sent
- * twice, some time apart, and the cached tokens that it reports are read back. Writes a profile's file for
- * `deno task start --profile`.
+ * Measures the lifetime of a provider's prefix cache: new prefixes are sent twice, some time apart, and the reported cached
+ * tokens are recorded. Writes a profile for `deno task start --profile`.
  *
  *     OPENAI_API_KEY=… TARE_MODEL=… deno task bench cache --price-in USD --price-out USD --budget USD
  *                             [--idle 1m,5m,10m,30m,1h,2h] [--repeats 3] [--tokens 18000] [--name NAME] [--upgrade]
  *
- * With `--upgrade`, and a key in `ANTHROPIC_API_KEY`, it measures instead in four requests and 70 minutes what the planner's
- * clock relies on: that a request which reads a warm prefix and puts an hour's mark behind a reply makes all of it last an
- * hour, what that is billed, and whether a read within the hour keeps it for another. The prefix has at least 20,000 tokens.
+ * With `--upgrade` and `ANTHROPIC_API_KEY` it measures extended keep-alive in four requests and 70 minutes: whether a
+ * request that reads a cached prefix, with a one-hour breakpoint after a reply, extends the whole prefix to an hour, its
+ * price, and whether a read within the hour renews it. The prefix has at least 20,000 tokens.
  *
- * Prices are for a million tokens. Results are kept in `.tare/measured`, and the same command goes on where it was
- * stopped. Without a provider the simulator answers, and no time passes.
+ * Prices are per million tokens. Results are stored in `.tare/measured`, and the same command continues an interrupted run.
+ * Without a provider the simulator replies, and no time passes.
  *
  * @module
  */
@@ -30,9 +29,9 @@ import { readDuration } from "./clock.ts";
 import { probeUpgrade, summariseUpgrade, type UpgradeSample, upgradeTable } from "./upgrade.ts";
 
 const NOTHING_CACHED =
-  "Nothing was ever served from a cache: the provider has none, doesn't report it, or answers from machines that don't share one.";
+  "Nothing was served from a cache: the provider has none, doesn't report it, or uses machines that don't share one.";
 
-/** Runs the experiment as its flags say. */
+/** Runs the experiment. */
 export async function probeCache(args: readonly string[], surroundings: Surroundings): Promise<Report> {
   const values = parseFlags(args, {
     idle: { type: "string", default: "1m,5m,10m,30m,1h,2h" },
@@ -51,7 +50,7 @@ export async function probeCache(args: readonly string[], surroundings: Surround
   const bench = await openBench<CacheSample>({
     task: "bench cache",
     values,
-    // Idle times and prefixes may be added later on.
+    // Idle times and prefixes may be added later.
     settings: { prefixTokens: settings.prefixTokens },
     simulated: () => ({ content: "ok" }),
   }, surroundings);
@@ -69,7 +68,7 @@ export async function probeCache(args: readonly string[], surroundings: Surround
   };
 }
 
-/** Fewer tokens would show little: an upgrade is asked for from there on. */
+/** Smallest prefix for extended keep-alive. */
 const LEAST_UPGRADE_TOKENS = 20_000;
 
 async function upgrade(

@@ -1,20 +1,19 @@
 import { join } from "@std/path";
 
-/** What was measured under which circumstances; a file of results goes on only under the same. */
+/** Conditions of a measurement; results are continued only under equal ones. */
 export interface Circumstances {
-  /** Name of the task. */
   readonly task: string;
   readonly model: string;
-  /** Address of the provider; `simulator` for the simulator. */
+  /** Address of the provider, or `simulator`. */
   readonly provider: string;
   readonly profile: string;
-  /** What was asked for, as plain data. */
+  /** Settings as plain data. */
   readonly settings: Readonly<Record<string, unknown>>;
 }
 
 interface Contents<R> {
   readonly circumstances: Circumstances;
-  /** From which everything was generated. */
+  /** Seed of all generated texts. */
   readonly seed: number;
   readonly spentUsd: number;
   readonly calls: number;
@@ -22,16 +21,16 @@ interface Contents<R> {
   readonly summary?: unknown;
 }
 
-/** Results in a JSON file that is whole at any time, so that a run that ended goes on where it stopped. */
+/** Results in a JSON file that is written atomically, so that an interrupted run can continue. */
 export class Results<R> {
   readonly #path: string;
   #contents: Contents<R>;
 
   /**
-   * Opens the file, or begins it.
+   * Opens or creates the file.
    *
-   * @param path The file; its folder is made.
-   * @throws {RangeError} if the file holds something else than results of the same circumstances.
+   * @param path File; its folder is created.
+   * @throws {RangeError} if the file contains anything but results under the same conditions.
    */
   constructor(path: string, { circumstances, seed }: Pick<Contents<R>, "circumstances" | "seed">) {
     this.#path = path;
@@ -45,7 +44,7 @@ export class Results<R> {
     return this.#contents.seed;
   }
 
-  /** What all runs together have cost. */
+  /** Cost of all runs. */
   get spentUsd(): number {
     return this.#contents.spentUsd;
   }
@@ -54,18 +53,18 @@ export class Results<R> {
     return this.#contents.results[key];
   }
 
-  /** Keeps a result, or forgets it. */
+  /** Stores or removes a result. */
   set(key: string, result: R | undefined): void {
     const { [key]: _, ...others } = this.#contents.results;
     this.#change({ results: result === undefined ? others : { ...others, [key]: result } });
   }
 
-  /** Books a request. */
+  /** Records a request. */
   spend(usd: number): void {
     this.#change({ spentUsd: this.#contents.spentUsd + usd, calls: this.#contents.calls + 1 });
   }
 
-  /** Puts what follows from the results beside them. */
+  /** Stores a summary. */
   summarise(summary: unknown): void {
     this.#change({ summary });
   }
@@ -86,7 +85,7 @@ function read<R>(path: string, now: Circumstances): Contents<R> | undefined {
     throw error;
   }
   const contents = parse(text);
-  if (!contents?.circumstances || !contents.results) return refuse(path, "it holds no results");
+  if (!contents?.circumstances || !contents.results) return refuse(path, "it contains no results");
   for (const [what, value] of Object.entries(now)) {
     const before = JSON.stringify(contents.circumstances[what as keyof Circumstances]);
     if (before !== JSON.stringify(value)) {
@@ -106,5 +105,5 @@ function parse(text: string) {
 }
 
 function refuse(path: string, why: string): never {
-  throw new RangeError(`Cannot go on with ${path}: ${why}. Take another --name, or move the file away.`);
+  throw new RangeError(`Cannot continue with ${path}: ${why}. Use another --name or move the file.`);
 }

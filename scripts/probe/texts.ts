@@ -2,19 +2,19 @@ import type { CountTokens } from "@tare/messages";
 import { seeded } from "../../tests/seeded.ts";
 import { pick, word } from "../../tests/words.ts";
 
-/** A name that nothing generated from another seed has. */
+/** Returns a name that is unique to its seed. */
 export function nonce(seed: number, name: string): string {
   return `${seed.toString(36)} ${name}`;
 }
 
-/** Numbers from 0 to 1 that look random and are always the same for the same name. */
+/** Returns a generator of pseudo-random numbers from 0 to 1, determined by the name. */
 export function randomOf(name: string): () => number {
   let hash = 0;
   for (const character of name) hash = Math.imul(hash ^ character.charCodeAt(0), 0x01000193);
   return seeded(hash);
 }
 
-/** Lines of invented words, of about so many tokens. */
+/** Returns lines of invented words of about this number of tokens. */
 export function prose(
   tokens: number,
   { random, countTokens }: { readonly random: () => number; readonly countTokens: CountTokens },

@@ -6,45 +6,45 @@ import { formatDuration } from "./clock.ts";
 import { money } from "./paid_model.ts";
 import { nonce, prose, randomOf } from "./texts.ts";
 
-/** One of the four requests, and what it took. */
+/** One of the four requests and its usage. */
 export interface UpgradeSample {
   readonly atMs: number;
   readonly usage: Usage;
 }
 
-/** What is probed. */
+/** Settings of a measurement. */
 export interface UpgradeSettings {
   readonly prefixTokens: number;
 }
 
-/** Tokens of the reply that is put under the hour's mark: enough to be told from what wraps it. */
+/** Tokens of the reply before the one-hour breakpoint: enough to be distinguished from its overhead. */
 const ANSWER_TOKENS = 600;
 
 const MINUTE = 60_000;
 
-/** When each request is made, and what it is for. */
+/** Time and purpose of each request. */
 const STEPS = [
   { name: "writes the prefix for five minutes", afterMs: 0 },
-  { name: "reads it, and puts an hour's mark behind a reply", afterMs: 280_000 },
-  { name: "comes back behind the five minutes", afterMs: 38 * MINUTE },
-  { name: "comes back behind the hour, but within an hour of that", afterMs: 70 * MINUTE },
+  { name: "reads it, with a one-hour breakpoint after a reply", afterMs: 280_000 },
+  { name: "reads it after the five minutes", afterMs: 38 * MINUTE },
+  { name: "reads it after the hour, but within an hour of the last read", afterMs: 70 * MINUTE },
 ] as const;
 
-/** A request that is later than that is none of this experiment any more. */
+/** Tolerance of a request's time. */
 const LATE_MS = 15_000;
 
-/** Share of a prefix from which on it counts as read. */
+/** Smallest cached share of a cache hit. */
 const READ_SHARE = 0.9;
 
 const FIVE_MINUTES = { type: "ephemeral" };
 const AN_HOUR = { type: "ephemeral", ttl: "1h" };
 
-/** A message's text under a mark. */
+/** Returns a text with a cache breakpoint. */
 function marked(text: string, cache_control: Readonly<Record<string, string>>) {
   return [{ type: "text", text, cache_control }];
 }
 
-/** What all four cost if everything is as documented, and at most, in US dollars. */
+/** Returns the documented and the highest possible cost of all four requests, in US dollars. */
 export function priceUpgrade(
   { profile, prices }: Bench<UpgradeSample>,
   { prefixTokens }: UpgradeSettings,
@@ -60,8 +60,8 @@ export function priceUpgrade(
 }
 
 /**
- * Sends a prefix that nobody has sent before, has it upgraded to an hour 280 s later, and comes back twice: behind the five
- * minutes, and behind the hour but within an hour of the first return. What was interrupted for too long begins anew.
+ * Sends a new prefix, extends it to an hour after 280 s, and reads it twice: after five minutes, and after the hour but
+ * within an hour of the first read. A run that was interrupted for too long starts again.
  */
 export async function probeUpgrade(bench: Bench<UpgradeSample>, settings: UpgradeSettings): Promise<void> {
   const { clock, results, progress, isSimulated } = bench;
@@ -78,9 +78,9 @@ export async function probeUpgrade(bench: Bench<UpgradeSample>, settings: Upgrad
     }
     const startMs = results.get("1")?.atMs ?? clock.now();
     const dueMs = startMs + STEPS[at]!.afterMs;
-    // The simulator has forgotten what an earlier run sent.
+    // The simulator has no state of an earlier run.
     if (at > 0 && (clock.now() > dueMs + LATE_MS || isSimulated && startMs < results.seed)) {
-      progress(`request ${at + 1} is too late, so all are made anew`);
+      progress(`request ${at + 1} is too late, so all are repeated`);
       for (const number of STEPS.keys()) results.set(`${number + 1}`, undefined);
       at = 0;
       continue;
@@ -90,7 +90,7 @@ export async function probeUpgrade(bench: Bench<UpgradeSample>, settings: Upgrad
       await clock.wait(dueMs - clock.now());
     }
     const atMs = clock.now();
-    // A prefix of its own for each attempt: when its first request was made names it.
+    // Each attempt has its own prefix, named after the time of its first request.
     const usage = await send(bench, settings, { at, name: nonce(at === 0 ? atMs : startMs, "upgrade") });
     results.set(`${at + 1}`, { atMs, usage });
     progress(
@@ -120,7 +120,7 @@ async function send(
       { role: "user", content: isPing ? last : marked(last, FIVE_MINUTES) },
     ],
   };
-  // The same as chat messages, so that it can be priced before it is sent.
+  // The same as chat messages, to be priced before it is sent.
   const messages: Message[] = [
     { role: "system", content: front },
     { role: "user", content: question },
@@ -132,17 +132,17 @@ async function send(
   return (await ask(asking(body), { messages, tools: [] })).usage;
 }
 
-/** What the four requests say. */
+/** Result of the four requests. */
 export interface UpgradeSummary {
-  /** Whether the bill of the upgrade is that of a read and of an hour's write of the reply alone. */
+  /** Whether the extension was billed as a read and a one-hour write of the reply only. */
   readonly billedAsDocumented: boolean;
-  /** Whether the prefix was there after the five minutes. */
+  /** Whether the prefix was cached after five minutes. */
   readonly livesForAnHour: boolean;
-  /** Whether it was there an hour after the upgrade, having been read in between. */
+  /** Whether it was cached an hour after the extension, after a read in between. */
   readonly isRefreshed: boolean;
 }
 
-/** Sums the requests up; nothing as long as one of them is missing. */
+/** Summarizes the requests; undefined until all are complete. */
 export function summariseUpgrade({ results }: Bench<UpgradeSample>): UpgradeSummary | undefined {
   const samples = STEPS.flatMap((_, at) => results.get(`${at + 1}`) ?? []);
   const [first, ping, back, late] = samples.map(({ usage }) => usage);
@@ -158,7 +158,7 @@ export function summariseUpgrade({ results }: Bench<UpgradeSample>): UpgradeSumm
   };
 }
 
-/** The requests as a table, and what they come to in words. */
+/** Returns a table of the requests and its conclusions. */
 export function upgradeTable(
   { results, profile, prices }: Bench<UpgradeSample>,
   summary: UpgradeSummary | undefined,
@@ -185,13 +185,13 @@ export function upgradeTable(
     table,
     "",
     billedAsDocumented
-      ? "The upgrade cost what the documents say: the prefix was read, and the reply alone written for an hour."
-      : "The upgrade didn't cost what the documents say: upgrades are not to be had here.",
+      ? "The extension was billed as documented: the prefix was read, and only the reply written for an hour."
+      : "The extension was not billed as documented: extended keep-alive is not available here.",
     livesForAnHour
-      ? "The prefix was there long behind its five minutes."
-      : "The prefix was gone behind its five minutes: exact pings are all that helps.",
+      ? "The prefix was cached long after its five minutes."
+      : "The prefix was not cached after its five minutes: only exact keep-alive requests help.",
     isRefreshed
-      ? "It was there over an hour later: a read within the hour keeps it for another."
-      : "It was gone an hour later: a read within the hour doesn't keep it for another.",
+      ? "It was cached over an hour later: a read within the hour renews it for another."
+      : "It was not cached an hour later: a read within the hour doesn't renew it.",
   ].join("\n");
 }

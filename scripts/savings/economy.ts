@@ -14,13 +14,13 @@ import { formatTable } from "../format_table.ts";
 
 const DEFAULT_PROFILES = ["anthropic-5m", "openai", "deepseek", "none"];
 
-/** The policies that a run chooses from, by name, and how they are found. */
+/** Selectable policies: their names and a lookup. */
 export interface Choice {
   readonly names: readonly string[];
   readonly named: typeof policyNamed;
 }
 
-/** Plays recorded sessions under each policy, as the arguments say, and prints what each costs and forgets. */
+/** Replays recorded sessions under each policy and prints cost and losses. */
 export async function benchPolicies(args: readonly string[], { names, named }: Choice): Promise<void> {
   const { values } = parseArgs({
     args: [...args],
@@ -77,21 +77,21 @@ export async function benchPolicies(args: readonly string[], { names, named }: C
     }
   }
   const skipped = data.reduce((sum, source) => sum + source.skipped, 0);
-  if (!values.json) console.log(`\n${sessions} sessions played, ${skipped} lines skipped.`);
+  if (!values.json) console.log(`\n${sessions} sessions replayed, ${skipped} lines skipped.`);
 }
 
 function positive(option: string, value: string): number {
   const number = Number(value);
   if (number > 0) return number;
-  throw new RangeError(`Cannot use ${option} ${value}: it must be a number above 0`);
+  throw new RangeError(`Cannot use ${option} ${value}: use a number above 0.`);
 }
 
 function readNamesShown(value: string): NamesShown {
   if (value === "parts" || value === "whole") return value;
-  throw new RangeError(`Cannot use --names ${value}: it must be parts or whole`);
+  throw new RangeError(`Cannot use --names ${value}: use parts or whole.`);
 }
 
-/** The sources, or one half of each. */
+/** Returns the sources, or one half of each. */
 function readData(
   folder: string | undefined,
   { limit, split }: { readonly limit: number; readonly split: string | undefined },
@@ -111,22 +111,22 @@ function readData(
 
 const percent = (share: number) => `${(100 * share).toFixed(1)}%`;
 
-/** The columns of the table. */
+/** Table columns. */
 const COLUMNS: readonly (readonly [head: string, cell: (row: EconomyRow) => string])[] = [
   ["data", ({ data }) => data],
   ["policy", ({ policy }) => policy],
   ["sessions", ({ sessions }) => String(sessions)],
   ["calls", ({ calls }) => String(calls)],
-  ["κ=0", ({ cost0 }) => cost0.toFixed(3)],
-  ["κ=1", ({ cost1 }) => cost1.toFixed(3)],
-  ["κ=3", ({ cost3 }) => cost3.toFixed(3)],
-  ["repairs/100", ({ repairsPer100 }) => repairsPer100.toFixed(1)],
+  ["no refetch", ({ cost0 }) => cost0.toFixed(3)],
+  ["refetch ×1", ({ cost1 }) => cost1.toFixed(3)],
+  ["refetch ×3", ({ cost3 }) => cost3.toFixed(3)],
+  ["refetches/100", ({ repairsPer100 }) => repairsPer100.toFixed(1)],
   ["lost edits", ({ editsLostText }) => percent(editsLostText)],
-  ["unaffected", ({ unaffected }) => percent(unaffected)],
-  ["user gone", ({ userTokensGone }) => percent(userTokensGone)],
-  ["worst", ({ worst }) => worst.toFixed(3)],
-  ["prompt", ({ promptVsResend }) => promptVsResend.toFixed(3)],
-  ["hits", ({ hitRate }) => percent(hitRate)],
+  ["no miss", ({ unaffected }) => percent(unaffected)],
+  ["user text evicted", ({ userTokensGone }) => percent(userTokensGone)],
+  ["worst session", ({ worst }) => worst.toFixed(3)],
+  ["prompt tokens", ({ promptVsResend }) => promptVsResend.toFixed(3)],
+  ["cache hits", ({ hitRate }) => percent(hitRate)],
   ["epochs", ({ epochs }) => String(epochs)],
-  ["refused", ({ refused }) => percent(refused)],
+  ["rejected", ({ refused }) => percent(refused)],
 ];

@@ -5,14 +5,11 @@ import { readRecording, type Recording } from "@tare/simulator/economy";
 export interface Data {
   readonly name: string;
   readonly recordings: readonly Recording[];
-  /** Lines of the source that can't be replayed. */
+  /** Lines that can't be replayed. */
   readonly skipped: number;
 }
 
-/**
- * Reads all `*.jsonl` files of a folder, in the order of their names. A line that can't be replayed is left out and
- * `warn` is told why.
- */
+/** Reads all `*.jsonl` files of a folder, by name. Lines that can't be replayed are skipped with a warning. */
 export function loadData(
   folder: string,
   { limit = Infinity, warn }: { readonly limit?: number; readonly warn: (sentence: string) => void },

@@ -10,10 +10,10 @@ import { OFFERINGS, type Played, playTools } from "../../tests/many_tools.ts";
 
 const HEAD = [
   ...["provider", "tools", "calls", "of tools", "prompts", "cached"],
-  ...["units", "of full", "USD", "saved"],
+  ...["cost units", "of full", "USD", "deferred"],
 ];
 
-/** Plays a session with many tools by each way of offering them, as the arguments say, and prints what each costs. */
+/** Replays a session with many tools for each way of offering them, and prints the costs. */
 export async function benchTools(args: readonly string[]): Promise<void> {
   const { values } = parseArgs({
     args: [...args],
@@ -36,8 +36,8 @@ export async function benchTools(args: readonly string[]): Promise<void> {
   }
   console.log(formatTable(rows));
   console.log(
-    "\nof tools: tokens of the first request that are definitions or tell of them; units: cost of the prompts in " +
-      "uncached input tokens; saved: tokens kept out by deferring, by the server's own ledger",
+    "\nof tools: tokens of tool definitions and lists in the first request; cost units: cost of the prompts, one is an " +
+      "uncached input token; deferred: tokens omitted by deferring, from the server's ledger",
   );
 }
 
@@ -60,7 +60,7 @@ function readTools(path: string): readonly ToolDefinition[] {
     return JSON.parse(Deno.readTextFileSync(path)).tools;
   } catch (error) {
     if (!(error instanceof Deno.errors.NotFound)) throw error;
-    console.log(`${path} is not there: the tools are invented.`);
+    console.log(`${path} doesn't exist: using generated tools.`);
     return inventedTools(117);
   }
 }

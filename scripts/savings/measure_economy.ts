@@ -13,73 +13,67 @@ import {
 } from "@tare/simulator/economy";
 import { policyNamed } from "./policies/policies.ts";
 
-/** How a policy does on some sessions at one provider. Costs and tokens are relative to resending everything. */
+/** Result of a policy for sessions at one provider. Costs and tokens are relative to resending everything. */
 export interface EconomyRow {
-  /**
-   * The source, or the part of it that, resent whole, ` (fits)` the window or goes ` (over)` it; of these, by length,
-   * those with so many calls.
-   */
+  /** Source, or its sessions that ` (fits)` or ` (over)` the window when resent, or a range of their lengths in calls. */
   readonly data: string;
   readonly profile: string;
   readonly policy: string;
   readonly sessions: number;
   readonly calls: number;
-  /** Cost of all sessions if forgetting were free. */
+  /** Cost of all sessions without refetches. */
   readonly cost0: number;
-  /** The same with a recall before each call that needs what isn't shown, paid once. */
+  /** Cost with a refetch before each call that needs evicted content. */
   readonly cost1: number;
-  /** The same, paid three times: an edit that failed, reading again, trying again. */
+  /** Cost with refetches weighted by three: a failed edit, a read and a retry. */
   readonly cost3: number;
   readonly repairsPer100: number;
-  /** Share of the edits that replaced a text which stood earlier and was shown nowhere, nothing having been recalled. */
+  /** Share of the edits whose old text was evicted, without refetches. */
   readonly editsLostText: number;
-  /** Share of the sessions in which nothing that a call needed was missing. */
+  /** Share of the sessions without a miss. */
   readonly unaffected: number;
-  /** Share of the tokens of all user messages so far that a prompt lacked, mean over the calls. */
+  /** Mean share of user tokens that a prompt lacks, over the calls. */
   readonly userTokensGone: number;
-  /** Cost of the worst session, forgetting being free. */
+  /** Cost of the worst session, without refetches. */
   readonly worst: number;
   readonly promptVsResend: number;
-  /** Share of the prompt tokens that the cache served. */
+  /** Share of prompt tokens read from the cache. */
   readonly hitRate: number;
-  /** Stretches of calls each of which starts with the one before; all sessions together. */
+  /** Number of epochs, sequences of calls in which each prompt extends the previous one, of all sessions. */
   readonly epochs: number;
-  /** Share of the calls whose prompt no provider takes. */
+  /** Share of the calls with a prompt that every provider rejects. */
   readonly refused: number;
 }
 
-/** What {@linkcode measureEconomy} goes by. */
+/** Options of {@linkcode measureEconomy}. */
 export interface MeasureOptions {
   readonly profile: Profile;
   readonly policies: readonly string[];
-  /** Finds a policy by its name; must know `resend`. Default: the benchmark's own. */
+  /** Looks up a policy; must support `resend`. Default: {@linkcode policyNamed}. */
   readonly named?: typeof policyNamed;
   readonly countTokens: CountTokens;
-  /** The model's window. Default: the usual one at this provider. */
+  /** Context window. Default: the provider's usual one. */
   readonly windowTokens?: number;
-  /** Prompt tokens alone: no fixed prefix, no recall tool, no output. */
+  /** Whether only prompt tokens count: no fixed prefix, recall tool or output. Default: false. */
   readonly bare?: boolean;
-  /** How a name must be shown so that nothing of it is missing. Default: `parts`. */
+  /** Visibility that a name needs. Default: `parts`. */
   readonly namesShown?: NamesShown;
-  /** Whether sessions that fit and those that don't have a row for each length too. */
+  /** Whether to add rows by session length. Default: false. */
   readonly byLength?: boolean;
-  /** Called after each played session. */
   readonly onSession?: () => void;
 }
 
-/** Most calls of the sessions in each row by length. */
+/** Upper limits of session lengths, in calls. */
 const LENGTHS = [25, 60, 120, Infinity];
 
-/** The sessions of one row. */
 interface Part {
   readonly data: string;
   readonly has: (at: number) => boolean;
 }
 
 /**
- * Plays every session under each policy. Sessions that fit the window if everything is resent, and those that don't,
- * also have rows of their own: in the latter resending isn't what anybody does, and the rows of `compaction` are the
- * ones to compare with. Several sources also have rows together, as `all`.
+ * Replays every session under each policy. Sessions that fit the window when resent, and those that don't, have separate
+ * rows: for the latter, `compaction` is the row to compare with. Several sources have additional rows `all`.
  */
 export async function measureEconomy(
   sources: readonly Pick<Data, "name" | "recordings">[],
@@ -114,7 +108,7 @@ export async function measureEconomy(
   );
 }
 
-/** A part's sessions by their number of calls. */
+/** Splits a part by number of calls. */
 function byLength({ data, has }: Part, sessions: readonly { readonly recording: Recording }[]): Part[] {
   return LENGTHS.map((most, at): Part => {
     const least = (LENGTHS[at - 1] ?? 0) + 1;

@@ -7,8 +7,8 @@ const BOTTOM = 50;
 const MARGIN = 24;
 
 /**
- * The frontier as an SVG: one point a policy, edits with lost text to the right, cost at κ = 3 upwards. The nearer
- * to the lower left corner the better. Rows of several sources are drawn as they are: pass those of one.
+ * Returns an SVG with one point per policy: edits with lost text on the x axis, cost with refetches ×3 on the y axis. Pass
+ * the rows of one source.
  */
 export function plot(rows: readonly EconomyRow[]): string {
   const mostLost = Math.max(0.01, ...rows.map(({ editsLostText }) => editsLostText)) * 1.15;
@@ -26,8 +26,8 @@ export function plot(rows: readonly EconomyRow[]): string {
       `<path d="M${LEFT} ${round(y(cost))}H${WIDTH - MARGIN}" stroke="#ddd"/>`,
       text(LEFT - 6, y(cost) + 4, cost.toFixed(1), "end"),
     ]),
-    text((WIDTH + LEFT) / 2, HEIGHT - 12, "edits whose old text was shown nowhere", "middle"),
-    text(LEFT - 44, MARGIN + 8, "cost, κ = 3"),
+    text((WIDTH + LEFT) / 2, HEIGHT - 12, "edits whose old text was not visible", "middle"),
+    text(LEFT - 44, MARGIN + 8, "cost, refetches ×3"),
     ...rows.flatMap(({ policy, editsLostText, cost3 }) => [
       `<circle cx="${round(x(editsLostText))}" cy="${round(y(cost3))}" r="4" fill="${
         policy.startsWith("planner") ? "#c2410c" : "#334155"
@@ -39,7 +39,7 @@ export function plot(rows: readonly EconomyRow[]): string {
   ].join("\n");
 }
 
-/** Round values from 0 up, about five of them. */
+/** Returns about five round values from 0. */
 function ticksTo(most: number): readonly number[] {
   const power = 10 ** Math.floor(Math.log10(most / 6));
   const step = [1, 2, 5].map((digit) => digit * power).find((step) => most / step <= 6) ?? 10 * power;

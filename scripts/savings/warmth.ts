@@ -7,7 +7,7 @@ import type { Recording } from "@tare/simulator/economy";
 import { formatTable } from "../format_table.ts";
 import { measureWarmth, type WarmthRow } from "./warmth/measure_warmth.ts";
 
-/** Plays the pauses of recorded sessions under each rule, as the arguments say, and prints what each costs. */
+/** Replays the pauses of recorded sessions under each keep-alive rule, and prints the costs. */
 export async function benchWarmth(args: readonly string[]): Promise<void> {
   const { values } = parseArgs({
     args: [...args],
@@ -21,10 +21,10 @@ export async function benchWarmth(args: readonly string[]): Promise<void> {
   const { data, planner: prunes, end } = values;
   const half = readHalf(values.split);
   if (end !== undefined && end !== "reported") {
-    throw new RangeError(`Cannot use --end ${end}: it must be reported`);
+    throw new RangeError(`Cannot use --end ${end}: use reported.`);
   }
   if (data === undefined) {
-    throw new RangeError("Cannot play pauses without recordings: --data must name a folder");
+    throw new RangeError("Cannot replay pauses: --data is missing. Set it to a folder of recordings.");
   }
   const sources = loadData(data, { warn: (sentence) => console.error(sentence) })
     .map(({ name, recordings }) => ({
@@ -37,13 +37,13 @@ export async function benchWarmth(args: readonly string[]): Promise<void> {
   console.log(formatTable([prunes ? [...HEAD, "vs resend"] : HEAD, ...rows.map(cells)]));
 }
 
-/** Whether the recording has what counts: usage that tells of a cache, and somebody who may pause. */
+/** Returns whether a recording contains times, and usage with cache reads. */
 function hasPauses({ usage, times, calls, tools }: Recording): boolean {
   const cached = [...usage.values()].some(({ cache_read }) => cache_read !== undefined);
   return cached && calls.length > 0 && tools.length > 0 && times.some((time) => time !== undefined);
 }
 
-const HEAD = ["data", "rule", "sessions", "cost", "worst", "lose over 2%", "pings each"];
+const HEAD = ["data", "rule", "sessions", "cost", "worst", "lose over 2%", "requests"];
 
 function cells({ data, rule, sessions, cost, vsResend, worst, losing, pings }: WarmthRow): string[] {
   return [

@@ -1,13 +1,12 @@
 import { isSource, lineCount, type SourceFile } from "../source_rules.ts";
 
-/** Smallest share of a package's lines that tests run. */
+/** Smallest share of a package's lines that tests must run. */
 export const MIN_COVERAGE = 0.95;
 
 /**
- * What tests leave out, a sentence for each package of which they run less than {@linkcode MIN_COVERAGE} of the lines.
- * `lcov` is what {@linkcode readCoverage} gives, `root` the folder that its paths begin with. A file with code that no
- * test loads isn't in it: all its lines count as left out, unless it is one of `programs`: tests
- * run these as processes of their own, and one that ends with `Deno.exit` tells nothing.
+ * Returns a sentence for each package with less than {@linkcode MIN_COVERAGE} covered lines. `lcov` is from {@linkcode
+ * readCoverage}, `root` the prefix of its paths. Files with code that no test loads count as uncovered, except `programs`:
+ * tests run these as processes, and one that ends with `Deno.exit` reports no coverage.
  */
 export function coverageFaults(
   files: readonly SourceFile[],
@@ -35,16 +34,16 @@ export function coverageFaults(
       `${path} ${missed}`
     );
     return `Tests run ${percent(sum)} of the lines of ${name}, less than ${100 * MIN_COVERAGE} %. ` +
-      `Left out most: ${worst.join(", ")}.`;
+      `Most uncovered lines: ${worst.join(", ")}.`;
   });
 }
 
-/** Rounded down, so that what isn't enough never looks so. */
+/** Returns a percentage, rounded down so that it never appears sufficient when it isn't. */
 function percent({ hit, found }: { readonly hit: number; readonly found: number }): string {
   return `${(Math.floor(1000 * hit / found) / 10).toFixed(1)} %`;
 }
 
-/** Of each file its lines, and whether any of the reports that tell of it says that they ran. */
+/** Returns the lines of each file and those covered in any report. */
 function readLcov(lcov: string, root: string): Map<string, { found: number; hit: number }> {
   const files = new Map<string, Map<string, boolean>>();
   let lines = new Map<string, boolean>();
@@ -67,7 +66,7 @@ function readLcov(lcov: string, root: string): Map<string, { found: number; hit:
   );
 }
 
-/** Whether anything of a file runs: it holds more than types, data and re-exports. */
+/** Returns whether a file contains more than types, data and re-exports. */
 function hasCode(text: string): boolean {
   const code = text
     .replaceAll(/\/\*[\s\S]*?\*\//g, "")

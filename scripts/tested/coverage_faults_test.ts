@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { coverageFaults } from "./coverage_faults.ts";
 
-Deno.test("coverageFaults() names packages of which tests run too few lines, never loaded files included", () => {
+Deno.test("coverageFaults() reports packages with too few covered lines, including unloaded files", () => {
   const section = (path: string, hit: number, missed: number) =>
     [
       `SF:/repo/${path}`,
@@ -28,11 +28,11 @@ Deno.test("coverageFaults() names packages of which tests run too few lines, nev
   const programs = new Set(["packages/b/program.ts"]);
   assertEquals(coverageFaults(files, { lcov, root: "/repo/", programs }), [
     "Tests run 92.7 % of the lines of b, less than 95 %. " +
-    "Left out most: packages/b/a.ts 5, packages/b/unloaded.ts 2.",
+    "Most uncovered lines: packages/b/a.ts 5, packages/b/unloaded.ts 2.",
   ]);
 });
 
-Deno.test("coverageFaults() takes a line for run if any report says so: browsers tell of each page by itself", () => {
+Deno.test("coverageFaults() counts a line as covered if any report does", () => {
   const lcov = [
     "SF:/repo/packages/a/a.tsx",
     "DA:1,1",
@@ -48,6 +48,6 @@ Deno.test("coverageFaults() takes a line for run if any report says so: browsers
   const rules = { lcov: lcov.join("\n"), root: "/repo/", programs: new Set<string>() };
   assertEquals(coverageFaults(files.slice(0, 1), rules), []);
   assertEquals(coverageFaults(files, rules), [
-    "Tests run 66.6 % of the lines of a, less than 95 %. Left out most: packages/a/b.tsx 1.",
+    "Tests run 66.6 % of the lines of a, less than 95 %. Most uncovered lines: packages/a/b.tsx 1.",
   ]);
 });

@@ -1,16 +1,16 @@
 import { runDeno } from "../consumer.ts";
 
-/** What ran while tests ran. */
+/** Coverage of a test run. */
 export interface Coverage {
-  /** The reports, all of the form that `deno coverage --lcov` gives. */
+  /** Reports in the format of `deno coverage --lcov`. */
   readonly lcov: string;
-  /** A sentence for each reason for which they don't tell all. */
+  /** Reasons why the reports are incomplete. */
   readonly faults: readonly string[];
 }
 
 /**
- * Reads what programs of `root` wrote down in `folder` of what ran in them, in Deno and, as tests put it beside that, in browsers. A
- * file that isn't whole is of a program that was killed as it wrote it: it is removed, for Deno would read none then.
+ * Reads the coverage in `folder` of programs in `root`, from Deno and browsers. Incomplete files of killed programs are
+ * removed, because Deno would read none otherwise.
  */
 export async function readCoverage(folder: string, root: string): Promise<Coverage> {
   let browsers = "";
@@ -21,7 +21,7 @@ export async function readCoverage(folder: string, root: string): Promise<Covera
   }
   const read = () => runDeno(["coverage", "--lcov", folder], { cwd: root });
   let { ok, output } = await read();
-  // A module that was compiled with other options since, by a configuration of its own, is compiled as it was again.
+  // Recompiles modules that were compiled with other options since.
   const recompiled = [...output.matchAll(LOST)].map(([, url = ""]) => url);
   if (recompiled.length > 0) {
     await runDeno(["cache", ...recompiled], { cwd: root });
@@ -31,7 +31,7 @@ export async function readCoverage(folder: string, root: string): Promise<Covera
   return { lcov: output + browsers, faults: ok ? lost : [output] };
 }
 
-/** What Deno reports of a module whose compiled code isn't the one that ran. */
+/** Deno's message for a module whose compiled code has changed. */
 const LOST = /^Missing transpiled source code for: "([^"]+)".*/gm;
 
 function isJson(text: string): boolean {

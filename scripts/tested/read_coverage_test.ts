@@ -2,7 +2,7 @@ import { assertEquals, assertStringIncludes } from "@std/assert";
 import { runDeno } from "../consumer.ts";
 import { readCoverage } from "./read_coverage.ts";
 
-Deno.test("readCoverage() reads what ran in Deno and in browsers, and passes over what a killed program left half", async () => {
+Deno.test("readCoverage() reads coverage of Deno and browsers, and ignores incomplete files", async () => {
   const root = await Deno.makeTempDir();
   const folder = `${root}/coverage`;
   await Deno.writeTextFile(`${root}/deno.json`, "{}");

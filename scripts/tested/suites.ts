@@ -5,54 +5,54 @@ import { sourceFiles } from "../repository.ts";
 export interface SuiteCommand {
   readonly program: string;
   readonly args: readonly string[];
-  /** Variables in addition to the environment. */
+  /** Additional environment variables. */
   readonly env?: Readonly<Record<string, string>>;
 }
 
 type Commands = () => readonly SuiteCommand[] | Promise<readonly SuiteCommand[]>;
 
-/** Tests that run together. */
+/** A test suite. */
 export interface Suite {
-  /** Commands that install what the tests need, then the one that runs them. */
+  /** Commands that install requirements, then the one that runs the tests. */
   readonly commands: Commands;
-  /** Commands for what `deno task test` skips on a machine without optional programs. */
+  /** Commands for tests that `deno task test` skips without optional programs. */
   readonly rest?: Commands;
-  /** What all of its tests need. */
+  /** Requirements of all tests. */
   readonly needs?: readonly NEEDS.Need[];
-  /** Whether its tests count for the coverage of packages: collecting takes half as much processor time again. */
+  /** Whether the tests count for coverage, which takes 50 % more processor time. */
   readonly covers?: true;
-  /** Why it runs only if it is named. */
+  /** Reason why it runs only if named. */
   readonly omitted?: string;
 }
 
-/** How many times the cases of a quick run the suite `properties` generates. */
+/** Factor of the number of cases in the suite `properties`. */
 const CASES = "4";
 
-/** From which seed, so that a run that passed passes again. `TARE_TEST_CASES=10 deno task test` draws others. */
+/** Fixed seed, so that results are reproducible. `TARE_TEST_CASES=10 deno task test` draws others. */
 const SEED = "2";
 
-/** The lock file of the workspace with what only its tests need: a start installs what is in `deno.lock`. */
+/** Lock file with the dependencies of tests: a start installs all of `deno.lock`. */
 export const LOCK = "--lock=tests/deno.lock";
 
 const NPM = NEEDS.program("npm", "npm", "--version");
 
-/** What single tests need and can be installed, by its name in the code. */
+/** Installable requirements of single tests, by identifier. */
 const OPTIONAL = new Map(
   Object.entries(NEEDS).flatMap(([name, need]) =>
     typeof need === "object" && need.how ? [[name, need] as const] : []
   ),
 );
 
-/** Returns how to install what tests need, as their names state it. */
+/** Returns how to install the requirements that test names state. */
 export function howToInstall(whats: string): string | undefined {
   const all = whats.split(" and ");
   const hows = [...OPTIONAL.values()].filter(({ what }) => all.includes(what)).map(({ how }) => how);
   return hows.length > 0 ? hows.join(", ") : undefined;
 }
 
-/** The suites by name, in the order in which they run. Types are checked once, by `deno check`. */
+/** Suites by name, in order. Types are checked once, by `deno check`. */
 export const SUITES: Readonly<Record<string, Suite>> = {
-  // What `deno test` at the root runs: `test.include` in deno.json excludes the folders of the other suites.
+  // `deno test` at the root: `test.include` in deno.json excludes the folders of the other suites.
   fast: {
     commands: () => [workspaceTests()],
     rest: async () => {
@@ -98,12 +98,12 @@ export const SUITES: Readonly<Record<string, Suite>> = {
   },
 };
 
-/** Returns the command for tests of the workspace, in as many processes as there are processors. */
+/** Returns the command for workspace tests, in parallel processes. */
 export function workspaceTests(...args: readonly string[]): SuiteCommand {
   return tests("-P", "--parallel", LOCK, ...args);
 }
 
-/** Tests by the configuration and lock file of a folder, whose packages Deno installs. */
+/** Returns the command for tests with a folder's configuration and lock file. */
 function testsBy(configured: string, ...args: readonly string[]): SuiteCommand {
   return tests("--allow-all", "--config", `${configured}/deno.json`, ...args);
 }
@@ -112,12 +112,12 @@ function tests(...args: readonly string[]): SuiteCommand {
   return { program: Deno.execPath(), args: ["test", "--frozen", "--no-check", ...args] };
 }
 
-/** Installs programs as the folder's lock file pins them. */
+/** Returns the command that installs programs from the folder's lock file. */
 function installFromNpm(folder: string): SuiteCommand {
   return { program: "npm", args: ["ci", "--prefix", folder, "--no-audit", "--no-fund"] };
 }
 
-/** Returns files of the workspace, without those of other suites, whose text matches. */
+/** Returns matching files of the workspace, without those of other suites. */
 async function filesWith(pattern: RegExp): Promise<readonly string[]> {
   const isOther = /^(tests\/\w+\/|packages\/(page\/client|cli\/acp|app\/mcp)\/)/;
   return (await sourceFiles())

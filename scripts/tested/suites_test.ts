@@ -3,7 +3,7 @@ import config from "../../deno.json" with { type: "json" };
 import { sourceFiles } from "../repository.ts";
 import { SUITES } from "./suites.ts";
 
-Deno.test("SUITES run each test file in one suite, and the fast one what deno.json doesn't exclude", async () => {
+Deno.test("SUITES run each test file in exactly one suite", async () => {
   const excluded = [
     ...config.exclude,
     ...config.test.include.filter((path) => path.startsWith("!")).map((path) => path.slice(1)),
@@ -11,7 +11,7 @@ Deno.test("SUITES run each test file in one suite, and the fast one what deno.js
   const isIn = (path: string, folder: string) => path.startsWith(`${folder}/`);
   const folders: string[] = [];
   for (const [name, { commands }] of Object.entries(SUITES)) {
-    // These two run files of others, in another way.
+    // These two run files of other suites in another way.
     if (name === "examples" || name === "properties") continue;
     const args = (await commands()).flatMap(({ args }) => args[0] === "test" ? args : []);
     folders.push(...args.filter((arg) => /^(tests|packages|scripts)\//.test(arg) && !arg.endsWith(".json")));

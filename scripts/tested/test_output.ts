@@ -1,12 +1,11 @@
-/** What became of the tests of a command or a suite. */
+/** Test result of a command or suite. */
 export interface Result {
   readonly passed: number;
   readonly failed: number;
-  /** Tests that were skipped, by what they need. */
+  /** Skipped tests by requirement. */
   readonly skipped: ReadonlyMap<string, number>;
 }
 
-/** No tests. */
 export const NONE: Result = { passed: 0, failed: 0, skipped: new Map() };
 
 /** Returns the sum of two results. */
@@ -17,8 +16,8 @@ export function add(one: Result, other: Result): Result {
 }
 
 /**
- * Reads what `deno test` wrote: the counts of its last line, and the needs in the names of ignored tests. A command that
- * failed without a failed test, because it has an error of types or ended early, counts as one.
+ * Parses the output of `deno test`: the counts of its last line, and requirements in the names of ignored tests. A command
+ * that failed without a failed test, by a type error or early exit, counts as one failure.
  */
 export function readTestOutput(output: string, { success }: { readonly success: boolean }): Result {
   // deno-lint-ignore no-control-regex -- Colours.
@@ -33,16 +32,16 @@ export function readTestOutput(output: string, { success }: { readonly success: 
   return { passed: Number(counts?.[1] ?? 0), failed: success ? failed : Math.max(failed, 1), skipped };
 }
 
-/** A suite that ran. */
+/** A suite in the result table. */
 export interface Row {
   readonly suite: string;
   readonly result: Result;
   readonly seconds: number;
-  /** Why it didn't run. */
+  /** Reason why it didn't run. */
   readonly reason?: string;
 }
 
-/** Returns a table of suites, and a line for each reason for which tests were skipped. */
+/** Returns a table of suites, and a line per reason of skipped tests. */
 export function resultTable(rows: readonly Row[], how: (need: string) => string | undefined): string {
   const total = rows.map(({ result }) => result).reduce(add, NONE);
   const all = [...rows, {

@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { BUBBLEWRAP, NOT_ROOT } from "../../tests/needs.ts";
 import { add, NONE, readTestOutput, resultTable } from "./test_output.ts";
 
-/** Runs tests in an empty folder and reads the output. */
+/** Runs tests in an empty folder and parses the output. */
 async function resultOf(source: string) {
   const folder = await Deno.makeTempDir();
   await Deno.writeTextFile(`${folder}/a_test.ts`, source);
@@ -14,7 +14,7 @@ async function resultOf(source: string) {
   return readTestOutput(output, { success });
 }
 
-Deno.test("readTestOutput() counts what passed, failed and was ignored, by the need in its name", async () => {
+Deno.test("readTestOutput() counts passed, failed and ignored tests, by requirement", async () => {
   const { passed, failed, skipped } = await resultOf(`
     Deno.test("a", () => {});
     Deno.test("b", () => { throw new Error("ok | 7 passed | 0 failed (1s)"); });
@@ -33,7 +33,7 @@ Deno.test("readTestOutput() counts a command that ends without a result as a fai
   assertEquals(readTestOutput("added 3 packages in 2s\n", { success: true }), NONE);
 });
 
-Deno.test("resultTable() ends with how often each need was missing", () => {
+Deno.test("resultTable() ends with the number of skipped tests per requirement", () => {
   const result = { passed: 3, failed: 0, skipped: new Map([[NOT_ROOT.what, 1], [BUBBLEWRAP.what, 2]]) };
   const rows = [
     { suite: "fast", result, seconds: 61.4 },

@@ -40,7 +40,7 @@ Deno.test("ask.ts prints what happens, goes on with a session, and gives events 
   const first = await ask(["Hello?"], env);
   assertEquals(first.code, 0);
   // Into a pipe goes the answer alone.
-  assertMatch(first.out, /^I am a rehearsal model: [^]*[^\n]\n$/);
+  assertMatch(first.out, /^I am an offline demo model: [^]*[^\n]\n$/);
   assertEquals(first.out.includes("── step"), false);
   const id = /^session (\S+)\n/.exec(first.err)![1]!;
   assertMatch(first.err, /\n── step 1\n[^]*\nledger: \d+ calls?, .*\n$/);

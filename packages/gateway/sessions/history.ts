@@ -35,7 +35,7 @@ export function writeHistoryItem({ exact, shape, role }: HistoryItem): string {
 export function readHistoryItem(text: string): HistoryItem {
   const letter = text[0] as keyof typeof ROLES;
   const exact = text.slice(1);
-  // The calls that results answer are behind what names their contents.
+  // The calls that results answer follow the hash of their contents.
   const shape = "mr".includes(letter) ? exact.slice(exact.indexOf(" ") + 1) : undefined;
   return { exact, role: ROLES[letter], ...(shape !== undefined && { shape }) };
 }
@@ -47,42 +47,42 @@ function letterOf(parts: WireItem["parts"]): keyof typeof ROLES {
   return roles.includes("user") ? "u" : "i";
 }
 
-/** Instructions that differ in less than this share of their text, by lines, are the same ones. */
+/** Share of their text, by lines, below which changed instructions remain the same. */
 const CHANGED_SHARE = 0.25;
 
-/** So many different instructions are remembered. */
+/** Most different instructions in memory. */
 const MAX_KNOWN = 128;
 
-/** Instructions as they were last seen. Plain data but for the map. */
+/** Instructions as of their newest request. */
 export interface Known {
   readonly scope: string;
-  /** Names them, however they change. */
+  /** Their name, which stays when they change. */
   readonly key: string;
-  /** How many characters each line takes in them, all its repetitions together, by its hash. */
+  /** Number of characters of each line with its repetitions, by its hash. */
   readonly lines: ReadonlyMap<number, number>;
 }
 
 /**
- * Names instructions by what they mostly say. Programs write into them what changes: the state of a repository, the
- * day, a number for the bill. The conversation stays the same one.
+ * Names instructions by most of their text: programs write into them what changes, such as the state of a repository, the
+ * date, or a number for the bill.
  */
 export class InstructionKeys {
   readonly #known = new LRUCache<string, Known>({ max: MAX_KNOWN });
-  /** Names by those of the items. */
+  /** Names by the names of items. */
   readonly #keys = new LRUCache<string, string>({ max: 4 * MAX_KNOWN });
 
-  /** What is known of the instructions that are named so. */
+  /** Returns the instructions of this name. */
   known(key: string): Known | undefined {
     return this.#known.peek(key);
   }
 
-  /** Instructions were seen elsewhere. */
+  /** Adds stored instructions. */
   learn(known: Known): void {
     this.#known.set(known.key, known);
     this.#keys.set(known.key, known.key);
   }
 
-  /** The name of the instructions that an item is. */
+  /** Returns the name of an item of instructions, which counts as seen. */
   keyOf(scope: string, item: WireItem): string {
     const exact = instructionKey(scope, item.key);
     const named = this.#keys.get(exact);
@@ -94,7 +94,7 @@ export class InstructionKeys {
     return key;
   }
 
-  /** The same; they don't count as seen. */
+  /** Returns the same name; the item doesn't count as seen. */
   peek(scope: string, item: WireItem): string {
     const exact = instructionKey(scope, item.key);
     return this.#keys.peek(exact) ?? this.#alike(scope, linesOf(item))?.key ?? exact;
@@ -110,7 +110,7 @@ export class InstructionKeys {
   }
 }
 
-/** The name of instructions that nobody has seen before, by the key of their item. */
+/** Returns the name of new instructions, by the key of their item. */
 export function instructionKey(scope: string, key: string): string {
   return `${scope} ${key}`;
 }
@@ -136,20 +136,20 @@ function sharedLength(one: Known["lines"], other: Known["lines"]): number {
   return sum;
 }
 
-/** The shortest and the longest text by which one conversation is found again in another, in UTF-16 code units. */
+/** The shortest and the longest quote by which a conversation is found in another, in UTF-16 code units. */
 export const QUOTED_CHARS = { least: 24, most: 400 } as const;
 
-/** Whether a model has answered in a history. */
+/** Whether a history contains replies of a model. */
 export function hasAnswers(items: readonly WireItem[]): boolean {
   return items.some(({ parts }) => parts.some(({ message: { role } }) => role === "assistant"));
 }
 
-/** All that is said in a history. */
+/** Returns the text of all items. */
 export function textOf(items: readonly WireItem[]): string {
   return items.flatMap(({ parts }) => parts.map(({ message }) => contentText(message.content))).join("\n");
 }
 
-/** How often a user asks something in a history: first, and behind what a model said. What comes with results is no turn. */
+/** Returns the number of turns of a history: its first message of the user and those after a reply, without results. */
 export function countTurns(items: readonly WireItem[]): number {
   let turns = 0;
   let before = "assistant";
@@ -162,7 +162,7 @@ export function countTurns(items: readonly WireItem[]): number {
   return turns;
 }
 
-/** How many items of instructions a history begins with. */
+/** Returns the number of instructions at the beginning of a history. */
 export function countInstructions(items: readonly WireItem[]): number {
   const first = items.findIndex(({ parts }) =>
     parts.some(({ message: { role } }) => role !== "system" && role !== "developer")
@@ -170,7 +170,7 @@ export function countInstructions(items: readonly WireItem[]): number {
   return first < 0 ? items.length : first;
 }
 
-/** What a person said first in a history, behind what agents put in front of it, and the position of its item. */
+/** Returns the first text of the user without what agents put before it, and the position of its item. */
 export function personSpoke(
   items: readonly WireItem[],
 ): { readonly at: number; readonly words: string } | undefined {
@@ -183,41 +183,40 @@ export function personSpoke(
   return undefined;
 }
 
-/** Whether items say one of these texts. */
+/** Whether items contain one of these texts. */
 export function quotes(items: readonly WireItem[], texts: readonly string[]): boolean {
   const said = textOf(items);
   return texts.some((text) => said.includes(text));
 }
 
-/** A line of what a person said by which it is found again. */
+/** Returns a line of a user's text that is distinctive enough to find it again. */
 export function openingText(words: string): string | undefined {
   return words.split("\n").map((line) => line.trim())
     .find(({ length }) => length >= QUOTED_CHARS.least)?.slice(0, QUOTED_CHARS.most);
 }
 
-/** What the upstream sees at a place of the client's history that the client doesn't know of: recalls and the like. */
+/** Items that the upstream sees in the client's history and the client does not, such as recalls. */
 export interface HiddenPlace {
-  /** Length of the client's history when they came. */
+  /** Length of the client's history before them. */
   readonly after: number;
-  /** Which it is of those of one reply. */
+  /** Its number among those of one reply. */
   readonly part: number;
-  /** Names the items of the client in whose place they stand. */
+  /** Names of the client's items that they replace. */
   readonly replaces: readonly string[];
-  /** Names those before which they stand: the first that is there. */
+  /** Names of items before which they are placed: before the first that exists. */
   readonly before: readonly string[];
-  /** Names what a model thought that stands among these already. */
+  /** Names of the reasoning that they contain. */
   readonly thoughts: readonly string[];
   readonly items: readonly WireItem[];
 }
 
-/** How far behind its place an anchor is looked for: clients may put items of their own in between. */
+/** Number of items within which an anchor is searched: clients may insert items of their own. */
 const ANCHOR_REACH = 48;
 
 /**
- * The client's history with what only the upstream knows of. `hidden` comes back without what stands at items that the
- * client has taken out of its history: it would stand nowhere.
+ * Returns the client's history with its hidden items, and `hidden` without those at items that the client has removed.
  *
- * @param protocol How calls are given the ids that the client calls them by. Default: they have those of the upstream.
+ * @param protocol Gives calls the ids of the client. Default: they have those of the upstream.
  */
 export function expandHidden(
   items: readonly WireItem[],
@@ -266,17 +265,17 @@ const MAX_UNNAMED_ITEMS = 16;
 /** Most names of ends of a session's history: it may go back to where it was a few turns ago. */
 const MAX_ENDS = 8;
 
-/** Stands for the first item of a history that has none. */
+/** In place of the first item of a history that has none. */
 const NOTHING = "";
 
-/** By what a session is told from others. */
+/** By what the sessions of a client are named. */
 interface Owner {
   readonly scope: string;
   readonly client?: string | undefined;
   readonly name?: string | undefined;
 }
 
-/** A request whose session is looked for. */
+/** A request whose session is looked up. */
 export interface SoughtHistory extends Owner {
   readonly items: readonly WireItem[];
   readonly isKeyed?: boolean;
@@ -285,7 +284,7 @@ export interface SoughtHistory extends Owner {
   readonly follows: string | undefined;
 }
 
-/** Returns the names of a request's session: `own` ones are of no other, sessions with `alike` ones may be meant. */
+/** Returns possible names of a request's session: `own` names are of no other session, `alike` names may be. */
 export function soughtNames({ client, scope, name, items, isKeyed, hasTools, follows }: SoughtHistory): {
   readonly own: readonly string[];
   readonly alike: readonly string[];
@@ -302,17 +301,17 @@ export function soughtNames({ client, scope, name, items, isKeyed, hasTools, fol
     ],
     alike: [
       ...endsOf(keys, { heads, reach: REACH }).map((end) => nameOf("end", client ?? scope, end)),
-      // One that has nothing but instructions yet may go on in any way.
+      // A history with nothing but instructions may continue in any way.
       ...new Set(firsts.map((first) => nameOf("first", scope, first))),
       nameOf("opening", scope, opening ?? NOTHING),
       nameOf("summary", scope),
-      // A request for a title or the like quotes the conversation that it is about.
+      // A request for a title quotes the conversation that it is about.
       ...(isKeyed || !hasTools ? [nameOf("scope", scope)] : []),
     ],
   };
 }
 
-/** What the names of a session are of. */
+/** The history by which a session is named. */
 export interface NamedHistory {
   /** The names that do not change with each turn. */
   readonly others: readonly string[];
@@ -361,20 +360,20 @@ export function namesOf(
   return { ends: all, others, named: { others, settled } };
 }
 
-/** How a history is told from others: as it is, and as it was when it was shorter. */
+/** The states of a history by which it is named. */
 interface Reach {
-  /** How many instructions it begins with; there is nothing to tell before what follows them. */
+  /** Number of instructions at its beginning, which alone name nothing. */
   readonly heads: number;
-  /** So many of the newest of its states. */
+  /** Number of its newest states. */
   readonly reach: number;
 }
 
-/** By all that was said, instructions too; the newest state first. */
+/** Returns hashes of all items, instructions included; the newest state first. */
 function wholes(keys: readonly string[], { heads, reach }: Reach): readonly string[] {
   return hashPrefixes(keys, Math.max(heads, keys.length - reach)).reverse();
 }
 
-/** By its last two items, whatever the instructions; the newest state first. */
+/** Returns the last two items after the instructions; the newest state first. */
 function endsOf(keys: readonly string[], { heads, reach }: Reach): readonly string[] {
   const ends: string[] = [];
   for (let length = keys.length; length > heads && ends.length < reach; length--) {

@@ -35,155 +35,142 @@ import {
   writeHistoryItem,
 } from "./history.ts";
 
-/** What a session is recognised by. */
-export interface Recognised {
-  /** Keeps apart histories that must never meet: clients, protocols. */
-  readonly scope: string;
-  /** Who asks: its conversations may go on under another scope. Default: they may not. */
-  readonly client?: string;
-  /** Name of the key with which it comes. Default: the owner's. */
-  readonly by?: string | undefined;
-  /** Whether the client itself keeps its conversations apart, so that a scope holds one. Default: no. */
+/** A request, by which its session is recognised or begun. */
+export interface Recognised
+  extends
+    Pick<SessionFacts, "scope" | "client" | "by" | "name" | "basis">,
+    Partial<Pick<SessionFacts, "protocol" | "agent" | "hasTools">> {
+  /** Whether its client gives each conversation a key, so that a scope contains one. Default: no. */
   readonly isKeyed?: boolean;
-  /** The client's name for the session. Default: it is recognised by content. */
-  readonly name?: string | undefined;
-  /** Name of the protocol. Default: none. */
-  readonly protocol?: string;
-  /** Name of the program that asks. Default: it doesn't say. */
-  readonly agent?: string | undefined;
   readonly items: readonly WireItem[];
-  /** Whether its model may call tools. Default: no. */
-  readonly hasTools?: boolean;
-  /** Whether a new session is left as it is. Default: only if it is one of those to compare with. */
+  /** Whether a new session is forwarded unchanged. Default: only if it is in the holdout. */
   readonly isObserved?: boolean;
-  /** What the prompts of a new session are planned by. */
-  readonly basis: SessionBasis;
   readonly countTokens: CountTokens;
-  /** Decides what leaves the prompts of a session: of a new one, or of one that goes on from what was stored. */
+  /** Makes what plans the prompts of a session: of a new one, or of one that continues from what was stored. */
   readonly prompts: (
     session: Pick<SessionFacts, "control" | "basis" | "agent"> & { readonly archive: SessionArchive },
     stored?: Pick<PromptSession, "state" | "lookedAt">,
   ) => PromptSession;
 }
 
-/** What a session's prompts are planned by, as its first request says it. */
+/** By what a session's prompts are planned, as of its first request. */
 export interface SessionBasis {
-  /** The model that was asked. */
+  /** The requested model. */
   readonly model: string;
-  /** How long prompts are to be cached, in milliseconds. Absent: that wasn't asked for. */
+  /** Requested lifetime of cached prompts, in milliseconds. Absent: none is requested. */
   readonly ttlMs?: number;
 }
 
 export interface SessionResponse extends Followed {
-  /** The id by which the client knows it. */
+  /** Its id at the client. */
   readonly id: string;
 }
 
-/** A call by which the client had the conversation summed up. */
+/** A call by which the client had the conversation summarized. */
 export interface Compaction
   extends Pick<Sums, "promptTokens" | "cachedTokens" | "outputTokens" | "tokenUnits"> {
   /** When it was answered, in milliseconds since the epoch. */
   readonly atMs: number;
-  /** What it cost; absent where its price isn't known. */
+  /** Its cost; absent if the price is unknown. */
   readonly usd?: number;
 }
 
-/** A text from which a client may go on with a new history. */
+/** A text with which a client may begin a new history of the same conversation. */
 export interface ClientSummary {
-  /** The longest pieces of it. */
+  /** Its longest pieces. */
   readonly pieces: readonly string[];
-  /** The compactions that made it and aren't counted yet, because nobody said that they were some. */
+  /** Calls that made it, not yet counted as compactions because the client did not mark them as such. */
   readonly uncounted: readonly Compaction[];
-  /** Whether the client said that it is a summary. */
+  /** Whether the client marked it as a summary. */
   readonly isSaid: boolean;
 }
 
-/** What is known of whose conversation it is, and where it stands. Plain data, which is kept. */
+/** The owner of a session and the state of its history. Plain data, which is stored. */
 export interface SessionFacts {
-  /** What keeps it apart from histories that it must never meet. */
+  /** Separates histories that must never be joined: clients, protocols. */
   readonly scope: string;
-  /** Who asks, if its conversations may go on under another scope. */
+  /** Its client, if conversations of the client may continue under another scope. */
   readonly client?: string | undefined;
-  /** Name of the key with which it was begun; absent: the owner's. */
+  /** Name of the key with which it began. Absent: the owner's. */
   readonly by?: string | undefined;
   /** The client's name for it, in its scope. */
   readonly name?: string | undefined;
   /** Name of its protocol. */
   readonly protocol: string;
-  /** Name of the program that asks, if it says it. */
+  /** Name of the client's program, if its requests report it. */
   readonly agent?: string | undefined;
   readonly basis: SessionBasis;
-  /** Whether it is left as it is, to compare with. */
+  /** Whether it is in the holdout: forwarded unchanged. */
   readonly control: boolean;
   /** When its first request came, in milliseconds since the epoch. */
   readonly startedMs: number;
   /** When its newest request came, in milliseconds since the epoch. */
   readonly lastMs: number;
-  /** Bytes of the client's history: the planner keeps what it was last shown. */
+  /** Bytes of the client's history, which the planner holds in memory. */
   readonly historyBytes: number;
-  /** How many items of instructions its history begins with. */
+  /** Number of instructions at the beginning of its history. */
   readonly heads: number;
-  /** A line of what the user said first; nothing of one too short to tell it from others. */
+  /** A line of the user's first message; absent if it is too short to be distinctive. */
   readonly opening?: string | undefined;
-  /**
-   * How often its user has asked something, and how often in the history as it is now: a client may begin that anew. Absent
-   * until the first turn.
-   */
+  /** Number of turns in all, and in the current history, which a client may begin again. Absent until the first turn. */
   readonly turns?: { readonly all: number; readonly shown: number } | undefined;
   /** Whether its turns have tools. */
   readonly hasTools: boolean;
-  /**
-   * Names of the functions in front of its prompts, where others are deferred, or that all are there: decided with its first
-   * tools. Absent: it isn't decided.
-   */
+  /** Names of the functions that are not deferred, or `"all"`: decided with its first tools. Absent: undecided. */
   readonly functionsInFront?: readonly string[] | "all" | undefined;
-  /** Whether its history has answers of a model. */
+  /** Whether its history contains replies of a model. */
   readonly isAnswered: boolean;
   /** Whether its newest turn has no final reply yet. */
   readonly isAmidTurn: boolean;
-  /** True if a person has named it: no words of its client's name it any more. */
+  /** Whether the user has set its title. */
   readonly isNamed?: true | undefined;
-  /** What a model said in answer to what was no turn: the client may go on from it with a new history. */
+  /** The reply to a request that was no turn, with which the client may begin a new history. */
   readonly summary?: ClientSummary | undefined;
-  /** Pieces of the summary with which its history began anew, and whether a model has answered since. */
+  /** Pieces of the summary with which its history begins, and whether a model has replied since. */
   readonly begunWith?: { readonly pieces: readonly string[]; readonly isAnswered: boolean } | undefined;
-  /** How many times in a row the upstream refused what was made of a request, and took the client's own. */
+  /** Number of successive edited requests that the upstream refused, and accepted unchanged. */
   readonly refusals: number;
-  /** Whether it is left as it is from then on. */
+  /** Whether it is forwarded unchanged from now on. */
   readonly isReverted: boolean;
-  /** The newest responses that its client may follow, the oldest first. */
+  /** The newest responses that its client may continue from, the oldest first. */
   readonly responses: readonly SessionResponse[];
   /** The newest compactions of its client, the oldest first. */
   readonly compactions: readonly Compaction[];
 }
 
-/** What was sent last: messages, or of a session that was stored hashes of those that aren't lines. */
+/** The facts of a session in which nothing has happened. */
+export const NEW_FACTS: Omit<
+  SessionFacts,
+  "scope" | "protocol" | "basis" | "control" | "startedMs" | "lastMs"
+> = {
+  ...{ historyBytes: 0, heads: 0, hasTools: false, isAnswered: false, isAmidTurn: false },
+  ...{ refusals: 0, isReverted: false, responses: [], compactions: [] },
+};
+
+/** The messages of a call; of a loaded session hashes in place of those without placeholders. */
 export type Shown = readonly (Message | number)[];
 
-/** What a session is made of. */
+/** Parts of a session. */
 export interface SessionParts {
   readonly session: Session;
   readonly archive: SessionArchive;
-  /** How many items the client's history has. Default: none. */
+  /** Number of items of the client's history. Default: 0. */
   readonly length?: number;
   readonly facts: SessionFacts;
   /** Default: nothing is hidden. */
   readonly hidden?: readonly HiddenPlace[];
-  /** Default: nothing was shown. */
+  /** The messages of the newest call. Default: none. */
   readonly shown?: Shown;
-  /** What the last call showed from whose prompt nothing had left. Default: what was shown. */
+  /** The messages of the newest call without evictions. Default: those of the newest call. */
   readonly unevicted?: Shown | undefined;
-  /** What its provider holds of its newest prompt. Default: that isn't known. */
+  /** What its provider holds of its newest prompt. Default: unknown. */
   readonly held?: StoredPrompt | undefined;
   /** Names of the ends that its history had, the newest first. Default: none. */
   readonly ends?: readonly string[];
 }
 
 /** What of a session never changes: the settings of its record. */
-export interface GatewaySettings
-  extends
-    Pick<SessionFacts, "protocol" | "agent" | "control">,
-    Partial<Pick<SessionFacts, "scope" | "client" | "name">> {
+export interface GatewaySettings extends Pick<SessionFacts, "protocol" | "agent" | "control" | "client"> {
   /** The session that it is a fork of, whether that is stored or not. */
   readonly forkOf?: string;
 }
@@ -233,28 +220,28 @@ export interface SessionHistory {
 /** What a stored session is made with. */
 export type Making = Pick<Recognised, "countTokens" | "prompts"> & Parameters<typeof readItems>[1];
 
-/** So many compactions of a session are remembered. */
+/** Most compactions of a session in memory. */
 const MAX_COMPACTIONS = 100;
 
-/** So many responses of a session may be followed after a restart. */
+/** Most responses of a session that can be continued from after a restart. */
 const MAX_RESPONSES = 8;
 
-/** So many pieces of a summary are remembered. */
+/** Most pieces of a summary. */
 const SUMMARY_PIECES = 16;
 
-/** After so many refusals in a row a session is left alone: one may be of a mere token too many. */
+/** Successive refusals after which a session is forwarded unchanged: a single one may be of one token too many. */
 const MAX_REFUSALS = 2;
 
-/** What a session takes beside what grows, in bytes. */
+/** Memory for the parts of a session that do not grow, in bytes. */
 const SESSION_BYTES = 4_096;
 
-/** What an item of a history takes: its place in the tree of histories, what was sent of it, what left of it. */
+/** Memory for an item of a history: in recognition, as sent and as evicted, in bytes. */
 const ITEM_BYTES = 2_048;
 
-/** What a call that is remembered takes. */
+/** Memory for a call report, in bytes. */
 const CALL_BYTES = 1_024;
 
-/** A reference to an archived text, wherever it stands. */
+/** A reference to an archived text. */
 const ANY_REF = /\b[0-9a-f]{16}\b/g;
 
 /** Number of sessions made in this process. */
@@ -353,7 +340,7 @@ export class SessionArchive implements Archive {
   }
 }
 
-/** A conversation that passes through the gateway: whose it is, where it stands, and what only the upstream knows. */
+/** A conversation of a client: its owner, the state of its history, and what is hidden from the client. */
 export class GatewaySession implements KnownConversation {
   readonly session: Session;
   readonly archive: SessionArchive;
@@ -363,15 +350,15 @@ export class GatewaySession implements KnownConversation {
   #facts: SessionFacts;
   #hidden: readonly HiddenPlace[];
   #shown: Shown;
-  /** What the last call showed from whose prompt nothing had left. */
+  /** The messages of the newest call without evictions. */
   #unevicted: Shown;
   #held: (() => StoredPrompt) | undefined;
-  /** What the upstream could see of its newest turn. */
+  /** The messages of its newest turn before edits. */
   #history: readonly Message[] = [];
   #ends: readonly string[];
-  /** Its tools as they first came. */
+  /** Its tools in their first spelling. */
   #tools: readonly ReturnType<typeof steadyTools>["first"][number][] = [];
-  /** The newest tools that came as they first did. Their bytes would hold the whole request. */
+  /** The newest tools that were spelled as at first, without their bytes, which would retain the whole request. */
   #sameTools: readonly ToolDefinition[] | undefined;
 
   constructor(
@@ -398,8 +385,9 @@ export class GatewaySession implements KnownConversation {
     const value = stored as StoredValue | undefined;
     if (value?.format !== FORMAT) return undefined;
     const { items, stems, instructions, hidden, archived, shown, lines, state, lookedAt } = value;
-    const { forkOf: parent, sums, facts: own } = readRecord({ record, totals });
-    const facts: SessionFacts = { ...value.facts, ...own };
+    const { forkOf: parent } = record.settings as GatewaySettings;
+    const { lastMs, isReverted, ...sums } = totals as GatewayTotals;
+    const facts: SessionFacts = { ...value.facts, lastMs, isReverted };
     const archive = new SessionArchive({ stored: text, listed: archived });
     const byHash = new Map(lines.map((line) => [hashPiece(line), line]));
     const session = new GatewaySession({
@@ -422,7 +410,7 @@ export class GatewaySession implements KnownConversation {
       session,
       history: { items: items.map(readHistoryItem), stems },
       instructions: Object.entries(instructions)
-        .map(([key, lines]): Known => ({ scope: own.scope, key, lines: pairsOf(lines) })),
+        .map(([key, lines]): Known => ({ scope: facts.scope, key, lines: pairsOf(lines) })),
     };
   }
 
@@ -431,11 +419,11 @@ export class GatewaySession implements KnownConversation {
     { record, totals, title, stored }: LoadedSession,
     { countTokens, prompts }: Making,
   ): GatewaySession {
-    const { sums, facts: own } = readRecord({ record, totals });
-    const facts: SessionFacts = {
-      ...{ historyBytes: 0, heads: 0, hasTools: false, refusals: 0, isAnswered: false, isAmidTurn: false },
-      ...{ basis: { model: sums.model }, responses: [], compactions: [], ...own },
-    };
+    const { by, createdAtMs: startedMs } = record;
+    const { forkOf: _, ...settings } = record.settings as GatewaySettings;
+    const { lastMs, isReverted, ...sums } = totals as GatewayTotals;
+    const basis = { model: sums.model };
+    const facts = { ...NEW_FACTS, scope: "", ...settings, basis, by, startedMs, lastMs, isReverted };
     const archive = new SessionArchive();
     return new GatewaySession({
       session: new Session({
@@ -479,22 +467,20 @@ export class GatewaySession implements KnownConversation {
     };
   }
 
-  /** Its id, which is its conversation's. */
   get id(): string {
     return this.session.id;
   }
 
-  /** Name of the key with which it was begun. Absent: the owner's. */
+  /** Name of the key with which it began. Absent: the owner's. */
   get by(): string | undefined {
     return this.#facts.by;
   }
 
-  /** Whose it is, and where it stands. */
   get facts(): SessionFacts {
     return this.#facts;
   }
 
-  /** Whether it has had a turn: until then every request of it was for something else, or may have been. */
+  /** Whether it has had a turn: earlier requests were, or may have been, for something else. */
   get isBegun(): boolean {
     return this.#facts.turns !== undefined;
   }
@@ -504,38 +490,38 @@ export class GatewaySession implements KnownConversation {
     return this.#facts.control ? "control" : "planned";
   }
 
-  /** What only the upstream knows of. */
+  /** What the upstream sees and the client does not. */
   get hidden(): readonly HiddenPlace[] {
     return this.#hidden;
   }
 
-  /** What the last call that succeeded showed. */
+  /** The messages of the newest successful call. */
   get shown(): Shown {
     return this.#shown;
   }
 
-  /** Bytes of memory that it takes; what it shares with others counts for each of them. */
+  /** Bytes of memory that it takes; what sessions share counts for each. */
   get bytes(): number {
     const items = this.#hidden.flatMap(({ items }) => items);
-    // As bytes, and as text of the message that was read of them.
+    // As bytes, and as the text of a message.
     const hiddenBytes = items.reduce((sum, { bytes }) => sum + 3 * (bytes?.length ?? 0), 0);
     const itemBytes = ITEM_BYTES * (this.#length + items.length);
     const { calls } = this.session;
-    // As bytes, and as what was read of them.
+    // As bytes, and as a definition.
     const toolBytes = this.#tools.reduce((sum, { bytes }) => sum + 3 * bytes.length, 0);
     return SESSION_BYTES + toolBytes + CALL_BYTES * calls.length + itemBytes + this.#facts.historyBytes +
       hiddenBytes +
       this.archive.bytes;
   }
 
-  /** A request came before its first turn, or is the first of it, whose history ends there. */
+  /** Notes a request that precedes its first turn, or may be it. */
   precede({ items }: Pick<Recognised, "items">): void {
     this.#length = items.length;
     this.#know({ heads: countInstructions(items) });
     if (!this.#facts.isNamed) this.session.named(firstWords(personSpoke(items)?.words ?? ""));
   }
 
-  /** Plans its prompts by what this request asks for, the first of its first turn or one before that, whatever came before. */
+  /** Plans its prompts by this request, whatever came before: it is of the first turn, or precedes it. */
   begin({ prompts, agent, basis }: Pick<Recognised, "prompts" | "agent" | "basis">): void {
     const { archive, facts: { control } } = this;
     this.#know({ agent, basis });
@@ -544,18 +530,18 @@ export class GatewaySession implements KnownConversation {
   }
 
   /**
-   * A request goes on with it, whose history ends there. If that begins anew with a summary, the next one may begin with the
-   * same text in another message: some clients put their first calls into it.
+   * Notes a turn's request that continues it. If its history begins with a summary, the next one may begin with the same
+   * text in another message: some clients put their first calls into it.
    */
-  goOn(
+  continueWith(
     { items, hasTools = false }: Pick<Recognised, "items" | "hasTools">,
     begunWith?: ClientSummary,
   ): void {
     const { summary } = this.#facts;
-    // What its client had summed up beside its work it goes on from later.
+    // A summary that was made during a turn is continued from later.
     const isSaid = summary && quotes(items.slice(this.#length), summary.pieces);
     this.#length = items.length;
-    // Once a model has answered, a first message of another text is a summary of the client's.
+    // After the first reply a first message with another text is a summary by the client.
     if (!this.#facts.isAnswered || this.session.state.title === "") {
       const words = personSpoke(items)?.words ?? "";
       this.#know({ opening: openingText(words) });
@@ -574,24 +560,24 @@ export class GatewaySession implements KnownConversation {
   }
 
   #begunWithIn(items: readonly WireItem[], newest: ClientSummary | undefined): SessionFacts["begunWith"] {
-    // Some clients write the summary as the model's own words: these are no answer yet.
+    // Some clients write the summary as a message of the model, which is no reply.
     if (newest) return { pieces: newest.pieces, isAnswered: false };
     const pieces = this.#facts.begunWith?.pieces;
     return pieces && quotes(items, pieces) ? { pieces, isAnswered: hasAnswers(items) } : undefined;
   }
 
-  /** A request has come, at this time in milliseconds since the epoch; its model is that of a turn. */
+  /** Notes a request at this time in milliseconds since the epoch, with its model if it is a turn's. */
   asked({ atMs, model }: { readonly atMs: number; readonly model?: string | undefined }): void {
     this.#know({ lastMs: atMs });
     if (model !== undefined) this.session.asked(model);
   }
 
-  /** A reply of a turn has come whole; it is the last one if it calls nothing. */
+  /** Notes a complete reply of a turn, which is the last one if it calls no tools. */
   replied({ callsClient }: Pick<WireReply, "callsClient">): void {
     this.#know({ isAmidTurn: callsClient });
   }
 
-  /** A request with these items goes on with it, from where its history is the same. */
+  /** Cuts its history back to the items that it shares with those of a request. */
   continueFrom(
     items: readonly WireItem[],
     { at, how, length }: Pick<Extract<Continuation<unknown>, { type: "continue" }>, "at" | "how" | "length">,
@@ -601,7 +587,7 @@ export class GatewaySession implements KnownConversation {
     const isBack = how === "back" || how === "anew";
     const { hidden, length: messages } = this.#upTo(same);
     this.#cutBack(messages);
-    // What only the upstream knows of stays in its places, of which those behind what was transient are nearer now.
+    // Hidden items keep their places; those after transient items have moved forward.
     this.#hidden = isBack
       ? hidden
       : this.#hidden.map((place) => place.after > length ? { ...place, after: length } : place);
@@ -612,7 +598,7 @@ export class GatewaySession implements KnownConversation {
     this.archive.cutBack(length);
   }
 
-  /** A new session with what this one has behind these items. What it archives from then on, this one doesn't see. */
+  /** Returns a new session that continues from these items. From then on neither sees what the other archives. */
   fork(
     items: readonly WireItem[],
     { id, scope }: Pick<SessionFacts, "scope"> & { readonly id: string },
@@ -620,7 +606,7 @@ export class GatewaySession implements KnownConversation {
     const { hidden, length } = this.#upTo(items);
     const archive = this.archive.fork(length);
     const session = this.session.fork(length, { id, archive });
-    // What was evicted later of the history that they share is evicted from the fork, too.
+    // Evictions of the shared history that were made later are in the fork, too.
     const state = JSON.stringify(session.prompt.state);
     for (const ref of this.archive.refs()) if (state.includes(ref)) archive.list(ref);
     const fork = new GatewaySession({
@@ -641,16 +627,15 @@ export class GatewaySession implements KnownConversation {
   }
 
   /**
-   * Its archive as its model may read it, which sees these messages. A fork has all that its parent had archived: of that
-   * only what was archived of the history that they share, and what its own prompt refers to, itself or by what it archived,
-   * is of its own conversation.
+   * Returns its archive as its model may read it, which sees these messages. Of its parent's texts a fork may read those of
+   * the history that they share, and those that its own prompt refers to, directly or by its archived texts.
    */
   readableWith(shown: () => readonly Message[]): Archive {
     const { archive } = this;
     let reached: Promise<ReadonlySet<string>> | undefined;
     const reach = async () => {
       const refs = new Set(archive.refs());
-      // What is listed is its own, and so is what the placeholders in it stand for.
+      // Listed texts are its own, and so are the originals of placeholders in them.
       const waiting = [...refs];
       const read = (text: string) => {
         for (const [ref] of text.matchAll(ANY_REF)) {
@@ -673,14 +658,14 @@ export class GatewaySession implements KnownConversation {
       refs: async () => {
         const all = [...await own()];
         if (this.session.stored.parent === undefined) return all;
-        // Other texts than references look like one.
+        // Other texts may look like a reference.
         const texts = await Promise.all(all.map((ref) => archive.get(ref)));
         return all.filter((_, at) => texts[at] !== undefined);
       },
     };
   }
 
-  /** How many messages the upstream sees of these first items of its history. */
+  /** Returns the number of messages that the upstream sees of these first items of its history. */
   lengthOf(items: readonly WireItem[]): number {
     return this.#upTo(items).length;
   }
@@ -692,8 +677,8 @@ export class GatewaySession implements KnownConversation {
   }
 
   /**
-   * The client's history with what only the upstream knows of. What stands before items that the client has taken out of
-   * its history stands nowhere; if a turn goes on from there, it is forgotten.
+   * Returns the client's history with its hidden items. Those before items that the client has removed are omitted; if a
+   * turn continues from there, for good.
    */
   expand(
     items: readonly WireItem[],
@@ -705,13 +690,13 @@ export class GatewaySession implements KnownConversation {
   }
 
   /**
-   * Items whose messages are the objects that they were in the newest turn, as far as they say the same: whatever their
-   * client has spelled otherwise since is the same to whoever plans. Items of which nothing is known are the same objects.
+   * Returns items with the message objects of the newest turn where they mean the same, so that the planner sees no change
+   * where only the client's spelling has changed. Items that are new are returned as they are.
    */
   recognise(items: readonly WireItem[], { isTurn }: { readonly isTurn: boolean }): {
     readonly items: readonly WireItem[];
     readonly messages: readonly Message[];
-    /** Whether the provider is shown something else in the place of what it was shown. */
+    /** Whether the provider receives other bytes in place of those that it has seen. */
     readonly isRespelled: boolean;
   } {
     const before = this.#history;
@@ -728,7 +713,7 @@ export class GatewaySession implements KnownConversation {
     };
     for (let at = 0; at < items.length; at++) {
       const item = items[at]!;
-      // Nearly all are those of the newest turn.
+      // Nearly all are of the newest turn.
       let same = 0;
       while (same < item.parts.length && item.parts[same]!.message === before[messages.length]) {
         messages.push(item.parts[same++]!.message);
@@ -745,7 +730,7 @@ export class GatewaySession implements KnownConversation {
     return { items: known, messages, isRespelled };
   }
 
-  /** A request with its tools in the order and spelling in which they first came; only a turn brings new ones. */
+  /** Returns a request with its tools in their first order and spelling; only a turn adds new ones. */
   steady(request: WireRequest, { isTurn }: { readonly isTurn: boolean }): WireRequest {
     const { tools = [] } = request;
     const same = this.#sameTools;
@@ -758,19 +743,18 @@ export class GatewaySession implements KnownConversation {
     return steady;
   }
 
-  /** Decides which functions stand in front of its prompts, if that isn't decided yet, or too late for it. */
+  /** Decides which functions are not deferred, unless that is decided, or its prompts are cached with all of them. */
   decideFunctions(decide: () => readonly string[] | undefined): void {
     if (this.#facts.functionsInFront !== undefined) return;
-    // What is in the cache of what was answered begins with all of them.
     this.#know({ functionsInFront: (this.#facts.isAnswered ? undefined : decide()) ?? "all" });
   }
 
-  /** The client doesn't know of these. */
+  /** Adds items that are hidden from the client. */
   hide(places: readonly HiddenPlace[]): void {
     if (places.length > 0) this.#hidden = [...this.#hidden, ...places];
   }
 
-  /** What its provider holds of its newest prompt; `undefined` if that isn't known. */
+  /** What its provider holds of its newest prompt; `undefined` if unknown. */
   get held(): StoredPrompt | undefined {
     const held = this.#held?.();
     if (held) this.#held = () => held;
@@ -782,8 +766,8 @@ export class GatewaySession implements KnownConversation {
     return this.#held !== undefined || this.#shown.length === 0;
   }
 
-  /** A call of a turn has succeeded that showed this, of which its provider holds what `held` returns. */
-  showed(
+  /** Notes the view of a turn's successful call, of which its provider holds what `held` returns. */
+  sent(
     { messages, saved: { context, prune, truncate } }: Pick<SessionView, "messages" | "saved">,
     held: () => StoredPrompt,
   ): void {
@@ -793,21 +777,21 @@ export class GatewaySession implements KnownConversation {
   }
 
   /**
-   * How many messages of the last call, from the first, are shown again by these; undefined if all are. Where what left is
-   * shown again, those of the last call before it left count as well: the provider may still have them cached.
+   * Returns how many messages these share with the newest call, from the first; `undefined` if they contain all of it. If
+   * evictions are undone, the newest call before them counts as well: the provider may still have it cached.
    */
-  keptOf(messages: readonly Message[]): number | undefined {
+  sharedWith(messages: readonly Message[]): number | undefined {
     const kept = sharedLengthOf(this.#shown, messages);
     if (kept === this.#shown.length) return undefined;
     return Math.max(kept, sharedLengthOf(this.#unevicted, messages));
   }
 
-  /** The upstream has taken what was made of a request. */
+  /** Notes that the upstream accepted an edited request. */
   accepted(): void {
     if (this.#facts.refusals > 0) this.#know({ refusals: 0 });
   }
 
-  /** The upstream has refused what was made of a request, and taken the client's own. Whether it is left as it is now. */
+  /** Notes that the upstream refused an edited request, and accepted the client's own. Returns whether edits end now. */
   refused(): boolean {
     const refusals = this.#facts.refusals + 1;
     const isReverted = refusals >= MAX_REFUSALS;
@@ -816,7 +800,7 @@ export class GatewaySession implements KnownConversation {
     return isReverted;
   }
 
-  /** From now on it is left as it is. */
+  /** Forwards it unchanged from now on. */
   leave(): void {
     if (this.#facts.isReverted) return;
     this.#know({ isReverted: true });
@@ -824,20 +808,20 @@ export class GatewaySession implements KnownConversation {
     this.session.revert();
   }
 
-  /** Its client may follow a response. */
+  /** Adds a response that its client may continue from. */
   answeredBy(response: SessionResponse): void {
     this.#know({ responses: [...this.#facts.responses, response].slice(-MAX_RESPONSES) });
   }
 
-  /** Its client had it summed up. */
+  /** Adds a compaction by its client. */
   compacted(made: Compaction): void {
     this.#know({ compactions: [...this.#facts.compactions, made].slice(-MAX_COMPACTIONS) });
   }
 
-  /** Its client has a text now from which it may go on with a new history. */
+  /** Notes a text with which its client may begin a new history. */
   sumUp({ text, isSaid, uncounted }: Omit<ClientSummary, "pieces"> & { readonly text: string }): void {
     const { summary: before } = this.#facts;
-    // Some clients take it out of the tags that they asked for.
+    // Some clients remove the tags that they requested.
     const pieces = text.split(/[\n"<>]/).map((piece) => piece.trim())
       .filter(({ length }) => length >= QUOTED_CHARS.least)
       .sort((a, b) => b.length - a.length)
@@ -851,7 +835,7 @@ export class GatewaySession implements KnownConversation {
     });
   }
 
-  /** Gives it a title, which it keeps. */
+  /** Sets its title, which its client's messages no longer change. */
   rename(title: string): void {
     this.session.named(title);
     this.#know({ isNamed: true });
@@ -862,7 +846,7 @@ export class GatewaySession implements KnownConversation {
   }
 }
 
-/** How many messages, from the first, are the same. */
+/** Returns how many messages are the same, from the first. */
 function sharedLengthOf(shown: Shown, messages: readonly Message[]): number {
   const at = shown.findIndex((one, at) => {
     const other = messages[at];
@@ -872,7 +856,7 @@ function sharedLengthOf(shown: Shown, messages: readonly Message[]): number {
   return at < 0 ? shown.length : at;
 }
 
-/** How often the user has asked something, with this history: one that begins anew with a summary goes on with the same turn. */
+/** Returns the number of turns with this history: one that begins with a summary continues the same turn. */
 function turnsAfter(
   { turns: { all, shown } = { all: 0, shown: 0 }, summary }: Pick<SessionFacts, "turns" | "summary">,
   items: readonly WireItem[],
@@ -880,14 +864,6 @@ function turnsAfter(
   const now = countTurns(items);
   const isSame = now === shown || (summary !== undefined && all > 0);
   return { all: isSame ? all : all + Math.max(1, now - shown), shown: now };
-}
-
-/** Returns what a session's record and totals contain of it. */
-function readRecord({ record, totals }: Pick<LoadedSession, "record" | "totals">) {
-  const { by, createdAtMs: startedMs } = record;
-  const { scope = "", forkOf, ...settings } = record.settings as GatewaySettings;
-  const { lastMs, isReverted, ...sums } = totals as GatewayTotals;
-  return { forkOf, sums, facts: { ...settings, scope, by, startedMs, lastMs, isReverted } };
 }
 
 function pairsOf(flat: readonly number[]): Map<number, number> {

@@ -44,6 +44,7 @@ import {
   type GatewaySettings,
   type GatewayTotals,
   type Making,
+  NEW_FACTS,
   type Recognised,
   SessionArchive,
 } from "./session.ts";
@@ -52,9 +53,9 @@ import {
 export interface GatewaySessionSummary extends Sums {
   readonly kind: "gateway";
   readonly id: string;
-  /** Name of the key with which it was begun. Absent: the owner's. */
+  /** Name of the key with which it began. Absent: the owner's. */
   readonly key?: string;
-  /** What the user said first, in one line. */
+  /** First line of the user's first message. */
   readonly title: string;
   /** Name of its protocol. */
   readonly protocol: string;
@@ -62,16 +63,16 @@ export interface GatewaySessionSummary extends Sums {
   readonly model: string;
   /** Name of the program whose loop it is, as its requests report it; null if they don't. */
   readonly agent: string | null;
-  /** When its first request came, and its newest one. */
+  /** Time of its first request, and of its newest. */
   readonly createdAt: string;
   readonly lastAt: string;
   /** Whether it is forwarded unchanged, as part of the holdout. */
   readonly control: boolean;
-  /** Whether it is forwarded unchanged because the upstream refused what was made of it. */
+  /** Whether it is forwarded unchanged because the upstream refused edited requests. */
   readonly reverted: boolean;
-  /** How many times its prompt was rewritten. */
+  /** Number of rewrites of its prompt. */
   readonly epoch: number;
-  /** Token units that it has saved so far. */
+  /** Cost units that it has saved so far. */
   readonly savedTokenUnits: number;
 }
 
@@ -79,7 +80,7 @@ export interface GatewaySessionSummary extends Sums {
 export interface GatewaySessionDetails extends GatewaySessionSummary {
   /** Size of its archive. */
   readonly archiveBytes: number;
-  /** The newest prompt: its tokens, its limit if that is known, what each mechanism kept out of it. Null before the first. */
+  /** The newest prompt: its tokens, its limit if known, and the tokens that each mechanism removed. Null before the first. */
   readonly prompt: {
     readonly tokens: number;
     readonly windowTokens: number | null;
@@ -93,28 +94,28 @@ export interface GatewaySessionDetails extends GatewaySessionSummary {
 
 /** How sessions are held in memory and stored. */
 export interface SessionsOptions {
-  /** Share of sessions, from 0 to 1, that are left as they are. Default: 0. */
+  /** Share of sessions, from 0 to 1, that are forwarded unchanged, as a holdout. Default: 0. */
   readonly control?: number | undefined;
-  /** Called with each session that went on from a summary with a new history. */
+  /** Called with each session that continues from a summary with a new history. */
   readonly resumed?: (session: GatewaySession, summary: ClientSummary) => void;
   /** Most bytes of memory that all may take together. */
   readonly maxBytes: number;
   /** Where and how they are stored. Default: nowhere. */
   readonly storing?: WriteBehindOptions | undefined;
-  /** Returns what sessions of a protocol and client are made with; `undefined` if its requests go nowhere. Default: none is. */
+  /** Returns what stored sessions of a protocol and client are made with. Default: none is loaded. */
   readonly makingOf?: (protocol: string, client: string | undefined) => Promise<Making | undefined>;
   /** Called with each session that was loaded. */
   readonly restored?: (session: GatewaySession) => void;
   readonly warmth?: Warmth | undefined;
-  /** Returns how much a prompt of a session may hold, in tokens. Default: that is unknown. */
+  /** Returns the context window of a session's model, in tokens. Default: unknown. */
   readonly windowOf?: (session: GatewaySession) => number | undefined;
   /** The time in milliseconds since the epoch. Default: `Date.now`. */
   readonly now?: () => number;
 }
 
 /**
- * The sessions of a gateway: which of them a request continues, those in memory, those that are stored, and how users see
- * them. One that is evicted and not stored is seen as new, and costs what a new one costs.
+ * The sessions of a gateway: which of them a request continues, those in memory, those that are stored, and how they are
+ * reported. One that is evicted and not stored is recognised as a new one.
  */
 export class GatewaySessions
   implements
@@ -172,7 +173,7 @@ export class GatewaySessions
     });
   }
 
-  /** Loads the stored session of a request, unless it is known, and others can't know more. Never rejects. */
+  /** Loads the stored session of a request, unless the one in memory is the newest. Never rejects. */
   async look(
     recognised: Recognised,
     { follows, protocol, readers }: Pick<Making, "protocol" | "readers"> & {
@@ -186,7 +187,7 @@ export class GatewaySessions
     await this.#writer?.loadNamed(soughtNames({ ...recognised, follows }), (all) => {
       for (const loaded of all) {
         const settings = loaded.record.settings as GatewaySettings | undefined;
-        // What has another protocol is another conversation, whatever it holds.
+        // A session of another protocol is another conversation, whatever it contains.
         if (settings?.client !== client || settings?.protocol !== protocol.name) continue;
         this.#takeIn(loaded, { countTokens, prompts, protocol, readers });
       }
@@ -210,14 +211,12 @@ export class GatewaySessions
 
   row(session: GatewaySession): ListedSession & { readonly totals: GatewayTotals } {
     const { id, facts, totals, session: { state: { title }, stored: { parent: forkOf } } } = session;
-    const { startedMs: createdAtMs, protocol, agent, control, scope, client, name, by } = facts;
-    // Without content nothing tells whose it is.
-    const whose = this.#options.storing?.storesContent &&
-      { scope, ...(client !== undefined && { client }), ...(name !== undefined && { name }) };
+    const { startedMs: createdAtMs, protocol, agent, control, client, by } = facts;
     const settings: GatewaySettings = {
       ...{ protocol, ...(agent !== undefined && { agent }), control },
       ...(forkOf !== undefined && { forkOf }),
-      ...whose,
+      // Without content nothing stored identifies its client.
+      ...(client !== undefined && this.#options.storing?.storesContent && { client }),
     };
     const record = { id, createdAtMs, settings, ...(by !== undefined && { by }) };
     return { ...record, kind: this.kind, lastEvent: 0, totals, title };
@@ -315,7 +314,7 @@ export class GatewaySessions
     await this.#writer?.delete(session);
   }
 
-  /** A session has come to more, at a moment in milliseconds since the epoch: of an evicted one nothing else tells. */
+  /** Adds totals of an evicted session, at this time in milliseconds since the epoch. */
   book(session: GatewaySession, more: Partial<Sums>, atMs: number): void {
     const { group } = session;
     const evicted = this.#evicted.get(group);
@@ -323,17 +322,17 @@ export class GatewaySessions
     this.#evicted.set(group, { ...evicted, days: addToDay(evicted.days, more, { atMs, model: "" }) });
   }
 
-  /** A session has grown: others may have to go for it. */
+  /** Weighs a session that has grown, for which others may be evicted. */
   weigh(session: GatewaySession): void {
     if (this.isCurrent(session)) this.held.use(session);
   }
 
-  /** Whether this is what is known of the session of its id: what is remembered may be replaced by what was stored. */
+  /** Whether this session is still the one of its id: one that was loaded may have replaced it. */
   isCurrent(session: GatewaySession): boolean {
     return this.held.find(session.id) === session;
   }
 
-  /** The session that goes on with this request: a known one, a fork of one, or a new one. */
+  /** Returns the session of a turn's request: a known one, a fork of one, or a new one. */
   sessionOf(recognised: Recognised): GatewaySession {
     const { scope, items } = recognised;
     const history = this.#historyOf(recognised, { learns: true });
@@ -347,18 +346,18 @@ export class GatewaySessions
     if (found.type === "continue") {
       session.continueFrom(items, found);
       if (found.how === "anew") begunWith = session.facts.summary;
-      // What came first was the first turn only if this history continues it with its answer.
+      // The earlier request was the first turn only if this history continues it with its reply.
       const isAnswered = found.how === "grown" && items.length > found.at;
       if (!session.isBegun && !isAnswered) session.begin(recognised);
     }
-    session.goOn(recognised, begunWith);
+    session.continueWith(recognised, begunWith);
     if (begunWith) this.#options.resumed?.(session, begunWith);
     return this.#follow(session, history);
   }
 
   /**
-   * The session of a request that no known one goes on with, and that may be none of a session's turns, such as one for a
-   * title: one without turns, by its key or as the same request was sent before, or a new one. A turn begins it later.
+   * Returns the session of a request that continues none and may be no turn, such as one for a title: one without turns, by
+   * its key or by the same request, or a new one. A turn begins it later.
    */
   precede(recognised: Recognised): GatewaySession {
     const history = this.#historyOf(recognised, { learns: true });
@@ -369,20 +368,20 @@ export class GatewaySessions
     return this.#follow(session, history);
   }
 
-  /** The session that a request is about which isn't one of its turns, such as for a summary or a title. Changes nothing. */
+  /** Returns the session that a request is about which is no turn, such as for a summary or a title. Changes nothing. */
   about(recognised: Recognised): About<GatewaySession> | undefined {
     const history = this.#historyOf(recognised, { learns: false });
     return this.#recognition.about(history, this.#named(recognised));
   }
 
-  /** Whether the session is known that a request continues at its end: of other ones the store may know more. */
+  /** Whether the session in memory ends where a request continues: others may be newer in the store. */
   #knows(recognised: Recognised): boolean {
     if (this.#named(recognised)) return true;
     const found = this.#recognition.recognise(this.#historyOf(recognised, { learns: false }));
     return found.type === "continue" && found.how !== "back" && found.how !== "anew";
   }
 
-  /** Takes in a loaded session in place of what is known of it, if it is still newer. Returns whether it could be read. */
+  /** Replaces a session in memory by the loaded one, if that is still newer. Returns whether it could be read. */
   #takeIn(loaded: LoadedSession, making: Making): boolean {
     const restored = GatewaySession.restore(loaded, making);
     const { record: { id }, stored: { fence } } = loaded;
@@ -405,7 +404,7 @@ export class GatewaySessions
     return session;
   }
 
-  /** The history of a request. Instructions have one name however they change; `learns`: they count as seen. */
+  /** Returns the history of a request. `learns`: its instructions count as seen. */
   #historyOf(recognised: Recognised, { learns }: { readonly learns: boolean }): RequestHistory {
     const { scope, client, isKeyed, items } = recognised;
     const heads = countInstructions(items);
@@ -441,7 +440,7 @@ export class GatewaySessions
     const name = nameOf(recognised);
     const first = items[personSpoke(items)?.at ?? countInstructions(items)];
     const archive = new SessionArchive();
-    // Whatever comes first under a key, a title or the first turn, its session is of the same group.
+    // Whether a title or the first turn is requested first under a key, its session is in the same group.
     const drawn = name ?? (recognised.isKeyed ? scope : `${scope} ${first?.key ?? ""}`);
     const control = isObserved || share(drawn) < (this.#options.control ?? 0);
     const nowMs = this.now();
@@ -453,10 +452,8 @@ export class GatewaySessions
       }),
       archive,
       facts: {
-        ...{ scope, client, by, name: recognised.name, protocol, agent, basis, control },
-        ...{ startedMs: nowMs, lastMs: nowMs, historyBytes: 0, heads: 0, hasTools: false },
-        ...{ isAnswered: false, isAmidTurn: false },
-        ...{ refusals: 0, isReverted: false, responses: [], compactions: [] },
+        ...{ ...NEW_FACTS, scope, client, by, name: recognised.name, protocol, agent, basis, control },
+        ...{ startedMs: nowMs, lastMs: nowMs },
       },
     });
     if (name !== undefined) this.#names.set(name, id);
@@ -475,7 +472,7 @@ function nameOf({ scope, name }: Pick<Recognised, "scope" | "name">): string | u
   return name === undefined ? undefined : `${scope} ${name}`;
 }
 
-/** A number from 0 to 1 that is always the same for the same text. */
+/** Returns a number from 0 to 1 that depends on the text alone. */
 function share(text: string): number {
   return createHash("sha256").update(text).digest().readUInt32BE() / 2 ** 32;
 }

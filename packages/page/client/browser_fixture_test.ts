@@ -4,20 +4,20 @@ import axe from "axe-core";
 import puppeteer, { type Browser, type Page } from "puppeteer-core";
 import { startCoverage } from "./coverage_fixture_test.ts";
 
-/** Where installed browsers are, the commonest first. */
+/** Paths of installed browsers, the most common first. */
 const INSTALLED = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
-/** Where screenshots land: a folder that isn't tracked. */
+/** Folder of screenshots, ignored by Git. */
 export const SCREENSHOTS: URL = new URL("../../../.tare/screenshots/", import.meta.url);
 
-/** Where the browser of the package is unpacked, by its version. */
+/** Folder of the package's unpacked browser, by version. */
 const UNPACKED = new URL(
   `../../../.tare/${import.meta.resolve("@sparticuz/chromium").replaceAll(/\W+/g, "-")}`,
   import.meta.url,
 )
   .pathname;
 
-/** An installed Chromium; otherwise that of the package, unpacked when it is first wanted. */
+/** Returns the path of an installed Chromium, otherwise of the package's, unpacked at first use. */
 async function browserProgram(): Promise<string> {
   for (const folder of Deno.env.get("PATH")?.split(":") ?? []) {
     for (const name of INSTALLED) {
@@ -28,7 +28,7 @@ async function browserProgram(): Promise<string> {
   return `${UNPACKED}/chromium`;
 }
 
-/** Unpacks aside, and moves what is whole: the package would take what a killed run left for whole. */
+/** Unpacks into a temporary folder and moves it: the package would use the incomplete files of a killed run. */
 async function unpack(): Promise<void> {
   const folder = `${UNPACKED}-${Deno.pid}`;
   const before = Deno.env.get("TMPDIR");
@@ -41,7 +41,7 @@ async function unpack(): Promise<void> {
     else Deno.env.set("TMPDIR", before);
   }
   await Deno.rename(folder, UNPACKED).catch(async (error) => {
-    // Another run was faster.
+    // Another run has created it.
     if (!await isThere(UNPACKED)) throw error;
     await Deno.remove(folder, { recursive: true });
   });
@@ -51,13 +51,13 @@ function isThere(path: string): Promise<boolean> {
   return Deno.stat(path).then(() => true, () => false);
 }
 
-/** How long something that never comes is waited for, on however busy a machine, in milliseconds. */
+/** Timeout of waits, in milliseconds. */
 const PATIENCE_MS = 120_000;
 
 /** Starts a Chromium. */
 export async function startBrowser(): Promise<Browser> {
   const executablePath = await browserProgram();
-  // Without any fonts it draws nothing; the package has some.
+  // Without fonts it renders no text; the package contains some.
   const fonts = await isThere("/etc/fonts") ? {} : { FONTCONFIG_PATH: `${UNPACKED}/fonts` };
   return await puppeteer.launch({
     executablePath,
@@ -68,16 +68,16 @@ export async function startBrowser(): Promise<Browser> {
   });
 }
 
-/** A page that a test uses, and what it said on its console. */
+/** A page that a test uses, and its console output. */
 export interface OpenPage extends AsyncDisposable {
   readonly page: Page;
-  /** Errors on the console and exceptions, but for failed requests, which tests cause. */
+  /** Console errors and exceptions, except failed requests, which tests cause. */
   readonly faults: readonly string[];
   /** Loads it again. */
   readonly reload: () => Promise<void>;
 }
 
-/** Opens the page. When it is disposed of, nothing may have gone wrong in it. */
+/** Opens the page. Disposal fails if the page had errors. */
 export async function openPage(browser: Browser, url: string): Promise<OpenPage> {
   const context = await browser.createBrowserContext();
   const page = await context.newPage();
@@ -99,7 +99,7 @@ export async function openPage(browser: Browser, url: string): Promise<OpenPage>
     page,
     faults,
     async reload() {
-      // What ran before is forgotten with the document.
+      // A new document discards the coverage of the previous one.
       await writeCoverage();
       writeCoverage = await startCoverage(page);
       await page.reload();
@@ -112,7 +112,7 @@ export async function openPage(browser: Browser, url: string): Promise<OpenPage>
   };
 }
 
-/** Nothing in the view keeps anybody out, by light and by dark, wide and narrow; a picture of each is kept. */
+/** Checks accessibility in light and dark mode, wide and narrow, and saves a screenshot of each. */
 export async function assertAccessible(page: Page, name: string): Promise<void> {
   for (const scheme of ["light", "dark"]) {
     for (const width of [1280, 390]) {
@@ -126,7 +126,7 @@ export async function assertAccessible(page: Page, name: string): Promise<void> 
       await Deno.writeFile(path, await page.screenshot());
       const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       assertEquals([name, width, overflow], [name, width, Math.min(0, overflow)]);
-      // Not a script of the page: its policy stays as it is.
+      // Evaluated outside of the page's Content-Security-Policy.
       const found = await page.evaluate(`${axe.source}; axe.run().then(({ violations }) => violations)`) as {
         readonly id: string;
         readonly nodes: readonly { readonly html: string; readonly failureSummary: string }[];
@@ -140,7 +140,7 @@ export async function assertAccessible(page: Page, name: string): Promise<void> 
   await page.setViewport({ width: 1280, height: 800 });
 }
 
-/** Waits until the page shows a text in an element. */
+/** Waits until an element contains a text. */
 export async function seen(page: Page, selector: string, text: string | RegExp): Promise<void> {
   const [source, flags] = typeof text === "string" ? [text, undefined] : [text.source, text.flags];
   await page.waitForFunction(

@@ -1,7 +1,7 @@
 import { eachMapping, TraceMap } from "@jridgewell/trace-mapping";
 import type { Page } from "puppeteer-core";
 
-/** Where what ran is written down; nothing where nobody asks. */
+/** Folder of coverage files; undefined without coverage. */
 const FOLDER = Deno.env.get("DENO_COVERAGE_DIR");
 
 const BUNDLE = new URL("../../../scripts/bundle_page.ts", import.meta.url);
@@ -16,7 +16,7 @@ async function readMap(): Promise<TraceMap> {
   return new TraceMap(new TextDecoder().decode(stdout));
 }
 
-/** Notes which lines of the page's source run, until what it returns is called; then these are written as lcov. */
+/** Records which lines of the page's source run. The returned function writes them as lcov. */
 export async function startCoverage(page: Page): Promise<() => Promise<void>> {
   if (!FOLDER) return () => Promise.resolve();
   await page.coverage.startJSCoverage({ resetOnNavigation: false, includeRawScriptCoverage: true });
@@ -49,7 +49,7 @@ interface Range {
   readonly count: number;
 }
 
-/** Makes a function that says how often a place ran: as often as the smallest range around it. */
+/** Returns a function that returns how often a position ran: the count of the smallest range around it. */
 function counter(ranges: readonly Range[]): (offset: number) => number {
   const bySize = ranges.toSorted((a, b) => a.endOffset - a.startOffset - (b.endOffset - b.startOffset));
   return (offset) =>

@@ -13,7 +13,7 @@ Deno.test.afterAll(() => browser.close());
 const texts = (selector: string, page: Page) =>
   page.$$eval(selector, (all) => all.map(({ textContent }) => textContent));
 
-/** Leads the focus by Tab to the button that says this. */
+/** Moves the focus by Tab to the button with this label. */
 async function tabTo(page: Page, name: string): Promise<void> {
   for (let steps = 0; steps < 60; steps++) {
     await page.keyboard.press("Tab");
@@ -22,7 +22,7 @@ async function tabTo(page: Page, name: string): Promise<void> {
   throw new Error(`Cannot reach ${name} by keyboard.`);
 }
 
-/** Says something, and waits for the answer. */
+/** Sends a message and waits for the reply. */
 async function say(page: Page, text: string, answer: string): Promise<void> {
   await page.type("textarea", text);
   await page.keyboard.press("Enter");
@@ -30,7 +30,7 @@ async function say(page: Page, text: string, answer: string): Promise<void> {
   await seen(page, ".end", "1 call");
 }
 
-/** A picture of this size, as it would be pasted or dropped. */
+/** Returns an image of this size as a file. */
 async function give(page: Page, width: number, height: number, how: "paste" | "drop"): Promise<void> {
   await page.evaluate(
     async (width, height, how) => {
@@ -55,7 +55,7 @@ async function give(page: Page, width: number, height: number, how: "paste" | "d
   );
 }
 
-Deno.test("A session is renamed, forked and deleted by keys, and what goes is said before", async () => {
+Deno.test("page: a session is renamed, forked and deleted by keyboard, after a confirmation that lists what is deleted", async () => {
   await using server = await startPageServer();
   await using open = await openPage(browser, server.at());
   const { page } = open;
@@ -78,7 +78,7 @@ Deno.test("A session is renamed, forked and deleted by keys, and what goes is sa
   await seen(page, "h1", "A better name");
   await seen(page, ".sessions .title", "A better name");
   assertEquals(await page.evaluate(() => document.activeElement?.textContent), "Rename");
-  // Escape leaves it as it is.
+  // Escape changes nothing.
   await page.keyboard.press("Enter");
   await seen(page, "dialog h2", "Rename this session");
   await page.keyboard.press("Escape");
@@ -89,7 +89,7 @@ Deno.test("A session is renamed, forked and deleted by keys, and what goes is sa
   await page.keyboard.press("Enter");
   await page.waitForFunction((before) => location.href !== before, {}, before);
   await seen(page, ".reply", "One.");
-  await seen(page, ".facts", "Goes on from another session");
+  await seen(page, ".facts", "Forked from another session");
   await say(page, "More.", "Two.");
   await seen(page, ".sessions small", "fork · ");
   assertEquals(await texts(".sessions .title", page), ["A better name", "A better name"]);
@@ -98,18 +98,18 @@ Deno.test("A session is renamed, forked and deleted by keys, and what goes is sa
   await page.focus(".session-head nav a");
   await tabTo(page, "Delete");
   await page.keyboard.press("Enter");
-  await seen(page, "dialog p", "What was said goes for good");
+  await seen(page, "dialog p", "The messages are deleted permanently");
   await assertAccessible(page, "delete");
-  await tabTo(page, "Delete for good");
+  await tabTo(page, "Delete permanently");
   await page.keyboard.press("Enter");
-  await seen(page, "h1", "What is to be done?");
+  await seen(page, "h1", "New session");
   await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 1);
   await page.click(".sessions a");
   await seen(page, ".reply", "One.");
   assertEquals(page.url(), before);
 });
 
-Deno.test("The last message is said otherwise or again, in a session of its own, and the other stays", async () => {
+Deno.test("page: editing or retrying the last message forks the session and leaves the original unchanged", async () => {
   const rules = await Deno.makeTempFile();
   await Deno.writeTextFile(rules, "[]");
   await using server = await startPageServer({ args: ["--approvals", rules] });
@@ -122,9 +122,9 @@ Deno.test("The last message is said otherwise or again, in a session of its own,
   await seen(page, ".reply", "Two.");
   await seen(page, ".again", "Edit the last message");
   const first = page.url();
-  // What was begun to be written comes back.
+  // The previous draft is restored.
   await page.keyboard.press("ArrowUp");
-  await seen(page, ".edits", "in a session of its own");
+  await seen(page, ".edits", "starts a new session");
   await page.waitForFunction(() => document.querySelector("textarea")?.value === "Second wrods.");
   await assertAccessible(page, "editing");
   await page.focus("textarea");
@@ -148,7 +148,7 @@ Deno.test("The last message is said otherwise or again, in a session of its own,
   await seen(page, ".reply", "Two.");
   assertEquals(await texts(".reply", page), ["One.", "Two."]);
 
-  // What waits for an answer is cancelled with it.
+  // A pending approval is cancelled with it.
   server.replies.push({ tool_calls: [toolCall("shell", { command: "echo one >> log" })] }, {
     content: "Five.",
   });
@@ -167,23 +167,23 @@ Deno.test("The last message is said otherwise or again, in a session of its own,
   await Deno.remove(rules);
 });
 
-Deno.test("What somebody else has said since isn't passed over by an edit", async () => {
+Deno.test("page: an edit is refused if another client has added a message", async () => {
   await using server = await startPageServer();
   await using open = await openPage(browser, server.at());
   const { page } = open;
   await say(page, "First words.", "I have nothing to say.");
   await press(page, "Edit the last message");
-  await seen(page, ".edits", "in a session of its own");
+  await seen(page, ".edits", "starts a new session");
   const [, id] = /session\/([^/]*)/.exec(page.url())!;
   await (await server.ask(`/tare/v1/sessions/${id}/turns`, { input: "From elsewhere." })).text();
   await seen(page, ".said", "From elsewhere.");
   await page.type("textarea", " More.");
   await page.keyboard.press("Enter");
-  await seen(page, ".trouble", "Somebody has said something else since");
+  await seen(page, ".trouble", "a newer message was added meanwhile");
   assertEquals(await page.$eval("textarea", ({ value }) => value), "First words. More.");
 });
 
-Deno.test("A session is saved as one file, which a browser shows without a script or a request", async () => {
+Deno.test("page: an exported session is one file that a browser displays without scripts and requests", async () => {
   await using server = await startPageServer();
   await using open = await openPage(browser, server.at());
   const { page } = open;
@@ -208,9 +208,9 @@ Deno.test("A session is saved as one file, which a browser shows without a scrip
   const saved = Promise.withResolvers<void>();
   session.on("Browser.downloadProgress", ({ state }) => state === "completed" && saved.resolve());
   await press(page, "Share");
-  await seen(page, "dialog p", "Read it before you pass it on.");
+  await seen(page, "dialog p", "Review it before you share it.");
   await assertAccessible(page, "share");
-  await press(page, "Save the file");
+  await press(page, "Save file");
   await seen(page, ".deeds", "Saved as Change-note-7-please.html.");
   await saved.promise;
   const file = `${folder}/Change-note-7-please.html`;
@@ -241,7 +241,7 @@ Deno.test("A session is saved as one file, which a browser shows without a scrip
   await Deno.remove(folder, { recursive: true });
 });
 
-Deno.test("Files of the workspace are offered behind an @, and put in by keys or a click", async () => {
+Deno.test("page: workspace files are completed after @ by keyboard or click", async () => {
   await using server = await startPageServer();
   await server.write("nota bene.md", "");
   await using open = await openPage(browser, server.at());
@@ -255,7 +255,7 @@ Deno.test("Files of the workspace are offered behind an @, and put in by keys or
   await seen(page, ".offer [aria-selected=true]", "nota bene.md");
   await page.keyboard.press("ArrowDown");
   await page.keyboard.press("Enter");
-  // Whoever types on at once does so behind it. An address is no file, and Escape leaves the offer alone.
+  // Typing continues after the inserted path. An e-mail address isn't completed, and Escape closes the list.
   await page.keyboard.type("and a@not ");
   await page.waitForFunction(() =>
     document.querySelector("textarea")?.value === "Read @notes.txt and a@not "
@@ -267,7 +267,7 @@ Deno.test("Files of the workspace are offered behind an @, and put in by keys or
   await page.waitForFunction(() => !document.querySelector(".offer"));
   await page.keyboard.type("a");
   await page.waitForFunction(() => document.querySelectorAll(".offer li").length === 1);
-  // It waits until the list stands still.
+  // Waits until the list is stable.
   await page.locator(".offer li").click();
   await page.waitForFunction(() =>
     document.querySelector("textarea")?.value === "Read @notes.txt and a@not @nota bene.md "
@@ -276,7 +276,7 @@ Deno.test("Files of the workspace are offered behind an @, and put in by keys or
   await seen(page, ".said", "Read @notes.txt and a@not @nota bene.md");
 });
 
-Deno.test("Pictures are pasted and dropped, made no larger than models see, and refused where they are too many", async () => {
+Deno.test("page: images are pasted and dropped, scaled down, and refused above the size limit", async () => {
   await using server = await startPageServer();
   await using open = await openPage(browser, server.at());
   const { page } = open;
@@ -284,7 +284,7 @@ Deno.test("Pictures are pasted and dropped, made no larger than models see, and 
   await page.waitForSelector(".files img");
   await give(page, 40, 20, "drop");
   await page.waitForFunction(() => document.querySelectorAll(".files img").length === 2);
-  await seen(page, ".composer .trouble", "It isn’t known that this model looks at pictures");
+  await seen(page, ".composer .trouble", "This model is not known to support images");
   await assertAccessible(page, "pictures");
   await page.evaluate(() => {
     const files = new DataTransfer();
@@ -297,14 +297,14 @@ Deno.test("Pictures are pasted and dropped, made no larger than models see, and 
   await seen(
     page,
     ".composer .trouble",
-    "Cannot attach broken.png: this browser can’t read it as a picture.",
+    "Cannot attach broken.png: this browser can’t decode the image.",
   );
   await seen(
     page,
     ".composer .trouble",
-    /Cannot attach larger\.bin: .* MB as it is sent, and 9\.5 MB is the most\./,
+    /Cannot attach larger\.bin: .* MB encoded\. Attach at most 9\.5 MB\./,
   );
-  await press(page, "Take large.bin out");
+  await press(page, "Remove large.bin");
   await page.type("textarea", "What are these?");
   await page.keyboard.press("Enter");
   await seen(page, ".end", "1 call");
@@ -313,7 +313,7 @@ Deno.test("Pictures are pasted and dropped, made no larger than models see, and 
     (all) => all.map(({ naturalWidth, naturalHeight }) => [naturalWidth, naturalHeight]),
   );
   assertEquals(sizes, [[2_000, 1_000], [40, 20]]);
-  // They come along when the message is said otherwise.
+  // An edited message retains them.
   await press(page, "Edit the last message");
   await page.waitForFunction(() => document.querySelectorAll(".files img").length === 2);
   await page.type("textarea", " Say it.");
@@ -322,7 +322,7 @@ Deno.test("Pictures are pasted and dropped, made no larger than models see, and 
   assertEquals((await page.$$(".said img")).length, 2);
 });
 
-Deno.test("The plan that the model keeps is seen beside the talk, live and when it is opened again", async () => {
+Deno.test("page: the model's plan is displayed next to the chat, live and after reopening", async () => {
   await using server = await startPageServer();
   await using open = await openPage(browser, server.at());
   const { page } = open;
@@ -351,7 +351,7 @@ Deno.test("The plan that the model keeps is seen beside the talk, live and when 
   assertEquals(await page.$eval(".plan", (plan) => plan.hasAttribute("open")), false);
 });
 
-Deno.test("Code is copied, and that is said", async () => {
+Deno.test("page: a code block is copied with a confirmation", async () => {
   await using server = await startPageServer();
   await using open = await openPage(browser, server.at());
   const { page } = open;
@@ -366,7 +366,7 @@ Deno.test("Code is copied, and that is said", async () => {
   assertEquals(await page.evaluate(() => navigator.clipboard.readText()), "const a = 1;");
 });
 
-Deno.test("Another model and effort are chosen from what the model knows, and told above the session", async () => {
+Deno.test("page: model and effort are selected from those supported and displayed above the session", async () => {
   await using server = await startPageServer();
   await using open = await openPage(browser, server.at());
   const { page } = open;
@@ -387,13 +387,13 @@ Deno.test("Another model and effort are chosen from what the model knows, and to
   await page.evaluate(() => document.querySelector<HTMLInputElement>("#session-model")!.select());
   await page.keyboard.type("claude-opus-4-8");
   await page.keyboard.press("Enter");
-  await seen(page, ".deeds", "The next turn asks claude-opus-4-8, effort low.");
+  await seen(page, ".deeds", "The next turn uses claude-opus-4-8, effort low.");
   await seen(page, ".facts", "claude-opus-4-8 · effort low");
-  // Of this one the efforts are known.
+  // This model's efforts are known.
   await press(page, "Model");
   await page.waitForSelector("select#session-effort");
   assertEquals(await texts("#session-effort option", page), [
-    "as the model likes",
+    "model default",
     "low",
     "medium",
     "high",
@@ -402,7 +402,7 @@ Deno.test("Another model and effort are chosen from what the model knows, and to
   ]);
   await assertAccessible(page, "effort");
   await page.select("#session-effort", "max");
-  await press(page, "Choose");
+  await press(page, "Apply");
   await seen(page, ".facts", "claude-opus-4-8 · effort max");
   await press(page, "Model");
   await page.waitForSelector("select#session-effort");
@@ -411,12 +411,12 @@ Deno.test("Another model and effort are chosen from what the model knows, and to
   await page.focus("#session-effort");
   await page.evaluate(() => document.querySelector<HTMLInputElement>("#session-effort")!.select());
   await page.keyboard.type("high");
-  await press(page, "Choose");
+  await press(page, "Apply");
   await seen(page, ".deeds .trouble", "Cannot use effort");
   await seen(page, ".facts", "claude-opus-4-8 · effort max");
 });
 
-Deno.test("A program is read as it is written, and what it calls stands below it, a question too", async () => {
+Deno.test("page: a code mode program is displayed unescaped with its calls and approvals below it", async () => {
   const rules = await Deno.makeTempFile();
   await Deno.writeTextFile(rules, "[]");
   await using server = await startPageServer({ args: ["--approvals", rules] });
@@ -442,7 +442,7 @@ Deno.test("A program is read as it is written, and what it calls stands below it
   await seen(page, ".call[open] p", "2 calls, 0 failed");
   await assertAccessible(page, "program");
   await page.locator('::-p-aria(Overview[role="link"])').click();
-  await seen(page, ".sums dt", "Kept outside by programs");
-  await seen(page, ".sums small", "tokens, no saving; 1 program made 2 calls, 0 failed");
+  await seen(page, ".sums dt", "Withheld by code mode");
+  await seen(page, ".sums small", "tokens, not counted as saving; 1 program made 2 calls, 0 failed");
   await Deno.remove(rules);
 });

@@ -10,7 +10,7 @@ Deno.test.beforeAll(async () => {
 });
 Deno.test.afterAll(() => browser.close());
 
-Deno.test("Helpers stand behind their session in the list, and their calls lead to them", async () => {
+Deno.test("page: subagents are listed after their session and linked from their calls", async () => {
   await using server = await startPageServer({ args: ["--delegate", "on"] });
   await using open = await openPage(browser, server.at());
   const { page } = open;

@@ -11,7 +11,7 @@ Deno.test.beforeAll(async () => {
 });
 Deno.test.afterAll(() => browser.close());
 
-/** What would run, turn the line around, hide, or break out, if it were taken for more than text. */
+/** Texts that would run, reverse a line, hide content or escape their element if they were not treated as text. */
 const HOSTILE = [
   "<script>alert(1)</script><img src=x onerror=alert(2)><svg onload=alert(3)>",
   "\u202e\u2066txt.exe\u2069\u202c",
@@ -21,7 +21,7 @@ const HOSTILE = [
   "]]>--></style></textarea>\"'`${7*7}{{7*7}}",
 ].join(" ");
 
-/** Everything that a page may consist of and hostile text could have added. */
+/** Elements and attributes that hostile text could have added. */
 async function foreignElements(page: Page): Promise<readonly string[]> {
   return await page.$$eval(
     "script, img, iframe, object, embed, base, link, meta, style, [onerror], [onload]",
@@ -31,7 +31,7 @@ async function foreignElements(page: Page): Promise<readonly string[]> {
   );
 }
 
-/** Whether the page was kept from something that it, or a text in it, tried. */
+/** Returns whether the browser blocked an action of the page or of a text in it. */
 async function watchPolicy(page: Page): Promise<() => Promise<readonly string[]>> {
   await page.evaluateOnNewDocument(() => {
     const told: string[] = [];
@@ -44,7 +44,7 @@ async function watchPolicy(page: Page): Promise<() => Promise<readonly string[]>
   return () => page.evaluate(() => (globalThis as unknown as { told: string[] }).told);
 }
 
-Deno.test("Hostile text does nothing, wherever it stands", async () => {
+Deno.test("page: hostile text has no effect in any view", async () => {
   await using server = await startPageServer();
   const id = await server.import([
     { role: "system", content: HOSTILE },
@@ -106,7 +106,7 @@ Deno.test("Hostile text does nothing, wherever it stands", async () => {
   assertEquals(await violations(), []);
 });
 
-Deno.test("A line of a megabyte is shown piece by piece", async () => {
+Deno.test("page: a line of a megabyte is displayed in portions", async () => {
   await using server = await startPageServer();
   const line = "x".repeat(2 ** 20);
   const said = (content: string): Message[] => [{ role: "user", content }, {
@@ -117,15 +117,15 @@ Deno.test("A line of a megabyte is shown piece by piece", async () => {
   const id = await server.import(said(line));
   await using open = await openPage(browser, server.at(`/session/${id}`));
   const { page } = open;
-  await seen(page, ".said button", "4,000 of 1,048,576 characters are shown");
+  await seen(page, ".said button", "4,000 of 1,048,576 characters");
   await page.click(".said button");
-  await seen(page, ".said button", "64,000 of 1,048,576 characters are shown");
+  await seen(page, ".said button", "64,000 of 1,048,576 characters");
   await page.click(".call summary");
   const lengths = await page.$$eval(".log pre", (all) => all.map(({ textContent }) => textContent!.length));
   assertEquals(lengths, [64_000, 4_000, 4_000, 4_000]);
 });
 
-Deno.test("Of 2,000 messages the newest are drawn, and older ones as they come into view", async () => {
+Deno.test("page: the newest of 2,000 messages are rendered, older ones when they become visible", async () => {
   await using server = await startPageServer();
   const id = await server.import(longHistory(2_000));
   await using open = await openPage(browser, server.at(`/session/${id}`));
@@ -137,7 +137,7 @@ Deno.test("Of 2,000 messages the newest are drawn, and older ones as they come i
   const [top] = await page.$$eval(".said", ([first]) => [first!.textContent!]);
   await page.$eval(".log", (log) => log.scrollTop = 0);
   await page.waitForFunction((few) => document.querySelectorAll(".log > *").length > few, {}, few);
-  // What was read stays where it was.
+  // The visible message retains its position.
   const isInView = await page.$$eval(".said", (all, top) => {
     const { y } = all.find(({ textContent }) => textContent === top)!.getBoundingClientRect();
     return y > 0 && y < innerHeight;

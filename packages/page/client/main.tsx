@@ -1,5 +1,5 @@
 /**
- * The page that the server shows at `/`.
+ * The page that the server serves at `/`.
  *
  * @module
  */
@@ -16,13 +16,13 @@ import { GatewayView, NewSessionView } from "./talk/new_session.tsx";
 import { TalkView } from "./talk/talk.tsx";
 import { Calls } from "./usage/calls.tsx";
 
-/** How often it is asked what the key has cost, in milliseconds. */
+/** Interval of reading the key's cost, in milliseconds. */
 const SPENT_EVERY = 15_000;
 
 takeKey();
 render(<App />, document.body);
 
-/** The whole page: what is open is in the address, so that it can be gone back to and shared. */
+/** Renders the page. The open view is in the address, for history and links. */
 function App(): JSX.Element {
   const place = usePlace();
   const [locked, setLocked] = useState<"open" | "asking" | "refused">("open");
@@ -39,7 +39,7 @@ function App(): JSX.Element {
   }
   return (
     <>
-      <a class="skip" href="#main" onClick={skip}>To the content</a>
+      <a class="skip" href="#main" onClick={skip}>Skip to content</a>
       <header class="top">
         <a class="brand" href="#/">Tare</a>
         <nav aria-label="Page">
@@ -74,7 +74,7 @@ function view(place: Place, agent: ServersAgent): JSX.Element {
   }
 }
 
-/** What the server says of its agent; until then, and if it doesn't, it is taken for one that answers. */
+/** The server's agent; undefined until it is read, and if reading fails. Then an agent is assumed. */
 type ServersAgent = Told<"GET /agent"> | undefined;
 
 function useAgent(isOpen: boolean): ServersAgent {
@@ -99,13 +99,13 @@ function usePlace(): Place {
   return place;
 }
 
-/** The address says what is open, so the link can't lead there by it. */
+/** Moves the focus without navigating: the address determines the open view. */
 function skip(event: Event): void {
   event.preventDefault();
   document.getElementById("main")?.focus();
 }
 
-/** Asks for a key, which this browser then keeps. */
+/** Requests a key and stores it in this browser. */
 function Lock(
   { isRefused, enter }: { readonly isRefused: boolean; readonly enter: (key: string) => void },
 ): JSX.Element {
@@ -130,10 +130,11 @@ function Lock(
           onInput={(event) => setKey(event.currentTarget.value)}
         />
         <p id="key-help" role={isRefused ? "alert" : undefined}>
-          {isRefused && "That isn’t a key of this server, or was removed. "}
-          The owner’s is in the address that <code>tare keys page</code>{" "}
-          prints on the server’s machine, or what TARE_TOKEN said at its start; the owner gives keys to
-          others. This browser keeps it for this server.
+          {isRefused && "Invalid or removed key. "}
+          On the server’s machine, <code>tare keys page</code>{" "}
+          prints an address that contains the owner’s key. If the server was started with{" "}
+          <code>TARE_TOKEN</code>, its value is the key. Other users get a key from the owner. This browser
+          stores it for this server.
         </p>
         <button type="submit" class="primary">Sign in</button>
       </form>
@@ -141,11 +142,11 @@ function Lock(
   );
 }
 
-/** Who is signed in, what that key has cost today, and whether its budget is spent. */
+/** Displays the key's name, its cost today, and whether its budget is used up. */
 function SignedIn(): JSX.Element | null {
   const [key, setKey] = useState<Told<"GET /key">>();
   useEffect(() => {
-    // Who isn't let in is asked for a key; that the server is away others say.
+    // A rejected key is requested by the gate; other views report an unreachable server.
     const read = () => api.json("GET /key").then(setKey, () => {});
     read();
     gate.spent = read;
@@ -170,8 +171,8 @@ function SignedIn(): JSX.Element | null {
       </span>
       {isSpent && (
         <strong role="alert">
-          This key’s budget for today is spent: nothing more is asked of a model before midnight UTC, or until
-          the owner gives it more.
+          This key’s budget for today is used up. Model calls resume at midnight UTC, or when the owner raises
+          the budget.
         </strong>
       )}
       <button type="button" class="quiet" onClick={leave}>Sign out</button>

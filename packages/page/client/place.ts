@@ -1,4 +1,4 @@
-/** What of the page is open. */
+/** The open view. */
 export type Place =
   | { readonly view: "new" }
   | { readonly view: "overview" }
@@ -8,11 +8,11 @@ export type Place =
     readonly view: "prompt";
     readonly id: string;
     readonly kind: "session" | "gateway";
-    /** The block that is shown first. */
+    /** Id of the initially selected block. Default: the first evicted one. */
     readonly block?: string | undefined;
   };
 
-/** What an address opens, from its part behind `#`. What it doesn't know is a new session. */
+/** Returns the view of an address's fragment; "new" for an unknown one. */
 export function placeOf(hash: string): Place {
   const [kind, id = "", view, block] = hash.replace(/^#\//, "").split("/").map(decode);
   if (kind === "overview") return { view: "overview" };

@@ -25,7 +25,7 @@ const dollars = (usd: number) =>
 const texts = (page: Page, selector: string) =>
   page.$$eval(selector, (all) => all.map(({ textContent }) => textContent?.trim()));
 
-/** A small window, and a price for the model that no list has. */
+/** A small context window, and a price for the unlisted model. */
 const ARGS = ["--window", "60000", "--price", "input=2.5,output=15,cacheRead=0.25"];
 
 const QUESTIONS = [
@@ -38,7 +38,7 @@ const QUESTIONS = [
 /** Calls of {@linkcode rewrittenSession}. */
 const CALLS = 36;
 
-/** A session that reads so much of a log that its prompt is rewritten. */
+/** Creates a session that reads enough of a log for its prompt to be rewritten. */
 async function rewrittenSession(server: PageServer): Promise<string> {
   const { id } = await (await server.ask("/tare/v1/sessions", {})).json();
   for (const turn of QUESTIONS.keys()) await playTurn(server, id, turn);
@@ -60,7 +60,7 @@ async function playTurn(server: PageServer, id: string, turn: number): Promise<v
   await (await server.ask(`/tare/v1/sessions/${id}/turns`, { input })).text();
 }
 
-Deno.test("Where the money went: every number is the ledger's, and a rewrite is told in words", async () => {
+Deno.test("page: the cost view displays the ledger's numbers and explains rewrites", async () => {
   await using server = await startPageServer({ args: ARGS });
   const id = await rewrittenSession(server);
   await using open = await openPage(browser, server.at(`/session/${id}/calls`));
@@ -84,10 +84,12 @@ Deno.test("Where the money went: every number is the ledger's, and a rewrite is 
     count(ledger.calls),
     `${count(ledger.promptTokens)}${share(ledger.cachedTokens, ledger.promptTokens)} from cache`,
     count(ledger.outputTokens),
-    `${dollars(usd)}of ${dollars(withoutUsd)} without Tare: ${share(withoutUsd - usd, withoutUsd)} saved`,
-    `${count(cost)}of ${count(without)} without Tare: ${share(without - cost, without)} saved`,
-    `${share(resent - fitting, resent)}saved of resending everything, ${fits.length} of ${CALLS} calls; ` +
-    `then its client would have compacted ${sum((call) => call.without.compacts ? 1 : 0)} times`,
+    `${dollars(usd)}baseline ${dollars(withoutUsd)}: ${share(withoutUsd - usd, withoutUsd)} estimated saving`,
+    `${count(cost)}baseline ${count(without)}: ${share(without - cost, without)} estimated saving`,
+    `${
+      share(resent - fitting, resent)
+    }estimated saving against resending everything, ${fits.length} of ${CALLS} calls; ` +
+    `afterwards the client would have compacted ${sum((call) => call.without.compacts ? 1 : 0)} times`,
   ]);
   assert(cost < without);
   const told = calls.toReversed().slice(0, 25).map((call: typeof calls[number]) =>
@@ -105,7 +107,7 @@ Deno.test("Where the money went: every number is the ledger's, and a rewrite is 
   await press(page, "Older calls");
   assertEquals((await texts(page, "[aria-label='Table of calls'] tbody tr")).length, calls.length);
 
-  // The keys lead from call to call.
+  // Arrow keys move from call to call.
   await page.focus("[role=slider]");
   await page.keyboard.press("Home");
   await seen(page, ".detail h2", "Call 1");
@@ -125,7 +127,7 @@ Deno.test("Where the money went: every number is the ledger's, and a rewrite is 
   await seen(page, ".numbers tr.chosen", /^1[5-9]|^2[0-2]/);
 });
 
-/** The picture that the README shows, where screenshots land: docs/page.webp is a copy. */
+/** Saves the README's screenshot; docs/page.webp is a copy. */
 async function takePicture(page: Page): Promise<void> {
   await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: "light" }]);
   await page.setViewport({ width: 1180, height: 700 });
@@ -140,7 +142,7 @@ async function middleOf(page: Page, selector: string): Promise<[number, number]>
   return [x + width / 2, y + height / 2];
 }
 
-Deno.test("What the model sees: an elided result is looked at, kept, and comes back at the next rewrite", async () => {
+Deno.test("page: the prompt view displays an evicted result, pins it, and restores it at the next rewrite", async () => {
   await using server = await startPageServer({ args: ARGS });
   const id = await rewrittenSession(server);
   await using open = await openPage(browser, server.at(`/session/${id}/prompt`));
@@ -157,42 +159,42 @@ Deno.test("What the model sees: an elided result is looked at, kept, and comes b
   const elided = blocks.find(({ state }: typeof blocks[number]) => state === "elided");
   assert(elided);
   await choose(page, blocks.indexOf(elided));
-  await seen(page, ".detail small", "elided: a line stands in its place");
+  await seen(page, ".detail small", "evicted: replaced by a one-line placeholder");
   await seen(page, ".detail small", `${count(elided.tokens)} of ${count(elided.originalTokens)} tokens`);
   const { now, original } = await (await server.ask(`/tare/v1/sessions/${id}/prompt/${elided.id}`)).json();
   await seen(page, ".sides pre", now.text.slice(0, 100));
   await seen(page, ".sides pre", original.text.slice(0, 100));
   await assertAccessible(page, "prompt");
-  await press(page, "Keep: bring it back");
-  await seen(page, ".wish", "It comes back at the next rewrite, and stays.");
+  await press(page, "Restore and retain");
+  await seen(page, ".wish", "Pending: restored at the next rewrite and then retained.");
   const { pins } = await (await server.ask(`/tare/v1/sessions/${id}/pins`)).json();
   assertEquals(pins, [{ place: elided.place, wish: "keep", by: "user", state: "waiting" }]);
-  await press(page, "Leave it to the planner");
-  await seen(page, ".wish button", "Keep: bring it back");
+  await press(page, "Remove pin");
+  await seen(page, ".wish button", "Restore and retain");
   assertEquals((await (await server.ask(`/tare/v1/sessions/${id}/pins`)).json()).pins, []);
 
-  // What is kept comes back with the next rewrite, what is let go leaves with it.
-  await press(page, "Keep: bring it back");
-  await seen(page, ".wish", "It comes back at the next rewrite, and stays.");
+  // The next rewrite restores the retained result and evicts the other one.
+  await press(page, "Restore and retain");
+  await seen(page, ".wish", "Pending: restored at the next rewrite and then retained.");
   const here = blocks.findLast(({ state, tool, kind }: typeof elided) =>
     kind === "message" && state === "alive" && tool
   );
   await choose(page, blocks.indexOf(here));
-  await press(page, "Let go");
-  await seen(page, ".wish", "It leaves at the next rewrite.");
+  await press(page, "Evict");
+  await seen(page, ".wish", "Pending: evicted at the next rewrite.");
   await playTurn(server, id, QUESTIONS.length);
-  await seen(page, ".wish", "Let go: it has left the prompt.");
-  // Lines for what left stand between them now.
+  await seen(page, ".wish", "Evicted from the prompt.");
+  // Placeholders are between them now.
   const after: typeof blocks = (await read()).blocks;
   await choose(page, after.findIndex(({ id }: typeof elided) => id === elided.id));
-  await seen(page, ".wish", "Kept: it stays in the prompt.");
-  await seen(page, ".detail small", "as it was said");
+  await seen(page, ".wish", "Retained in the prompt.");
+  await seen(page, ".detail small", "unchanged");
   await seen(page, ".sides pre", original.text.slice(0, 100));
   const states = [elided, here].map(({ id }) => after.find((block: typeof elided) => block.id === id).state);
   assertEquals(states, ["alive", "elided"]);
 });
 
-/** Goes to a block by the keys, as one who sees nothing does. */
+/** Selects a block by keyboard. */
 async function choose(page: Page, at: number): Promise<void> {
   await page.focus("[role=slider]");
   await page.keyboard.press("Home");
@@ -200,36 +202,36 @@ async function choose(page: Page, at: number): Promise<void> {
   for (let step = 0; step < at; step++) await page.keyboard.press("ArrowRight");
 }
 
-Deno.test("The overview says what was saved, as the server does", async () => {
+Deno.test("page: the overview displays the server's estimated saving", async () => {
   await using server = await startPageServer({ args: ARGS });
   await rewrittenSession(server);
   await using open = await openPage(browser, server.at(`/overview`));
   const { page } = open;
-  await seen(page, "h2", "Planned beside control");
+  await seen(page, "h2", "Optimized sessions and holdout");
   const { today, all } = await (await server.ask("/tare/v1/overview")).json();
   const saved = (cost: number, without: number, format: typeof count) =>
-    `${format(cost)}of ${format(without)} without Tare: ${share(without - cost, without)} saved`;
+    `${format(cost)}baseline ${format(without)}: ${share(without - cost, without)} estimated saving`;
   const told = (sums: typeof today) => [
     saved(sums.usd, sums.withoutUsd, dollars),
     saved(sums.tokenUnits, sums.withoutTokenUnits, count),
     `${
       share(sums.resendTokenUnits - sums.fittingTokenUnits, sums.resendTokenUnits)
-    }saved of resending everything, ${sums.fittingCalls} of ${CALLS} calls; then its client would have compacted ${sums.withoutCompactions} times`,
+    }estimated saving against resending everything, ${sums.fittingCalls} of ${CALLS} calls; afterwards the client would have compacted ${sums.withoutCompactions} times`,
     `${count(sums.savedTokens)}tokens`,
     `${count(sums.promptTokens)}${share(sums.cachedTokens, sums.promptTokens)} from cache`,
     `${count(sums.outputTokens)}${CALLS} calls`,
   ];
   assertEquals(await texts(page, ".sums dd"), [...told(today), ...told(all)]);
-  const groups = await texts(page, "[aria-label='Planned beside control'] tbody tr:first-child > *");
+  const groups = await texts(page, "[aria-label='Optimized sessions and holdout'] tbody tr:first-child > *");
   assertEquals(groups, [
-    "Agent, planned",
+    "Agent, optimized",
     ...["1", String(CALLS), count(all.promptTokens), share(all.cachedTokens, all.promptTokens)],
     ...[count(all.tokenUnits), count(all.tokenUnits), count(all.withoutTokenUnits), dollars(all.usd), ""],
   ]);
   await assertAccessible(page, "overview");
 });
 
-Deno.test("A session of the gateway has its calls and its prompt like any other", async () => {
+Deno.test("page: a gateway session has the cost and prompt views", async () => {
   await using server = await startPageServer();
   const messages = [{ role: "user", content: "Hello there." }];
   for (let call = 0; call < 2; call++) {
@@ -238,7 +240,7 @@ Deno.test("A session of the gateway has its calls and its prompt like any other"
   }
   await using open = await openPage(browser, server.at());
   const { page } = open;
-  await seen(page, ".sessions h2", "Through the gateway");
+  await seen(page, ".sessions h2", "Gateway sessions");
   await page.click(".sessions h2 + ul a");
   await seen(page, ".sums dd", "2");
   const { sessions: [session] } = await (await server.ask("/tare/v1/sessions?kind=gateway")).json();
@@ -247,7 +249,7 @@ Deno.test("A session of the gateway has its calls and its prompt like any other"
   } from cache`;
   assertEquals((await texts(page, ".sums dd")).slice(0, 2), [count(session.calls), prompt]);
   await assertAccessible(page, "gateway");
-  // It is named as any other, however long it has been open.
+  // It can be renamed, also repeatedly while it is open.
   for (const title of ["Hello there, you", "Hello there, friend"]) {
     await page.click(".deeds button");
     await page.waitForSelector("#new-title");
@@ -258,17 +260,17 @@ Deno.test("A session of the gateway has its calls and its prompt like any other"
     await seen(page, "h1", title);
   }
   await page.click(".session-head a:last-child");
-  await seen(page, ".sums dt", "The model sees");
+  await seen(page, ".sums dt", "Current prompt");
   const { tokens, total } = await (await server.ask(`/tare/v1/sessions/${session.id}/prompt`)).json();
   const told = await texts(page, ".sums dd");
   assertEquals([told[0], told[3]], [`${count(tokens)}tokens`, count(total)]);
   assertEquals(total > 0, true);
-  // It is found by its title, and by nothing else.
+  // Search matches titles only.
   await page.type("#find", "HELLO there");
   await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 1);
   await page.evaluate(() => document.querySelector<HTMLInputElement>("#find")!.select());
   await page.type("#find", "scripted");
-  await seen(page, ".sessions .none", "No title has these words.");
+  await seen(page, ".sessions .none", "No titles match.");
   assertEquals(await texts(page, ".sessions li"), []);
   await page.setOfflineMode(true);
   await page.evaluate(() => document.querySelector<HTMLInputElement>("#find")!.select());
@@ -276,12 +278,12 @@ Deno.test("A session of the gateway has its calls and its prompt like any other"
   await page.waitForSelector(".sessions .trouble");
 });
 
-Deno.test("The page keeps a session's prompt warm for an hour, and says until when and for how much, or why not", async () => {
+Deno.test("page: cache keep-alive for an hour displays its end and maximum cost, or why it is unavailable", async () => {
   await using server = await startPageServer();
   await server.ask("/v1/messages", {
     ...{ model: "claude-opus-4-8", max_tokens: 100 },
     system: [{ type: "text", text: "Be brief. ".repeat(4_000), cache_control: { type: "ephemeral" } }],
-    // Without tools it might be a request for a title.
+    // A request without tools might be recognized as a title request.
     tools: [{ name: "read", description: "Reads.", input_schema: { type: "object", properties: {} } }],
     messages: [{ role: "user", content: "Hello there." }],
   }).then((answer) => answer.text());
@@ -289,18 +291,18 @@ Deno.test("The page keeps a session's prompt warm for an hour, and says until wh
   await using open = await openPage(browser, server.at(`/gateway/${sessions[0].id}`));
   const { page } = open;
   await seen(page, "h1", "Hello there.");
-  await press(page, "Keep warm for an hour");
-  await seen(page, ".deeds [role=status]", "Kept warm until");
+  await press(page, "Keep cache alive for an hour");
+  await seen(page, ".deeds [role=status]", "Keep-alive until");
   await seen(page, ".deeds [role=status]", "for at most $0.0");
   await assertAccessible(page, "kept warm");
-  // What the agent's own model holds is kept for everybody by its provider.
+  // The provider of the agent's own model has no cache to keep alive.
   const { id } = await (await server.ask("/tare/v1/sessions", {})).json();
   await page.goto(`${server.url}/#/session/${id}/calls`);
-  await press(page, "Keep warm for an hour");
+  await press(page, "Keep cache alive for an hour");
   await seen(page, ".deeds .trouble", "there is nothing to keep");
 });
 
-Deno.test("A report that answers late never takes the place of a newer one", async () => {
+Deno.test("page: a late report never replaces a newer one", async () => {
   await using server = await startPageServer();
   const { id } = await (await server.ask("/tare/v1/sessions", {})).json();
   const play = async () => {
@@ -341,7 +343,7 @@ Deno.test("A report that answers late never takes the place of a newer one", asy
   assertEquals(shown.filter((count) => count < 2), []);
 });
 
-/** Runs in the page: the first answer of a path waits for `letGo()`, which settles once the read that waited is over. */
+/** Runs in the page: delays a path's first response until `letGo()`, which settles once the delayed read is complete. */
 function holdFirst(path: string): void {
   const fetched = globalThis.fetch;
   let wanted = 1;

@@ -3,35 +3,35 @@ import { profileNamed } from "@tare/planner";
 import { type SimulatedReply, simulator } from "@tare/simulator";
 import { startServerProcess } from "../../../tests/crash/server_process.ts";
 
-/** A server in a process of its own, its provider, and the folder that it works in. */
+/** A server process, its provider and its workspace. */
 export interface PageServer extends AsyncDisposable {
   readonly url: string;
-  /** The page's address with the owner's key, as the start prints it, and what is to be open. */
+  /** Returns the page's address with the owner's key and the view to open. */
   readonly at: (path?: string) => string;
-  /** Replies that the model gives, the next one first; without any it says that it has nothing to say. */
+  /** Replies of the model, the next one first. Without any it replies that it has nothing to say. */
   readonly replies: SimulatedReply[];
-  /** The model's replies, from that behind so many `calls` on (default: the next), stop after so many pieces until `go` is called. */
+  /** Pauses replies after a number of chunks until `go` is called, from the reply after `calls` calls. Default: the next. */
   readonly hold: (pieces: number, calls?: number) => { readonly go: () => void };
   /** Kills the server. */
   readonly kill: () => Promise<void>;
-  /** Starts it again where it listened. */
+  /** Restarts the server at the same address. */
   readonly restart: () => Promise<void>;
-  /** Asks the server itself. */
+  /** Sends a request to the server. */
   readonly ask: (path: string, body?: unknown) => Promise<Response>;
-  /** Writes a file of the folder that the server works in. */
+  /** Writes a file of the workspace. */
   readonly write: (name: string, text: string) => Promise<void>;
-  /** Makes a session of messages that were said elsewhere; gives its id. */
+  /** Imports messages as a session; resolves to its id. */
   readonly import: (messages: readonly Message[]) => Promise<string>;
 }
 
-/** Starts a server whose model does as it is told. */
+/** Starts a server with a scripted model. */
 export async function startPageServer(
   { token, args = [], prepare, isGatewayOnly = false }: {
     readonly token?: string;
     readonly args?: readonly string[];
-    /** Whether it has no agent. Default: it has one. */
+    /** Whether the server has no agent. Default: false. */
     readonly isGatewayOnly?: boolean;
-    /** Puts something into its data folder before it starts. */
+    /** Prepares the data folder before the start. */
     readonly prepare?: (data: string) => Promise<void>;
   } = {},
 ): Promise<PageServer> {
@@ -133,7 +133,7 @@ export async function startPageServer(
   };
 }
 
-/** So many messages of a session that went on for long: questions, calls with their results, answers. */
+/** Returns messages of a long session: questions, calls with results, replies. */
 export function longHistory(length: number): Message[] {
   const messages: Message[] = [];
   for (let at = 0; messages.length < length; at++) {

@@ -9,7 +9,7 @@ import { isPriced, money, saved, withoutPrice } from "./parts/spent.tsx";
 import { addressOf, type Place } from "./place.ts";
 import { CHANGED } from "./talk/conversation.ts";
 
-/** What a session is called, what it has cost, and its views. */
+/** Renders a session's title, facts, views and actions. */
 export function SessionHead(
   { place, head }: {
     readonly place: Exclude<Place, { view: "new" | "overview" }>;
@@ -19,9 +19,9 @@ export function SessionHead(
   const { id, view } = place;
   const kind = place.view === "talk" ? "session" : place.kind;
   const views = [
-    ...(kind === "session" ? [{ name: "Talk", to: { view: "talk", id } as const }] : []),
-    { name: "Where the money went", to: { view: "calls", id, kind } as const },
-    { name: "What the model sees", to: { view: "prompt", id, kind } as const },
+    ...(kind === "session" ? [{ name: "Chat", to: { view: "talk", id } as const }] : []),
+    { name: "Cost", to: { view: "calls", id, kind } as const },
+    { name: "Prompt", to: { view: "prompt", id, kind } as const },
   ];
   return (
     <header class="session-head">
@@ -40,9 +40,8 @@ export function SessionHead(
       )}
       {head?.forkedFrom !== undefined && (
         <p class="facts">
-          Goes on from{" "}
-          <a href={addressOf({ view: "talk", id: head.forkedFrom })}>another session</a>, which stays as it
-          is.
+          Forked from{" "}
+          <a href={addressOf({ view: "talk", id: head.forkedFrom })}>another session</a>, which is unchanged.
         </p>
       )}
       {head && <SessionActions key={id} id={id} kind={kind} title={head.title} />}
@@ -52,15 +51,17 @@ export function SessionHead(
 
 function factsOf({ model, effort, agent, sums, prompt }: Head): string[] {
   const window = prompt?.windowTokens &&
-    `${share(prompt.tokens, prompt.windowTokens)} of its window of ${counted(prompt.windowTokens, "token")}`;
+    `${share(prompt.tokens, prompt.windowTokens)} of the context window of ${
+      counted(prompt.windowTokens, "token")
+    }`;
   const facts = [
     model,
     effort !== undefined && `effort ${effort}`,
     agent,
-    isPriced(sums) ? money(sums) : `the price of ${counted(sums.tokenUnits, "uncached input token")}`,
+    isPriced(sums) ? money(sums) : money(sums),
     withoutPrice(sums),
     window,
-    sums.calls > 0 && `${saved(sums)} saved`,
+    sums.calls > 0 && `${saved(sums)} estimated saving`,
   ];
   return facts.flatMap((fact) => fact || []);
 }
@@ -122,7 +123,7 @@ function SessionActions({ id, kind, title }: {
         body: { minutes: 60 },
       });
       const time = new Date(until).toLocaleTimeString();
-      say(`Kept warm until ${time} at most, for at most ${dollars(maxUsd)}.`);
+      say(`Keep-alive until ${time} at the latest, for at most ${dollars(maxUsd)}.`);
     });
   const isOurs = kind === "session";
   return (
@@ -133,14 +134,14 @@ function SessionActions({ id, kind, title }: {
         {isOurs && <button type="button" class="quiet" onClick={fork}>Fork</button>}
         {isOurs && <button type="button" class="quiet" onClick={() => ask("share")}>Share</button>}
         <button type="button" class="quiet" onClick={() => ask("delete")}>Delete</button>
-        <button type="button" class="quiet" onClick={warm}>Keep warm for an hour</button>
+        <button type="button" class="quiet" onClick={warm}>Keep cache alive for an hour</button>
       </div>
       <span role="status" class={told?.isTrouble ? "trouble" : ""}>{told?.text}</span>
       {asked === "rename" && (
         <Dialog title="Rename this session" act="Rename" does={rename} close={close}>
           <Field
             id="new-title"
-            label="Its title"
+            label="Title"
             value={name}
             change={setName}
             maxLength={120}
@@ -151,25 +152,24 @@ function SessionActions({ id, kind, title }: {
       )}
       {asked === "model" && <ModelChoice id={id} told={say} close={close} />}
       {asked === "share" && (
-        <Dialog title="Share as a file" act="Save the file" does={share} close={close}>
+        <Dialog title="Export as a file" act="Save file" does={share} close={close}>
           <p>
-            One HTML file that every browser shows. All that was said in turns that have ended is in it, and
-            what tools were given and gave back: parts of files, output of commands, names and addresses. Only
-            what the agent was told first isn’t. Read it before you pass it on.
+            One HTML file that opens in any browser. It contains all completed turns, including tool arguments
+            and results: parts of files, output of commands, names and addresses. Only the instructions are
+            omitted. Review it before you share it.
           </p>
         </Dialog>
       )}
       {asked === "delete" && (
-        <Dialog title="Delete this session?" act="Delete for good" isFinal does={remove} close={close}>
+        <Dialog title="Delete this session?" act="Delete permanently" isFinal does={remove} close={close}>
           <p>
             <bdi>{title}</bdi>
           </p>
           <p>
             {isOurs
-              ? "What runs in it is cancelled. What was said goes for good, with the sessions of its helpers, what left " +
-                "its prompt, and the way back from what it changed in files. Files stay as they are, forks of it stay, " +
-                "and what it has cost stays in the sums."
-              : "What is known here of it goes for good; in the agent itself it stays. What it has cost stays in the sums."}
+              ? "Running work is cancelled. The messages are deleted permanently, with the sessions of its " +
+                "subagents, evicted content and undo data. Files, forks and recorded costs remain."
+              : "The data stored here is deleted permanently; the agent's own data and recorded costs remain."}
           </p>
         </Dialog>
       )}
@@ -177,7 +177,7 @@ function SessionActions({ id, kind, title }: {
   );
 }
 
-/** Time that a file is retained for the browser to save it, in milliseconds. */
+/** Time until the object URL is revoked, in milliseconds. */
 const KEPT_MS = 60_000;
 
 function save(file: Blob, name: string): void {
@@ -185,11 +185,11 @@ function save(file: Blob, name: string): void {
   link.href = URL.createObjectURL(file);
   link.download = name;
   link.click();
-  // Some browsers read it only then.
+  // Some browsers read the file only after the click.
   setTimeout(() => URL.revokeObjectURL(link.href), KEPT_MS);
 }
 
-/** Choice of model and effort of the next turns. */
+/** Selects model and reasoning effort of the next turns. */
 function ModelChoice({ id, told, close }: {
   readonly id: string;
   readonly told: (text: string, isTrouble?: boolean) => void;
@@ -221,16 +221,16 @@ function ModelChoice({ id, told, close }: {
     };
     try {
       const { session } = await api.json("POST /sessions/{id}/model", { path, body });
-      told(`The next turn asks ${session.model}${session.effort ? `, effort ${session.effort}` : ""}.`);
+      told(`The next turn uses ${session.model}${session.effort ? `, effort ${session.effort}` : ""}.`);
       dispatchEvent(new Event(CHANGED));
     } catch (error) {
       told(errorMessage(error), true);
     }
   };
-  // Efforts of another model are known once it is chosen.
+  // Efforts of another model are unknown until it is selected.
   const isKnown = efforts !== undefined && model.trim() === before.model;
   return (
-    <Dialog title="Model and effort" act="Choose" does={choose} close={close}>
+    <Dialog title="Model and effort" act="Apply" does={choose} close={close}>
       <Field id="session-model" label="Model" value={model} change={setModel} required />
       {isKnown
         ? (
@@ -241,7 +241,7 @@ function ModelChoice({ id, told, close }: {
               value={effort}
               onChange={(event) => setEffort(event.currentTarget.value)}
             >
-              <option value="">as the model likes</option>
+              <option value="">model default</option>
               {efforts.map((one) => <option key={one}>{one}</option>)}
             </select>
           </>
@@ -252,23 +252,23 @@ function ModelChoice({ id, told, close }: {
             label="Effort"
             value={effort}
             change={setEffort}
-            placeholder="as the model likes"
+            placeholder="model default"
           />
         )}
       <p class="note">
-        Another model finds nothing of this session in the cache: its first call pays for the whole prompt.
+        The cache contains nothing for another model: its first call pays for the whole prompt.
       </p>
     </Dialog>
   );
 }
 
-/** A modal dialog before an action: Escape and "Cancel" close it, and the focus returns. */
+/** A modal dialog. Escape and "Cancel" close it, and the focus returns. */
 function Dialog({ title, act, isFinal = false, does, close, children }: {
   readonly title: string;
   readonly act: string;
-  /** Whether it can't be undone, so that Enter doesn't do it. Default: false. */
+  /** Whether the action can't be undone, so that Enter doesn't confirm it. Default: false. */
   readonly isFinal?: boolean;
-  /** Runs it, and shows its error elsewhere. */
+  /** Runs the action and displays its own errors. */
   readonly does: () => Promise<void>;
   readonly close: () => void;
   readonly children: ComponentChildren;
@@ -276,7 +276,7 @@ function Dialog({ title, act, isFinal = false, does, close, children }: {
   const box = useRef<HTMLDialogElement>(null);
   const id = useId();
   const [isBusy, setBusy] = useState(false);
-  // Before the first key, so that Escape closes the dialog.
+  // Runs before the first key press, so that Escape closes the dialog.
   useLayoutEffect(() => box.current?.showModal(), []);
   return (
     <dialog ref={box} aria-labelledby={id} onClose={close}>

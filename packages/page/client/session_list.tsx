@@ -26,7 +26,7 @@ interface Page<Session> {
   readonly hasMore: boolean;
 }
 
-/** The sessions, the newest first, page by page, found by their words; and those that go through the gateway. */
+/** Lists agent and gateway sessions, newest first, in pages, filtered by title. */
 export function SessionList({ place }: { readonly place: Place }): JSX.Element {
   const [query, setQuery] = useState("");
   const { sessions, hasMore, more, trouble } = useSessions("agent", query.trim());
@@ -51,7 +51,7 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
             <a href={addressOf({ view: "talk", id: session.id })} aria-current={current(session.id)}>
               <bdi class="title">{titleOf(session)}</bdi>
               <small>
-                {session.parent && "helper · "}
+                {session.parent && "subagent · "}
                 {session.forkedFrom && "fork · "}
                 {session.status === "running" && <span class="running">running</span>}
                 {figures({ ...session, ...session.sums })}
@@ -61,11 +61,11 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
         ))}
       </ul>
       <Trouble text={trouble ?? gateway.trouble} />
-      {isNone && <p class="none">{query.trim() === "" ? "No sessions yet." : "No title has these words."}</p>}
+      {isNone && <p class="none">{query.trim() === "" ? "No sessions yet." : "No titles match."}</p>}
       {hasMore && <button type="button" class="quiet" onClick={more}>Older sessions</button>}
       {gateway.sessions.length > 0 && (
         <>
-          <h2>Through the gateway</h2>
+          <h2>Gateway sessions</h2>
           <ul>
             {gateway.sessions.map((session) => (
               <li key={session.id}>
@@ -80,7 +80,7 @@ export function SessionList({ place }: { readonly place: Place }): JSX.Element {
             ))}
           </ul>
           {gateway.hasMore && (
-            <button type="button" class="quiet" onClick={gateway.more}>Older sessions of the gateway</button>
+            <button type="button" class="quiet" onClick={gateway.more}>Older gateway sessions</button>
           )}
         </>
       )}
@@ -101,7 +101,7 @@ function figures(
   return [calls > 0 && money(cost), when, model, agent].filter(Boolean).join(" · ");
 }
 
-/** Returns sessions of a kind whose titles have these words, and the error of reading them. */
+/** Returns the sessions of a kind whose titles match, and the error of reading them. */
 function useSessions<Kind extends keyof OfKind>(kind: Kind, search: string): Page<OfKind[Kind]> & {
   readonly more: () => Promise<void>;
   readonly trouble: string | undefined;
@@ -170,7 +170,7 @@ function useRefresh(read: (isStale: () => boolean) => Promise<void>, what: strin
   }, [what]);
 }
 
-/** Returns each session followed by its subagents. One without its parent in the list stays in its place. */
+/** Returns each session followed by its subagents. A subagent without its parent in the list retains its position. */
 function withHelpers(sessions: readonly OwnSession[]): readonly OwnSession[] {
   const ids = new Set(sessions.map(({ id }) => id));
   const isBehind = ({ parent }: OwnSession) => parent !== undefined && ids.has(parent.session);

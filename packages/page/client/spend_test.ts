@@ -42,7 +42,7 @@ const USER = { role: "user", content: "Fix the parser." };
 
 const RESULTS = [...read("1", "notes.md", 20), ...read("2", "src/parser.ts", 900), ...read("3", "a.ts", 40)];
 
-/** Lets another agent work through a gateway on what is kept there, yesterday at noon by UTC. */
+/** Runs another agent through a gateway on the same store, yesterday at noon UTC. */
 async function workYesterday(data: string): Promise<void> {
   let nowMs = Math.floor(Date.now() / DAY_MS) * DAY_MS - DAY_MS / 2;
   let cachedTokens = 0;
@@ -59,7 +59,7 @@ async function workYesterday(data: string): Promise<void> {
     },
     countTokens: () => Promise.resolve(estimateTokens),
     store,
-    // Nothing leaves: what is tried is told where it is.
+    // No request leaves the process; the fake provider replies.
     planning: { mechanisms: { context: false, prune: false } },
     retention: { waitMs: 60_000 },
     now: () => nowMs,
@@ -85,7 +85,7 @@ async function workYesterday(data: string): Promise<void> {
   await ask([USER]);
   await ask([USER, ...RESULTS.slice(0, 2)]);
   await ask([USER, ...RESULTS.slice(0, 4)]);
-  // Its cache doesn't live so long.
+  // The cache expires.
   nowMs += 30 * MINUTE_MS;
   cachedTokens = 0;
   await ask([USER, ...RESULTS]);
@@ -94,9 +94,9 @@ async function workYesterday(data: string): Promise<void> {
   await store.close();
 }
 
-Deno.test("A new user learns within four clicks what yesterday cost, which session, which file, and why it missed the cache", async () => {
+Deno.test("page: yesterday's cost, its session, file and cache misses are four clicks away", async () => {
   await using server = await startPageServer({ prepare: workYesterday });
-  // What was said is known with what its client says next.
+  // The history becomes known with the client's next request.
   const messages = [USER, ...RESULTS, { role: "assistant", content: "Well." }, {
     role: "user",
     content: "Thanks.",
@@ -131,20 +131,20 @@ Deno.test("A new user learns within four clicks what yesterday cost, which sessi
   const told = await cells(page, "By session");
   assertEquals(told.map(([title, cost, unpriced]) => [title, cost, unpriced]), [
     ["Fix the parser.", dollars(sessions[0]!.usd), ""],
-    // Nobody knows what it cost, so that it isn't said to be free.
+    // An unknown cost isn't displayed as free.
     [
       "What is the time, if I may ask?",
-      `${Math.round(sessions[1]!.tokenUnits).toLocaleString("en")} units`,
+      `${Math.round(sessions[1]!.tokenUnits).toLocaleString("en")} cost units`,
       "1",
     ],
   ]);
   await assertAccessible(page, "spend");
 
-  // Beside the way that the clicks are counted on.
+  // Not part of the counted clicks.
   await page.locator(".misses summary").click();
-  await seen(page, "[aria-label='Why the cache was missed'] tbody tr:first-child th", "expired");
+  await seen(page, "[aria-label='Causes of cache misses'] tbody tr:first-child th", "expired");
   const { misses }: MissesReport = await json(`/tare/v1/misses?${query}`);
-  const found = await cells(page, "Why the cache was missed");
+  const found = await cells(page, "Causes of cache misses");
   assertEquals(
     found.map(([name, cost, , tokens]) => [name, cost, tokens]),
     misses.map(({ name, usd, tokens }) => [name, dollars(usd), tokens.toLocaleString("en")]),
@@ -153,13 +153,16 @@ Deno.test("A new user learns within four clicks what yesterday cost, which sessi
   await assertAccessible(page, "misses");
 
   await click("Fix the parser.", "link");
-  await seen(page, "[aria-label='The dearest results in the prompt'] th a", "src/parser.ts");
+  await seen(page, "[aria-label='Most expensive results in the prompt'] th a", "src/parser.ts");
   const spend: SessionSpend = await json(`/tare/v1/sessions/${sessions[0]!.key}/spend`);
-  const [dearest] = await cells(page, "The dearest results in the prompt");
+  const [dearest] = await cells(page, "Most expensive results in the prompt");
   assertEquals(dearest?.slice(0, 3), ["src/parser.ts", "read_file", dollars(spend.carried[0]!.usd)]);
-  const why = (await cells(page, "What it went for")).find(([name]) => name === "Expired");
+  const why = (await cells(page, "Cost by cause")).find(([name]) => name === "Expired cache");
   assertEquals(why?.[1], dollars(spend.all.expiredUsd));
-  assertEquals(why?.[3], "missed the cache: the call came after the cache’s time, so that all was sent anew");
+  assertEquals(
+    why?.[3],
+    "cache misses: the call came after the cache’s lifetime, so the prompt was read again",
+  );
   assert(spend.all.expiredUsd > spend.all.usd / 4);
   const { prompt, ...session } = await json(`/tare/v1/sessions/${sessions[0]!.key}`);
   assert(prompt.tokens > 0);
@@ -167,8 +170,8 @@ Deno.test("A new user learns within four clicks what yesterday cost, which sessi
   assertEquals(facts?.split(" · ").slice(0, 3), [session.model, "some-agent", dollars(session.usd)]);
   assertEquals(clicks, 3);
 
-  await click("Let go: src/parser.ts", "button");
-  await seen(page, "[aria-label='The dearest results in the prompt'] td", "leaves at the next rewrite");
+  await click("Evict: src/parser.ts", "button");
+  await seen(page, "[aria-label='Most expensive results in the prompt'] td", "evicted at the next rewrite");
   assertEquals(clicks, 4);
   const { pins } = await json(`/tare/v1/sessions/${sessions[0]!.key}/pins`);
   assertEquals(pins.map(({ place, wish }: { place: number; wish: string }) => [place, wish]), [[
@@ -177,7 +180,7 @@ Deno.test("A new user learns within four clicks what yesterday cost, which sessi
   ]]);
   await assertAccessible(page, "spend-session");
 
-  // The other ways to cut it, and the way to what was said.
+  // The other groupings, and the link to the result.
   for (
     const [name, first] of [["By tool", "read_file"], ["By turn", "Turn 1"], [
       "By path or command",
@@ -189,10 +192,10 @@ Deno.test("A new user learns within four clicks what yesterday cost, which sessi
   }
   await click("src/parser.ts", "link");
   await seen(page, ".detail h2", "src/parser.ts (read_file)");
-  await seen(page, ".wish", "It leaves at the next rewrite.");
+  await seen(page, ".wish", "Pending: evicted at the next rewrite.");
 });
 
-/** What stands in a table. */
+/** Returns a table's texts. */
 async function cells(page: Page, label: string): Promise<readonly (readonly string[])[]> {
   return await page.$$eval(
     `[aria-label='${label}'] tbody tr`,

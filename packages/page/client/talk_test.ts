@@ -21,11 +21,11 @@ const ANSWER = [
 const texts = (selector: string, page: Awaited<ReturnType<typeof openPage>>["page"]) =>
   page.$$eval(selector, (all) => all.map(({ textContent }) => textContent));
 
-Deno.test("The page sends, streams, shows calls with their results, and what the ledger says", async () => {
+Deno.test("page: a turn is sent and streamed, with calls, results and ledger totals", async () => {
   await using server = await startPageServer();
   await using open = await openPage(browser, server.at());
   const { page } = open;
-  await seen(page, "h1", "What is to be done?");
+  await seen(page, "h1", "New session");
   await assertAccessible(page, "new");
   server.replies.push(
     {
@@ -57,7 +57,7 @@ Deno.test("The page sends, streams, shows calls with their results, and what the
   assertEquals(await texts(".reply ol li", page), ["Read the first.", "Read the second third & last."]);
   const links = await page.$$eval(".reply a", (all) => all.map((link) => [link.textContent, link.href]));
   assertEquals(links, [["the web", "https://example.com/a"], [
-    "[picture: a picture]",
+    "[image: a picture]",
     "https://example.com/p.png",
   ]]);
   assertEquals(await texts(".dead-link", page), ["nothing"]);
@@ -70,18 +70,18 @@ Deno.test("The page sends, streams, shows calls with their results, and what the
     `${calls} calls · ${count(promptTokens)} prompt tokens · ${
       share.format(cachedTokens / promptTokens)
     } from cache · ` +
-    `${count(outputTokens)} written`,
+    `${count(outputTokens)} output tokens`,
   ]);
   await assertAccessible(page, "talk");
 
-  // What was said is read again as it was shown.
+  // After a reload the messages are the same.
   await open.reload();
   await seen(page, ".reply strong", "400 notes");
   assertEquals(await texts(".said", page), ["How many notes are there?"]);
   assertEquals(await texts(".call .args", page), ["notes.txt", "nowhere.txt"]);
 });
 
-Deno.test("A turn that runs already is followed from its start, with what was said before and what was rewritten", async () => {
+Deno.test("page: a running turn is followed from its start, with earlier messages and rewrites", async () => {
   await using server = await startPageServer({ args: ["--window", "16000"] });
   const { id } = await (await server.ask("/tare/v1/sessions", {})).json();
   server.replies.push({ content: "The first answer." });
@@ -105,7 +105,7 @@ Deno.test("A turn that runs already is followed from its start, with what was sa
   await assertAccessible(page, "rewritten");
 });
 
-Deno.test("A command shows what it writes while it runs", async () => {
+Deno.test("page: a running command's output is displayed live", async () => {
   await using server = await startPageServer();
   await using open = await openPage(browser, server.at());
   const { page } = open;
@@ -121,7 +121,7 @@ Deno.test("A command shows what it writes while it runs", async () => {
   await seen(page, ".call pre", "late");
 });
 
-Deno.test("A call that has to be asked for waits for an answer, given by keys, here or elsewhere", async () => {
+Deno.test("page: a call that needs approval waits for a decision by keyboard, here or in another client", async () => {
   const rules = await Deno.makeTempFile();
   await Deno.writeTextFile(rules, "[]");
   await using server = await startPageServer({ args: ["--approvals", rules] });
@@ -133,10 +133,10 @@ Deno.test("A call that has to be asked for waits for an answer, given by keys, h
   await page.keyboard.press("Enter");
   await seen(page, ".question .asks", "May shell run?");
   await seen(page, ".question pre", '"command": "echo one >> log"');
-  await seen(page, ".call.asked .state", "waits");
-  await seen(page, "[role=status]", "The agent waits for your answer.");
+  await seen(page, ".call.asked .state", "waiting for approval");
+  await seen(page, "[role=status]", "The agent waits for an approval.");
   await assertAccessible(page, "question");
-  // Backwards from where the message was written.
+  // Backwards from the message field.
   await page.focus("textarea");
   for (let steps = 0; steps < 12; steps++) {
     await page.keyboard.down("Shift");
@@ -161,17 +161,17 @@ Deno.test("A call that has to be asked for waits for an answer, given by keys, h
   await page.type("textarea", "Look.");
   await page.keyboard.press("Enter");
   await seen(page, ".question pre", "cat log");
-  await press(page, "Always in this session");
+  await press(page, "Always allow in this session");
   await seen(page, ".reply", "Third done.");
 
-  // A question that was there before the page was opened, and that somebody else answers.
+  // An approval request from before the page was opened, decided by another client.
   server.replies.push(run("echo three >> log"), { content: "Fourth done." });
   await page.type("textarea", "Once more.");
   await page.keyboard.press("Enter");
   await seen(page, ".question pre", "echo three");
   await open.reload();
   await seen(page, ".question pre", "echo three");
-  await seen(page, ".call.asked .state", "waits");
+  await seen(page, ".call.asked .state", "waiting for approval");
   const { sessions: [{ id }] } = await (await server.ask("/tare/v1/sessions")).json();
   const { approvals: [approval] } = await (await server.ask(`/tare/v1/sessions/${id}/approvals`)).json();
   await (await server.ask(`/tare/v1/sessions/${id}/approvals/${approval.id}`, { decision: "allow" })).text();
@@ -191,7 +191,7 @@ Deno.test("A call that has to be asked for waits for an answer, given by keys, h
   await Deno.remove(rules);
 });
 
-Deno.test("An edit is judged by its lines before it runs, and seen by them afterwards", async () => {
+Deno.test("page: an edit is displayed as a diff before its approval and afterwards", async () => {
   const rules = await Deno.makeTempFile();
   await Deno.writeTextFile(rules, "[]");
   await using server = await startPageServer({ args: ["--approvals", rules] });
@@ -213,8 +213,8 @@ Deno.test("An edit is judged by its lines before it runs, and seen by them after
   await page.type("textarea", "Edit it.");
   await page.keyboard.press("Enter");
   await seen(page, ".question .asks", "May edit_file run?");
-  await seen(page, ".question .diff p", "notes.txt: 1 line more, 1 less");
-  await seen(page, ".question .until", "It writes ");
+  await seen(page, ".question .diff p", "notes.txt: 1 line added, 1 removed");
+  await seen(page, ".question .until", "Writes ");
   assertEquals(await texts(".question .diff span", page), lines);
   assertEquals(await texts(".question .diff .goes", page), [lines[4]]);
   assertEquals(await texts(".question .diff .comes", page), [lines[5]]);
@@ -231,11 +231,11 @@ Deno.test("An edit is judged by its lines before it runs, and seen by them after
   await Deno.remove(rules);
 });
 
-Deno.test("The keyboard leads past the frame, and sessions that don't exist are told", async () => {
+Deno.test("page: the skip link moves the focus to the content, and unknown sessions are reported", async () => {
   await using server = await startPageServer();
   await using open = await openPage(browser, server.at());
   const { page } = open;
-  await seen(page, "h1", "What is to be done?");
+  await seen(page, "h1", "New session");
   await page.keyboard.press("Tab");
   await page.keyboard.press("Enter");
   assertEquals(await page.evaluate(() => document.activeElement?.id), "main");
@@ -252,14 +252,14 @@ Deno.test("The keyboard leads past the frame, and sessions that don't exist are 
   await page.type(".limits label:last-child input", "1");
   await page.focus("textarea");
   await page.keyboard.press("Enter");
-  // Without a price for the model that can't be held, and what was written isn't lost.
+  // A dollar limit needs the model's price; the refused message isn't lost.
   await seen(page, ".trouble", "Cannot hold the budget maxUsd");
   await seen(page, ".unsent", "One line");
   await page.goto(`${server.url}/#/session/nowhere`);
   await seen(page, ".trouble", "Cannot find session nowhere");
 });
 
-Deno.test("A turn is steered, stopped and continued", async () => {
+Deno.test("page: a turn is steered, stopped and continued", async () => {
   await using server = await startPageServer();
   await using open = await openPage(browser, server.at());
   const { page } = open;
@@ -289,7 +289,7 @@ Deno.test("A turn is steered, stopped and continued", async () => {
   await seen(page, ".reply", "It was continued.");
 });
 
-Deno.test("A turn's limits are written, kept and told", async () => {
+Deno.test("page: a turn's limits are sent, enforced and reported", async () => {
   await using server = await startPageServer();
   await using open = await openPage(browser, server.at());
   const { page } = open;
@@ -307,7 +307,7 @@ Deno.test("A turn's limits are written, kept and told", async () => {
   await seen(page, ".instructions pre", "You are brief.");
 });
 
-Deno.test("Files are attached by choice, by drop and taken out again", async () => {
+Deno.test("page: files are attached by selection and drop, and removed", async () => {
   await using server = await startPageServer();
   await using open = await openPage(browser, server.at());
   const { page } = open;
@@ -333,8 +333,8 @@ Deno.test("Files are attached by choice, by drop and taken out again", async () 
   await seen(page, ".composer .trouble", "Cannot attach huge.bin: it has 8.0 MB");
   assertEquals(await texts(".files bdi", page), ["dot.png", "table.csv", "data.bin", "word.wav"]);
   await assertAccessible(page, "files");
-  await press(page, "Take word.wav out");
-  await press(page, "Take data.bin out");
+  await press(page, "Remove word.wav");
+  await press(page, "Remove data.bin");
   await page.type("textarea", "What are these?");
   await press(page, "Send");
   await seen(page, ".end", "1 call");
@@ -346,7 +346,7 @@ Deno.test("Files are attached by choice, by drop and taken out again", async () 
   assertEquals(await page.$$eval(".said img", (all) => all.map((picture) => picture.naturalWidth)), [1]);
 });
 
-Deno.test("A server that is killed in the middle of a turn is waited for, and the turn goes on", async () => {
+Deno.test("page: a turn continues after the server was killed and restarted", async () => {
   await using server = await startPageServer();
   await using open = await openPage(browser, server.at());
   const { page } = open;
@@ -360,23 +360,23 @@ Deno.test("A server that is killed in the middle of a turn is waited for, and th
   await server.kill();
   await seen(page, ".trouble", /broke|reach/i);
   await assertAccessible(page, "unreachable");
-  // What is said meanwhile is kept, and acts once.
+  // A message sent meanwhile is retained and acts once.
   await page.type("textarea", "Are you there?");
   await press(page, "Steer");
-  await seen(page, ".unsent", "Not sent: Are you there?");
+  await seen(page, ".unsent", "Message not sent: Are you there?");
   go();
   await server.restart();
-  // It goes on by itself, and what was streamed before counts no more.
+  // The turn resumes without input, and the partial reply is discarded.
   await seen(page, ".warning", "the turn goes on");
   await seen(page, ".reply", "It went on.");
   await seen(page, ".end", "1 call");
   assertEquals(await texts(".reply", page), ["It went on."]);
-  await press(page, "Send again");
+  await press(page, "Retry");
   await seen(page, ".reply", "Yes.");
   assertEquals(await texts(".said", page), ["Count.", "Are you there?"]);
 });
 
-Deno.test("A key is asked for, refused if it is wrong, and kept; who signs out is asked again", async () => {
+Deno.test("page: a key is requested, refused if wrong, stored, and requested again after signing out", async () => {
   await using server = await startPageServer({ token: "correct-horse" });
   await using open = await openPage(browser, server.url);
   const { page } = open;
@@ -384,12 +384,12 @@ Deno.test("A key is asked for, refused if it is wrong, and kept; who signs out i
   await assertAccessible(page, "lock");
   await page.type("#key", "wrong – token");
   await page.keyboard.press("Enter");
-  await seen(page, "[role=alert]", "That isn’t a key of this server");
+  await seen(page, "[role=alert]", "Invalid or removed key.");
   await assertAccessible(page, "refused");
   await page.evaluate(() => document.querySelector<HTMLInputElement>("#key")!.select());
   await page.type("#key", "correct-horse");
   await page.keyboard.press("Enter");
-  await seen(page, "h1", "What is to be done?");
+  await seen(page, "h1", "New session");
   await page.type("textarea", "Hello.");
   await page.keyboard.press("Enter");
   await seen(page, ".reply", "I have nothing to say.");
@@ -401,7 +401,7 @@ Deno.test("A key is asked for, refused if it is wrong, and kept; who signs out i
   await seen(page, "label", "Your key");
 });
 
-Deno.test("The address that the start prints signs in, and doesn't keep the key", async () => {
+Deno.test("page: the address that the server prints signs in without keeping the key in the address", async () => {
   await using server = await startPageServer();
   await using open = await openPage(browser, server.at("/overview"));
   const { page } = open;
@@ -409,7 +409,7 @@ Deno.test("The address that the start prints signs in, and doesn't keep the key"
   assertEquals(page.url(), `${server.url}/#/overview`);
 });
 
-Deno.test("Somebody with a key of his own sees his own sessions, and reads that his budget is spent", async () => {
+Deno.test("page: a user with a key sees only their sessions and that their budget is used up", async () => {
   await using server = await startPageServer({ args: ["--price", "input=1000,output=1000"] });
   await (await server.ask("/tare/v1/sessions", {})).text();
   const asked = { name: "alice", routes: ["agent"], budgetUsdPerDay: 0.0001 };
@@ -423,12 +423,12 @@ Deno.test("Somebody with a key of his own sees his own sessions, and reads that 
   await seen(page, ".reply", "I have nothing to say.");
   await page.type("textarea", "And now?");
   await page.keyboard.press("Enter");
-  await seen(page, ".signed-in strong", "This key’s budget for today is spent");
+  await seen(page, ".signed-in strong", "This key’s budget for today is used up");
   await seen(page, ".unsent, .trouble", /key alice has spent its budget/);
   await assertAccessible(page, "spent_budget");
 });
 
-Deno.test("A session that somebody else works in is followed, and found by its words", async () => {
+Deno.test("page: a session that another client uses is followed and found by its title", async () => {
   await using server = await startPageServer();
   const make = async (title: string) => {
     const { id } = await (await server.ask("/tare/v1/sessions", {})).json();
@@ -447,10 +447,10 @@ Deno.test("A session that somebody else works in is followed, and found by its w
   assertEquals(await texts(".sessions .title", page), ["Something else"]);
   await page.evaluate(() => document.querySelector<HTMLInputElement>("#find")!.select());
   await page.type("#find", "nowhere");
-  await seen(page, ".sessions .none", "No title has these words.");
+  await seen(page, ".sessions .none", "No titles match.");
 });
 
-Deno.test("Older sessions are read page by page", async () => {
+Deno.test("page: older sessions are read page by page", async () => {
   await using server = await startPageServer();
   for (let made = 0; made < 60; made++) await (await server.ask("/tare/v1/sessions", {})).text();
   await using open = await openPage(browser, server.at());
@@ -458,16 +458,16 @@ Deno.test("Older sessions are read page by page", async () => {
   await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 50);
   await press(page, "Older sessions");
   await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 60);
-  // The next reading keeps them.
+  // The next refresh retains them.
   await server.ask("/tare/v1/sessions", {});
   await page.waitForFunction(() => document.querySelectorAll(".sessions li").length === 61);
 });
 
-Deno.test("The page of a server without an agent says what it is, and invites nobody to talk", async () => {
+Deno.test("page: a server without an agent displays how to use the gateway and no message field", async () => {
   await using server = await startPageServer({ isGatewayOnly: true });
   await using open = await openPage(browser, server.at());
   const { page } = open;
-  await seen(page, "h1", "A gateway");
+  await seen(page, "h1", "Gateway");
   await assertAccessible(page, "gateway only");
   assertEquals(await texts("textarea", page), []);
   assertEquals(await texts("nav a", page), ["This server", "Overview"]);
@@ -479,11 +479,11 @@ Deno.test("The page of a server without an agent says what it is, and invites no
   ]);
 });
 
-Deno.test("The page puts back what a turn changed of files, makes it again, and goes on from before it", async () => {
+Deno.test("page: file changes of a turn are undone, redone, and undone with a fork", async () => {
   await using server = await startPageServer();
   await using open = await openPage(browser, server.at());
   const { page } = open;
-  await seen(page, "h1", "What is to be done?");
+  await seen(page, "h1", "New session");
   server.replies.push(
     { tool_calls: [toolCall("write_file", { path: "new.txt", content: "new" })] },
     { content: "Written." },
@@ -495,26 +495,26 @@ Deno.test("The page puts back what a turn changed of files, makes it again, and 
   await seen(page, ".changes li", "created new.txt");
   await assertAccessible(page, "changes");
   const button = (text: string) => page.locator(`.changes ::-p-text(${text})`).click();
-  await button("Put back");
-  await seen(page, ".changes summary", "1 file changed by a turn, and put back");
+  await button("Undo file changes");
+  await seen(page, ".changes summary", "1 file changed by a turn, undone");
   await seen(page, ".instructions summary", "Instructions");
-  await button("Make again");
+  await button("Redo file changes");
   await page.waitForFunction(() =>
-    !document.querySelector(".changes summary")?.textContent?.includes("put back")
+    !document.querySelector(".changes summary")?.textContent?.includes("undone")
   );
   await server.write("new.txt", "mine");
-  await button("Put back");
+  await button("Undo file changes");
   await seen(page, ".changes .trouble", "new.txt: it was changed since");
   await assertAccessible(page, "changes, refused");
-  await button("Do it all the same");
-  await seen(page, ".changes summary", "1 file changed by a turn, and put back");
-  await button("Make again");
+  await button("Do it anyway");
+  await seen(page, ".changes summary", "1 file changed by a turn, undone");
+  await button("Redo file changes");
   await page.waitForFunction(() =>
-    !document.querySelector(".changes summary")?.textContent?.includes("put back")
+    !document.querySelector(".changes summary")?.textContent?.includes("undone")
   );
   await server.write("new.txt", "new");
   const before = page.url();
-  await button("Put back, and go on from before it");
+  await button("Undo and continue from before the turn");
   await page.waitForFunction((before) => location.href !== before, {}, before);
   await page.waitForFunction(() => document.querySelectorAll(".said").length === 0);
 });

@@ -21,61 +21,52 @@ import {
 
 export interface ArrivalOptions
   extends Pick<FlatSessionOptions, "countTokens" | "tools" | "isError" | "archive" | "inSlices"> {
-  /** Whether redundant notation is removed. */
   readonly notation: boolean;
 }
 
-/** How a result is said, before its original is archived. */
 type Draft = Omit<SayEdit, "ref">;
 
-/** Shortest block that becomes a reference, in tokens, and how many times as long as its label it must be. */
+/** Shortest block that becomes a reference, in tokens, and its least ratio to its label. */
 const LEAST_TOKENS = 80;
 const LABELS = 1.3;
 
-/** A result that is shorter, in characters, stays as it is. */
+/** Shortest result that is compressed, in characters. */
 const LEAST_CHARACTERS = 300;
 
-/** Messages of a name among which the one is looked for that a label means. */
+/** Messages of the same name that are searched for the one that a label identifies. */
 const KNOWN_PLACES = 64;
 
-/** Messages whose lines stay in memory: those of others are read again. */
 const HELD_PLACES = 8;
 
-/** A message that was taken in. */
 interface Taken {
   readonly message: Message;
   readonly call: ToolCall | undefined;
-  /** Under which edit it is shown, or as which text. */
   edit?: Draft | undefined;
   text?: string | undefined;
 }
 
-/** Lines of a message that belong together; one that can't be meant is `undefined`. */
+/** Consecutive lines of a message; `undefined` where a reference must not match. */
 interface Passage {
-  /** What the model knows them by. */
   readonly as: string;
   readonly lines: readonly (string | undefined)[];
 }
 
 /**
- * What a prompt shows, line by line, so that a new result says only what is new. All of it follows from the history and
- * its edits. A message costs what it says.
+ * Index of all lines that the prompt contains, derived from the history and its edits alone. Each message is
+ * indexed once.
  */
 export class Arrival {
   readonly #options: ArrivalOptions;
   #index = new LineIndex();
-  /** What was taken in, looked through with each call. */
   #history: Message[] = [];
   #taken: Taken[] = [];
   #pairing = new CallPairing();
   #edits: readonly Edit[] = [];
-  /** Whether what is shown came in the order of the history: of several blocks the one that came last is meant. */
+  /** Whether messages were indexed in order; then the newest of several equal blocks wins. */
   #isInOrder = true;
-  /** Where what is known by a name stands, from the oldest on. */
   #places = new Map<string, number[]>();
   readonly #passages = new Map<number, readonly Passage[]>();
   #references = false;
-  /** So many messages have come for which it was decided how they are said: that isn't decided anew. */
   #decided = 0;
   readonly #hidden = new HiddenBy();
 
@@ -84,8 +75,9 @@ export class Arrival {
   }
 
   /**
-   * Takes in what is new of a history. New results say only what is new, and one that is too long even so shows head and
-   * tail. Nothing that a request has held changes. If an original can't be archived, all results stay as they are.
+   * Ingests the new messages of a history: results are compressed and deduplicated, and truncated if they are
+   * still too long. Content that has been sent doesn't change. If an original can't be archived, all results
+   * stay as they are.
    */
   async arrive(
     history: readonly Message[],
@@ -93,7 +85,7 @@ export class Arrival {
     options: ArriveOptions,
   ): Promise<Arrived> {
     const { archive, inSlices = allAtOnce } = this.#options;
-    // Nothing after the newest answer was sent.
+    // Messages after the newest answer have not been sent.
     const from = Math.max(0, history.findLastIndex(({ role }) => role === "assistant"));
     const drafts = new Map<number, Draft>();
     await inSlices(this.#takeIn(history, edits, { ...options, from, drafts }));
@@ -114,14 +106,13 @@ export class Arrival {
   }
 
   /**
-   * Returns the edits, with those by which results say themselves what they referred to and what is shown no longer. Their
-   * sources come before them, so that nothing after it was cached.
+   * Returns the edits, with references to evicted or truncated blocks expanded. The sources come first, so
+   * the cache holds nothing after them.
    */
   writeOut(edits: readonly Edit[], recall: boolean): readonly Edit[] {
     const hidden = this.#hidden;
     hidden.follow(edits);
     const isShown = (place: number) => !hidden.has(place);
-    /** Where the last edit of each result stands by which it became shorter, and the last by which it is said. */
     const cutAt = new Map(edits.flatMap((edit, at) => edit.type === "elide" ? [[edit.index, at]] : []));
     const saidLast = new Map(edits.flatMap((edit, at) => edit.type === "say" ? [[edit.index, at]] : []));
     const made: SayEdit[] = [];
@@ -141,7 +132,6 @@ export class Arrival {
     return made.length > 0 ? [...edits, ...made] : edits;
   }
 
-  /** Takes in the messages that are new, one at each step. */
   *#takeIn(
     history: readonly Message[],
     edits: readonly Edit[],
@@ -169,7 +159,6 @@ export class Arrival {
     }
   }
 
-  /** Cuts new results that are too long, before they are first sent. */
   async #truncate(
     history: readonly Message[],
     edits: readonly Edit[],
@@ -218,8 +207,7 @@ export class Arrival {
   }
 
   /**
-   * Forgets everything if a history doesn't continue the one that was taken in, or its messages are shown in another way:
-   * what is known follows from the history and its edits alone.
+   * Resets the index if the history doesn't continue the ingested one or its messages are edited differently.
    */
   #follow(history: readonly Message[], edits: readonly Edit[], references: boolean): void {
     this.#hidden.follow(edits);
@@ -237,12 +225,10 @@ export class Arrival {
     this.#passages.clear();
   }
 
-  /** Takes note of the edits by which all that was taken in is shown. */
   settle(edits: readonly Edit[]): void {
     this.#edits = edits;
   }
 
-  /** Whether these edits, by which things are hidden now, show what was taken in as it was shown. */
   #isShownBy(edits: readonly Edit[]): boolean {
     const said = sayEdits(edits);
     return this.#taken.every(({ edit, text }, place) => {
@@ -252,7 +238,6 @@ export class Arrival {
     });
   }
 
-  /** Takes note of how a message is shown from now on: as it is, after an edit, or as another text. */
   #show(
     place: number,
     { edit, text }: { readonly edit?: Draft | undefined; readonly text?: string } = {},
@@ -272,7 +257,6 @@ export class Arrival {
     }
   }
 
-  /** Returns how a result is best said; nothing if as it is. */
   #say(
     place: number,
     { isShown, recall }: { readonly isShown: (place: number) => boolean; readonly recall: boolean },
@@ -313,14 +297,14 @@ export class Arrival {
       traitsOf(name, tools).stance !== "keep";
   }
 
-  /** The blocks of a text that the prompt shows in front of it, in order. */
+  /** Returns the blocks of a text that are already visible above it, in order. */
   #refer(
     text: CompressedText,
     { place, isShown }: { readonly place: number; readonly isShown: (place: number) => boolean },
   ): Reference[] {
     const { countTokens } = this.#options;
     const { blank } = text.numbers ?? {};
-    // A label says which numbers its lines have: a line that has none would be missed in it.
+    // A label gives line numbers, so lines without a number can't be part of a block.
     const lines = withoutReminders(text.lines).map((line) =>
       blank !== undefined && line === blank ? undefined : line
     );
@@ -352,8 +336,9 @@ export class Arrival {
   }
 
   /**
-   * The message that a label with this name and these lines' quotes means: the nearest above in which they stand. Nothing
-   * if other lines answer to it there, or too many messages of that name stand in between.
+   * Returns the message that a label with this name and these quotes identifies: the nearest above that
+   * contains the lines. Returns `undefined` if other lines match there, or if too many messages of that name
+   * are in between.
    */
   #resolve(
     as: string,
@@ -380,7 +365,6 @@ export class Arrival {
     return undefined;
   }
 
-  /** What the model knows a line of a message by. */
   #nameAt(place: number, line: number): string | undefined {
     let start = 0;
     for (const { as, lines } of this.#passagesOf(place)) {
@@ -425,7 +409,7 @@ export class Arrival {
   }
 }
 
-/** The lines of a text but for what stands for others, and for what the harness adds to a result. */
+/** Returns the lines of a text, with placeholders and reminders of the harness as `undefined`. */
 function withoutReminders(lines: readonly string[]): (string | undefined)[] {
   let isReminder = false;
   return lines.map((line) => {
@@ -436,7 +420,7 @@ function withoutReminders(lines: readonly string[]): (string | undefined)[] {
   });
 }
 
-/** The part of a block that is in the same run of numbered lines, or in none, as one of its lines. */
+/** Returns the part of a block that belongs to the same run of numbered lines as line `at`, or to none. */
 function withinRun(
   { numbers, lineNumbers }: CompressedText,
   at: number,
@@ -451,7 +435,6 @@ function withinRun(
   return { from, to };
 }
 
-/** A block without the blank lines with which it begins and ends. */
 function withoutBlanks(
   lines: readonly string[],
   { from, to }: { readonly from: number; readonly to: number },
@@ -461,7 +444,10 @@ function withoutBlanks(
   return { from, to };
 }
 
-/** Which messages of calls and results edits hide or cut. Edits that go on from those before cost what is new. */
+/**
+ * Calls and results that edits hide or truncate. Following edits that extend the previous ones takes time
+ * only for the new.
+ */
 class HiddenBy {
   #edits: readonly Edit[] = [];
   #elided = new Set<number>();
@@ -469,7 +455,6 @@ class HiddenBy {
   #stretches: (DropEdit | SummariseEdit)[] = [];
   #cut = new Map<number, string>();
 
-  /** These edits hold from now on. */
   follow(edits: readonly Edit[]): void {
     const before = this.#edits;
     const goesOn = before.length <= edits.length && before.every((edit, at) => edit === edits[at]);
@@ -483,13 +468,11 @@ class HiddenBy {
     this.#edits = edits;
   }
 
-  /** Whether the model doesn't see a message. */
   has(place: number): boolean {
     return this.#elided.has(place) ||
       !this.#kept.has(place) && this.#stretches.some(({ from, to }) => from <= place && place < to);
   }
 
-  /** The head and tail that a result shows; nothing if it shows all, or nothing. */
   cutAt(place: number): string | undefined {
     return this.#cut.get(place);
   }
@@ -509,10 +492,8 @@ export interface ArriveOptions {
   readonly references: boolean;
 }
 
-/** What became of results before they are first sent. */
 export interface Arrived {
   readonly edits: readonly Edit[];
-  /** Positions of those that show head and tail. */
   readonly truncated: readonly number[];
   readonly rewrites: readonly Rewrite[];
   readonly warnings: readonly string[];
@@ -520,7 +501,6 @@ export interface Arrived {
 
 const NOTHING: Arrived = { edits: [], truncated: [], rewrites: [], warnings: [] };
 
-/** How a result is shown whole. */
 const AS_IT_IS: Pick<SayEdit, "how" | "notation" | "notationTokens" | "references"> = {
   how: {},
   notation: false,
@@ -532,39 +512,39 @@ function originalOf(message: Message | undefined): string {
   return message?.role === "tool" ? resultText(message) ?? "" : "";
 }
 
-/** Lines of a window; windows start at each {@linkcode STEP}th line. */
+/** Lines per window; windows start at every {@linkcode STEP}th line. */
 const WINDOW = 5;
 const STEP = 4;
 
-/** Shortest block that is found: of any as long, one window stands whole in it. */
+/** Shortest block that is found: any block of this length contains a whole window. */
 const LEAST_LINES = WINDOW + STEP - 1;
 
-/** So many places are tried at which a window stands, the newest first. */
+/** Candidate windows that are compared, the newest first. */
 const MOST_TRIED = 32;
 
 interface Block {
   readonly place: number;
-  /** The first line, and the one behind the last. */
   readonly from: number;
   readonly to: number;
 }
 
 /**
- * Where lines stand: an index over windows of several lines, found by their hashes (as rsync finds blocks: Tridgell,
- * Mackerras 1996). A line that is no part of what is shown is `undefined`. About 12 bytes a line.
+ * Index of lines by hashes of windows, as rsync finds blocks (Tridgell, Mackerras 1996). Lines that aren't
+ * visible are `undefined`. About 12 bytes per line.
  */
 class LineIndex {
-  /** Hashes of all lines, those of a place together; 0 for one that isn't shown. */
+  /** Hashes of all lines, grouped by position; 0 if a line isn't visible. */
   #hashes = new Uint32Array(1024);
   #length = 0;
-  /** Of each place, where its lines start, and how many they are. */
   #starts = new Int32Array(2 * 256);
-  /** Of each window, where it starts, at which place, and the one before it in the same slot. */
   #windows = new Int32Array(3 * 256);
   #count = 0;
   #slots = new Int32Array(512).fill(-1);
 
-  /** Takes in the passages that stand at a place, in place of those that it knows of it. Between them nothing is shown. */
+  /**
+   * Indexes the passages at a position, in place of earlier ones. Passages are separated by an invisible
+   * line.
+   */
   add(place: number, passages: readonly Passage[]): void {
     const start = this.#length;
     const length = passages.reduce((sum, { lines }) => sum + lines.length + 1, 0);
@@ -580,8 +560,8 @@ class LineIndex {
   }
 
   /**
-   * Returns the longest block of known lines that equals lines of a text from line `from` on and holds line `at`, the newest of
-   * several. Its hashes are equal; the caller compares its bytes.
+   * Returns the longest indexed block that equals lines of a text from line `from` on and contains line `at`;
+   * the newest of several. Only hashes are compared; the caller compares the text.
    */
   find(
     hashes: Uint32Array,
@@ -615,7 +595,6 @@ class LineIndex {
     return best;
   }
 
-  /** How many lines in a row are the same, in one direction from, but not with, a line. */
   #same(
     hashes: Uint32Array,
     at: number,
@@ -661,19 +640,17 @@ class LineIndex {
   }
 }
 
-/** The hash of each line; 0 for one that isn't shown. */
 function hashLines(lines: readonly (string | undefined)[]): Uint32Array {
   return Uint32Array.from(lines, (line) => line === undefined ? 0 : hashLine(line));
 }
 
-/** FNV-1a (Fowler, Noll, Vo) over the code units; never 0. */
+/** Returns the FNV-1a hash (Fowler, Noll, Vo) of the code units; never 0. */
 function hashLine(line: string): number {
   let hash = 0x811c9dc5;
   for (let at = 0; at < line.length; at++) hash = Math.imul(hash ^ line.charCodeAt(at), 0x01000193);
   return hash >>> 0 || 1;
 }
 
-/** The hash of a window of lines; nothing if it isn't whole. */
 function hashWindow(hashes: Uint32Array, at: number): number | undefined {
   if (at + WINDOW > hashes.length) return undefined;
   let hash = 0;
@@ -686,7 +663,6 @@ function hashWindow(hashes: Uint32Array, at: number): number | undefined {
   return hash & 0x7fffffff;
 }
 
-/** The array, or one with room for so many, and some more. */
 function grownTo<A extends Int32Array | Uint32Array>(array: A, length: number): A;
 function grownTo(array: Int32Array | Uint32Array, length: number): Int32Array | Uint32Array {
   if (length <= array.length) return array;

@@ -32,10 +32,8 @@ const lines = (name: string, from: number, to: number) =>
 const numbered = (text: readonly string[], from = 1) =>
   text.map((line, at) => `${String(from + at).padStart(6)}→${line}`).join("\n");
 
-/** The first line of a numbered text whose numbers are thinned. */
 const header = (runs: string) => `[compressed: line numbers ${runs} only on the first and each tenth line]`;
 
-/** What stands for a block that the prompt shows. */
 function label(which: string, as: string, block: readonly string[]): string {
   const [first, last] = [block[0]!.trim().slice(0, 40), block.at(-1)!.trim().slice(-24)];
   return `[${which} unchanged, as in ${as} above: "${first}" to "${last}"]`;
@@ -62,13 +60,12 @@ function make(options: Partial<PromptSessionOptions> = {}) {
   };
 }
 
-/** What the last message shows. */
 async function shownLast(history: readonly Message[], options: Partial<PromptSessionOptions> = {}) {
   const { view } = make(options);
   return contentText((await view(history)).messages.at(-1)!.content);
 }
 
-Deno.test("compression: a numbered read shows a number on its first line, on each tenth and after a gap; its archive has all", async () => {
+Deno.test("normalization: a numbered read shows the first number, each tenth and those after a gap; its archive has all", async () => {
   const { view, archive, session } = make();
   const text = `${numbered(lines("a", 0, 15), 5)}\n${numbered(lines("b", 0, 5), 40)}`;
   const { messages, saved } = await view([user("Go."), ...step("Read", { file_path: "/p/a.ts" }, text)]);
@@ -87,7 +84,7 @@ Deno.test("compression: a numbered read shows a number on its first line, on eac
   assertEquals(await archive.get(edit!.ref), text);
 });
 
-Deno.test("what a search, a list of paths, a terminal and JSON repeat is said once; a file stays as it is", async () => {
+Deno.test("normalization: searches, lists of paths, terminal output and JSON are compacted; a file stays unchanged", async () => {
   const shown = (name: string, content: string, args: object = {}) =>
     shownLast([user("Go."), ...step(name, args, content)]);
   const hits = lines("x", 0, 6).map((line, at) => `src/deep/folder/file.ts:${at + 7}:${line}`);
@@ -109,7 +106,6 @@ Deno.test("what a search, a list of paths, a terminal and JSON repeat is said on
       "\n",
     ),
   );
-  // A path from elsewhere would read like one from there.
   assertEquals(await shown("Glob", [...paths, "README.md"].join("\n")), [...paths, "README.md"].join("\n"));
   // Times and addresses are no files.
   const log = Array.from(
@@ -135,7 +131,7 @@ Deno.test("what a search, a list of paths, a terminal and JSON repeat is said on
   assertEquals(await shown("Read", file, { file_path: "a.txt" }), file);
 });
 
-Deno.test("what the prompt shows already is a reference to where it stands, and comes back whole as text once that left", async () => {
+Deno.test("references: a visible block becomes a reference to its source, and is expanded once that was evicted", async () => {
   const file = lines("a", 0, 60);
   const history: Message[] = [user("Go."), ...step("Read", { file_path: "/p/a.ts" }, numbered(file))];
   const changed = [...file.slice(0, 30), "  changed();", ...file.slice(31)];
@@ -155,7 +151,7 @@ Deno.test("what the prompt shows already is a reference to where it stands, and 
     label("lines 32-60", "a.ts", file.slice(31)),
   ]);
   assert(second.saved.references > 300);
-  // A person lets the first go: the second says it all itself.
+  // Evicting the first expands the reference.
   const pin = makePin(again, { place: 2, wish: "let_go" }, { countTokens: estimateTokens });
   const later = [...again, answer("Seen.")];
   const third = await session.view({ messages: [...later, user("Go on.")], tools: [] }, {
@@ -167,7 +163,7 @@ Deno.test("what the prompt shows already is a reference to where it stands, and 
   assertEquals(expand(contentText(third.messages[6]!.content)).text, numbered(changed));
 });
 
-Deno.test("errors, what was recalled and what the harness adds are said as they are", async () => {
+Deno.test("ingestion: errors, recalled results and reminders of the harness stay unchanged", async () => {
   const text = lines("a", 0, 40).join("\n");
   const history = (...last: Message[]) => [user("Go."), ...step("bash", { command: "x" }, text), ...last];
   assertEquals(await shownLast(history(...step("bash", { command: "x" }, text, true))), text);
@@ -178,7 +174,7 @@ Deno.test("errors, what was recalled and what the harness adds are said as they 
   assertEquals(repeated, label("40 lines", "the result of bash", text.split("\n")));
 });
 
-Deno.test("a result of one long line, or of many strange ones, takes no time to speak of", async () => {
+Deno.test("ingestion: one long line, or many odd ones, take no noticeable time", async () => {
   const base64 = "ab/CD+ef9/".repeat(200_000);
   const long = [
     `${base64}"`,
@@ -199,7 +195,7 @@ Deno.test("a result of one long line, or of many strange ones, takes no time to 
   }
 });
 
-Deno.test("a client that changes what it said is shown what it says now, and what referred to it says it itself", async () => {
+Deno.test("ingestion: a result that the client changed is ingested again, and references to it are expanded", async () => {
   const file = lines("a", 0, 60);
   const [asks, answers] = step("Read", { file_path: "/p/a.ts" }, numbered(file)) as [
     Message,
@@ -209,7 +205,7 @@ Deno.test("a client that changes what it said is shown what it says now, and wha
   const history = [user("Go."), asks, answers, ...again];
   const { view } = make();
   assert(contentText((await view(history)).messages[4]!.content).includes("\n[lines 1-60 unchanged"));
-  // Under the same ids: first the source is cleared, then the result that refers to it.
+  // With the same ids: first the source is cleared, then the result that refers to it.
   const cleared: Message = { ...answers, content: "[cleared]" };
   const later = [answer("Seen."), user("On.")];
   const shown = (await view([user("Go."), asks, cleared, ...again, ...later])).messages;
@@ -225,7 +221,7 @@ Deno.test("a client that changes what it said is shown what it says now, and wha
   assertEquals(contentText((await view(both)).messages[4]!.content), "[cleared]");
 });
 
-Deno.test("each part can be switched off", async () => {
+Deno.test("ingestion: each part can be switched off", async () => {
   const file = numbered(lines("a", 0, 60));
   const history = [user("Go."), ...step("Read", { path: "a" }, file), ...step("Read", { path: "a" }, file)];
   const shown = (mechanisms: PromptSessionOptions["mechanisms"]) => shownLast(history, { mechanisms });
@@ -259,7 +255,7 @@ Deno.test("references: by default only in lossless mode and where reads from the
   assertEquals(await refers({ ...off, profile: profileNamed("deepseek") }), false);
 });
 
-Deno.test("references: a session whose profile becomes one with cheap reads refers to what was shown before", async () => {
+Deno.test("references: a session whose profile gets cheap reads refers to earlier blocks", async () => {
   let profile = profileNamed("none");
   const session = plannerSession({
     profile: () => profile,
@@ -282,8 +278,7 @@ Deno.test("references: a session whose profile becomes one with cheap reads refe
   assertEquals(shown, [file.join("\n"), reference, file.join("\n"), reference]);
 });
 
-Deno.test("where nothing is forgotten, results are said once and nothing leaves but from a full window", async () => {
-  // Without a cache carrying anything costs its full price.
+Deno.test("lossless mode: results are deduplicated, and only a full window evicts", async () => {
   const options = { profile: profileNamed("none"), forget: "nothing" } as const;
   const { view } = make(options);
   let history: Message[] = [user("Go.")];
@@ -305,7 +300,6 @@ Deno.test("where nothing is forgotten, results are said once and nothing leaves 
   assert(messages.some(({ content }) => contentText(content).startsWith("[elided: ")));
 });
 
-/** Blocks of which results are made, so that many repeat. */
 const BLOCKS = ["alpha", "beta", "gamma", "delta"].map((name) => lines(name, 0, 14));
 
 const reads = fc.record({
@@ -317,7 +311,9 @@ const reads = fc.record({
   crash: fc.boolean(),
 });
 
-/** What a message shows, and what it is known by: a call is of the file that it writes, a result of the call in front. */
+/**
+ * Returns the visible texts of a message with their names: the file that a call writes, or a result's call.
+ */
 function namedTexts(message: Message, before: Message | undefined): NamedText[] {
   const [call] = (message.role === "assistant" ? message : before?.role === "assistant" ? before : undefined)
     ?.tool_calls ?? [];
@@ -330,13 +326,13 @@ function namedTexts(message: Message, before: Message | undefined): NamedText[] 
   return message.role === "tool" ? [{ name, text: contentText(message.content) }] : [];
 }
 
-Deno.test("invariant 12: what a result doesn't say stands above it in every view, after rewrites and restarts too", async () => {
+Deno.test("invariant 12: removed content is visible above its result in every view, after rewrites and restarts too", async () => {
   let references = 0;
   let leaving = 0;
   await fc.assert(
     fc.asyncProperty(fc.array(reads, { minLength: 3, maxLength: 14 }), async (steps) => {
       const archive = memoryArchive();
-      // Without a cache all that isn't wanted leaves at once; in so small a window the rest must.
+      // Without a cache everything unneeded is evicted at once; in so small a window the rest must be.
       const options = {
         profile: profileNamed(steps[0]!.crash ? "none" : "anthropic-5m"),
         countTokens: estimateTokens,

@@ -14,38 +14,36 @@ import {
   numberMark,
 } from "./said.ts";
 
-/** A text that is numbered has more numbers than this, in no more than so many runs. */
+/** A numbered text has more numbers than this, in at most so many runs. */
 const LEAST_NUMBERED = 5;
 const MOST_RUNS = 8;
 
-/** Lines are compressed where more than this can be. */
+/** Fewest hits and paths, exclusive, that are compressed. */
 const LEAST_HITS = 3;
 const LEAST_PATHS = 4;
 
-/** Share of the lines that are paths in one folder. */
 const SHARED_FOLDER = 0.6;
 
-/** Longest path, in characters, and what none holds. */
 const LONGEST_PATH = 1_000;
 const NO_PATH = /[\s:"'`<>|*?(){}]/;
 
 const REPEATED = /^\((\d+) more lines like this\)$/;
 
 /**
- * Chooses how a result becomes shorter. What is removed can be rebuilt byte for byte from what is visible; only terminal
- * codes and overwritten progress can't, and they stay where the model can't recall them. Of what shows a file, or may,
- * only line numbers are removed, which edits don't quote.
+ * Returns how a result is compressed. Everything removed can be rebuilt byte for byte from the visible text,
+ * except terminal codes and overwritten progress, which are removed only if the model can recall them.
+ * Results that show or may show a file only lose line numbers, which edits don't quote.
  */
 export function chooseCompression(
   text: string,
   facts: CallFacts,
   { notation, recall }: { readonly notation: boolean; readonly recall: boolean },
 ): Compression {
-  // A text that looks compressed already couldn't be told from one that is.
+  // It would be ambiguous whether Tare compressed it.
   if (text.startsWith(COMPRESSED)) return {};
   const lines = text.split("\n");
   const { kind, numbers, ...form } = formOf(facts);
-  // Where nothing else ends lines carriage returns do.
+  // Only here do carriage returns end lines.
   const terminal = text.trimEnd().includes("\n") ? form.terminal : "codes";
   for (const one of numbers) {
     const runs = numberedRuns(lines, one);
@@ -63,7 +61,6 @@ export function chooseCompression(
   };
 }
 
-/** Chooses what of lines becomes shorter, each part only where its inverse gives the same lines. */
 function chooseForLines(lines: readonly string[], kind: ResultForm["kind"]): Compression {
   if (hasHeadings(lines)) return { headings: true };
   const folder = sharedFolderOf(lines);
@@ -72,8 +69,8 @@ function chooseForLines(lines: readonly string[], kind: ResultForm["kind"]): Com
 }
 
 /**
- * Finds the lines that are numbered in a form, as runs that count up by one; nothing if they are few, in many runs, or
- * their numbers couldn't be written back.
+ * Returns the lines numbered in a form as runs that count up by one; `undefined` if they are few, in many
+ * runs, or can't be restored.
  */
 function numberedRuns(lines: readonly string[], form: LineNumbers): readonly NumberedLines[] | undefined {
   const { width, pad = " ", mark, blank, below } = form;
@@ -97,12 +94,12 @@ function numberedRuns(lines: readonly string[], form: LineNumbers): readonly Num
       if (runs.push({ at, first: number, last: number }) > MOST_RUNS) return undefined;
       open = true;
     } else {
-      // What is in front of the only run mustn't look like its first line.
+      // A line before the only run must not look like its first line.
       if (isNumbered && isFirstOnly && runs.length === 0) return undefined;
       if (line !== blank) open = false;
       continue;
     }
-    // A line that is empty but for its number would look like one that isn't counted.
+    // An empty numbered line would look like an uncounted one.
     if (blank !== undefined && line.slice(numberMark(form, number).length) === blank) return undefined;
     count++;
   }
@@ -112,7 +109,9 @@ function numberedRuns(lines: readonly string[], form: LineNumbers): readonly Num
 /** Longest number with its padding, in characters. */
 const MOST_DIGITS = 16;
 
-/** Returns the indentation of JSON, "" of such on one line; nothing if the text isn't JSON that is written just so. */
+/**
+ * Returns the indentation of JSON, `""` if it is on one line; `undefined` if its layout can't be restored.
+ */
 function indentationOf(text: string): string | undefined {
   const indentation = /^[{[](?:\n( {1,8}|\t)?)?/.exec(text);
   if (!indentation || text.length < 2) return undefined;
@@ -127,7 +126,6 @@ function indentationOf(text: string): string | undefined {
   return compact !== text && isLaidOut(text, compact, indent) ? indent : undefined;
 }
 
-/** Whether a text is compact JSON with this indentation, or with spaces behind `,` and `:`. */
 function isLaidOut(text: string, compact: string, indent: string): boolean {
   let at = 0;
   let depth = 0;
@@ -154,7 +152,6 @@ function isLaidOut(text: string, compact: string, indent: string): boolean {
   return at === text.length;
 }
 
-/** Whether hits of a search are shorter, and can be told apart, under headings. */
 function hasHeadings(lines: readonly string[]): boolean {
   const count = lines.reduce((sum, line) => hitPath(line) === undefined ? sum : sum + 1, 0);
   if (count <= LEAST_HITS || 2 * count <= lines.length) return false;
@@ -162,7 +159,6 @@ function hasHeadings(lines: readonly string[]): boolean {
   return sizeOf(shown) < sizeOf(lines) && isSame(withPaths(shown), lines);
 }
 
-/** Writes the paths of headings in front of the hits below them. */
 function withPaths(shown: readonly string[]): readonly string[] {
   const lines: string[] = [];
   let heading: string | undefined;
@@ -179,13 +175,16 @@ function withPaths(shown: readonly string[]): readonly string[] {
   return lines;
 }
 
-/** Returns the folder that all paths of a list share; nothing if the lines are no such list, or hardly shorter by it. */
+/**
+ * Returns the folder that all paths of a list share; `undefined` if the lines are no list of paths or hardly
+ * get shorter.
+ */
 function sharedFolderOf(lines: readonly string[]): string | undefined {
   const paths = lines.filter(isPath);
   const sure = paths.filter(isSurePath);
   if (sure.length <= LEAST_PATHS || sure.length <= SHARED_FOLDER * lines.length) return undefined;
   const folder = sharedFolder(sure);
-  // A path from elsewhere would read like one from there.
+  // A path outside the folder would read like one inside it.
   return folder !== "" && paths.every((path) => path.startsWith(folder) && path !== folder)
     ? folder
     : undefined;
@@ -193,7 +192,6 @@ function sharedFolderOf(lines: readonly string[]): string | undefined {
 
 function isSurePath(line: string): boolean {
   if (line.length > LONGEST_PATH || !/[/\\]/.test(line)) return false;
-  // A drive's letter has a colon behind it.
   return !NO_PATH.test(line.replace(/^[A-Za-z]:/, ""));
 }
 
@@ -208,7 +206,6 @@ function sharedFolder([first = "", ...others]: readonly string[]): string {
   return folder.slice(0, 1 + Math.max(folder.lastIndexOf("/"), folder.lastIndexOf("\\")));
 }
 
-/** Whether lines are followed by others that are equal, and none looks like what stands for such. */
 function hasRepeats(lines: readonly string[]): boolean {
   let equal = 0;
   let most = 0;
@@ -228,13 +225,10 @@ function isSame(one: readonly string[], other: readonly string[]): boolean {
   return one.length === other.length && one.every((line, at) => line === other[at]);
 }
 
-/** What a result is, by the call that it answers. */
 interface ResultForm {
-  /** `file` if it shows one, or may. */
+  /** `file` if it shows or may show a file. */
   readonly kind: "file" | "hits" | "other";
-  /** What of it only a terminal shows: commands may write over what they have written. */
   readonly terminal: NonNullable<Compression["terminal"]>;
-  /** How its lines may be numbered. */
   readonly numbers: readonly LineNumbers[];
 }
 
@@ -244,7 +238,6 @@ function formOf({ use, reads, edits, namesFile, script, numbers }: CallFacts): R
   return { kind: isFile ? "file" : use === "finds" ? "hits" : "other", terminal: "codes", numbers };
 }
 
-/** In doubt it is a file. */
 function formOfScript(script: CallFacts["script"]): ResultForm {
   const terminal = "progress";
   if (!script?.isComplete) return { kind: "file", terminal, numbers: [] };
@@ -257,14 +250,12 @@ function formOfScript(script: CallFacts["script"]): ResultForm {
   return { kind, terminal, numbers: isNumbered ? [numbers] : [] };
 }
 
-/** Commands that pass on some of the lines that they are given. */
 const FILTERS =
   /^(?:head|tail|sed|g?awk|cut|tr|sort|uniq|wc|[ef]?grep|rg|jq|column|tee|tac|less|more|cat|nl)$/;
 const WHOLE_FILTERS = /^(?:head|tail|[ef]?grep|rg|less|more|tee|cat)$/;
 const SEARCHES = /^(?:[efz]?grep|rg|ag|ack|findstr|select-string|sls)$/;
 const LISTS_FILES = /^-\w*[lL]|^--files/;
 
-/** Commands that show no files, but what they found out or did. */
 const OTHERS = new Set(
   ("cd pushd popd pwd ls ll dir tree mkdir rmdir rm mv cp ln touch chmod chown du df stat file wc which where whereis " +
     "locate basename dirname realpath readlink date whoami id uname hostname printenv export unset set alias source . " +
@@ -279,7 +270,7 @@ const OTHERS = new Set(
     .split(" "),
 );
 
-/** Words by which one of them shows a file after all, or something of which nothing is known. */
+/** Arguments with which one of them may show a file. */
 const SHOWING =
   /^(?:-exec(?:dir)?|-ok(?:dir)?|-[xX]|--exec(?:-batch)?|exec|run|cp|eval|show|diff|cat|view|attach|s3|gist|x|repl)$|^file:|contents\/|^(?:https?:\/\/)?[^/\s]+\/\S*\.[A-Za-z]\w{0,5}$/;
 const SHOWS_LATER =
@@ -291,7 +282,7 @@ const GIT =
 const PYTHON_MODULES =
   /^(?:pytest|unittest|pip|venv|build|mypy|ruff|black|isort|flake8|pylint|compileall|tox|nox)$/;
 
-/** In doubt it is a file. */
+/** Returns the kind of a pipeline's output; `file` in doubt. */
 function kindOfPipeline([first, ...others]: readonly ShellCommand[]): ResultForm["kind"] {
   const isFiltered = others.every(({ name, words }) =>
     FILTERS.test(name) && !(/^(?:cat|tac|nl)$/.test(name) && words.some((word) => !word.startsWith("-")))
@@ -320,7 +311,10 @@ function kindOfCommand(command: ShellCommand): ResultForm["kind"] {
   return OTHERS.has(name) ? "other" : "file";
 }
 
-/** How the last command of a pipeline that numbers lines does it; nothing if none does, or they are changed afterwards. */
+/**
+ * Returns the form of a pipeline's line numbers; `undefined` if no command numbers lines, or a later one
+ * changes them.
+ */
 function numbersOf(pipeline: readonly ShellCommand[]): LineNumbers | undefined {
   const at = pipeline.findLastIndex((command) => numbersBy(command) !== undefined);
   const rest = pipeline.slice(at + 1);
@@ -346,7 +340,6 @@ function numbersBy({ name, words }: ShellCommand): LineNumbers | undefined {
   return name === "nl" ? numbersByNl(words) : undefined;
 }
 
-/** The options of `nl` that change the form of its numbers. */
 function numbersByNl(words: readonly string[]): LineNumbers | undefined {
   let [all, width, mark] = [false, 6, "\t"];
   for (let at = 0; at < words.length; at++) {

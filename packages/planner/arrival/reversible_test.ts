@@ -6,7 +6,6 @@ import { memoryArchive } from "@tare/prune";
 import { expand, type NamedText } from "../../../tests/expand_compressed.ts";
 import { anyResult, numbered, NUMBERINGS, type ToolResult } from "../../../tests/tool_results.ts";
 
-/** Returns the text that a model sees of a result that comes first in a session. */
 async function visibleOf({ tool, args, text }: ToolResult, { recall = true } = {}) {
   const archive = memoryArchive();
   const session = plannerSession({ profile: profileNamed("openai"), countTokens: estimateTokens, archive });
@@ -24,7 +23,7 @@ async function visibleOf({ tool, args, text }: ToolResult, { recall = true } = {
   return { visible: contentText(view.messages.at(-1)!.content), archive };
 }
 
-/** Checks that what is visible has all of an original, or states how the rest is recalled. */
+/** Checks that the visible text contains all of an original, or states how to recall the rest. */
 async function checkReversible(
   result: ToolResult,
   options: { readonly recall?: boolean } = {},
@@ -41,7 +40,7 @@ async function checkReversible(
 const lines = (count: number, line: (at: number) => string) =>
   Array.from({ length: count }, (_, at) => line(at)).join("\n");
 
-Deno.test("compression: every result is rebuilt byte for byte from what is visible, or a marker says how to recall it", async () => {
+Deno.test("normalization: every result is rebuilt byte for byte from the visible text, or its first line names the recall", async () => {
   let compressed = 0;
   await fc.assert(
     fc.asyncProperty(anyResult, async (result) => {
@@ -53,7 +52,7 @@ Deno.test("compression: every result is rebuilt byte for byte from what is visib
   assert(compressed > 40, `${compressed}`);
 });
 
-Deno.test("compression: files that known tools number lose most numbers, and are rebuilt byte for byte", async () => {
+Deno.test("normalization: files with known line numbers lose most numbers, and are rebuilt byte for byte", async () => {
   let compressed = 0;
   await fc.assert(
     fc.asyncProperty(numbered, async (result) => {
@@ -66,7 +65,7 @@ Deno.test("compression: files that known tools number lose most numbers, and are
   assert(compressed > 80, `${compressed}`);
 });
 
-Deno.test("compression: numbered files that share blocks are rebuilt from references and what is visible above", async () => {
+Deno.test("normalization: numbered files that share blocks are rebuilt from references and the text above", async () => {
   const block = (name: string) =>
     Array.from({ length: 12 }, (_, at) => `  ${name}(${at}, "${name.repeat(9)}");`);
   const blocks = fc.array(fc.constantFrom(...["alpha", "beta", "gamma"].map(block), [""], ["", "one", ""]), {
@@ -116,7 +115,7 @@ Deno.test("compression: numbered files that share blocks are rebuilt from refere
 
 const tsv = lines(60, (at) => `${at}\tperson_${at}\t${(37 * at) % 101}`);
 
-Deno.test("compression: tables with a column that counts up stay byte for byte, whatever printed them", async () => {
+Deno.test("normalization: tables with a column that counts up stay byte for byte, whatever printed them", async () => {
   const tables = [
     `id\tname\tscore\n${tsv}`,
     tsv,
@@ -146,7 +145,7 @@ Deno.test("compression: tables with a column that counts up stay byte for byte, 
   ];
   for (const text of tables) {
     for (const call of calls) {
-      // The arrow is Claude Code's own, and nothing else writes it.
+      // Only Claude Code writes the arrow.
       assertEquals((await visibleOf({ ...call, text })).visible, text, JSON.stringify(call));
     }
   }
@@ -162,7 +161,7 @@ const PACKAGE = JSON.stringify(
 );
 const REPEATING = `key: value\n${"  - same\n".repeat(60)}end: true\n`;
 
-Deno.test("compression: a file stays as it is, whichever tool or command shows it", async () => {
+Deno.test("normalization: a file stays unchanged, whichever tool or command shows it", async () => {
   const calls: readonly Omit<ToolResult, "text">[] = [
     ...[
       "cat package.json",
@@ -231,7 +230,7 @@ Deno.test("compression: a file stays as it is, whichever tool or command shows i
   }
 });
 
-Deno.test("compression: carriage returns stay where they end lines, and fold where a program shows progress", async () => {
+Deno.test("normalization: carriage returns stay as line ends, and are folded in progress output", async () => {
   const words = Array.from({ length: 60 }, (_, at) => `Line ${at} of an old text, which is 10% done.`);
   const commands = ["npm test", "git clone x", "ls"];
   for (
@@ -253,13 +252,13 @@ Deno.test("compression: carriage returns stay where they end lines, and fold whe
   const [marker = "", ...rest] = visible.split("\n");
   assertEquals(rest, ["Cloning into 'x'...", "Receiving objects: 100% (100/100), done.", "end"]);
   assertEquals(await archive.get(/recall with ref ([0-9a-f]{16})\]$/.exec(marker)![1]!), text);
-  // Without recall nothing leaves that can't be rebuilt; the same text visible by a file stays too.
+  // Without recall everything removed can be rebuilt; a file's text stays.
   for (const [command, recall] of [["git clone x", false], ["cat log", true]] as const) {
     assertEquals((await visibleOf({ tool: "Bash", args: { command }, text }, { recall })).visible, text);
   }
 });
 
-Deno.test("compression: calls and results that repeat one piece take linear time", async () => {
+Deno.test("normalization: calls and results that repeat one piece take linear time", async () => {
   const times = 200_000;
   await visibleOf({ tool: "read file ".repeat(times), args: {}, text: "There is no such tool. ".repeat(50) });
   for (const piece of ["1", "1.", "[-", "\x1b]", "1/", "a:1", "a-1-"]) {

@@ -3,61 +3,50 @@ import { sliceText } from "@tare/messages/internal";
 import { resultText } from "@tare/prune/internal";
 import type { LineNumbers } from "../tools_of_agents.ts";
 
-/** Lines in a row whose numbers count up by one. Plain data. */
+/** Consecutive lines whose numbers count up by one. Plain data. */
 export interface NumberedLines {
-  /** The first of them in the text, from 0. */
   readonly at: number;
-  /** The numbers of the first and the last. */
   readonly first: number;
   readonly last: number;
 }
 
-/**
- * How a text becomes shorter: chosen so that it can be rebuilt byte for byte from what is visible, but for terminal codes
- * (see {@linkcode chooseCompression}). Plain data.
- */
+/** Compression of a text (see {@linkcode chooseCompression}). Plain data. */
 export interface Compression {
-  /** Removes terminal codes, with `progress` also overwritten progress. The original is recalled by the edit's reference. */
+  /** Removes terminal codes, with `progress` also overwritten progress. */
   readonly terminal?: "codes" | "progress";
-  /** Removes the numbers of lines, those of one form. Excludes all else. */
+  /** Removes line numbers of one form. Excludes all other parts. */
   readonly numbers?: LineNumbers & { readonly runs: readonly NumberedLines[] };
-  /** Removes the white space of JSON: the indentation of a level, or "" for the spaces behind `,` and `:`. */
+  /** Removes the white space of JSON: the indentation of a level, or `""` for spaces after `,` and `:`. */
   readonly json?: string;
-  /** Replaces the path in front of each hit of a search by a heading. */
   readonly headings?: true;
   /** Removes this folder, which all paths of a list share. */
   readonly folder?: string;
-  /** Replaces lines that are equal to the one above by their number. */
   readonly repeats?: true;
 }
 
-/** A compressed text as lines. */
 export interface CompressedText extends Compression {
-  /** Its lines without their numbers. */
   readonly lines: readonly string[];
-  /** Of a numbered text, each line's number; −1 of a line that has none. */
+  /** Number of each line of a numbered text; −1 if it has none. */
   readonly lineNumbers?: readonly number[];
 }
 
-/** How the first line of a compressed text begins. */
+/** Start of the first line of a compressed text. */
 export const COMPRESSED = "[compressed: ";
 
-/** So many equal lines behind the first become their number. */
+/** Fewest repetitions of a line that become a count. */
 export const LEAST_EQUAL = 3;
 
 const HIT = /^((?:[A-Za-z]:)?[^:\s][^:\n]*):(\d+):/;
-/** What tells a file's path from a time or the name of a host. */
 const FILE = /[/\\]|\.[A-Za-z]\w*$/;
 // deno-lint-ignore no-control-regex
 const TERMINAL_CODE = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])/g;
-/** What a line that shows progress holds: the columns of curl, a share, a count, or a bar or a spinner. */
+/** Progress in a line: columns of curl, a share, a count, a bar or a spinner. */
 const PROGRESS =
   /^[\d\s.:kKMGT-]*--:--|(\d+(?:\.\d+)?) ?%|(?<![\d/])(\d+(?:\.\d+)?) ?\/ ?(\d+(?:\.\d+)?)(?![\d/])|[\u2580-\u259f\u2800-\u28ff━╸╺]|\[[=#>. -]{3,}\]/;
 
-/** Longest state of a line that shows progress, in UTF-16 code units; {@linkcode PROGRESS} takes quadratic time. */
+/** Longest state of a progress line, in UTF-16 code units; {@linkcode PROGRESS} takes quadratic time. */
 const MAX_FRAME_CHARS = 1_000;
 
-/** Compresses a text as it was chosen for it. */
 export function compress(text: string, how: Compression): CompressedText {
   let lines: readonly string[] = text.split("\n");
   const { terminal } = how;
@@ -71,7 +60,6 @@ export function compress(text: string, how: Compression): CompressedText {
   return { ...how, lines };
 }
 
-/** Writes a number as it stands in front of its line. */
 export function numberMark({ width, pad = " ", mark }: LineNumbers, number: number): string {
   return `${String(number).padStart(width, pad)}${mark}`;
 }
@@ -92,7 +80,7 @@ function withoutNumbers(
   return { lines, lineNumbers };
 }
 
-/** Returns a line without terminal codes, and as a terminal shows it in the end. */
+/** Returns a line without terminal codes, as a terminal finally shows it. */
 export function asInTerminal(line: string, terminal: NonNullable<Compression["terminal"]>): string {
   const plain = line.includes("\x1b") ? line.replace(TERMINAL_CODE, "") : line;
   if (terminal === "codes" || !plain.includes("\r")) return plain;
@@ -104,8 +92,8 @@ export function asInTerminal(line: string, terminal: NonNullable<Compression["te
 }
 
 /**
- * Whether texts are states of one line that a program wrote over and over: all but the last show how far it is, behind the
- * same words, and come to more in the end.
+ * Whether texts are successive states of one progress line: all but the last show progress after the same
+ * words, and it grows.
  */
 function areProgress(frames: readonly string[]): boolean {
   if (frames.some(({ length }) => length > MAX_FRAME_CHARS)) return false;
@@ -125,14 +113,16 @@ function areProgress(frames: readonly string[]): boolean {
   ) && !(states.at(-1)!.value <= first.value);
 }
 
-/** Returns JSON without the white space between its parts. White space behind it stays, and numbers stay as written. */
+/**
+ * Returns JSON without white space between tokens. White space at the end and the spelling of numbers stay.
+ */
 export function compactJson(text: string): string {
   const end = text.trimEnd().length;
   return text.slice(0, end).replace(/("[^"\\]*(?:\\.[^"\\]*)*")|\s+/g, (_, string?: string) => string ?? "") +
     text.slice(end);
 }
 
-/** Returns the path of a hit of a search, such as `a.ts` of `a.ts:12:text`. */
+/** Returns the path of a search hit, such as `a.ts` of `a.ts:12:text`. */
 export function hitPath(line: string): string | undefined {
   const path = HIT.exec(line)?.[1];
   return path !== undefined && FILE.test(path) ? path : undefined;
@@ -143,7 +133,7 @@ function withHeadings(lines: readonly string[]): readonly string[] {
   let heading: string | undefined;
   for (const line of lines) {
     let path = hitPath(line);
-    // Lines around a hit have a dash for the colon.
+    // Context lines have a dash instead of the colon.
     if (path === undefined && heading !== undefined && isAround(line, heading)) path = heading;
     if (path === undefined) {
       shown.push(line);
@@ -161,7 +151,7 @@ function isAround(line: string, path: string): boolean {
   return line.startsWith(`${path}-`) && /^\d+-/.test(line.slice(path.length + 1));
 }
 
-/** Whether a line is a path where all lines without white space are. */
+/** Whether a line is a path, if all lines without white space are paths. */
 export function isPath(line: string): boolean {
   return line !== "" && !/\s/.test(line);
 }
@@ -180,7 +170,7 @@ function withoutRepeats(lines: readonly string[]): readonly string[] {
   return shown;
 }
 
-/** States what a compressed text is shown without; nothing if nothing was removed. */
+/** Returns the line that states the removed parts; empty if nothing was removed. */
 function headerOf(
   { numbers, json, headings, folder, repeats, terminal }: Compression,
   { notation, ref }: { readonly notation: boolean; readonly ref: string },
@@ -204,19 +194,16 @@ function headerOf(
   return parts.length > 0 ? [`${COMPRESSED}${parts.join("; ")}]`] : [];
 }
 
-/** A stretch of lines that is shown as one line. */
 interface Labelled {
-  /** The first line, and the one behind the last. */
   readonly from: number;
   readonly to: number;
-  /** What is shown instead. */
   readonly label: string;
 }
 
 /**
- * The text again, with labels in place of stretches, which stand in order. With `notation` a numbered text keeps the
- * numbers of the first line of each run, of each tenth, and of lines behind a label; otherwise all numbers. The first line
- * states what was removed.
+ * Returns the text with labels in place of blocks, which are in order. With `notation`, a numbered text keeps
+ * the numbers of the first line of each run, of every tenth, and of lines after a label; otherwise all. The
+ * first line states what was removed.
  */
 export function render(
   text: CompressedText,
@@ -249,48 +236,38 @@ export function render(
   return shown.join("\n");
 }
 
-/** Lines of a result that are shown as a reference to where they stand already. Plain data. */
+/** Reference to lines that are already visible above. Plain data. */
 export interface Reference {
-  /** The first of the result's lines, as {@linkcode compress} returns them, and the one behind the last. */
+  /** The first line, as {@linkcode compress} returns them, and the line after the last. */
   readonly from: number;
   readonly to: number;
-  /** Position in the history of the message in which the lines stand. */
   readonly source: number;
-  /** Tells that message from any other that may come to stand there. */
   readonly hash: number;
-  /** What the model knows it by: a file, or a tool. */
+  /** Name of the source: a file or a tool. */
   readonly as: string;
-  /** Tokens that saying the lines would take. */
+  /** Tokens of the lines, less those of the label. */
   readonly tokens: number;
 }
 
-/** Shows a tool result compressed, or without what stands in the prompt already, from its first send on. */
+/** Compression of a tool result before it is first sent. */
 export interface SayEdit {
-  /** Which kind of edit it is. */
   readonly type: "say";
   /** Position of the result in the history. */
   readonly index: number;
-  /** Its `tool_call_id`. */
   readonly toolCallId: string;
-  /** Tells the result from any other under this id. */
   readonly hash: number;
-  /** Archive reference of the original. */
   readonly ref: string;
-  /** How its text is compressed. */
   readonly how: Compression;
-  /** Whether what the compression removes is left out. Otherwise it only tells which lines are equal. */
+  /** Whether the compressed text is visible. Otherwise the compression only finds equal lines. */
   readonly notation: boolean;
-  /** Tokens that this saves. */
+  /** Tokens removed by normalization. */
   readonly notationTokens: number;
-  /** In order. */
   readonly references: readonly Reference[];
 }
 
-/** What a label quotes, in characters: how the block starts, and how it ends. */
 const FIRST_CHARACTERS = 40;
 const LAST_CHARACTERS = 24;
 
-/** How the first and the last line of a block are quoted. */
 export function quotesOf(lines: readonly string[], { from, to }: Pick<Reference, "from" | "to">): {
   readonly first: string;
   readonly last: string;
@@ -302,7 +279,7 @@ export function quotesOf(lines: readonly string[], { from, to }: Pick<Reference,
   };
 }
 
-/** The line that the model sees in place of a block; a numbered text says which lines it has. */
+/** Returns the visible line in place of a block; that of a numbered text has line numbers. */
 export function labelOf(
   { lines, lineNumbers }: CompressedText,
   reference: Pick<Reference, "from" | "to" | "as">,
@@ -314,7 +291,7 @@ export function labelOf(
   return `[${which} unchanged, as in ${as} above: "${first}" to "${last}"]`;
 }
 
-/** What the model sees of a result after this edit; the same object each time. */
+/** Returns a result after this edit; the same object on each call. */
 export function said(message: Message, edit: SayEdit): Message {
   const known = shown.get(message);
   if (known?.edit === edit) return known.shown;
@@ -325,7 +302,6 @@ export function said(message: Message, edit: SayEdit): Message {
 
 const shown = new WeakMap<Message, { readonly edit: SayEdit; readonly shown: Message }>();
 
-/** The text of a result after this edit. */
 export function saidText(
   message: Message,
   { how, notation, references, ref = LIKE_A_REF }:
@@ -338,5 +314,4 @@ export function saidText(
   return render(compressed, { notation, stretches, ref });
 }
 
-/** As long as any reference of an archive. */
 const LIKE_A_REF = "0123456789abcdef";

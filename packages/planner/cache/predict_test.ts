@@ -14,7 +14,7 @@ function after(...calls: readonly (readonly [minutes: number, warm: boolean])[])
 }
 const estimate = (minutes: number, record: WarmthRecord) => estimateWarmth(profile, minutes * MINUTE, record);
 
-Deno.test("priorWarmth() reads the profile's table, and is 0 behind its end", () => {
+Deno.test("priorWarmth() reads the profile's table, and is 0 after its end", () => {
   assertEquals([0, 1, 2, 45, 500].map((minutes) => priorWarmth(profile, minutes * MINUTE)), [
     0.994,
     0.994,
@@ -30,7 +30,7 @@ Deno.test("estimateWarmth() starts near the prior", () => {
   }
 });
 
-Deno.test("estimateWarmth() takes a prefix for kept up to the end of each line of the profile's table", () => {
+Deno.test("estimateWarmth() expects a prefix up to the end of each entry of the profile's table", () => {
   const table = {
     ttlMs: 9_000,
     warmth: [1_000, 5_000, 9_000].map((idleMs, at) => ({ idleMs, probability: [0.99, 0.9, 0.5][at]! })),
@@ -39,12 +39,12 @@ Deno.test("estimateWarmth() takes a prefix for kept up to the end of each line o
   for (const end of [5_000, 9_000]) {
     assertEquals([estimate(end), estimate(end + 1) < estimate(end)], [estimate(end - 1), true]);
   }
-  // What was seen at the end of a line speaks for it, and what was seen behind it against it.
+  // A hit at the end of an entry supports it, a miss after it refutes it.
   const seen = (idleMs: number, warm: boolean) =>
     estimateWarmth(table, 5_000, observeWarmth(table, { idleMs, warm }, NO_WARMTH));
   assertEquals(seen(5_000, true) > estimate(5_000), true);
   assertEquals(seen(5_000, false) < estimate(5_000), true);
-  // Up to the end of the first line it speaks for or against that line alone.
+  // Within the first entry only that entry changes.
   const short = observeWarmth(table, { idleMs: 1_000, warm: false }, NO_WARMTH);
   assertAlmostEquals(estimateWarmth(table, 1_000, short), 50 * 0.99 / 51, 1e-9);
   assertEquals(estimateWarmth(table, 5_000, short), estimate(5_000));
@@ -58,7 +58,7 @@ Deno.test("estimateWarmth() learns a session's time to live from a few calls", (
   assert(estimate(4, minutes) > 0.6);
 });
 
-Deno.test("estimateWarmth() doubts a provider that loses prefixes before their time", () => {
+Deno.test("estimateWarmth() falls for a provider that loses prefixes before their time", () => {
   assert(
     estimate(3, after([3, false], [3, true], [3, false])) <
       estimate(3, after([3, true], [3, true], [3, true])),
@@ -67,7 +67,7 @@ Deno.test("estimateWarmth() doubts a provider that loses prefixes before their t
   assertAlmostEquals(estimate(0.1, losing), 0.497, 0.001);
 });
 
-Deno.test("estimateWarmth() is 0 for a profile without a cache, whatever was seen", () => {
+Deno.test("estimateWarmth() is 0 for a profile without a cache, whatever was observed", () => {
   const none = profileNamed("none");
   assertEquals(estimateWarmth(none, 0, observeWarmth(none, { idleMs: 0, warm: true }, NO_WARMTH)), 0);
 });
@@ -83,12 +83,12 @@ function scaleAfter(...calls: readonly (readonly [ours: number, theirs: number])
   );
 }
 
-Deno.test("tokenScale() takes our count for the provider's until something was seen", () => {
+Deno.test("tokenScale() is one to one without observations", () => {
   assertEquals(tokenScale(NO_TOKENS), { perToken: 1, unseen: 0 });
   assertEquals(scaleAfter([1_000, 1_000], [90_000, 90_000]), { perToken: 1, unseen: 0 });
 });
 
-Deno.test("tokenScale() takes what a first call shows more for a prefix, and later calls tell a tokenizer from it", () => {
+Deno.test("tokenScale() attributes a first difference to a prefix, and later ones to the tokenizer", () => {
   assertEquals(scaleAfter([5_000, 45_000]), { perToken: 1, unseen: 40_000 });
   const other = scaleAfter(...[5, 10, 20, 40, 80].map((k) => [1_000 * k, 1_300 * k] as const));
   assertAlmostEquals(other.perToken, 1.3, 0.03);
@@ -97,6 +97,6 @@ Deno.test("tokenScale() takes what a first call shows more for a prefix, and lat
   assertAlmostEquals(scaled(both, 80_000), 144_000, 1_000);
 });
 
-Deno.test("tokenScale() takes a provider that counts less for one with a coarser tokenizer", () => {
+Deno.test("tokenScale() attributes a lower count to a coarser tokenizer", () => {
   assertEquals(scaleAfter([4_000, 1_000]), { perToken: 0.25, unseen: 0 });
 });

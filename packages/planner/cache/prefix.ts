@@ -4,8 +4,8 @@ import { type Profile, profileForTtl } from "../providers.ts";
 import { scaled, type TokenScale } from "./prompt_size.ts";
 
 /**
- * How much of a prompt a warm cache serves if the prompt shares so many tokens with one that it holds: whole blocks
- * of at least the smallest size, and never the last token.
+ * Returns the tokens that a warm cache serves of a prompt that shares this many with a cached one: whole
+ * blocks of at least the smallest size, never the last token.
  */
 export function servedTokens(
   profile: Pick<Profile, "minTokens" | "blockTokens">,
@@ -18,11 +18,10 @@ export function servedTokens(
 }
 
 /**
- * One piece of a prompt as the provider's cache sees it: a tool definition, a message, or a run of token ids.
- * Pieces with the same hash must be the same piece.
+ * Piece of a prompt in the provider's cache: a tool definition, a message, or a run of token ids. Pieces with
+ * the same hash must be equal.
  */
 export interface PromptUnit {
-  /** Tells the piece from every other. */
   readonly hash: string | number;
   readonly tokens: number;
 }
@@ -32,29 +31,26 @@ type CacheRules = Pick<Profile, "minTokens" | "blockTokens" | "ttlMs">;
 interface Node {
   readonly children: Map<string | number, Node>;
   usedMs: number;
-  /** Whether a prompt is held up to its end. */
+  /** Whether a prompt is cached up to here. */
   isEnd: boolean;
 }
 
-/** Prefix ends that a cache remembers unless told otherwise: some hundred long sessions. */
 const DEFAULT_MAX_UNITS = 1_000_000;
 
-/** Options of {@linkcode PrefixCache}. */
 export interface PrefixCacheOptions {
-  /** Units that are remembered at most. Default: one million. */
+  /** Most units held in memory. Default: 1,000,000. */
   readonly maxUnits?: number;
 }
 
-/** A request, as {@linkcode PrefixCache.unitsOf} reads it. */
 export interface UnitsRequest {
   readonly messages: readonly Message[];
   readonly tools: readonly ToolDefinition[];
 }
 
 /**
- * A provider's prefix cache as a pure model: it holds every prefix that was sent to it, not only the last,
- * honours the profile's smallest size, blocks and time to live, and forgets what was used longest ago when it is
- * full. Units stand in the provider's order: tools, system, messages.
+ * A pure model of a provider's prefix cache. It holds every prefix that was sent, follows the profile's
+ * smallest size, blocks and time to live, and evicts the least recently used when full. Units have the
+ * provider's order: tools, system, messages.
  *
  * @example
  * ```ts
@@ -76,16 +72,12 @@ export class PrefixCache {
   readonly #root: Node = { children: new Map(), usedMs: -Infinity, isEnd: false };
   #units = 0;
 
-  /** An empty cache. */
   constructor(profile: CacheRules, options: PrefixCacheOptions = {}) {
     this.#profile = profile;
     this.#maxUnits = options.maxUnits ?? DEFAULT_MAX_UNITS;
   }
 
-  /**
-   * A request as its provider's cache sees it: one unit for each tool, then one for each message. What is known of
-   * an object is remembered, so that a growing conversation costs only what is new.
-   */
+  /** Returns the units of a request: one per tool, then one per message. Results are cached by object. */
   static unitsOf({ messages, tools }: UnitsRequest, countTokens: CountTokens): PromptUnit[] {
     return [
       ...tools.map((tool) => ({ hash: hashBytes(tool), tokens: countToolTokens(tool, countTokens) })),
@@ -96,13 +88,16 @@ export class PrefixCache {
     ];
   }
 
-  /** Returns the tokens of this prompt that are cached now, up to the `ends`, in units. Default: up to each unit. */
+  /**
+   * Returns the tokens of this prompt that are cached now, up to the `ends`, in units. Default: up to each
+   * unit.
+   */
   lookup(units: readonly PromptUnit[], nowMs: number, ends?: readonly number[]): number {
     const promptTokens = units.reduce((sum, { tokens }) => sum + tokens, 0);
     return servedTokens(this.#profile, { promptTokens, sharedTokens: this.held(units, nowMs, ends) });
   }
 
-  /** Tokens with which this prompt starts like those that are cached now, however few a provider would serve. */
+  /** Returns the cached tokens at the start of this prompt, even if a provider would not serve so few. */
   held(units: readonly PromptUnit[], nowMs: number, ends: readonly number[] = [units.length]): number {
     const { ttlMs } = this.#profile;
     let node = this.#root;
@@ -117,7 +112,10 @@ export class PrefixCache {
     return heldTokens;
   }
 
-  /** Stores a prompt that was processed up to these `ends`, in units, and refreshes what it used. Default: up to each unit. */
+  /**
+   * Stores a processed prompt up to these `ends`, in units, and refreshes the units it used. Default: up to
+   * each unit.
+   */
   store(units: readonly PromptUnit[], nowMs: number, ends?: readonly number[]): void {
     if (this.#profile.minTokens === Infinity) return;
     const held = ends && new Set(ends);
@@ -136,7 +134,6 @@ export class PrefixCache {
     if (this.#units > this.#maxUnits) this.#forget();
   }
 
-  /** Returns up to which of a prompt's units prompts are held that it begins with. */
   endsIn(units: readonly Pick<PromptUnit, "hash">[]): readonly number[] {
     const ends: number[] = [];
     let node: Node | undefined = this.#root;
@@ -148,7 +145,7 @@ export class PrefixCache {
     return ends;
   }
 
-  /** Drops the older half. A unit is never used later than the one before it, so what stays hangs together. */
+  /** Removes the older half. No unit is used later than the one before it, so the rest stays connected. */
   #forget(): void {
     const times: number[] = [];
     visit(this.#root, (node) => times.push(node.usedMs));
@@ -162,13 +159,14 @@ export class PrefixCache {
       }
     });
     if (this.#units <= this.#maxUnits) return;
-    // All of one age.
     this.#root.children.clear();
     this.#units = 0;
   }
 }
 
-/** Calls `see` for each node below `root` and `root` itself, parents first, without recursion: prompts are long. */
+/**
+ * Calls `see` for `root` and each node below it, parents first, without recursion because prompts are long.
+ */
 function visit(root: Node, see: (node: Node) => void): void {
   const pending = [root];
   for (let node = pending.pop(); node; node = pending.pop()) {
@@ -177,19 +175,18 @@ function visit(root: Node, see: (node: Node) => void): void {
   }
 }
 
-/** Memory for a message or tool of a prompt that a provider holds, in bytes. */
+/** Memory per message or tool of a cached prompt, in bytes. */
 const UNIT_BYTES = 200;
 
-/** Characters of a piece of instructions and first words by which prompts are distinguished: about a block of a cache. */
+/** Characters per piece of the first messages: about a block of a cache. */
 const PIECE_CHARS = 500;
 
-/** Longest text, in UTF-16 code units, each of whose pieces is counted. */
+/** Longest text, in UTF-16 code units, whose pieces are counted one by one. */
 const COUNTED_CHARS = 2 ** 16;
 
-/** Messages that begin later in a prompt than this, in UTF-16 code units, are not cut into pieces. */
+/** Messages that begin later than this, in UTF-16 code units, are not split into pieces. */
 const PIECED_CHARS = 2 ** 18;
 
-/** Returns how many messages at the beginning of a prompt are cut into pieces. */
 function piecedMessages(messages: readonly Message[]): number {
   let chars = 0;
   const end = messages.findIndex(({ content }) => {
@@ -200,43 +197,39 @@ function piecedMessages(messages: readonly Message[]): number {
   return end < 0 ? messages.length : end;
 }
 
-/** A request of which a provider holds a prefix. */
+/** Request whose prefix a provider caches. */
 export interface HeldPrompt {
   readonly client: string;
   readonly model: string;
   readonly tools: readonly ToolDefinition[];
   readonly messages: readonly Message[];
-  /** Behind how many messages the provider is asked to cache it; 0 is behind the tools. Absent: it caches all of it. */
+  /** Cache breakpoints, as numbers of messages; 0 is after the tools. Absent: all is cached. */
   readonly ends: readonly number[] | undefined;
   readonly countTokens: CountTokens;
 }
 
-/** The prefix of a prompt that a provider holds. Plain data. */
 export interface StoredPrompt {
   readonly model: string;
-  /** Hashes of its units. */
   readonly units: readonly PromptUnit["hash"][];
-  /** Behind how many units the provider was asked to cache it. Absent: it caches all of it. */
+  /** Cache breakpoints, as numbers of units. Absent: all is cached. */
   readonly ends?: readonly number[];
 }
 
 /**
- * The prompts that providers hold, of all sessions: up to the cache breakpoints of requests that have some. They take at
- * most `maxBytes` bytes; the least recently used are evicted first.
+ * Prompts that providers cache, of all sessions, up to their cache breakpoints. They take at most `maxBytes`
+ * bytes; the least recently used are evicted first.
  */
 export class HeldPrompts {
   readonly #cache: PrefixCache;
   readonly #pieces = new WeakMap<Message, readonly PromptUnit[]>();
-  /** Of prompts that are being sent. */
   readonly #units = new WeakMap<HeldPrompt, readonly PromptUnit[]>();
 
   constructor({ maxBytes }: { readonly maxBytes: number }) {
-    // For how long is decided by each session.
     const rules = { minTokens: 0, blockTokens: 1, ttlMs: Infinity };
     this.#cache = new PrefixCache(rules, { maxUnits: Math.ceil(maxBytes / UNIT_BYTES) });
   }
 
-  /** Returns the tokens of the longest prefix that a provider holds, counted locally. */
+  /** Returns the tokens of the longest cached prefix, counted locally. */
   held(prompt: HeldPrompt): number {
     return this.#cache.held(this.#unitsOf(prompt), 0, endsOf(prompt));
   }
@@ -246,14 +239,12 @@ export class HeldPrompts {
     this.#cache.store(this.#unitsOf(prompt), nowMs, endsOf(prompt));
   }
 
-  /** Returns a prompt that was read, to be stored. */
   stored(prompt: HeldPrompt): StoredPrompt {
     const units = this.#unitsOf(prompt);
     const hashes = units.slice(1).map(({ hash }) => hash);
     return { model: prompt.model, units: hashes, ...(prompt.ends && { ends: this.#cache.endsIn(units) }) };
   }
 
-  /** Adds a client's stored prompt, which was read at this time. */
   restore(client: string, { model, units, ends }: StoredPrompt, atMs: number): void {
     const all = [`${client} ${model}`, ...units].map((hash) => ({ hash, tokens: 0 }));
     this.#cache.store(all, atMs, ends);
@@ -265,7 +256,7 @@ export class HeldPrompts {
     const { client, model, tools, messages, ends, countTokens } = prompt;
     const answer = messages.findIndex(({ role }) => role === "assistant");
     const opening = answer < 0 ? messages.length : answer;
-    // Without breakpoints a cache shares all that two texts begin with.
+    // Without breakpoints a cache shares the common start of two texts.
     const whole = ends ? 0 : piecedMessages(messages.slice(0, opening));
     const units = [
       { hash: `${client} ${model}`, tokens: 0 },
@@ -277,7 +268,6 @@ export class HeldPrompts {
     return units;
   }
 
-  /** Returns a message as pieces of its text and the rest. */
   #piecesOf(message: Message, countTokens: CountTokens): readonly PromptUnit[] {
     const known = this.#pieces.get(message);
     if (known) return known;
@@ -287,7 +277,7 @@ export class HeldPrompts {
     const pieces: PromptUnit[] = [];
     const all = countMessageTokens(message, countTokens);
     let left = all;
-    // Of a long text each piece is taken to be as dense as the whole: counting thousands of them would block others.
+    // Counting thousands of pieces would block other sessions; the mean is used for long texts.
     const mean = text.length > COUNTED_CHARS ? Math.floor(all * PIECE_CHARS / text.length) : undefined;
     for (let end = PIECE_CHARS; end < text.length; end += PIECE_CHARS) {
       const piece = text.slice(end - PIECE_CHARS, end);
@@ -306,53 +296,47 @@ function endsOf({ tools, ends }: HeldPrompt): readonly number[] | undefined {
 }
 
 export interface SentRequest {
-  /** Tells its tools, as the model saw them, from any others: one number each. */
   readonly tools: readonly number[];
-  /** Tokens of its messages with which what the model sees now still starts. */
+  /** Tokens of its messages that the current prompt still starts with. */
   readonly messageTokens: number;
-  /** Tokens that it had, tools included. */
   readonly promptTokens: number;
-  /** Whether it was what its client would have sent without Tare. */
+  /** Whether it equals the baseline request. */
   readonly isWhole: boolean;
-  /** Tokens that its client would have sent without Tare, had it compacted nothing. */
+  /** Tokens of the baseline request without compaction. */
   readonly ownTokens: number;
-  /** The same with what only Tare added, such as recalls. */
+  /** The same with messages that only Tare added, such as recalls. */
   readonly wholeTokens: number;
-  /** Tells the tools that its client would have sent, in full, from any others. */
+  /** Hashes of the tools of the baseline request, in full. */
   readonly ownTools: readonly number[];
   readonly atMs: number;
-  /** When what the cache holds of it was used last, if that was later: by a ping, or where it lasts an hour by a request. */
+  /**
+   * Time of the last use of its cached prefix, if later: by a keep-alive request, or with an hour's lifetime
+   * by a request.
+   */
   readonly usedMs?: number;
-  /** Whether a ping made that last an hour since its last use. Absent: no. */
+  /** Whether a keep-alive request extended its lifetime to an hour. Default: false. */
   readonly forAnHour?: boolean;
   readonly model?: string | undefined;
 }
 
-/** What the cache is expected to do for a request. */
 export interface Prediction {
-  /** Tokens with which it starts like one that was sent before, counted here. */
+  /** Tokens at its start that equal an earlier request, counted locally. */
   readonly sharedTokens: number;
-  /** Probability that they are still cached. */
   readonly alive: number;
-  /** Time since they were last used. */
   readonly idleMs: number;
-  /** Whether they are there for an hour since, whatever the provider's usual time. Absent: no. */
   readonly forAnHour?: boolean;
 }
 
 export const HOUR_MS = 3_600_000;
 
-/** When what the cache holds of a request was last used. */
 export function lastUseMs({ atMs, usedMs = atMs }: SentRequest): number {
   return usedMs;
 }
 
-/** How long that is there for, since then. */
 export function timeToLive({ forAnHour = false }: SentRequest, { ttlMs }: Pick<Profile, "ttlMs">): number {
   return forAnHour ? Math.max(ttlMs, HOUR_MS) : ttlMs;
 }
 
-/** How likely that is still there. */
 export function sentWarmth(
   sent: SentRequest,
   { profile, warmth, nowMs }: {
@@ -362,19 +346,21 @@ export function sentWarmth(
   },
 ): Pick<Prediction, "alive" | "idleMs" | "forAnHour"> {
   const idleMs = nowMs - lastUseMs(sent);
-  // What the session showed of the usual time says nothing of the hour.
+  // The session's observations of the usual lifetime don't apply to an hour's.
   return sent.forAnHour
     ? { idleMs, alive: priorWarmth(profileForTtl(profile, HOUR_MS), idleMs), forAnHour: true }
     : { idleMs, alive: estimateWarmth(profile, idleMs, warmth) };
 }
 
-/** The tools of a request, as the model sees them. */
 interface ShownTools {
   readonly tools: readonly ToolDefinition[];
   readonly countTokens: CountTokens;
 }
 
-/** What the cache holds of a request, how likely, and since when: of those sent to its model the one that serves most. */
+/**
+ * Returns the cached prefix of a request, its hit probability and age, from the request to this model that
+ * serves most.
+ */
 export function predict(
   sent: readonly SentRequest[],
   { profile, warmth, nowMs, model, ...shown }: ShownTools & {
@@ -390,7 +376,6 @@ export function predict(
   }));
 }
 
-/** Returns what is predicted by that of the requests sent to a model that serves most. */
 export function servesMost(
   sent: readonly SentRequest[],
   model: string | undefined,
@@ -406,13 +391,12 @@ export function servesMost(
   return best;
 }
 
-/** Tokens with which a request that was sent starts like what the model sees now, counted here. */
+/** Returns the tokens of the current prompt that equal the start of an earlier request, counted locally. */
 export function sharedTokens(sent: SentRequest, shown: ShownTools): number {
   const { tokens, isAll } = sharedTools(sent.tools, shown);
   return isAll ? tokens + sent.messageTokens : tokens;
 }
 
-/** Tokens with which a request that its client sent alone would start like one that was sent. */
 export function sharedAlone(sent: SentRequest, { ownTokens, ...own }: ShownTools & {
   readonly ownTokens: number;
 }): number {
@@ -420,7 +404,6 @@ export function sharedAlone(sent: SentRequest, { ownTokens, ...own }: ShownTools
   return isAll ? Math.min(sent.ownTokens, ownTokens) : tokens;
 }
 
-/** Tokens of the tools in front that are those of which the hashes are known, and whether there are no others. */
 function sharedTools(hashes: readonly number[], { tools, countTokens }: ShownTools) {
   let tokens = 0;
   for (const [at, tool] of tools.entries()) {
@@ -430,7 +413,7 @@ function sharedTools(hashes: readonly number[], { tools, countTokens }: ShownToo
   return { tokens, isAll: tools.length === hashes.length };
 }
 
-/** What a warm cache serves of a prompt, as the provider counts, if it shares so many tokens that are counted here. */
+/** Returns the tokens that a warm cache serves, as the provider counts, for shared tokens counted locally. */
 export function servedOf(
   profile: Profile,
   scale: TokenScale,
@@ -440,16 +423,14 @@ export function servedOf(
   return servedTokens(profile, { promptTokens, sharedTokens: scaled(scale, sharedTokens) });
 }
 
-/** Whether nothing was sent before; or another model, or other tools, than now. */
+/** Change of model or tools since the last request. */
 export type CacheChange = "first_call" | "model_changed" | "tools_changed" | "none";
 
-/** A request, as far as it may differ from one that was sent. */
 interface AskedCall {
   readonly model?: string | undefined;
   readonly tools: readonly ToolDefinition[];
 }
 
-/** In what a request differs from one that was sent. */
 export function findChange(
   sent: SentRequest | undefined,
   request: AskedCall,
@@ -466,28 +447,25 @@ export function hashEach(tools: readonly ToolDefinition[]): readonly number[] {
   return tools.map(hashPiece);
 }
 
-/** What one call of a session showed of its provider's cache. */
 type WarmthObservation = { readonly idleMs: number; readonly warm: boolean };
 
-/** What a session has shown so far. Plain data. */
 export interface WarmthRecord {
-  /** Calls that came before the end of the profile's first line. */
+  /** Calls within the first entry of the profile's table. */
   readonly promptCalls: number;
-  /** Of these, calls that found the prefix gone. */
+  /** Of these, cache misses. */
   readonly misses: number;
-  /** How likely each hypothesis is (see {@linkcode estimateWarmth}), relative to the others; empty at first. */
+  /** Relative weight of each hypothesis (see {@linkcode estimateWarmth}); empty at first. */
   readonly weights: readonly number[];
 }
 
 export const NO_WARMTH: WarmthRecord = { promptCalls: 0, misses: 0, weights: [] };
 
-/** How often a provider may lose a prefix before its time: seldom, now and then, often. */
+/** Rates of loss before the end of the lifetime. */
 const LOSS_RATES = [0.02, 0.1, 0.3] as const;
 
-/** How often a prefix is found that should be gone by a hypothesis. */
 const SURVIVAL_RATE = 0.03;
 
-/** So many calls of the session outweigh the prior of the profile's first line. */
+/** Weight of the prior of the table's first entry, in calls. */
 const PRIOR_CALLS = 50;
 
 type WarmthRules = Pick<Profile, "warmth" | "ttlMs">;
@@ -503,11 +481,11 @@ export function priorWarmth({ warmth }: Pick<Profile, "warmth">, idleMs: number)
 }
 
 /**
- * Returns the probability that a prefix last used this long ago is still cached: the profile's prior, corrected by the session.
- *
- * Recorded sessions differ less from call to call than from one another. So each line of the profile's table is a
- * hypothesis on this session's time to live, as likely at first as the probability that the table loses at its end, with
- * three rates of early loss each; Bayes' rule weighs them. Calls within the first line only correct that line's probability.
+ * Returns the probability that a prefix last used this long ago is still cached: the profile's prior,
+ * corrected by the session. Sessions differ more from one another than calls of one session. So each entry of
+ * the profile's table is a hypothesis about this session's time to live; its prior is the probability that
+ * the table loses at its end. Each has three rates of early loss. Bayes' rule weighs the hypotheses. Calls
+ * within the first entry only correct that entry's probability.
  */
 export function estimateWarmth(
   profile: WarmthRules,
@@ -528,7 +506,6 @@ export function estimateWarmth(
   return all > 0 ? warm / all : 0;
 }
 
-/** The record after one more call. */
 export function observeWarmth(
   profile: WarmthRules,
   { idleMs, warm }: WarmthObservation,
@@ -554,7 +531,7 @@ function warmBy({ ttlMs, lossRate }: Hypothesis, idleMs: number): number {
 function hypotheses({ warmth, ttlMs: statedMs }: WarmthRules, weights: readonly number[]): Hypothesis[] {
   const [seldom, ...oftener] = LOSS_RATES;
   const lost = 1 - priorWarmth({ warmth }, statedMs);
-  // A profile that loses a tenth before its time is open to any rate; one that loses a hundredth hardly to a high one.
+  // The more a profile loses before its time, the likelier are high rates.
   const open = Math.min(1, (10 * lost) ** 2);
   const rates = [
     { lossRate: Math.min(seldom, lost), chance: 1 },
@@ -564,7 +541,6 @@ function hypotheses({ warmth, ttlMs: statedMs }: WarmthRules, weights: readonly 
     rates.map(({ lossRate, chance }, rate) => ({
       ttlMs,
       lossRate,
-      // A line that loses nothing stays possible.
       weight: weights[line * rates.length + rate] ??
         chance * Math.max(1e-6, probability - (warmth[line + 1]?.probability ?? 0)),
     }))

@@ -2,68 +2,63 @@ import type { CountTokens, Message, ToolDefinition } from "@tare/messages";
 import { countMessageTokens, countToolTokens, describeCall } from "@tare/messages/internal";
 
 /**
- * What a session's last reported prompt showed of how its provider counts. Plain data. Lists of numbers by kind hold the
- * kinds that were seen, in the order of `kinds`.
+ * The last reported prompt of a session and the provider's estimated tokenizer factors. Plain data. Lists by
+ * kind contain the observed kinds, in the order of `kinds`.
  */
 export interface SizeRecord {
-  /** Name of the model that was asked: each counts as it likes. */
+  /** Model of the request; factors differ by model. */
   readonly model?: string | undefined;
-  /** What the provider reported of the prompt. */
+  /** Reported tokens of the prompt. */
   readonly tokens: number;
   /** Positions in `TEXT_KINDS`. */
   readonly kinds: readonly number[];
-  /** Tokens of it that were counted here. */
   readonly shown: readonly number[];
-  /** What the provider counts for each of these. */
+  /** Factors from local tokens to the provider's. */
   readonly scales: readonly number[];
-  /** How little is known of that: variances and covariances, row by row. */
+  /** Covariance matrix of the factors, row by row. */
   readonly doubts: readonly number[];
-  /** Share by which texts of one kind have differed from what was expected of them. */
+  /** Relative deviation of texts of one kind from the expected count. */
   readonly noise: number;
 }
 
-/** How long a prompt is, as its provider counts. */
 export interface PromptSize {
   readonly tokens: number;
-  /** What it is hardly shorter than. */
   readonly atLeast: number;
-  /** What it is hardly longer than. */
   readonly atMost: number;
 }
 
-/** A size is within its bounds unless an estimate is so many standard deviations off. */
+/** Distance of the bounds from the estimate, in standard deviations. */
 const DEVIATIONS = 3;
 
-/** The same for what was never seen of a kind: within what tokenizers take of it. */
+/** The same for an unseen kind, within the range of known tokenizers. */
 const FIRST_DEVIATIONS = 2.5;
 
-/** What a provider may add to a prompt that isn't to be seen here, as a standard deviation in tokens. */
+/** Standard deviation of tokens that a provider adds invisibly to a prompt. */
 const UNSEEN_TOKENS = 4_000;
 
-/** What it may add to a message or two. */
+/** The same for a message or two. */
 const FRAME_TOKENS = 30;
 
-/** Texts of one kind differ by such a share at first; never taken for less; and how much of what was seen is remembered. */
+/** Initial and least deviation within a kind, and the weight of earlier observations. */
 const FIRST_NOISE = 0.2;
 const LEAST_NOISE = 0.03;
 const NOISE_MEMORY = 0.8;
 
-/** A counter may count a text otherwise than the sample of its kind. */
+/** Factor by which a text may count differently from the sample of its kind. */
 const SLACK = 1.3;
 
-/** So much of a prompt may have given way to other text of the same kind. */
+/** Share of a prompt that may have been replaced by other text of the same kind. */
 const TURNOVER_SHARE = 0.05;
 
-/** By this share a scale may move from one call to the next. */
 const DRIFT = 0.01;
 
-/** Shares of the usual rates within which a counter is a tokenizer's, rather than an estimate by length. */
+/** Range of the usual rates within which a counter is a tokenizer and not an estimate by length. */
 const LIKELY = { least: 0.6, most: 2.5 };
 
 /**
- * Returns how long a prompt is: the last reported length, plus what is more since and minus what is less. What each kind of
- * text counts follows from the session's calls (a Kalman filter over the scales of the kinds); an unseen kind may count as
- * much as tokenizers take.
+ * Returns the length of a prompt: the last reported length plus the difference since. A Kalman filter
+ * estimates the factor of each kind of text from the session's calls; unseen kinds have the range of known
+ * tokenizers.
  */
 export function sizePrompt(
   record: SizeRecord | undefined,
@@ -87,7 +82,6 @@ export function sizePrompt(
   };
 }
 
-/** The record after a prompt that was reported. */
 export function observeSize(
   { model, tokens, kinds: shown }: {
     readonly model?: string | undefined;
@@ -114,19 +108,17 @@ export function observeSize(
   };
 }
 
-/** What was counted here of the prompt that a record is of. */
 function shownOf({ kinds, shown }: SizeRecord): ByKind {
   const all = [...NO_TEXT];
   for (const [at, kind] of kinds.entries()) all[kind] = shown[at]!;
   return all;
 }
 
-/** The most that any tokenizer takes for a prompt. */
+/** Returns the most tokens that any known tokenizer would count for a prompt. */
 export function longestSize(shown: ByKind, countTokens: CountTokens): number {
   return dot(shown, new Filter(undefined, countTokens).bounds.most);
 }
 
-/** What is known of how a provider counts each kind of text, and how well. */
 class Filter {
   readonly scales: number[];
   readonly doubts: number[][];
@@ -167,7 +159,6 @@ class Filter {
     return Math.max(0, this.doubts.reduce((sum, row, kind) => sum + tokens[kind]! * dot(tokens, row), 0));
   }
 
-  /** Learns from the number of tokens by which a prompt has grown. */
   learn(grown: number, net: ByKind, frameTokens: number): void {
     const moved = this.expected(net.map(Math.abs));
     const spread = (this.noise * moved) ** 2 + frameTokens ** 2;
@@ -181,7 +172,7 @@ class Filter {
       this.scales[row] = Math.min(most[row]!, Math.max(least[row]!, scale));
       for (const [kind, other] of toward.entries()) this.doubts[row]![kind]! -= its * other / all;
     }
-    // What is left of it once the scales have moved is what texts of a kind differ by.
+    // The deviation that remains after the update is noise within the kinds.
     const rest = Math.max(0, Math.abs(grown - this.expected(net)) - frameTokens);
     const share = moved > 0 ? rest / moved : 0;
     this.noise = Math.max(LEAST_NOISE, NOISE_MEMORY * this.noise, Math.min(1, share));
@@ -197,25 +188,23 @@ function dot(one: ByKind, other: ByKind): number {
   return sum;
 }
 
-/** To so many digits as matter. */
 function rounded(value: number): number {
   return Number(value.toPrecision(5));
 }
 
-/** A kind of text that tokenizers cut alike. Rates are tokens for each UTF-16 code unit. */
+/** Kind of text with a similar tokenization. Rates are tokens per UTF-16 code unit. */
 interface TextKind {
-  /** What tokenizers take at least, usually and at most; the most is that of p50k_base, or a little over it. */
+  /** Lowest, usual and highest rate of known tokenizers; the highest is at least that of p50k_base. */
   readonly least: number;
   readonly usual: number;
   readonly most: number;
-  /** A text of this kind, by which a counter is judged. */
   readonly sample: string;
 }
 
 /**
- * The kinds, in the order of every list of numbers by kind: words; digits and marks; unbroken strings such as base64;
- * Latin letters beyond ASCII; Greek; Cyrillic; Hebrew; Arabic; scripts of India; of South-East Asia; Kana; Han; Hangul;
- * emoji and whatever else; and what isn't text.
+ * The kinds, in the order of every list by kind: words; digits and marks; unbroken strings such as base64;
+ * Latin letters beyond ASCII; Greek; Cyrillic; Hebrew; Arabic; Indic scripts; South-East Asian scripts; Kana;
+ * Han; Hangul; emoji and others; and content that isn't text.
  */
 const TEXT_KINDS: readonly TextKind[] = [
   {
@@ -243,12 +232,12 @@ const TEXT_KINDS: readonly TextKind[] = [
 const [WORDS, MARKS, DENSE, LATIN, GREEK, CYRILLIC, HEBREW, ARABIC] = [0, 1, 2, 3, 4, 5, 6, 7] as const;
 const [INDIC, ASIAN, KANA, HAN, HANGUL, OTHER, MEDIA] = [8, 9, 10, 11, 12, 13, 14] as const;
 
-/** Numbers by kind of text: tokens that are counted here, unless said otherwise. */
+/** Numbers by kind of text; by default tokens counted locally. */
 export type ByKind = readonly number[];
 
 export const NO_TEXT: ByKind = TEXT_KINDS.map(() => 0);
 
-/** The tokens of a message, counted here, by kind of text. They are remembered. */
+/** Returns the locally counted tokens of a message by kind, cached by message. */
 export function messageKinds(message: Message, countTokens: CountTokens): ByKind {
   return remembered(message, countTokens, splitMessage);
 }
@@ -261,7 +250,6 @@ function splitMessage(message: Message, countTokens: CountTokens): ByKind {
   });
 }
 
-/** The tokens of definitions of tools, counted here, by kind of text. */
 export function toolKinds(tools: readonly ToolDefinition[], countTokens: CountTokens): ByKind {
   return tools.reduce<ByKind>((sum, tool) => plus(sum, remembered(tool, countTokens, splitTool)), NO_TEXT);
 }
@@ -282,7 +270,7 @@ function minus(one: ByKind, other: ByKind): ByKind {
   return one.map((tokens, kind) => tokens - other[kind]!);
 }
 
-/** How a counter counts each kind, in tokens for each UTF-16 code unit. */
+/** Returns a counter's rate of each kind, in tokens per UTF-16 code unit. */
 function kindRates(countTokens: CountTokens): ByKind {
   const known = rates.get(countTokens);
   if (known) return known;
@@ -293,7 +281,6 @@ function kindRates(countTokens: CountTokens): ByKind {
   return found;
 }
 
-/** A counter that counts nothing of a text is taken to count so much of it. */
 const LEAST_RATE = 0.01;
 
 const rates = new WeakMap<CountTokens, ByKind>();
@@ -311,12 +298,11 @@ function remembered<T extends object>(
   return kinds;
 }
 
-/** What of a count each kind has: what the counter takes for it. */
+/** Splits a count by kind, in proportion to the counter's rates. */
 function split(
   texts: Iterable<string>,
   { tokens, rates, media }: { readonly tokens: number; readonly rates: ByKind; readonly media: number },
 ): ByKind {
-  // What it takes of each is reckoned in place: every message that comes has one, and keeps it.
   const kinds = TEXT_KINDS.map(() => 0);
   for (const text of texts) addUnits(text, kinds);
   let all = 0;
@@ -329,7 +315,7 @@ function split(
   const rest = tokens - media;
   let left = rest;
   for (let kind = 0; kind < kinds.length; kind++) {
-    // Whole numbers, so that sums are the same in whatever order.
+    // Whole numbers, so that totals don't depend on the order.
     left -= kinds[kind] = all > 0 ? Math.floor(rest * kinds[kind]! / all) : 0;
   }
   kinds[main]! += left;
@@ -337,7 +323,7 @@ function split(
   return kinds;
 }
 
-/** Tokens of what of a message isn't text: pictures and the like, and reasoning that is sealed. */
+/** Returns the tokens of a message that aren't text: media and sealed reasoning. */
 function mediaTokens(message: Message, countTokens: CountTokens): number {
   const sealed = "carried" in message ? message.carried?.tokens ?? 0 : 0;
   if (!Array.isArray(message.content)) return sealed;
@@ -347,7 +333,6 @@ function mediaTokens(message: Message, countTokens: CountTokens): number {
   return sealed + alone(media) - alone([]);
 }
 
-/** All texts of a message. */
 function* textsOf(message: Message): Generator<string, void> {
   const { content } = message;
   if (typeof content === "string") yield content;
@@ -359,7 +344,6 @@ function* textsOf(message: Message): Generator<string, void> {
   }
   if ("findsTools" in message) { for (const tool of message.findsTools ?? []) yield JSON.stringify(tool); }
   if (message.role !== "assistant") return;
-  // What is sealed has no text.
   if (message.reasoning_content && message.carried?.tokens === undefined) yield message.reasoning_content;
   if (message.refusal) yield message.refusal;
   for (const call of message.tool_calls ?? []) {
@@ -369,13 +353,15 @@ function* textsOf(message: Message): Generator<string, void> {
   }
 }
 
-/** The shortest run of letters, digits and a few marks that may be base64 and the like. */
 const DENSE_LENGTH = 24;
 
-/** Such a run is no path and no name if this share of it are digits, or changes between small and capital letters. */
+/** Least share of digits, or of changes of case, that distinguishes base64 from paths and names. */
 const DENSE_SHARE = 1 / 12;
 
-/** Adds a text's UTF-16 code units by kind. Every text that comes is looked through: what it counts is held in numbers. */
+/**
+ * Adds a text's UTF-16 code units by kind. Works on numbers without allocation because every message passes
+ * through it.
+ */
 function addUnits(text: string, units: number[]): void {
   let words = 0;
   let marks = 0;
@@ -420,7 +406,7 @@ function addUnits(text: string, units: number[]): void {
 
 const [SPACE, MARK, SMALL, CAPITAL, DIGIT, JOINT] = [1, 2, 3, 4, 5, 6] as const;
 
-/** What each ASCII character is: white space, a mark, a letter, a digit, or a mark that base64 and the like hold. */
+/** Class of each ASCII character: white space, mark, letter, digit, or mark that base64 contains. */
 const ASCII: Uint8Array = Uint8Array.from({ length: 128 }, (_, code) => {
   const char = String.fromCharCode(code);
   if (/\s/.test(char)) return SPACE;
@@ -430,7 +416,6 @@ const ASCII: Uint8Array = Uint8Array.from({ length: 128 }, (_, code) => {
   return /[+/=_-]/.test(char) ? JOINT : MARK;
 });
 
-/** Where the scripts beyond ASCII end. */
 const SCRIPTS: readonly (readonly [end: number, kind: number])[] = [
   [0x250, LATIN],
   [0x370, OTHER],
@@ -474,8 +459,8 @@ function kindOf(unit: number): number {
 }
 
 /**
- * What a session has shown of how its provider counts: sums over its calls, of prompts as counted here (`ours`) and as
- * the provider reported them (`theirs`). Plain data.
+ * Totals over a session's calls, of prompts as counted locally (`ours`) and as reported (`theirs`). Plain
+ * data.
  */
 export interface TokenRecord {
   readonly calls: number;
@@ -487,18 +472,19 @@ export interface TokenRecord {
 
 export const NO_TOKENS: TokenRecord = { calls: 0, ours: 0, theirs: 0, oursSquared: 0, product: 0 };
 
-/** Turns tokens that are counted here into the provider's. */
+/** Conversion of local tokens to the provider's. */
 export interface TokenScale {
-  /** What the provider counts for each token: another tokenizer than ours counts more or less. */
+  /** The provider's tokens per local token. */
   readonly perToken: number;
-  /** What it counts that isn't to be seen here, such as a prefix that the client adds. */
+  /**
+   * Tokens that the provider counts but that aren't visible locally, such as a prefix that the client adds.
+   */
   readonly unseen: number;
 }
 
-/** So much the prompts of a session must differ in length, in tokens, to tell another tokenizer from an unseen prefix. */
+/** Spread of prompt lengths, in tokens, that distinguishes another tokenizer from an invisible prefix. */
 const PRIOR_SPREAD_TOKENS = 4_000;
 
-/** The record after one more call. */
 export function observeTokens(
   { ours, theirs }: { readonly ours: number; readonly theirs: number },
   record: TokenRecord,
@@ -512,19 +498,20 @@ export function observeTokens(
   };
 }
 
-/** The scale that fits a session's calls best: a ridge regression (Hoerl, Kennard 1970) towards one to one. */
+/**
+ * Returns the best scale for a session's calls: a ridge regression (Hoerl, Kennard 1970) towards one to one.
+ */
 export function tokenScale({ calls, ours, theirs, oursSquared, product }: TokenRecord): TokenScale {
   if (calls === 0) return { perToken: 1, unseen: 0 };
   const prior = PRIOR_SPREAD_TOKENS ** 2;
   const perToken = (product - ours * theirs / calls + prior) / (oursSquared - ours * ours / calls + prior);
-  // In steps, so that what was judged by it stays judged while it hardly moves.
   const bounded = Math.min(3, Math.max(0.5, Math.round(50 * perToken) / 50));
-  // Who counts less than is seen here has a coarser tokenizer, whatever the slope.
+  // A lower count means a coarser tokenizer, whatever the slope.
   const unseen = (theirs - bounded * ours) / calls;
   return unseen >= 0 ? { perToken: bounded, unseen } : { perToken: theirs / ours, unseen: 0 };
 }
 
-/** So many tokens from the start of a prompt, as the provider counts them. */
+/** Converts tokens at the start of a prompt to the provider's. */
 export function scaled({ perToken, unseen }: TokenScale, tokens: number): number {
   return Math.max(0, unseen + perToken * tokens);
 }

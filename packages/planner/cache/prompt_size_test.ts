@@ -16,7 +16,7 @@ import {
   toolKinds,
 } from "./prompt_size.ts";
 
-/** A counter by length: each kind of text takes as much. */
+/** Counts by length, the same for each kind. */
 const quarter = (text: string) => text.length / 4;
 
 const WORDS = 0;
@@ -25,14 +25,13 @@ const CYRILLIC = 5;
 const KINDS = NO_TEXT.length;
 const of = (kinds: Readonly<Record<number, number>>): ByKind => NO_TEXT.map((_, kind) => kinds[kind] ?? 0);
 
-/** What the filter begins with for this counter, as the prompts of one kind show it. */
+/** Initial factor and upper bound of each kind for this counter. */
 const FIRST = NO_TEXT.map((_, kind) => {
   const { tokens, atMost } = sizePrompt(undefined, of({ [kind]: 1_000_000 }), quarter);
-  // With so many tokens of a kind that was never seen the bound is what tokenizers take of it.
   return { scale: tokens / 1_000_000, most: atMost / 1_000_000 };
 });
 const LEAST = NO_TEXT.map((_, kind) => {
-  // What leaves a long prompt may have counted as little as this, though it is taken for far more.
+  // Removed text may have counted as little as this, though the estimate is far more.
   const start = 1e10;
   const left: SizeRecord = {
     tokens: start,
@@ -45,7 +44,7 @@ const LEAST = NO_TEXT.map((_, kind) => {
   return (start - sizePrompt(left, NO_TEXT, quarter).atMost) / 1e6;
 });
 
-/** A Kalman filter over vectors, as textbooks have it: gain, correction and the covariance that is left. */
+/** Textbook Kalman filter over vectors: gain, correction and remaining covariance. */
 class Oracle {
   scales = FIRST.map(({ scale }) => scale);
   doubts = FIRST.map(({ scale, most }, row) =>
@@ -138,7 +137,7 @@ Deno.test("sizePrompt() and observeSize() follow a Kalman filter over the kinds 
   ));
 });
 
-Deno.test("observeSize() takes no scale for more or less than tokenizers count, however odd what is reported", () => {
+Deno.test("observeSize() keeps factors within the range of tokenizers, whatever is reported", () => {
   const kinds = of({ [WORDS]: 50_000 });
   for (const [tokens, bound] of [[10_000_000, FIRST[WORDS]!.most], [1, LEAST[WORDS]!]] as const) {
     const { scales } = observeSize({ tokens, kinds }, { record: undefined, countTokens: quarter });
@@ -146,8 +145,8 @@ Deno.test("observeSize() takes no scale for more or less than tokenizers count, 
   }
 });
 
-Deno.test("sizePrompt() believes a counter that counts as tokenizers do, and corrects one that counts by length", () => {
-  /** Counts words, random strings and Han by these shares of what tokenizers usually take, anything else by length. */
+Deno.test("sizePrompt() trusts a counter like a tokenizer, and corrects one that counts by length", () => {
+  /** Counts words, random strings and Han by these shares of the usual rates, and other text by length. */
   const counter = ([words, dense, han]: readonly [number, number, number]) => (text: string) => {
     if (/\p{Script=Han}/u.test(text)) return han * text.length;
     if (/^[A-Za-z\d]+$/.test(text)) return 0.75 * dense * text.length;
@@ -160,22 +159,22 @@ Deno.test("sizePrompt() believes a counter that counts as tokenizers do, and cor
   }
   for (const share of [0.59, 2.51]) {
     for (const shares of [[share, 1, 1], [1, share, 1], [1, 1, share]] as const) {
-      // Cyrillic usually takes 0.35 tokens for each letter, and half a token is counted.
+      // The usual rate of Cyrillic is 0.35 per letter; half a token is counted.
       assertAlmostEquals(tokens(counter(shares)), 700, 1e-6);
     }
   }
 });
 
-Deno.test("sizes are bounded by what tokenizers take of a kind, with a slack of 1.3", () => {
+Deno.test("sizePrompt() is bounded by the range of tokenizers per kind, with a slack of 1.3", () => {
   const kinds = of({ [WORDS]: 1_000_000 });
-  // Words take from 0.12 to 0.45 tokens for each letter, and a quarter is counted.
+  // Rates of words are 0.12 to 0.45 per letter; a quarter is counted.
   assertAlmostEquals(sizePrompt(undefined, kinds, quarter).atMost, 1e6 * 1.3 * 0.45 / 0.25, 1);
   assertAlmostEquals(longestSize(kinds, quarter), 1e6 * 1.3 * 0.45 / 0.25, 1);
   const { scales } = observeSize({ tokens: 1, kinds }, { record: undefined, countTokens: quarter });
   assertAlmostEquals(scales[0]!, 0.12 / 1.3 / 0.25, 1e-4);
 });
 
-Deno.test("observeSize() expects more noise once texts of a kind differ, and less again only step by step", () => {
+Deno.test("observeSize() raises its noise at once when texts of a kind differ, and lowers it step by step", () => {
   let record = observeSize({ tokens: 10_000, kinds: of({ [WORDS]: 10_000 }) }, {
     record: undefined,
     countTokens: quarter,
@@ -202,7 +201,7 @@ Deno.test("observeSize() keeps its noise when the same prompt is reported again"
   assertAlmostEquals(observeSize(prompt, { record, ...options }).noise, 0.8 * record.noise, 1e-4);
 });
 
-Deno.test("observeSize() lets what is known of a kind go stale with each call", () => {
+Deno.test("observeSize() adds uncertainty to a kind with each call", () => {
   const options = { countTokens: quarter };
   let record = observeSize({ tokens: 100_000, kinds: of({ [WORDS]: 100_000 }) }, {
     record: undefined,
@@ -212,11 +211,11 @@ Deno.test("observeSize() lets what is known of a kind go stale with each call", 
     const kinds = of({ [WORDS]: 100_000 * (call + 1) });
     record = observeSize({ tokens: 100_000 * (call + 1), kinds }, { record, ...options });
   }
-  // Without drift the doubt would go towards nothing; a call leaves that of one step of a hundredth.
+  // Without drift the variance would approach 0; a call leaves that of one step of a hundredth.
   assert(record.doubts[0]! > (0.01 * record.scales[0]!) ** 2, `${record.doubts[0]}`);
 });
 
-Deno.test("observeSize() keeps the kinds that were seen, in their order, and the model's name", () => {
+Deno.test("observeSize() stores the observed kinds in order, and the model's name", () => {
   const first = observeSize({ model: "m", tokens: 500, kinds: of({ [DENSE]: 100 }) }, {
     record: undefined,
     countTokens: quarter,
@@ -234,37 +233,33 @@ Deno.test("observeSize() keeps the kinds that were seen, in their order, and the
   ]);
 });
 
-Deno.test("longestSize() is the most that any tokenizer takes of each kind together", () => {
+Deno.test("longestSize() is the total of the highest rate of each kind", () => {
   const shown = of({ [WORDS]: 100, [DENSE]: 10 });
   assertAlmostEquals(longestSize(shown, quarter), 100 * FIRST[WORDS]!.most + 10 * FIRST[DENSE]!.most, 1e-6);
 });
 
-Deno.test("messageKinds() divides what a message counts among the kinds of its text, in whole numbers", () => {
+Deno.test("messageKinds() divides a message's tokens among the kinds of its text, in whole numbers", () => {
   const kindsOf = (message: Message) => {
     const kinds = messageKinds(message, (text) => text.length);
     return Object.fromEntries([...kinds.entries()].filter(([, tokens]) => tokens !== 0));
   };
   const user = (content: Message["content"]) => kindsOf({ role: "user", content } as Message);
   const dense = "mQ7xTz0pVb3Kd9RfLw2yHs8UjNc4";
-  // What a message takes beyond its text goes to the kind that has most of it.
+  // Tokens beyond the text belong to its largest kind.
   assertEquals(Object.keys(user("a few words in a row")), ["0"]);
   assertEquals(Object.keys(user("12 34 56 78, 90")).includes("1"), true);
   assertEquals(Object.keys(user(dense)), ["2"]);
-  // A path is no random string, and a short run is none.
   assertEquals(Object.keys(user("packages/planner/cache/prompt")), ["0", "1"]);
   assertEquals(Object.keys(user(dense.slice(0, 23))), ["0", "1"]);
   assertEquals(Object.keys(user(dense.slice(0, 24))), ["2"]);
-  // White space and capitals are words; letters that change between small and capital are random without digits too.
   assertEquals(Object.keys(user("HELLO WORLD")), ["0"]);
   assertEquals(user("漢".repeat(5) + " ".repeat(5)), { 0: 7, 11: 7 });
   assertEquals(Object.keys(user("aBcDeFgHiJkLmNoPqRsTuVwX")), ["2"]);
-  // A twelfth of a run must be digits: two of 24 letters are, two of 25 are not.
+  // At least a twelfth of a run must be digits.
   assertEquals(Object.keys(user(`${"a".repeat(22)}12`)), ["2"]);
   assertEquals(Object.keys(user(`${"a".repeat(23)}12`)), ["0", "1"]);
-  // A mark of base64 continues a run, any other ends it.
   assertEquals(Object.keys(user("mQ7x+z0pVb3/d9Rf_w2y-s8=")), ["2"]);
   assertEquals(Object.keys(user("mQ7xTz0pVb3K;9RfLw2yHs8U")), ["0", "1"]);
-  // Latin begins right after ASCII.
   assertEquals(Object.keys(user("\u0080".repeat(30))), ["3"]);
   const scripts = ["ä", "Ω", "Ж", "ש", "ع", "ह", "ไ", "あ", "漢", "한", "🙂"];
   assertEquals(
@@ -337,7 +332,7 @@ Deno.test("messageKinds() divides what a message counts among the kinds of its t
   );
 });
 
-Deno.test("messageKinds() counts every text of a message, and what is no text by itself", () => {
+Deno.test("messageKinds() counts every text of a message, and other content as media", () => {
   const total = (message: Message) =>
     messageKinds(message, (text) => text.length).reduce((sum, one) => sum + one, 0);
   const kinds = (message: Message) => messageKinds(message, (text) => text.length);
@@ -367,11 +362,11 @@ Deno.test("messageKinds() counts every text of a message, and what is no text by
   assertEquals(tools, toolKinds([tool], (text) => text.length).map((one) => 2 * one));
 });
 
-Deno.test("tokenScale() tells another tokenizer from an unseen prefix by calls of different lengths", () => {
+Deno.test("tokenScale() distinguishes another tokenizer from an unseen prefix by calls of different lengths", () => {
   const seen = (...calls: readonly (readonly [ours: number, theirs: number])[]) =>
     tokenScale(calls.reduce((record, [ours, theirs]) => observeTokens({ ours, theirs }, record), NO_TOKENS));
   assertEquals(tokenScale(NO_TOKENS), { perToken: 1, unseen: 0 });
-  // One length alone is taken for a prefix, and what is less for a coarser tokenizer.
+  // One length alone indicates a prefix, and a lower count a coarser tokenizer.
   assertEquals(seen([1_000, 3_000]), { perToken: 1, unseen: 2_000 });
   assertEquals(seen([1_000, 500]), { perToken: 0.5, unseen: 0 });
   const far = (perToken: number, unseen: number) =>
@@ -379,7 +374,7 @@ Deno.test("tokenScale() tells another tokenizer from an unseen prefix by calls o
   assertEquals(far(1.5, 2_000).perToken, 1.5);
   assertAlmostEquals(far(1.5, 2_000).unseen, 2_000, 1e-6);
   assertEquals([far(9, 0).perToken, far(0.1, 90_000).perToken], [3, 0.5]);
-  // A difference of lengths like that of the prior is believed by half.
+  // A difference of lengths like that of the prior counts half.
   const half = seen([0, 0], [8_000, 16_000]);
   assertEquals(half.perToken, 1.66);
   assertEquals([scaled({ perToken: 2, unseen: 5 }, 10), scaled({ perToken: 1, unseen: -50 }, 10)], [25, 0]);

@@ -13,7 +13,7 @@ Deno.test("PrefixCache.unitsOf() puts tools before messages, each with its token
   assertEquals(units.map(({ tokens }) => tokens), [estimateTokens(JSON.stringify(tool)), 14, 24]);
 });
 
-Deno.test("PrefixCache.unitsOf() knows equal messages again, and others by every field", () => {
+Deno.test("PrefixCache.unitsOf() recognizes equal messages, and distinguishes others by every field", () => {
   const hashes = (...all: readonly Message[]) =>
     PrefixCache.unitsOf({ messages: all, tools: [] }, estimateTokens).map(({ hash }) => hash);
   assertEquals(hashes({ ...messages[0] } as Message), hashes(messages[0] as Message));

@@ -26,7 +26,6 @@ const given = fc.record({
   historyBudgetTokens: fc.constantFrom(0, 500, 16_000),
 }) as fc.Arbitrary<Given>;
 
-/** A session that is restored before every call, and what it showed. */
 async function play(
   { messages, windowTokens, summary, historyBudgetTokens }: Given,
   check: (step: {
@@ -65,7 +64,7 @@ async function play(
   }
 }
 
-Deno.test("invariant 1 by classic triggers: all that a view leaves out is read back by the references that it shows", async () => {
+Deno.test("invariant 1 by classic triggers: all evicted content can be recalled by the visible references", async () => {
   await fc.assert(fc.asyncProperty(given, async (session) => {
     await play(session, async ({ view, history, archive }) => {
       const texts = new Map<string, string>();
@@ -105,7 +104,7 @@ Deno.test("invariant 2 by classic triggers: pairs stay whole, and places are tho
   }));
 });
 
-Deno.test("invariant 3 by classic triggers: in a turn each request is a prefix of the next, unless people are told", async () => {
+Deno.test("invariant 3 by classic triggers: in a turn each request is a prefix of the next, unless a rewrite is reported", async () => {
   await fc.assert(fc.asyncProperty(given, async (session) => {
     let before: { readonly view: SessionView; readonly users: number } | undefined;
     await play(session, async ({ view, history }) => {

@@ -39,25 +39,23 @@ import {
 } from "../prompt_session.ts";
 import { canRecall, checkCall, checkOptions, checkUsage, oneByOne, savedByDeferring } from "../session.ts";
 
-/** Options of a session by fixed triggers. */
 export interface ClassicOptions extends PromptSessionOptions {
-  /** When the mechanisms act. Default: see each trigger. */
   readonly triggers?: ClassicTriggers;
 }
 
-/** When the classic mechanisms act. */
+/** Triggers of the classic mechanisms. */
 export interface ClassicTriggers {
-  /** Tokens that turns before the active one may take from a turn's second call on. Default: 16,000. */
+  /** Most tokens of the turns before the active one, from a turn's second call on. Default: 16,000. */
   readonly historyBudgetTokens?: number | undefined;
   /** Tokens at the end, at most half the window, in which no result is pruned. Default: 16,384. */
   readonly protectTokens?: number | undefined;
-  /** Results with fewer UTF-8 bytes aren't pruned. Default: 1,024. */
+  /** Least UTF-8 bytes of a pruned result. Default: 1,024. */
   readonly minBytes?: number | undefined;
   /** Share of the window from which results are pruned, from 0 to 1. Default: 0.8. */
   readonly pruneAt?: number | undefined;
   /** Share of the window from which old turns are summarized as well, from `pruneAt` to 1. Default: 0.9. */
   readonly summariseAt?: number | undefined;
-  /** Idle time after which the provider's cache is gone, in milliseconds. Default: that of the profile. */
+  /** Idle time after which the provider's cache is cold, in milliseconds. Default: that of the profile. */
   readonly coldAfterMs?: number | undefined;
 }
 
@@ -65,12 +63,9 @@ interface ClassicState {
   readonly edits: readonly ClassicEdit[];
   readonly exposed: readonly number[];
   readonly lastUsedAtMs?: number;
-  /** What the provider counts for each token that we count; another tokenizer than ours counts more. */
   readonly scale: number;
-  /** Windows in tokens that providers have told by refusing a prompt, by the model's name. */
   readonly windows: Readonly<Record<string, number>>;
   readonly pauseSaid: boolean;
-  /** What the newest request kept out for itself alone: what people were told of. */
   readonly left: { readonly turns: number; readonly schemaTokens: number };
   readonly reverted: boolean;
 }
@@ -86,9 +81,8 @@ const NEW_STATE: ClassicState = {
 };
 
 /**
- * Returns a session that applies the mechanisms by their fixed triggers, as docs/mechanisms.md describes them. It keeps no
- * ledger and predicts no cache. A full window that can't be relieved is reported once, and the prompt is sent.
- *
+ * Returns a session that applies the mechanisms at fixed triggers. It keeps no ledger and predicts no cache.
+ * A full window that can't be emptied is reported once, and the prompt is sent.
  * @throws {RangeError} if a trigger is out of its range.
  */
 export function classicSession({ triggers = {}, ...options }: ClassicOptions): PromptSession {
@@ -96,7 +90,6 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
   const { profile, archive, countTokens, tools, truncateTokens, advanced: { isError } = {} } = options;
   checkTriggers(triggers, truncateTokens);
   const { historyBudgetTokens, protectTokens, minBytes, pruneAt, summariseAt, coldAfterMs } = triggers;
-  // What was stored is what `state` gave.
   const stored = options.state as Partial<ClassicState> | undefined;
   let state: ClassicState = { ...NEW_STATE, ...stored };
   const configured: Mechanisms = {
@@ -106,12 +99,9 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
   };
   const tokensOf = (messages: readonly Message[], tools: History["tools"]) =>
     countRequestTokens({ messages, tools }, countTokens);
-  /** What changes once each view is sent; nothing for a request that isn't a turn. */
   const drafts = new WeakMap<SessionView, Pick<ClassicState, "exposed" | "lastUsedAtMs"> | undefined>();
-  /** The model that each view was for. */
   const models = new WeakMap<SessionView, string>();
   let newest: SessionView | undefined;
-  /** What was viewed last for a turn. */
   let last: { readonly history: History; readonly view: SessionView } | undefined;
 
   const windowOf = (model = "") =>
@@ -133,8 +123,8 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
   }
 
   /**
-   * Returns what a request that isn't a turn shows: the newest view of the model and what is new; or the whole history, if
-   * evicted content is to be restored and the window holds it.
+   * Returns the view of a request that isn't a turn: the newest view plus new messages; or the whole history,
+   * if evicted content is to be restored and fits.
    */
   function look(history: History, call: PromptCall): SessionView {
     const edited = new EditedHistory(history, state.edits, countTokens);
@@ -157,10 +147,11 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
     return view;
   }
 
-  /** The old turns that the newest request left out, and the line for them: all requests of a turn leave out the same. */
+  /**
+   * Old turns omitted from the newest request, and their placeholder: all requests of a turn omit the same.
+   */
   let leftOut: { readonly messages: readonly Message[]; readonly line: Message } | undefined;
 
-  /** Archives old turns and returns the line that stands for them. */
   async function lineOf(left: readonly Message[], recall: boolean): Promise<Message> {
     const { messages: before = [], line } = leftOut ?? {};
     if (line && left.length === before.length && left.every((one, at) => one === before[at])) return line;
@@ -187,7 +178,6 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
     const isFirst = !history.messages.slice(turnStart).some(({ role }) => role === "assistant");
     const exposed = new Set(state.exposed);
     const called = isFirst ? calledTools(history.messages) : undefined;
-    /** Fits old turns into a budget, and tools into the form that the model needs. */
     const fit = (messages: readonly Message[], leavesOut = mechanisms.context): FittedRequest => {
       const activeTurnStart = messages.length - activeMessages;
       const context = leavesOut
@@ -235,7 +225,6 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
           onUsage: (took) => usage = took,
         }),
         ...{ pruneAt, summariseAt },
-        // A mechanism that is off takes nothing.
         ...(!mechanisms.prune && { minBytes: Infinity }),
         ...(!mechanisms.context && { keepTokens: Infinity }),
         countPrompt: (messages) => fit(messages).tokens,
@@ -264,7 +253,7 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
     let places = placesOf(messages, edited.seen);
     if (fitted.context && fitted.context.removedTurns > 0) {
       const { removed, removedAt } = fitted.context;
-      // The original messages: a recall must find no placeholders in them.
+      // The originals: a recall must return no placeholders.
       const left = placesOf(removed, edited.seen).map((place, at) => history.messages[place] ?? removed[at]!);
       try {
         messages = messages.toSpliced(removedAt, 0, await lineOf(left, recall));
@@ -338,7 +327,7 @@ export function classicSession({ triggers = {}, ...options }: ClassicOptions): P
   };
 }
 
-/** A prompt that was refused without a number must become this share of itself. */
+/** Share to which a prompt refused without a number must shrink. */
 const SMALLER_SHARE = 0.8;
 
 function checkTriggers(triggers: ClassicTriggers, truncateTokens: number | undefined): void {
@@ -355,8 +344,8 @@ function checkTriggers(triggers: ClassicTriggers, truncateTokens: number | undef
 }
 
 /**
- * Requests a summary of a view's old turns on the conversation as it was sent last, as far as the cache may hold it: up to
- * the model's last message.
+ * Requests a summary as a continuation of the conversation as last sent, up to the model's last message, so
+ * that the cache serves it.
  */
 function askOnWarmPrefix(
   summarise: Summarise,
@@ -382,7 +371,6 @@ function askOnWarmPrefix(
   };
 }
 
-/** Returns why a full window can't be relieved, in words for users. */
 function describePause(
   { messages, tools }: History,
   { activeMessages, fullTokens, windowTokens, count }: {
@@ -410,7 +398,6 @@ function stepOf(messages: readonly Message[], { step }: PromptCall): number {
   return step ?? 1 + turn.filter(({ role }) => role === "assistant").length;
 }
 
-/** Whether a list begins with pieces that are the same as those of another. */
 function startsWith<P extends Message | ToolDefinition>(pieces: readonly P[], start: readonly P[]): boolean {
   return start.every((piece, at) => {
     const other = pieces[at];
@@ -418,7 +405,6 @@ function startsWith<P extends Message | ToolDefinition>(pieces: readonly P[], st
   });
 }
 
-/** The place in the history of each message of a request, which are some of those of a view. */
 function placesOf(messages: readonly Message[], seen: PlacedView): readonly number[] {
   let at = -1;
   return messages.map((message) => {
@@ -427,16 +413,13 @@ function placesOf(messages: readonly Message[], seen: PlacedView): readonly numb
   });
 }
 
-/** What stays as it is until the session ends, or a later summary takes it in. */
 type ClassicEdit = StickyElision | SummariseEdit | DropEdit;
 
-/** An elision, and what it keeps out of every request. */
 interface StickyElision extends ElideEdit {
   readonly mechanism: "prune" | "truncate";
   readonly savedTokens: number;
 }
 
-/** A history as the model sees it, while more of it leaves. */
 class EditedHistory {
   readonly rewrites: Rewrite[] = [];
   readonly #history: History;
@@ -444,7 +427,6 @@ class EditedHistory {
   #edits: readonly ClassicEdit[];
   #seen: PlacedView;
 
-  /** A history with the edits of it that fit. */
   constructor(history: History, edits: readonly ClassicEdit[], countTokens: CountTokens) {
     this.#history = history;
     this.#countTokens = countTokens;
@@ -453,7 +435,6 @@ class EditedHistory {
     this.#seen = placedView(history, this.#edits);
   }
 
-  /** All edits that hold now; the very list that was handed in if it is the same. */
   get edits(): readonly ClassicEdit[] {
     return this.#edits;
   }
@@ -462,7 +443,6 @@ class EditedHistory {
     return this.#seen;
   }
 
-  /** Lets results leave, which are counted as the model sees them. */
   elide(
     elisions: readonly Elision[],
     told: Pick<StickyElision, "mechanism"> & Pick<Rewrite, "reason">,
@@ -499,7 +479,6 @@ class EditedHistory {
     });
   }
 
-  /** Returns the tokens that each mechanism keeps out of a request. */
   savedIn({ messages, tools }: History): Readonly<Record<keyof Mechanisms, number>> {
     const of = (mechanism: StickyElision["mechanism"]) =>
       this.#edits.reduce(
@@ -527,12 +506,9 @@ class EditedHistory {
   }
 }
 
-/** The messages and tools of one request. */
 interface FittedRequest extends History {
   readonly tokens: number;
-  /** Old turns that are left out. */
   readonly context: ToolLoopView<Message> | undefined;
-  /** Hashes of the definitions that the model has seen in full once it is sent. */
   readonly exposed: ReadonlySet<number>;
 }
 
@@ -541,7 +517,6 @@ function calledTools(messages: readonly Message[]): ReadonlySet<string> {
   return new Set(calls.map((call) => describeCall(call).name));
 }
 
-/** Returns what a request leaves out that the one before still showed. */
 function fittingRewrites(
   { tokens, context }: FittedRequest,
   { turns, schemaTokens }: ClassicState["left"],

@@ -41,13 +41,11 @@ function tokensOf(messages: readonly Message[]): number {
   return countRequestTokens({ messages }, estimateTokens);
 }
 
-/** The archive reference in a message. */
 function refOf(message: Message | undefined, form: RegExp): string {
   assertMatch(String(message?.content), form);
   return form.exec(String(message?.content))![1]!;
 }
 
-/** A turn that reads a file of so many tokens, and answers unless it goes on. */
 function turn(id: string, tokens: number, answer?: string): Message[] {
   const call = { id, type: "function", function: { name: "read", arguments: `{"path":"${id}"}` } } as const;
   return [
@@ -100,7 +98,7 @@ Deno.test("classicSession() with everything off shows all", async () => {
   ]);
 });
 
-Deno.test("classicSession() truncates a huge result before its first send, and keeps it so", async () => {
+Deno.test("classicSession() truncates a huge result before its first send, permanently", async () => {
   const { view, archive, session } = harness({ truncate: true });
   const messages = turn("big", 20_000);
   const first = await view(messages, 2);
@@ -115,7 +113,7 @@ Deno.test("classicSession() truncates a huge result before its first send, and k
   assertEquals(await archive.get(ref), messages[2]!.content);
 });
 
-Deno.test("classicSession() keeps a warm history as it is until the window fills up, then prunes once, stickily", async () => {
+Deno.test("classicSession() keeps a warm history unchanged until the window fills up, then prunes once, permanently", async () => {
   const { view, session } = harness({ prune: true }, { windowTokens: 60_000 });
   const history = [...turn("a", 10_000, "ok"), ...turn("b", 10_000, "ok"), ...turn("c", 10_000, "ok")];
   const warm = await view([...history, { role: "user", content: "go on" }], 1);
@@ -135,7 +133,7 @@ Deno.test("classicSession() keeps a warm history as it is until the window fills
   assertEquals([again.rewrites, again.saved.prune], [[], pruned.saved.prune]);
 });
 
-Deno.test("classicSession() takes a tokenizer that counts more into account", async () => {
+Deno.test("classicSession() corrects for a tokenizer that counts more", async () => {
   const { view, session } = harness({ prune: true }, { windowTokens: 60_000 });
   const history = [...turn("a", 18_000, "ok"), ...turn("b", 18_000, "ok")];
   const messages: Message[] = [...history, { role: "user", content: "go on" }];
@@ -158,7 +156,7 @@ Deno.test("classicSession() prunes on cold resume, not on warm resume and not wh
   }
 });
 
-Deno.test("classicSession() does not take a long turn for cold: every request that succeeded counts as use", async () => {
+Deno.test("classicSession() counts every successful request of a long turn as a use", async () => {
   let nowMs = 0;
   const profile = { ...profileNamed("none"), coldAfterMs: HOUR };
   const { view, session } = harness({ prune: true }, { profile });
@@ -171,7 +169,7 @@ Deno.test("classicSession() does not take a long turn for cold: every request th
   assertEquals((await view(messages, 1, nowMs)).rewrites, []);
 });
 
-Deno.test("classicSession() changes nothing and says why when the archive fails", async () => {
+Deno.test("classicSession() changes nothing and warns when the archive fails", async () => {
   const archive: Archive = { ...memoryArchive(), put: () => Promise.reject(new Error("the disk is full")) };
   const { view } = harness({ prune: true, truncate: true }, { archive, windowTokens: 40_000 });
   const messages = [...turn("a", 20_000, "ok"), ...turn("b", 18_000)];
@@ -183,7 +181,7 @@ Deno.test("classicSession() changes nothing and says why when the archive fails"
   ]);
 });
 
-Deno.test("classicSession() fits old turns into a budget from the second call of a turn on, archived, and says so once", async () => {
+Deno.test("classicSession() fits old turns into a budget from the second call of a turn on, archived, and reports it once", async () => {
   const { view, session, archive } = harness({ context: true });
   const history = [...turn("a", 15_000, "ok"), ...turn("b", 10_000, "ok")];
   const active = turn("c", 10);
@@ -206,7 +204,7 @@ Deno.test("classicSession() fits old turns into a budget from the second call of
   assertEquals([third.rewrites, third.messages.slice(0, second.messages.length)], [[], second.messages]);
 });
 
-Deno.test("classicSession() leaves all turns there if it can't archive them, and says why", async () => {
+Deno.test("classicSession() keeps all turns if it can't archive them, and warns", async () => {
   const archive = { ...memoryArchive(), put: () => Promise.reject(new Error("the disk is full")) };
   const { view } = harness({ context: true }, { archive });
   const messages = [...turn("a", 20_000, "ok"), ...turn("b", 10)];
@@ -216,7 +214,7 @@ Deno.test("classicSession() leaves all turns there if it can't archive them, and
   ]]);
 });
 
-Deno.test("classicSession() goes by other triggers where it is told", async () => {
+Deno.test("classicSession() uses configured triggers", async () => {
   const history = [...turn("a", 3_000, "ok"), ...turn("b", 3_000, "ok")];
   const messages = [...history, ...turn("c", 10)];
   const small = harness({ context: true }, { triggers: { historyBudgetTokens: 4_000 } });
@@ -235,7 +233,7 @@ Deno.test("classicSession() goes by other triggers where it is told", async () =
   assertEquals(await rewritesIn({ protectTokens: 0, minBytes: 20_000, pruneAt: 0.6 }), []);
   assertEquals(await rewritesIn({ protectTokens: 0, coldAfterMs: HOUR }, HOUR - 1), []);
   assertEquals(await rewritesIn({ protectTokens: 0, coldAfterMs: HOUR }, HOUR), [both]);
-  // By the provider's profile, which the trigger outranks.
+  // The trigger takes precedence over the profile.
   const profiled = async (idleMs: number, triggers: ClassicTriggers = {}) => {
     const { view, session } = harness({ prune: true }, {
       profile: profileNamed("anthropic-5m"),
@@ -251,7 +249,7 @@ Deno.test("classicSession() goes by other triggers where it is told", async () =
   assertEquals((await limited.view(turn("a", 3_000), 2)).rewrites.length, 1);
 });
 
-Deno.test("classicSession() refuses triggers that make no sense", () => {
+Deno.test("classicSession() throws for triggers out of range", () => {
   const refused: readonly (readonly [Partial<ClassicOptions>, string])[] = [
     [{ triggers: { historyBudgetTokens: -1 } }, "historyBudgetTokens is -1, it must be 0 or more"],
     [{ triggers: { coldAfterMs: NaN } }, "coldAfterMs is NaN, it must be 0 or more"],
@@ -279,7 +277,7 @@ Deno.test("classicSession() shows schemas in full until a request with them has 
   assertEquals((await later(second, 3)).rewrites, []);
 });
 
-Deno.test("classicSession() shows what was never called in full in each turn's first call", async () => {
+Deno.test("classicSession() shows uncalled tools in full in each turn's first call", async () => {
   const { session } = harness({ schemas: true });
   const list = named("list");
   const tools = [read.definition, list];
@@ -301,7 +299,7 @@ Deno.test("classicSession() shows what was never called in full in each turn's f
   ]]);
 });
 
-Deno.test("classicSession() shows a tool in full once that changed under its old name, also over a restart", async () => {
+Deno.test("classicSession() shows a changed definition in full once, also after a restart", async () => {
   const messages = turn("a", 10);
   const changed = {
     ...read.definition,
@@ -321,19 +319,19 @@ Deno.test("classicSession() shows a tool in full once that changed under its old
   const restored = harness({ schemas: true }, { state }).session;
   assertEquals([await see(restored, read.definition), await see(restored, changed)], ["compact", "full"]);
   assertEquals([await see(restored, changed), await see(restored, read.definition)], ["compact", "compact"]);
-  // A state of before knew names only.
+  // A stored state with names only.
   const old = harness({ schemas: true }, { state: { ...state, exposed: ["read"] } }).session;
   assertEquals([await see(old, read.definition), await see(old, read.definition)], ["full", "compact"]);
 });
 
-Deno.test("classicSession() never compacts the tools that alwaysFull names", async () => {
+Deno.test("classicSession() never compacts the tools in alwaysFull", async () => {
   const { view, session } = harness({ schemas: true }, { alwaysFull: ["read"] });
   await view(turn("a", 10), 2);
   session.sent(usage);
   assertEquals((await view(turn("a", 10), 2)).tools, [read.definition]);
 });
 
-Deno.test("classicSession() shows a request that isn't a turn what the model saw last, and changes nothing", async () => {
+Deno.test("classicSession() gives a request that isn't a turn the last view, and changes nothing", async () => {
   const { view, session } = harness({ context: true, schemas: true });
   const messages = [...turn("a", 20_000, "ok"), ...turn("b", 10)];
   await view(messages.slice(0, 5), 1);
@@ -351,7 +349,6 @@ Deno.test("classicSession() shows a request that isn't a turn what the model saw
   assertStrictEquals(session.state, state);
   assertEquals(session.sent(usage, seen), undefined);
   assertStrictEquals(session.state, state);
-  // Another history is shown as it is.
   const other = turn("other", 10);
   const foreign = await session.view({ messages: other, tools: [] }, { nowMs: 0, oneShot: true });
   assertEquals([foreign.messages, foreign.tools], [other, []]);

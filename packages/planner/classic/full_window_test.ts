@@ -8,16 +8,14 @@ import { callPairs } from "../../../tests/call_pairs.ts";
 const USAGE = { promptTokens: 100, cachedTokens: 90, outputTokens: 7 };
 const LIST = { type: "function", function: { name: "list" } } as const;
 
-/** A text of so many tokens. */
 const text = (tokens: number, word = "word") => `${word} `.repeat(Math.ceil(tokens * 4 / (word.length + 1)));
 
-/** A turn of talk: the user's words, and the model's. */
+/** A question of the user and an answer. */
 const talk = (name: string, tokens: number, asked = 10): Message[] => [
   { role: "user", content: `${name}: ${text(asked)}` },
   { role: "assistant", content: text(tokens, name) },
 ];
 
-/** A turn in which a tool gives so many tokens. */
 const tool = (id: string, tokens: number): Message[] => [
   { role: "user", content: `Run ${id}.` },
   { role: "assistant", tool_calls: [{ id, type: "function", function: { name: "run", arguments: "{}" } }] },
@@ -54,7 +52,6 @@ function harness(options: Partial<ClassicOptions> = {}): Harness {
   return { session, archive, asked, view };
 }
 
-/** A history that makes a prompt of so many tokens, with a result of so many that may be pruned. */
 function history(tokens: number, resultTokens: number): Message[] {
   const opening = [...tool("a", resultTokens), { role: "user", content: "Tell." } as const];
   const rest = tokens - countRequestTokens({ messages: [...opening, now], tools: [LIST] }, estimateTokens);
@@ -73,7 +70,7 @@ Deno.test("classicSession() skips the paid summary at 850 of 1,000 when pruning 
   assertMatch(String(messages[2]?.content), /^\[elided: run result/);
 });
 
-Deno.test("classicSession() summarises at 950 of 1,000 whatever pruning gave, and at 850 if it gave too little", async () => {
+Deno.test("classicSession() summarizes at 950 of 1,000 in any case, and at 850 if pruning freed too little", async () => {
   for (
     const [tokens, resultTokens, mechanisms] of [[950, 400, ["prune", "summarise"]], [850, 20, [
       "summarise",
@@ -105,7 +102,7 @@ Deno.test("classicSession() summarises at 950 of 1,000 whatever pruning gave, an
   }
 });
 
-Deno.test("classicSession() asks for the summary on the conversation as it was sent last, and its answer", async () => {
+Deno.test("classicSession() requests the summary as a continuation of the last request and its answer", async () => {
   const { view, session, asked } = harness();
   const messages = [...talk("a", 300), ...talk("b", 300), ...talk("c", 320)];
   const before = await view(messages.slice(0, 5));
@@ -121,7 +118,7 @@ Deno.test("classicSession() asks for the summary on the conversation as it was s
   assertEquals(request?.messages, messages);
 });
 
-Deno.test("classicSession() keeps a summary until a later one takes it in, also over a restart", async () => {
+Deno.test("classicSession() keeps a summary until a later one replaces it, also after a restart", async () => {
   const { view, session, asked, archive } = harness();
   const messages = [...talk("a", 300), ...talk("b", 300), ...talk("c", 320)];
   const first = await view([...messages, now]);
@@ -148,7 +145,7 @@ Deno.test("classicSession() keeps a summary until a later one takes it in, also 
   assertEquals(asked[1]?.messages.some(({ content }) => String(content).startsWith("Summary 1.")), true);
 });
 
-Deno.test("classicSession() drops old turns, archived, when the summary fails or nobody can be asked", async () => {
+Deno.test("classicSession() evicts old turns, archived, when the summary fails or there is no model for it", async () => {
   const messages = [...talk("a", 300), ...talk("b", 300), ...talk("c", 320), now];
   const failing = harness({ summarise: () => Promise.reject(new Error("rate limited.")) });
   const silent = classicSession({
@@ -167,7 +164,7 @@ Deno.test("classicSession() drops old turns, archived, when the summary fails or
   ]);
 });
 
-Deno.test("classicSession() changes nothing when it is cancelled while it waits for a summary", async () => {
+Deno.test("classicSession() changes nothing when it is aborted during a summary", async () => {
   const cancel = new AbortController();
   const { session } = harness({
     summarise: () => {
@@ -183,7 +180,7 @@ Deno.test("classicSession() changes nothing when it is cancelled while it waits 
   assertEquals([error.message, JSON.stringify(session.state)], ["the user left", state]);
 });
 
-Deno.test("classicSession() pauses in a window that is too small for the turn, says so once, and asks nobody", async () => {
+Deno.test("classicSession() pauses in a window that is too small for the turn, warns once, and requests no summary", async () => {
   const { view, session, asked } = harness();
   const active: Message[] = [{ role: "user", content: text(950) }];
   const warnings: (readonly string[])[] = [];
@@ -211,7 +208,7 @@ Deno.test("classicSession() pauses in a window that is too small for the turn, s
   assertEquals(asked.length, 0);
 });
 
-Deno.test("classicSession() pauses when only what people said fills the window, says so, and goes on when it can", async () => {
+Deno.test("classicSession() pauses with a warning when only user messages fill the window, and resumes when it can", async () => {
   const { view, asked } = harness();
   const said = (name: string) => talk(name, 15, 225);
   const stuck = [...said("a"), ...said("b"), ...said("c"), ...said("d")];
@@ -225,7 +222,7 @@ Deno.test("classicSession() pauses when only what people said fills the window, 
   assertEquals([answered.rewrites.map(({ mechanism }) => mechanism), asked.length], [["summarise"], 1]);
 });
 
-Deno.test("classicSession() that goes back, forks or is reverted shows no summary of what isn't there", async () => {
+Deno.test("classicSession() shows no summary of missing messages after going back, forking or reverting", async () => {
   const { view, session, archive, asked } = harness();
   const messages = [...talk("a", 300), ...talk("b", 300), ...talk("c", 320), now];
   const summarised = await view(messages);
@@ -245,7 +242,7 @@ Deno.test("classicSession() that goes back, forks or is reverted shows no summar
   assertEquals((await harness({ state }).view(messages)).messages, messages);
 });
 
-/** Plays turns one after the other: the turns in which a summary was made, and the largest prompt. */
+/** Plays turns, and returns those with a summary and the largest prompt. */
 async function play(turn: (n: number) => Message[], options: Partial<ClassicOptions> = {}) {
   const { view, session, asked } = harness({ windowTokens: 10_000, triggers: {}, ...options });
   const folded: number[] = [];
@@ -268,7 +265,7 @@ async function play(turn: (n: number) => Message[], options: Partial<ClassicOpti
   return { folded, largest, summaries: asked.length };
 }
 
-Deno.test("classicSession() lets 20 text-heavy turns fold, never twice in a row, and 20 tool-heavy ones never", async () => {
+Deno.test("classicSession() summarizes 20 text-heavy turns, never twice in a row, and 20 tool-heavy ones never", async () => {
   const texts = await play((n) => talk(`t${n}`, 900));
   assertGreater(texts.folded.length, 1);
   for (const [at, n] of texts.folded.entries()) assert(at === 0 || n - texts.folded[at - 1]! > 1);

@@ -3,69 +3,68 @@ import type { PingSent, RequestMade } from "../ledger/entry.ts";
 import type { Profile } from "../providers.ts";
 import { mayUpgrade, type UpgradeOutcome, type UpgradeTrial } from "./upgrade.ts";
 
-/** What an idle conversation waits for, as far as who leads it knows. */
+/** State of an idle conversation, as far as the caller knows it. */
 export interface Idle {
-  /** The time, by the same clock as that of the calls. */
   readonly nowMs: number;
   /**
-   * Who is to go on: a `tool` that runs, a `helper` that works, or a `person`: the turn is over, was interrupted or refused,
-   * or a question is open.
+   * The awaited party: a running `tool`, a working `helper` (subagent), or a `person`: the turn is over, was
+   * interrupted or refused, or a question is open.
    */
   readonly pending: "tool" | "helper" | "person";
-  /** Whether the last calls committed or pushed: fewer come back behind that. Default: no. */
+  /** Whether the last calls committed or pushed, which makes a return less likely. Default: false. */
   readonly hasCommitted?: boolean;
-  /** Whether the client says when a conversation is over, and this one isn't. Default: nobody says it. */
+  /** Whether the client reports the end of conversations, and hasn't for this one. Default: false. */
   readonly tellsEnd?: boolean;
-  /** Whether the model thinks with a fixed budget: then nothing can be asked for without a long reply. Default: no. */
+  /** Whether the model reasons with a fixed budget; no short request is possible then. Default: false. */
   readonly thinksByBudget?: boolean;
   /**
-   * Whether somebody who knows what that costs has asked to keep it warm until later: then it is pinged as long as its cache
-   * hasn't lapsed, whatever the chances and whatever it may lose. Default: no.
+   * Whether the user accepted the cost of keeping the cache alive until later. Keep-alive requests continue
+   * until the cache expires, whatever they cost. Default: false.
    */
   readonly isAsked?: boolean;
-  /** Content blocks of the reply that an upgrade would mark: the provider looks back over 20. Default: few. */
+  /**
+   * Content blocks of the reply that an extended keep-alive would mark; the provider looks back over 20.
+   * Default: 1.
+   */
   readonly answerBlocks?: number;
-  /** What upgrades have shown with this provider, key and model. Default: none may be asked for. */
+  /** Evidence on extended keep-alive for this provider, key and model. Default: none is requested. */
   readonly trial?: UpgradeTrial;
 }
 
 /**
- * A ping to be made. `exact`: the newest request again, byte for byte in all that the cache covers, without a reply.
- * `upgrade`: that, the finished reply with an hour's mark on its last block that isn't thinking, and behind it a user's `.`, or a
- * `.` in place of each result that its calls still wait for; no mark of five minutes in front.
+ * Planned keep-alive request. `exact` repeats the newest request, byte for byte in all that the cache covers,
+ * without a reply. `upgrade` (extended keep-alive) adds the finished reply with an hour's breakpoint on its
+ * last block that isn't thinking, then a user's `.`, or a `.` for each result that its calls still wait for;
+ * it has no five-minute breakpoint before that.
  */
 export interface Ping extends Pick<PingSent, "type"> {
-  /** When; never before the time at which it was asked for. */
   readonly atMs: number;
-  /** What it costs if the prefix is there. */
+  /** Cost if the prefix is cached. */
   readonly tokenUnits: number;
-  /** For how many milliseconds it keeps the prefix; none is made sooner behind it. */
+  /** Milliseconds for which it extends the lifetime; no other is made within them. */
   readonly keepsMs: number;
 }
 
 /**
- * What a conversation's requests and pings have shown of how warm its prefix is, and what pings have come to. Plain data;
- * tokens are the provider's, costs in the price of one uncached input token.
+ * Cache state of a conversation and totals of its keep-alive requests. Plain data; tokens are the provider's,
+ * costs in cost units.
  */
 export interface ClockState {
-  /** When the newest request was made: an entry lives from the start of the request that last used it. */
+  /** Start of the newest request; a cache entry lives from the start of the request that last used it. */
   readonly askedMs: number;
-  /** When the newest request or ping was. */
   readonly usedMs: number;
-  /** Tokens of that request's prompt: the provider holds them from its start on. */
+  /** Prompt tokens of that request, which the provider caches from its start on. */
   readonly heldTokens: number;
   readonly answerTokens: number;
-  /** Of these, and of the reply behind them, tokens that last for an hour since then. */
+  /** Of these and the reply, tokens with an hour's lifetime. */
   readonly hourTokens: number;
   readonly pings: number;
-  /** Whether the newest of them was an upgrade: then there are no more until the next request. */
+  /** Whether the newest was an extended keep-alive; no more follow until the next request. */
   readonly isUpgraded: boolean;
-  /** Pings in a row that found nothing to read. */
+  /** Consecutive keep-alive requests that found nothing cached. */
   readonly lost: number;
   readonly spent: number;
-  /** What they have saved. */
   readonly credited: number;
-  /** What the conversation would have cost without them. */
   readonly without: number;
 }
 
@@ -83,37 +82,36 @@ export const NEW_CLOCK: ClockState = {
   without: 0,
 };
 
-/** So long before a prefix expires it is used again. */
+/** Time before expiry at which a prefix is refreshed. */
 const MARGIN_MS = 20_000;
 
-/** Pings less their credits never exceed this share of what the conversation would have cost without them. */
+/** Most net cost of keep-alive requests, as a share of the conversation's cost without them. */
 const NET_SHARE = 0.05;
 
 /**
- * So much of that share an upgrade leaves unspent as long as nothing was credited: small sessions often end where they pause.
- * Chosen on one half of the recordings; on the other it costs nothing, and no session loses over 2 %.
+ * Part of that share that an extended keep-alive leaves unspent until something was credited: small sessions
+ * often end where they pause. Chosen on one half of the recordings; on the other it costs nothing, and no
+ * session loses over 2 %.
  */
 const RESERVE = 4_000;
 
-/** An upgrade's reply has fewer blocks: the provider looks back no further for what it holds. */
 const LOOK_BACK = 20;
 
-/** Pings in a row that found nothing after which a conversation gets no more. */
 const MOST_LOST = 2;
 
 /**
- * Chances that a person comes back within the next 280 s who has been away for 280 s, 560 s and so on, of 187 pauses in
- * recorded sessions: where nobody says that a session is over, and where that is said.
+ * Probabilities that a user returns within the next 280 s after 280 s, 560 s and so on, from 187 pauses in
+ * recorded sessions: if the end of a session isn't reported, and if it is.
  */
 const RETURNS = [0.25, 0.16, 0.08, 0.09, 0.05, 0.07, 0.01, 0.04];
 const TOLD_RETURNS = [0.36, 0.27, 0.17, 0.2, 0.14, 0.19, 0.04, 0.13];
 
-/** Of 33 tools that ran for over 280 s, 13 were done within the next 280 s. Most of the others waited for a permission. */
+/** Of 33 tools that ran for over 280 s, 13 ended within the next 280 s. Most others waited for approval. */
 const MOST_PINGS = 4;
 
 /**
- * By the chances alone it would be two: a third is worth 0.005 of the prefix less than nothing. On one half of the recordings it
- * saves 1.3 %, on the other it costs nothing.
+ * The probabilities alone would give two. A third loses 0.005 of the prefix on average; on one half of the
+ * recordings it saves 1.3 %, on the other it costs nothing.
  */
 const PERSON_PINGS = 3;
 
@@ -121,17 +119,14 @@ const COMMITTED_PINGS = 2;
 
 interface ClockOptions {
   readonly profile: Profile;
-  /** Tokens that would leave if the next request found the cache cold: then a lapse loses less. Default: none. */
+  /** Tokens that would be evicted if the next request found the cache cold. Default: 0. */
   readonly prunedTokens?: number;
 }
 
-/** A clock of one conversation, as {@linkcode pingClock} makes it. */
 export interface IdleClock {
-  /** Returns the next ping while nothing is requested; `undefined` if its cache is to lapse. */
+  /** Returns the next keep-alive request of an idle conversation; `undefined` if its cache may expire. */
   next(idle: Idle): Ping | undefined;
-  /** Records a request that succeeded, and returns what it shows of an upgrade. */
   requested(request: RequestMade): UpgradeOutcome | undefined;
-  /** Records a ping that was answered and its cost, and returns what it shows of an upgrade. */
   pinged(ping: PingSent & { readonly tokenUnits: number }): UpgradeOutcome | undefined;
 }
 
@@ -168,15 +163,15 @@ export function pingClock(profile: Profile): IdleClock {
 }
 
 /**
- * Returns the next ping of an idle conversation; nothing if its cache is to lapse or has lapsed: then the next request prunes
- * for nothing.
+ * Returns the next keep-alive request of an idle conversation; `undefined` if its cache may expire or has
+ * expired.
  */
 export function nextPing(clock: ClockState, idle: Idle, options: ClockOptions): Ping | undefined {
   const { profile } = options;
   const { ttlMs, writes, minTokens, read } = profile;
   const { usedMs, heldTokens, answerTokens, pings, isUpgraded, lost } = clock;
   const { nowMs, trial, thinksByBudget = false, answerBlocks = 1, isAsked = false } = idle;
-  // Only who tells short writes from an hour's lives from use to use.
+  // Only profiles with write prices distinguish short writes from an hour's and refresh entries by use.
   if (!writes || ttlMs >= HOUR_MS || thinksByBudget || heldTokens < minTokens) return undefined;
   if (isUpgraded || lost >= MOST_LOST || nowMs > usedMs + ttlMs) return undefined;
   const atMs = Math.max(nowMs, usedMs + ttlMs - MARGIN_MS);
@@ -188,7 +183,7 @@ export function nextPing(clock: ClockState, idle: Idle, options: ClockOptions): 
       ? { type, atMs, tokenUnits, keepsMs }
       : undefined;
   };
-  // Where an hour is to be had, five minutes for nearly as much aren't worth it.
+  // Where an hour can be had, five minutes for nearly the same price aren't worth it.
   if (trial && mayUpgrade(trial, heldTokens) && answerTokens > 0 && answerBlocks < LOOK_BACK) {
     return isAsked || pings < MOST_PINGS
       ? plan("upgrade", read * heldTokens + writes.hour * answerTokens)
@@ -205,7 +200,7 @@ function mostPings(
   { profile: { read, write }, lossTokens, prunedTokens = 0 }: ClockOptions & { readonly lossTokens: number },
 ): number {
   if (pending !== "person") return MOST_PINGS;
-  // What would leave in a cold cache isn't written again; but what comes back to a warm one carries it on.
+  // Tokens evicted in a cold cache aren't written again, but a warm cache carries them further.
   const lost = write * Math.max(0, lossTokens - prunedTokens) - read * lossTokens;
   const loss = lost / ((write - read) * heldTokens);
   const worth = pingsWorth(tellsEnd ? TOLD_RETURNS : RETURNS, { read, write, loss });
@@ -213,7 +208,6 @@ function mostPings(
   return hasCommitted ? Math.min(most, COMMITTED_PINGS) : most;
 }
 
-/** Whether a ping's price is within what pings may lose. */
 function isCovered(
   { spent, credited, without }: ClockState,
   { type, tokenUnits }: Pick<Ping, "type" | "tokenUnits">,
@@ -223,13 +217,10 @@ function isCovered(
 }
 
 /**
- * Returns how often an idle conversation is kept warm at most, by the chances of each ping in turn that it comes back:
- * as long as
- *
- *     V(k) = max(0, −read + (write − read) · loss · q(k) + (1 − q(k)) · V(k + 1))
- *
- * is above 0, where `loss` is the share of the prefix that a lapse would have written again. Optimal stopping by backward
- * induction (Bellman 1957).
+ * Returns the most keep-alive requests that pay, given the probability before each that the conversation
+ * returns: as long as V(k) = max(0, −read + (write − read) · loss · q(k) + (1 − q(k)) · V(k + 1)) is above 0,
+ * where `loss` is the share of the prefix that would be written again after expiry. Optimal stopping by
+ * backward induction (Bellman 1957).
  */
 export function pingsWorth(
   chances: readonly number[],
@@ -239,34 +230,33 @@ export function pingsWorth(
   for (let k = chances.length - 1; k >= 0; k--) {
     const chance = chances[k] ?? 0;
     value = Math.max(0, (write - read) * loss * chance - read + (1 - chance) * value);
-    // What isn't worth it ends all that would come behind it.
+    // The first that doesn't pay ends all later ones.
     pings = value > 0 ? pings + 1 : 0;
   }
   return pings;
 }
 
-/** From this share of a prefix on it counts as all of it. */
 const WARM_SHARE = 0.9;
 
-/** A bill for an hour may differ from what the reply takes by so many tokens, or half of them: what stands behind the mark isn't in it. */
+/**
+ * Tolerance of an hour's bill, in tokens (or half of the reply): text after the breakpoint isn't part of it.
+ */
 const BILL_TOKENS = 100;
 
-/** Tokens that are there after an idle time only because they last for an hour. */
 function hourTokensAt({ hourTokens, usedMs }: ClockState, atMs: number): number {
   return atMs - usedMs <= HOUR_MS ? hourTokens : 0;
 }
 
 interface AfterRequest {
   readonly clock: ClockState;
-  /** Tokens that were served only because pings had kept them warm. */
   readonly keptTokens: number;
   readonly credit: number;
   readonly upgrade?: UpgradeOutcome;
 }
 
 /**
- * Takes note of a request. What pings kept warm is credited to them where the cache would have expired without: writing
- * less reading of what it served of the prefix that the request shares with the one before.
+ * Records a request. A prefix that would have expired credits keep-alive requests with the write price less
+ * the read price of its served tokens that the request shares with the previous one.
  */
 export function afterRequest(clock: ClockState, request: RequestMade, profile: Profile): AfterRequest {
   const { atMs, usage, sharedTokens, tokenUnits } = request;
@@ -277,7 +267,6 @@ export function afterRequest(clock: ClockState, request: RequestMade, profile: P
   const warmedTokens = !wouldBeCold ? 0 : pings > 0 ? Infinity : hourTokens;
   const keptTokens = Math.min(usage.cachedTokens, sharedTokens, warmedTokens);
   const credit = (write - read) * keptTokens;
-  // What begins otherwise by now says nothing of the entry.
   const isSame = hourTokens > 0 && sharedTokens >= WARM_SHARE * hourTokens;
   const isThere = isSame && usage.cachedTokens >= WARM_SHARE * hourTokens;
   const isReturn = isSame && isUpgraded && atMs - usedMs > ttlMs;
@@ -302,19 +291,18 @@ export function afterRequest(clock: ClockState, request: RequestMade, profile: P
 
 interface AfterPing {
   readonly clock: ClockState;
-  /** Whether it read the prefix; else it wrote it anew, and has kept nothing warm. */
+  /** Whether it read the prefix. Otherwise it wrote the prefix again. */
   readonly isWarm: boolean;
   readonly upgrade?: UpgradeOutcome;
 }
 
-/** Takes note of a ping. One that failed and cost nothing was none. */
+/** Records a keep-alive request. One that failed at no cost must not be recorded. */
 export function afterPing(
   clock: ClockState,
   { type, atMs, usage, tokenUnits }: PingSent & { readonly tokenUnits: number },
 ): AfterPing {
   const { promptTokens, cachedTokens, hourWriteTokens = 0 } = usage;
   const isWarm = cachedTokens >= WARM_SHARE * clock.heldTokens;
-  // All that wasn't read, but for the few tokens behind the mark.
   const dueTokens = promptTokens - cachedTokens;
   const isForAnHour = hourWriteTokens > 0 &&
     Math.abs(hourWriteTokens - dueTokens) <= Math.max(BILL_TOKENS, dueTokens / 2);
@@ -329,7 +317,6 @@ export function afterPing(
       spent: clock.spent + tokenUnits,
     },
     isWarm,
-    // Of a prefix that was gone all is written: that is no upgrade.
     ...(type === "upgrade" && isWarm && { upgrade: { of: "bill", isGood: isForAnHour } }),
   };
 }

@@ -17,7 +17,6 @@ const PROFILE = profileNamed("anthropic-5m");
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
 
-/** A request that finds its prefix if that is warm. */
 function request(
   clock: ClockState,
   { atMs, promptTokens, cachedTokens, outputTokens = 0, shared = cachedTokens }: {
@@ -45,10 +44,10 @@ function ping(clock: ClockState, { type, atMs }: Pick<Ping, "type" | "atMs">, is
   return afterPing(clock, { type, atMs, usage, tokenUnits: promptCost(PROFILE, usage) });
 }
 
-/** A conversation of 50,000 tokens that has cost a million units and was asked at 0. */
+/** A conversation of 50,000 tokens that has cost a million units and was last requested at 0. */
 const RICH: ClockState = { ...NEW_CLOCK, heldTokens: 50_000, answerTokens: 1_000, without: 1_000_000 };
 
-/** The pings of a pause that doesn't end, in seconds. */
+/** Returns the keep-alive requests of an endless pause, in seconds. */
 function pause(
   clock: ClockState,
   idle: Omit<Idle, "nowMs">,
@@ -66,7 +65,7 @@ function pause(
 
 const GRANTED: UpgradeTrial = { isBilled: true, returns: 3, misses: 0 };
 
-Deno.test("nextPing() keeps a prefix warm as long as what it waits for is worth it", () => {
+Deno.test("nextPing() keeps the cache alive while the awaited party is likely enough to return", () => {
   const exact = (...seconds: readonly number[]) => seconds.map((second) => `exact ${second} 5000`);
   const cases: [Omit<Idle, "nowMs">, string[], Partial<Parameters<typeof nextPing>[2]>?][] = [
     [{ pending: "tool" }, exact(280, 560, 840, 1120)],
@@ -74,11 +73,11 @@ Deno.test("nextPing() keeps a prefix warm as long as what it waits for is worth 
     [{ pending: "person" }, exact(280, 560, 840)],
     [{ pending: "person", hasCommitted: true }, exact(280, 560)],
     [{ pending: "person", tellsEnd: true }, exact(280, 560, 840, 1120, 1400, 1680)],
-    // Half of it would leave for nothing: then a lapse loses less than half.
+    // Half of it would be evicted for free, so expiry loses less than half.
     [{ pending: "person" }, exact(280), { prunedTokens: 25_000 }],
     [{ pending: "person" }, [], { prunedTokens: 45_000 }],
     [{ pending: "tool" }, exact(280, 560, 840, 1120), { prunedTokens: 45_000 }],
-    // 0.1 · 50,000 and 2 · 1,000; then silence.
+    // 0.1 · 50,000 and 2 · 1,000; then nothing.
     [{ pending: "person", trial: GRANTED }, ["upgrade 280 7000"]],
     [{ pending: "tool", trial: UNTRIED }, ["upgrade 280 7000"]],
     [{ pending: "person", trial: { ...GRANTED, isBilled: false } }, exact(280, 560, 840)],
@@ -96,7 +95,7 @@ Deno.test("nextPing() keeps a prefix warm as long as what it waits for is worth 
   assertEquals(pause({ ...RICH, heldTokens: 1_023 }, { pending: "tool" }), []);
 });
 
-Deno.test("nextPing() goes on as long as somebody asks for it, whatever that may lose, but never behind a lapse", () => {
+Deno.test("nextPing() continues at any cost on request, but never after expiry", () => {
   const clock: ClockState = { ...RICH, without: 0, spent: 1_000_000, pings: 12, usedMs: 12 * 280 * SECOND };
   const at = (idle: Omit<Idle, "nowMs" | "pending">, second = 12 * 280) =>
     nextPing(clock, { ...idle, nowMs: second * SECOND, pending: "person" }, { profile: PROFILE })?.atMs;
@@ -107,7 +106,7 @@ Deno.test("nextPing() goes on as long as somebody asks for it, whatever that may
   ]);
 });
 
-Deno.test("nextPing() comes at once where it is asked late, and not at all once the prefix has expired", () => {
+Deno.test("nextPing() is due at once when called late, and ends once the prefix has expired", () => {
   const at = (nowMs: number) => nextPing(RICH, { nowMs, pending: "tool" }, { profile: PROFILE })?.atMs;
   assertEquals([0, 280, 290, 300, 301].map((second) => at(second * SECOND)), [
     ...[280, 280, 290, 300].map((second) => second * SECOND),
@@ -115,14 +114,13 @@ Deno.test("nextPing() comes at once where it is asked late, and not at all once 
   ]);
 });
 
-Deno.test("nextPing() stays within 5 % of what the conversation would have cost without", () => {
+Deno.test("nextPing() stays within 5 % of the conversation's cost without keep-alive", () => {
   const pings = (without: number, idle: Omit<Idle, "nowMs">, more: Partial<ClockState> = {}) =>
     pause({ ...RICH, without, ...more }, idle).length;
   // 5,000 are 5 % of 100,000.
   assertEquals([99_999, 100_000, 199_999, 200_000].map((without) => pings(without, { pending: "tool" })), [
     ...[0, 1, 1, 2],
   ]);
-  // An upgrade leaves 4,000 as long as nothing was credited.
   const upgrade = { pending: "person", trial: GRANTED } as const;
   assertEquals([219_999, 220_000].map((without) => pings(without, upgrade)), [0, 1]);
   assertEquals(
@@ -132,7 +130,7 @@ Deno.test("nextPing() stays within 5 % of what the conversation would have cost 
   assertEquals(pings(160_000, upgrade, { spent: 9_000, credited: 8_000 }), 1);
 });
 
-Deno.test("the clock credits what pings kept warm, and books a whole session by hand", () => {
+Deno.test("afterRequest() and afterPing() record a whole session: costs, credits and the baseline", () => {
   // 40,000 tokens written.
   let { clock } = request(NEW_CLOCK, { atMs: 0, promptTokens: 40_000, cachedTokens: 0, outputTokens: 1_000 });
   assertEquals([clock.without, clock.credited], [55_000, 0]);
@@ -142,7 +140,7 @@ Deno.test("the clock credits what pings kept warm, and books a whole session by 
     ...{ atMs: MINUTE, promptTokens: 44_000, cachedTokens: 40_000, outputTokens: 2_000 },
     shared: 41_000,
   }));
-  // 4,000 read, 5,000 written, 10,000 said.
+  // 4,000 read, 5,000 written, 10,000 output.
   assertEquals(clock.without, 74_000);
   ({ clock } = request(clock, {
     atMs: 2 * MINUTE,
@@ -164,25 +162,23 @@ Deno.test("the clock credits what pings kept warm, and books a whole session by 
   assertEquals(plan, { type: "exact", atMs: 460 * SECOND, tokenUnits: 6_000, keepsMs: 280 * SECOND });
   const pinged = ping(clock, plan!);
   assertEquals([pinged.isWarm, pinged.clock.spent, pinged.clock.usedMs], [true, 6_000, 460 * SECOND]);
-  // The next request comes 399 s behind the last, 119 s behind the ping.
+  // The next request is 399 s after the last, 119 s after the keep-alive request.
   const back = request(pinged.clock, {
     ...{ atMs: 579 * SECOND, promptTokens: 61_000, cachedTokens: 60_000, shared: 60_500 },
   });
   assertEquals([back.keptTokens, back.clock.pings], [60_000, 0]);
   assertAlmostEquals(back.credit, 69_000);
-  // Without pings all of it would have been written.
+  // Without keep-alive all of it would have been written.
   assertAlmostEquals(back.clock.without, 350_900 + 76_250);
-  // What others have put there, behind where both begin alike, is nothing of theirs.
   const cut = request(pinged.clock, {
     ...{ atMs: 579 * SECOND, promptTokens: 61_000, cachedTokens: 60_000, shared: 20_000 },
   });
   assertEquals(cut.keptTokens, 20_000);
-  // Who comes back in time owes pings nothing.
   const soon = request(pinged.clock, { atMs: 479 * SECOND, promptTokens: 61_000, cachedTokens: 60_000 });
   assertEquals([soon.keptTokens, soon.credit], [0, 0]);
 });
 
-Deno.test("the clock takes an upgraded prefix for an hour's, and tells whether it was one", () => {
+Deno.test("afterPing() gives an extended prefix an hour, and returns evidence on it", () => {
   const upgraded = ping(RICH, { type: "upgrade", atMs: 280 * SECOND });
   assertEquals(upgraded.upgrade, { of: "bill", isGood: true });
   assertEquals([upgraded.clock.hourTokens, upgraded.clock.isUpgraded], [51_000, true]);
@@ -196,11 +192,10 @@ Deno.test("the clock takes an upgraded prefix for an hour's, and tells whether i
   const there = back(40, 51_000);
   assertEquals([there.upgrade, there.keptTokens], [{ of: "return", isGood: true }, 51_000]);
   assertEquals(back(40, 10_000).upgrade, { of: "return", isGood: false });
-  // Too soon, too late, and another prompt say nothing.
+  // Too soon, too late, and another prompt are no evidence.
   assertEquals([back(4, 51_000), back(61, 0), back(40, 0, 20_000)].map(({ upgrade }) => upgrade), [
     ...[undefined, undefined, undefined],
   ]);
-  // Read once more it lasts another hour, and covers a pause without a ping.
   assertEquals(pause(there.clock, { pending: "tool" }), []);
   const later = request(there.clock, {
     atMs: 90 * MINUTE,
@@ -209,7 +204,6 @@ Deno.test("the clock takes an upgraded prefix for an hour's, and tells whether i
     shared: 52_000,
   });
   assertEquals([later.keptTokens, later.upgrade], [51_000, undefined]);
-  // Once most of the prompt is new there is something to keep again.
   assertEquals(
     pause({ ...later.clock, heldTokens: 120_000, answerTokens: 1_000, usedMs: 0 }, {
       pending: "person",
@@ -221,7 +215,7 @@ Deno.test("the clock takes an upgraded prefix for an hour's, and tells whether i
   );
 });
 
-Deno.test("an upgrade that is granted for five minutes, or finds nothing, isn't taken for an hour", () => {
+Deno.test("afterPing() doesn't extend a prefix that was billed for five minutes or not found", () => {
   const usage = {
     promptTokens: 51_010,
     cachedTokens: 50_000,
@@ -238,12 +232,10 @@ Deno.test("an upgrade that is granted for five minutes, or finds nothing, isn't 
   ]);
   const gone = ping(RICH, { type: "exact", atMs: 280 * SECOND }, false);
   assertEquals([gone.isWarm, gone.clock.spent, gone.clock.lost], [false, 62_500, 1]);
-  // Twice in a row is enough.
   const again = ping(gone.clock, { type: "exact", atMs: 560 * SECOND }, false);
   assertEquals(pause({ ...again.clock, spent: 0, usedMs: 0 }, { pending: "tool" }), []);
 });
 
-/** A session: requests some time apart, and what is waited for behind each. */
 const SESSIONS = fc.array(
   fc.record({
     gapMs: fc.oneof(fc.integer({ min: 1, max: 10 * MINUTE }), fc.integer({ min: 1, max: 180 * MINUTE })),
@@ -257,7 +249,7 @@ const SESSIONS = fc.array(
   { minLength: 1, maxLength: 25 },
 );
 
-Deno.test("pings less their credits never exceed 5 % of what a session would have cost without, and state is plain data", () => {
+Deno.test("nextPing(): net costs never exceed 5 % of a session's cost without keep-alive, and state is plain data", () => {
   fc.assert(fc.property(SESSIONS, fc.boolean(), fc.boolean(), (calls, upgrades, grants) => {
     let clock = NEW_CLOCK;
     let trial: UpgradeTrial | undefined = upgrades ? UNTRIED : undefined;
@@ -294,7 +286,6 @@ Deno.test("pings less their credits never exceed 5 % of what a session would hav
         const pinged = ping(clock, { ...next, ...(!grants && { type: "exact" }) });
         if (next.type === "upgrade") trial = observeUpgrade(trial!, { of: "bill", isGood: grants });
         paid += next.tokenUnits;
-        // It is paid by what it said.
         clock = { ...pinged.clock, spent: clock.spent + next.tokenUnits };
         assert(clock.spent - clock.credited <= 0.05 * clock.without + 1e-6);
         assert(paid <= 1.05 * bare + 1e-3, `${paid} ${bare}`);

@@ -1,44 +1,41 @@
 /**
- * Whether a provider makes a warm prefix last an hour for a request that reads it and puts an hour's breakpoint after a
- * little new text. Documented, but not by resellers, so the provider has to show it. Plain data, to be stored for each
+ * Evidence on whether a provider extends a warm prefix to an hour for a request that reads it and has an
+ * hour's breakpoint after a little new text. Documented, but not by resellers. Plain data, stored per
  * provider, key and model.
  */
 export interface UpgradeTrial {
-  /** Whether a bill showed what an upgrade should write for an hour. Absent: no upgrade was requested. */
+  /** Whether a bill showed the expected hour's write. Absent: none was requested. */
   readonly isBilled?: boolean;
-  /** Conversations that came back after five minutes to an hour, up to {@linkcode RETURNS}. */
+  /** Conversations that returned after five minutes to an hour, up to {@linkcode RETURNS}. */
   readonly returns: number;
   /** Of these, those that found less than nine tenths of their prefix. */
   readonly misses: number;
 }
 
-/** No upgrade was requested yet. */
+/** No extended keep-alive was requested yet. */
 export const UNTRIED: UpgradeTrial = { returns: 0, misses: 0 };
 
-/** What an upgrade, or the request that came back to it, has shown. */
+/** Evidence from an extended keep-alive or the request after it. */
 export interface UpgradeOutcome {
-  /** What its bill showed, or whether the prefix was there again. */
+  /** Source of the evidence: the bill, or the prefix found by the next request. */
   readonly of: "bill" | "return";
-  /** Whether it was as documented. */
   readonly isGood: boolean;
 }
 
-/** So many conversations that come back are looked at. */
 const RETURNS = 3;
 
-/** From so many of them on that found nothing, no upgrade is asked for any more. */
 const MOST_MISSES = 2;
 
-/** The first upgrade is asked for on no smaller a prefix, in tokens: less would show little. */
+/** Smallest prefix of the first one, in tokens: less is weak evidence. */
 const LEAST_PROBE_TOKENS = 20_000;
 
-/** Whether an upgrade may be asked for on a prefix of so many tokens. The first is a probe. */
+/** Whether an extended keep-alive may be requested for a prefix of this size. The first is a probe. */
 export function mayUpgrade({ isBilled, misses }: UpgradeTrial, prefixTokens: number): boolean {
   return isBilled === undefined ? prefixTokens >= LEAST_PROBE_TOKENS : isBilled && misses < MOST_MISSES;
 }
 
 /**
- * Returns the trial after what an upgrade has shown. A bill without the hour ends it, and so do two of the first returns.
+ * Returns the updated evidence. A bill without the hour, or two misses in the first returns, end it.
  *
  * @example
  * ```ts

@@ -7,18 +7,18 @@ const after = (...evidence: readonly `${"bill" | "return"} ${"good" | "bad"}`[])
     return observeUpgrade(trial, { of, isGood: word === "good" });
   }, UNTRIED);
 
-Deno.test("mayUpgrade() begins with a probe of 20,000 tokens, and goes by what it showed", () => {
+Deno.test("mayUpgrade() starts with a probe of 20,000 tokens, and follows its evidence", () => {
   const verdicts = (trial = UNTRIED) => [19_999, 20_000].map((tokens) => mayUpgrade(trial, tokens));
   assertEquals(verdicts(), [false, true]);
   assertEquals(verdicts(after("bill bad")), [false, false]);
   assertEquals(verdicts(after("bill good")), [true, true]);
   assertEquals(verdicts(after("bill good", "return bad")), [true, true]);
   assertEquals(verdicts(after("bill good", "return bad", "return good", "return bad")), [false, false]);
-  // A provider that grants it no longer is asked no longer, whatever it says then.
+  // A provider that stopped granting it isn't asked again, whatever a later bill contains.
   assertEquals(verdicts(after("bill good", "return good", "bill bad", "bill good")), [false, false]);
 });
 
-Deno.test("observeUpgrade() looks at the first three returns alone", () => {
+Deno.test("observeUpgrade() counts only the first three returns", () => {
   const proven = after("bill good", "return good", "return bad", "return good");
   assertEquals(proven, { isBilled: true, returns: 3, misses: 1 });
   assertEquals(observeUpgrade(proven, { of: "return", isGood: false }), proven);

@@ -14,38 +14,39 @@ import {
 } from "./make_summary.ts";
 import { type History, isSummary, type PlacedMessages, type PlacedView, placedView } from "./view.ts";
 
-/** Share of a prompt that has to be won, or the window would be full again at once. */
+/** Least share of a prompt that must be freed. */
 const WORTHWHILE_SHARE = 0.1;
 
-/** The same in tokens where it can't be sent otherwise. */
 const LEAST_TOKENS = 50;
 
-/** Share of the window whose newest turns keep their answers as long as that is enough. */
+/** Share of the window for the newest turns, whose answers stay if possible. */
 const RECENT_SHARE = 1 / 4;
 
-/** Share of the window that is left over when user's messages leave, so that more need not leave soon. */
+/** Share of the window to which evicting user messages reduces it. */
 const ROOMY_SHARE = 0.7;
 
-/** Share of the window by which a history must grow before a summary is asked for again that failed; doubled each time. */
+/**
+ * Share of the window by which a history must grow before a failed summary is requested again; doubled each
+ * time.
+ */
 const RETRY_SHARE = 1 / 2;
 
-/** Longest text of the user that stays whole, and what is shown of a longer one, in tokens. */
 const LONG_TOKENS = 2_000;
 const SHORT_TOKENS = 1_000;
 
-/** What a summary is expected to take, in tokens, and as a share of what it stands for. */
+/** Expected tokens of a summary, and their share of the summarized ones. */
 const SUMMARY_TOKENS = 1_500;
 const SUMMARY_SHARE = 1 / 5;
 
-/** What a line is expected to take that stands for messages, in tokens. */
+/** Expected tokens of a line that replaces messages. */
 const LINE_TOKENS = 60;
 
 export interface RelieveWindowOptions extends SummaryOptions {
   readonly windowTokens: number;
-  /** Whether the window can't hold the prompt at all: then whatever makes it fit is worth it. Default: no. */
+  /** Whether the prompt exceeds the window, so that any fitting eviction is worth it. Default: false. */
   readonly mustFit?: boolean;
   readonly fullWindow: FullWindow;
-  /** What the model would see without the edits of this call, and with how many tokens of it a sent request began. */
+  /** The view without this call's edits, and its tokens at the start of an earlier request. */
   readonly warm: { readonly view: PlacedView; readonly sharedTokens: number };
   readonly kept?: ReadonlySet<number>;
 }
@@ -53,27 +54,19 @@ export interface RelieveWindowOptions extends SummaryOptions {
 export interface WindowRelief {
   readonly edits: readonly Edit[];
   readonly fullWindow: FullWindow;
-  /** Whether something can't be archived, so that nothing could be done. */
   readonly failed?: boolean;
-  /** What was done, and what went wrong, in a sentence each. */
   readonly warnings: readonly string[];
   readonly usage?: Usage;
 }
 
-/** What could leave a full window at once. */
+/** An eviction step of a full window. */
 interface Rung {
-  /** What gives way to a summary; absent if that isn't worth it. */
   readonly stretch?: Stretch;
-  /** Positions of the user's messages that are shortened. */
   readonly short: readonly number[];
-  /** Tokens that this is expected to win. */
   readonly tokens: number;
 }
 
-/**
- * Makes room in a window that is full after everything else has left, in the steps of docs/mechanisms.md, each only if those
- * before aren't enough. Nothing is done that frees less than a tenth of the prompt, unless it can't be sent otherwise.
- */
+/** Evicts more from a window that is still full, by the steps in docs/mechanisms.md. */
 export async function relieveWindow(
   history: History,
   edits: readonly Edit[],
@@ -155,7 +148,6 @@ function describeStretch({ leaving, said }: Stretch, summarised: boolean): strin
   ];
 }
 
-/** The conversation as the provider's cache knows it, with all of the history in front of a position. */
 function sentBefore(end: number, { warm, countTokens }: RelieveWindowOptions): History {
   const { messages, places, tools } = warm.view;
   const behind = places.findIndex((place) => place >= end);
@@ -170,7 +162,7 @@ function sentBefore(end: number, { warm, countTokens }: RelieveWindowOptions): H
   return { messages: sent.slice(0, firstOpenCall(sent)), tools };
 }
 
-/** The first rung that is enough, or else the last if it is worth it. */
+/** Returns the first sufficient step, or the last one if it is worth it. */
 function chooseRung(
   history: readonly Message[],
   placed: PlacedMessages,
@@ -193,7 +185,6 @@ function chooseRung(
     [...longTexts(history, placed, { before: last, countTokens })].filter(([place]) => !kept.has(place)),
   );
 
-  /** What is won by what leaves, of which so many tokens are earlier summaries. */
   const wonBy = (leaving: number, summaries: number) => {
     const won = leaving -
       (summarises ? Math.min(SUMMARY_TOKENS, SUMMARY_SHARE * leaving) : LINE_TOKENS + summaries);
@@ -217,7 +208,7 @@ function chooseRung(
   const joining = (end: number): Rung => {
     const all = joinable(history, placed, end).filter((place) => !kept.has(place));
     const roomy = promptTokens - ROOMY_SHARE * windowTokens;
-    // What is won with one more follows from what is won without it: there may be thousands.
+    // Computed incrementally, because there may be thousands.
     let { leaving, summaries, shortened } = rung(end, { short: true }).parts;
     for (const [at, place] of all.slice(0, -1).entries()) {
       leaving += shown.get(place) ?? 0;
@@ -238,8 +229,8 @@ function chooseRung(
 }
 
 /**
- * Where the complete turns of a history end, from the oldest on. A turn is complete when it ends with a text of the model;
- * an interrupted one is one with those behind it. The last turn is the active one.
+ * Returns the ends of complete turns, the oldest first. A complete turn ends with a text of the model; an
+ * interrupted one includes those after it. The last turn is active.
  */
 function turnEnds(history: readonly Message[]): number[] {
   const settled = firstOpenCall(history);
@@ -252,7 +243,6 @@ function turnEnds(history: readonly Message[]): number[] {
   });
 }
 
-/** The first of these ends behind which, up to the last, no more than so many tokens are shown. */
 function recentStart(
   ends: readonly number[],
   shown: ReadonlyMap<number, number>,
@@ -268,13 +258,12 @@ function recentStart(
   return start;
 }
 
-/** The user's messages that may leave: not those that open the session. */
+/** Returns the user's evictable messages: not those that open the session. */
 function joinable(history: readonly Message[], { places }: PlacedMessages, end: number): number[] {
   const opening = openingEnd(history);
   return places.filter((place) => opening <= place && place < end && history[place]?.role === "user");
 }
 
-/** Positions of the user's messages with texts that can be shortened, each with the tokens of these. */
 function longTexts(
   history: readonly Message[],
   { messages, places }: PlacedMessages,
@@ -291,7 +280,6 @@ function longTexts(
   return long;
 }
 
-/** Position behind the messages with which the user opened the session. */
 function openingEnd(history: readonly Message[]): number {
   const first = history.findIndex(({ role }) => role === "user");
   const end = history.findIndex(({ role }, at) => at > first && role !== "user");
@@ -326,13 +314,11 @@ async function shorten(
   return edits;
 }
 
-/** Shortest text that a result is cut to, in tokens. */
 const SHORTEST_TOKENS = 64;
 
 /**
- * Cuts results that the model hasn't seen yet to head and tail, the longest first and to the same length, until so many
- * tokens are won or nothing more can be.
- *
+ * Truncates unseen results, the longest first and to a common length, until enough tokens are freed or
+ * nothing more can be.
  * @throws {Error} if one can't be archived.
  */
 export async function cutNewest(
@@ -373,7 +359,6 @@ export async function cutNewest(
   return edits;
 }
 
-/** The length to which the longest of some must shrink for so many tokens to be won. */
 function commonLimit(tokens: readonly number[], neededTokens: number): number {
   const sorted = tokens.toSorted((a, b) => b - a);
   let won = 0;

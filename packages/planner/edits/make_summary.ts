@@ -5,46 +5,44 @@ import { archiveWithLine } from "@tare/prune/internal";
 import type { SummariseEdit } from "./edit.ts";
 import { type History, isSummary, type PlacedMessages } from "./view.ts";
 
-/** A request for a summary of old messages. */
+/** Request for a summary of old messages. */
 export interface SummaryRequest {
-  /** The conversation as the provider's cache holds it: a request that continues it is read from the cache. */
+  /** The conversation in the provider's cache; a request that continues it is read from the cache. */
   readonly sent: History;
-  /** What is to be summarized, in order, as the model sees it, the user's messages included. */
+  /** Visible messages to summarize, in order, including the user's. */
   readonly messages: readonly Message[];
-  /** Of these, the user's messages that leave. The others of them stay in the prompt. */
+  /** The user's evicted messages among them; the others stay in the prompt. */
   readonly users: readonly Message[];
   /** The first message after them, which stays. */
   readonly next?: Message | undefined;
-  /** The model's context window, in tokens as they are counted here. Default: unknown. */
+  /** The model's context window, in tokens counted locally. Default: unknown. */
   readonly windowTokens?: number | undefined;
   readonly signal?: AbortSignal | undefined;
-  /** Must be called while the model is at work. */
+  /** Must be called while the model makes progress. */
   readonly progress?: (() => void) | undefined;
 }
 
-/** Summarizes old messages by a model. A rejection is a failure, and so is an empty text, which is paid. */
+/** Summarizes old messages by a model. A rejection or an empty text is a failure. */
 export type Summarise = (request: SummaryRequest) => Promise<{
   /** Empty if the model returned none. */
   readonly text: string;
-  /** What the provider reported. */
   readonly usage: Usage;
 }>;
 
-/** The start of a conversation that gives way to one message. */
+/** The start of a conversation that one message replaces. */
 export interface Stretch {
-  /** Position in the history of the first message behind it. */
   readonly end: number;
-  /** Positions of the user's messages that leave with the rest. */
   readonly users: readonly number[];
-  /** These messages. */
   readonly said: readonly Message[];
-  /** All that stands in it, as the model sees it, but for system and developer messages. */
+  /** All its visible messages except system and developer messages. */
   readonly messages: readonly Message[];
-  /** Of these, what leaves. */
   readonly leaving: readonly Message[];
 }
 
-/** The stretch in front of `end`, of which the answers leave but for those that are kept, and the user's messages at these positions. */
+/**
+ * Returns the range before `end`. Its answers are evicted except `kept` ones, and so are the user's messages
+ * at these positions.
+ */
 export function findStretch(
   { messages, places }: PlacedMessages,
   { end, users = [], kept }: {
@@ -69,34 +67,30 @@ export function findStretch(
   return { end, users, said, messages: stretch, leaving };
 }
 
-/** How a full window is relieved, and by what. */
 export interface SummaryOptions extends Pick<SummaryRequest, "signal" | "progress"> {
   readonly countTokens: CountTokens;
   readonly archive: Archive;
   readonly recall?: boolean | undefined;
-  /** Absent: no model summarizes. */
   readonly summarise?: Summarise | undefined;
 }
 
 export interface MakeSummaryOptions
   extends SummaryOptions, Pick<SummaryRequest, "sent" | "next" | "windowTokens"> {
-  /** Tokens that have to be won; a summary that wins fewer has failed. */
+  /** Least freed tokens; a summary that frees fewer has failed. */
   readonly minGainTokens: number;
 }
 
 export interface MadeSummary {
-  /** Lets it leave: with the summary, or where none could be had with a line that says where it is archived. */
   readonly edit: SummariseEdit;
   readonly usage?: Usage;
-  /** Why there is no summary, in words that follow "Cannot summarise": absent if nobody was asked. */
+  /** Reason for a missing summary, to follow "Cannot summarize". Absent: none was requested. */
   readonly failure?: string;
 }
 
 /**
- * Archives a stretch, then asks for its summary. An earlier summary in it is summarised with the rest, or stays where
- * none can be had.
- *
- * @throws {Error} if the stretch can't be archived, and the signal's reason if it was aborted for any other than a timeout.
+ * Archives a range and requests its summary. An earlier summary in it is included, or stays if the request
+ * fails.
+ * @throws {Error} if the range can't be archived, or the signal's reason unless it is a timeout.
  */
 export async function makeSummary(stretch: Stretch, options: MakeSummaryOptions): Promise<MadeSummary> {
   const { archive, countTokens, recall = false, minGainTokens } = options;
@@ -147,8 +141,8 @@ async function ask(
 }
 
 /**
- * Position of the first message that made a call which nothing answers yet; the number of messages if there is none.
- * Its answer may still come, so it must not leave.
+ * Returns the position of the first message with an unanswered call, or the number of messages. Its result
+ * may still come, so it must not be evicted.
  */
 export function firstOpenCall(messages: readonly Message[]): number {
   return pairCalls(messages).find(({ answer }) => !answer)?.at ?? messages.length;

@@ -36,7 +36,7 @@ async function made(
   };
 }
 
-Deno.test("makeSummary() lets answers give way to a summary, and says what it took", async () => {
+Deno.test("makeSummary() replaces answers by a summary, and returns its usage", async () => {
   const archive = memoryArchive();
   const { edit, shown, usage: paid, failure } = await made({ archive });
   assertEquals([paid, failure], [usage, undefined]);
@@ -51,7 +51,7 @@ Deno.test("makeSummary() lets answers give way to a summary, and says what it to
   assertEquals(await archive.get(edit.ref), [2, 4].map((at) => JSON.stringify(messages[at])).join("\n"));
 });
 
-Deno.test("makeSummary() lets user's messages join the summary, and tells who summarises which", async () => {
+Deno.test("makeSummary() includes the user's messages, and separates them in the request", async () => {
   const asked: SummaryRequest[] = [];
   const summarise = (request: SummaryRequest) => {
     asked.push(request);
@@ -72,7 +72,7 @@ Deno.test("makeSummary() lets user's messages join the summary, and tells who su
   }]);
 });
 
-Deno.test("makeSummary() puts a line where no summary can be had, and says why", async () => {
+Deno.test("makeSummary() returns a placeholder and the reason if there is no summary", async () => {
   const line = /^user: \[elided: 2 messages, \d+ bytes; recall with ref [0-9a-f]{16}\]$/;
   const answers: [MakeSummaryOptions["summarise"], string | undefined, number | undefined][] = [
     [undefined, undefined, undefined],
@@ -91,7 +91,7 @@ Deno.test("makeSummary() puts a line where no summary can be had, and says why",
   }
 });
 
-Deno.test("makeSummary() keeps an earlier summary where no later one can be had, with one line for both", async () => {
+Deno.test("makeSummary() keeps an earlier summary if a later one fails, with one placeholder for both", async () => {
   const stretch = findStretch(placeMessages(messages, []), { end: 3 });
   const archive = memoryArchive();
   const { edit } = await makeSummary(stretch, {
@@ -104,11 +104,11 @@ Deno.test("makeSummary() keeps an earlier summary where no later one can be had,
   const later = await made({ archive, summarise: undefined }, { edits: [edit] });
   assertMatch(later.edit.text, /^I told a story\.\n\n\[elided: 2 messages, \d+ bytes; ref [0-9a-f]{16}\]$/);
   assertEquals(later.shown.length, 5);
-  // What the first one stood for is found from there.
+  // The messages of the first summary can be found from there.
   assert((await archive.get(later.edit.ref))?.includes(edit.ref));
 });
 
-Deno.test("makeSummary() ends with its signal, unless that was a timeout, and without an archive", async () => {
+Deno.test("makeSummary() rejects with its signal, unless that was a timeout, and without an archive", async () => {
   const summarise = () => new Promise<never>(() => {});
   const cancelled = new Error("cancelled");
   await assertRejects(() => made({ summarise, signal: AbortSignal.abort(cancelled) }), Error, "cancelled");

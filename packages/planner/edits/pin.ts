@@ -5,37 +5,33 @@ import { type ElisionCandidate, resultOriginal } from "@tare/prune/internal";
 import type { Layout } from "./view.ts";
 import { candidateOf, EXPECTED_LINE_TOKENS, resultTools, type Way } from "./edit.ts";
 
-/** What somebody wants of one message of a session. Plain data. */
+/** A user's pin of one message. Plain data. */
 export interface Pin {
   /** Position of the message in the history. */
   readonly place: number;
-  /** That it comes back and stays, or that a result leaves. */
+  /** Retain (and restore) the message, or evict a result. */
   readonly wish: "keep" | "let_go";
-  /** Who asked for it. */
   readonly by: string;
-  /** Tells the message from any other: of a history that went back and on another way it asks nothing. */
+  /** Hash of the message: a pin doesn't apply to another message after the history went back. */
   readonly hash: number;
 }
 
-/** A pin that is to be made. */
 export interface NewPin extends Pick<Pin, "place" | "wish"> {
   readonly by?: string;
 }
 
-/** Most tokens of the line that stands for a result. */
 const LINE_TOKENS = 40;
 
 /**
- * Makes a pin for a message of a history.
- *
- * @throws {RangeError} if there is no such message, or it is one that stays anyway, or one that can't leave.
+ * Creates a pin for a message of a history.
+ * @throws {RangeError} if there is no such message, or it stays anyway, or it can't be evicted.
  */
 export function makePin(
   history: readonly Message[],
   { place, wish, by = "user" }: NewPin,
   { countTokens, tools }: {
     readonly countTokens: CountTokens;
-    /** The tools of which a recall gives back all that a result holds. Default: only of texts it does. */
+    /** Tools whose results a recall restores completely. Default: only texts are. */
     readonly tools?: ToolTraits | undefined;
   },
 ): Pin {
@@ -63,7 +59,7 @@ export function makePin(
   return { place, wish, by, hash: hashPiece(message) };
 }
 
-/** The pins by their places, with another for a message in place of the one before, or without that of a message. */
+/** Returns the pins by position after a change. */
 export function pinsAfter(
   pins: readonly Pin[],
   change: { readonly set: Pin } | { readonly remove: number },
@@ -73,7 +69,7 @@ export function pinsAfter(
   return "set" in change ? [...others, change.set].sort((a, b) => a.place - b.place) : others;
 }
 
-/** The pins of messages that are there. */
+/** Returns the pins whose messages are in the history. */
 export function fittingPins(pins: readonly Pin[], history: readonly Message[]): readonly Pin[] {
   return pins.filter(({ place, hash }) => {
     const message = history[place];
@@ -83,13 +79,12 @@ export function fittingPins(pins: readonly Pin[], history: readonly Message[]): 
 
 export interface PinnedPlaces {
   readonly kept: ReadonlySet<number>;
-  /** The same with all calls and results of their steps, without which they can't stand. */
   readonly steps: ReadonlySet<number>;
 }
 
 export const NOTHING_PINNED: PinnedPlaces = { kept: new Set(), steps: new Set() };
 
-/** What pins ask for that isn't so yet and can be done now. Tokens are counted here. */
+/** Pending pins that can be applied now. Tokens are counted locally. */
 export interface Wishes {
   readonly back: readonly OpenWish[];
   readonly gone: readonly OpenWish[];
@@ -99,11 +94,9 @@ export const NO_WISHES: Wishes = { back: [], gone: [] };
 
 export interface OpenWish {
   readonly pin: Pin;
-  /** Where in the prompt it changes something first, in tokens of messages. */
   readonly start: number;
-  /** Tokens by which the prompt shrinks; negative if it grows. */
+  /** Freed tokens; negative if the prompt grows. */
   readonly tokens: number;
-  /** Results that leave: that of the pin, or those beside the one that comes back with its step. */
   readonly candidates: readonly ElisionCandidate[];
 }
 
@@ -111,7 +104,7 @@ interface Leaving {
   readonly how: Way;
 }
 
-/** Results beside one that comes back stay out of the prompt, if they have so many tokens. */
+/** Tokens from which on results next to a restored one stay evicted. */
 const BESIDE_TOKENS = 100;
 
 export function pinnedPlaces(pins: readonly Pin[], history: readonly Message[]): PinnedPlaces {
@@ -124,7 +117,6 @@ export function pinnedPlaces(pins: readonly Pin[], history: readonly Message[]):
   return { kept, steps };
 }
 
-/** What pins ask for that isn't so yet. Results that the model hasn't seen yet stay. */
 export function findWishes(
   pins: readonly Pin[],
   { history, layout, seenMessages, countTokens }: {
@@ -148,7 +140,6 @@ export function findWishes(
     const { place } = pin;
     const start = layout.startAt(place);
     if (pin.wish === "let_go") {
-      // What is said in fewer words than the line has nothing to leave.
       const isLong = layout.shows(place) && layout.tokensAt(place) > LINE_TOKENS;
       const one = isLong && place < newest ? candidate(place, true) : undefined;
       if (!one) continue;
@@ -186,7 +177,6 @@ export function removalsOf(
   );
 }
 
-/** Whether a message is among what leaves. */
 function isLeaving(leaving: readonly Leaving[], at: number): boolean {
   return leaving.some(({ how }) =>
     how.type === "elide" ? how.candidate.index === at : how.type === "drop" && how.from <= at && at < how.to
@@ -194,8 +184,8 @@ function isLeaving(leaving: readonly Leaving[], at: number): boolean {
 }
 
 /**
- * From where on wishes change a prompt, and by how many tokens it shrinks, as the provider counts, beside what may leave
- * anyway; nothing if there are none.
+ * Returns where pins change a prompt and the tokens they free, as the provider counts, in addition to
+ * `leaving`; `undefined` without pins.
  */
 export function rideOf(
   { back, gone }: Wishes,
@@ -211,17 +201,14 @@ export function rideOf(
   };
 }
 
-/** Tells people of what has no room to come back. */
 export function tellNoRoom({ place, by }: Pin): string {
   return `Cannot bring back message ${place}, which ${by} asked for: with it the window would be full. The pin is over.`;
 }
 
-/** Tells people of what left though it was kept. */
 export function tellOver({ place, by }: Pin): string {
   return `The window is full: message ${place} left it, which ${by} asked to keep. The pin is over.`;
 }
 
-/** Positions of each message that calls and of the answers to its calls. */
 function stepsOf(history: readonly Message[]): readonly (readonly number[])[] {
   const known = steps.get(history);
   if (known?.length === history.length) return known.steps;

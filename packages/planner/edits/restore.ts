@@ -18,16 +18,15 @@ import { arrivalEdits } from "./view.ts";
 export interface Restored {
   readonly view: SessionView;
   readonly plan: Plan;
-  /** Returns what it cost, and what it would have cost the client without Tare; no session changes by it. */
+  /** Returns the cost of the request and of its baseline; changes no session. */
   readonly book: (sent: BookedUsage) => LedgerEntry;
 }
 
-/** Most of a window that is kept free for a summary where the client says how long it may be. */
 const REPLY_SHARE = 0.1;
 
 /**
- * Plans a request that isn't a turn: it shows what the newest turn showed, and what is new; with `restores` also evicted
- * content, as far as the window holds it. `known` is a copy, which changes.
+ * Plans a request that isn't a turn: the newest turn's view plus new messages; with `restores` also evicted
+ * content, as far as it fits. `known` is a copy, which changes.
  */
 export function restore(
   known: KnownSession,
@@ -36,7 +35,6 @@ export function restore(
 ): Restored {
   const before = known.look(request);
   const { size, scale, promptTokens, alone, situation: { windowTokens } } = before;
-  // A client that compacts by itself later than was assumed hasn't done so before.
   if (scaled(scale, alone.ownTokens) <= windowTokens) known.refuteCompaction();
   const replyTokens = Math.min(request.replyTokens ?? Infinity, REPLY_SHARE * windowTokens);
   const room = (windowTokens - replyTokens - Math.sqrt(size.tokens * size.atMost)) /
@@ -51,7 +49,6 @@ export function restore(
       rewrites: [],
       warnings: [],
       promptTokens: plan.promptTokens,
-      // What a warm cache serves.
       predictedCachedTokens: servedTokens(known.profile, {
         promptTokens: plan.promptTokens,
         sharedTokens: predicted.sharedTokens,
@@ -63,8 +60,9 @@ export function restore(
 }
 
 /**
- * The edits that stay where what left is shown again in so much room, in tokens counted here: the newest first, schemas of
- * tools last; what doesn't fit is passed over. What a result says in fewer words stays, since that can be rebuilt from what is visible.
+ * Returns the edits that stay when evicted content is restored in this room, in tokens counted locally: the
+ * newest first, schemas last, skipping those that don't fit. Compressed results stay, because they can be
+ * rebuilt from the visible text.
  */
 function unrestored(
   { messages: history, tools, edits }: Pick<RewriteRequest, "messages" | "tools" | "edits">,
@@ -96,7 +94,8 @@ function unrestored(
   }
   const kept = edits.filter((edit) => !shown.has(edit));
   const arrived = arrivalEdits(edits);
-  // A reference was expanded when its source left; where that is shown again, the result is as it first was.
+  // The eviction of a source expanded its references; once the source is restored, the result gets its first
+  // form again.
   const isHidden = ({ source }: { readonly source: number }) =>
     removals.some(({ edit, from, to }) => !shown.has(edit) && from <= source && source < to);
   return kept.filter((edit) => {

@@ -32,20 +32,17 @@ import {
   resultTools,
 } from "./edit.ts";
 
-/** What {@linkcode rewrite} goes by. */
 export interface RewriteOptions
   extends Pick<FlatSessionOptions, "archive" | "countTokens" | "tools" | "summarise"> {
-  /** The model's context window in tokens; infinite where it isn't known. */
+  /** The model's context window in tokens; infinite if unknown. */
   readonly windowTokens: number;
-  /** The prompt of a request after its edits. */
   readonly look: (request: LookRequest) => Look;
-  /** Whether a full window may go further than price does. */
   readonly relievesWindow: boolean;
-  /** The edits with those that write out what refers to what is shown no longer. */
+  /** Returns the edits with references to evicted sources expanded. */
   readonly writeOut: (edits: readonly Edit[]) => readonly Edit[];
 }
 
-/** Returns the plan of a call from whose prompt, as it is `first`, something leaves. */
+/** Returns the plan of a call with evictions from the prompt `first`. */
 export function rewrite(
   first: Look & Decided,
   request: RewriteRequest,
@@ -55,8 +52,8 @@ export function rewrite(
 }
 
 /**
- * The prompt of one call on its way to its plan. The effect of a step is known only once it is made, so that the prompt is
- * inspected again after each.
+ * Builds the plan of one call. The effect of a step is known only after it, so the prompt is inspected again
+ * each time.
  */
 class Rewriting {
   readonly #request: RewriteRequest;
@@ -74,9 +71,7 @@ class Rewriting {
   #decision: Decision | undefined;
   #summary: Usage | undefined;
   #fullWindow: FullWindow;
-  /** What the window was emptied down to, as long as it isn't full again. */
   #emptiedTokens: number | undefined;
-  /** Whether nothing could be archived that would have relieved the window. */
   #failed = false;
 
   constructor(first: Look & Decided, request: RewriteRequest, options: RewriteOptions) {
@@ -107,7 +102,6 @@ class Rewriting {
       if (this.#isOver()) await this.#cutResults();
       if (this.#isOver()) await this.#makeSpace(true);
       if (this.#overflows()) await this.#dropSteps();
-      // What wasn't worth leaving may be of the shorter prompt.
     } while (this.#made.length > made && (this.#prompt.promptTokens < promptTokens || this.#isOver()));
     const { size, situation: { windowUse, windowTokens } } = this.#prompt;
     const staysFull = this.#options.relievesWindow && size.tokens > WINDOW_SHARE * windowTokens;
@@ -125,11 +119,10 @@ class Rewriting {
       await this.#rewrite();
       await this.#makeSpace();
       await this.#bringBack();
-      // What a pin held may leave once it is over.
     } while (this.#ended.length > before);
   }
 
-  /** What is kept leaves a full window last, and what had to leave is kept no longer. */
+  /** Evicts retained messages last, and ends the pins of evicted ones. */
   async #letGo(held: readonly Pin[]): Promise<void> {
     const { messages: history } = this.#request;
     this.#pins = this.#pins.filter((pin) => !held.includes(pin));
@@ -144,7 +137,7 @@ class Rewriting {
     await this.#settle();
   }
 
-  /** Lets leave what pays, and with it results that were asked to, until nothing more does. */
+  /** Evicts what pays, and pinned results with it, until nothing more does. */
   async #rewrite(): Promise<void> {
     for (;;) {
       const { leaving, wishes, isFree, decision, promptTokens } = this.#prompt;
@@ -159,12 +152,11 @@ class Rewriting {
         this.#repairs += leaving.reduce((sum, { loss }) => sum + loss, 0);
       }
       this.#lookAgain();
-      // What was brought back as asked may stay whatever leaves: then nothing more is won.
       if (this.#prompt.promptTokens >= promptTokens) return;
     }
   }
 
-  /** Makes room in a window that price alone left full. */
+  /** Evicts more from a window that is still full. */
   async #makeSpace(mustFit = false): Promise<void> {
     const { countTokens, archive, windowTokens, summarise } = this.#options;
     const { messages: history, edits, recall, signal, progress } = this.#request;
@@ -198,13 +190,12 @@ class Rewriting {
       const shown = [...stays].filter((at) => !layout.hasLeft(at));
       this.#edits = withRelief(this.#edits, relief.edits, new Set(shown));
       this.#lookAgain();
-      // What waited for a rewrite rides along.
       await this.#rewrite();
       if (this.#prompt.promptTokens >= promptTokens) return;
     }
   }
 
-  /** Lets go of results, whatever they hold, the oldest first; then those that are new become head and tail. */
+  /** Evicts results, whatever they contain, the oldest first; then truncates new ones. */
   async #cutResults(): Promise<void> {
     const { countTokens, archive, tools } = this.#options;
     const { messages: history, recall } = this.#request;
@@ -233,12 +224,10 @@ class Rewriting {
       }
       this.#isBought = true;
       this.#lookAgain();
-      // Where what referred to an old result says it itself from now on, less leaves than comes.
       if (old.length === 0 && this.#prompt.promptTokens >= promptTokens) return;
     }
   }
 
-  /** Lets go of the oldest steps of the turn that goes on, whatever the model said with them. */
   async #dropSteps(): Promise<void> {
     const { messages: history } = this.#request;
     const { layout, steps, size, promptTokens, situation: { windowTokens } } = this.#prompt;
@@ -265,7 +254,6 @@ class Rewriting {
     this.#pins = this.#pins.filter((pin) => !over.includes(pin));
   }
 
-  /** Brings back what is kept, as far as the window has room for it. */
   async #bringBack(): Promise<void> {
     const { wishes, isFree, situation, scale: { perToken } } = this.#prompt;
     const back = wishes.back.filter(({ pin }) => !this.#asked.includes(pin));
@@ -309,7 +297,6 @@ class Rewriting {
     }
   }
 
-  /** The prompt as it is now, and what pays to leave. */
   #look(): Look & Decided {
     const look = this.#options.look({
       ...this.#request,
@@ -327,7 +314,7 @@ class Rewriting {
     this.#prompt = this.#look();
   }
 
-  /** Tells people once of a window that stays full, and again only after it wasn't. */
+  /** Warns once about a window that stays full, until it isn't. */
   #tellFull(isFull: boolean): void {
     if (this.#fullWindow.fullSaid === isFull) return;
     this.#fullWindow = { ...this.#fullWindow, fullSaid: isFull };
@@ -337,7 +324,6 @@ class Rewriting {
     );
   }
 
-  /** Whether the prompt leaves no room for the answer. */
   #isFull(): boolean {
     const { windowUse, fullFrom } = this.#prompt.situation;
     return windowUse > fullFrom;
@@ -348,7 +334,6 @@ class Rewriting {
     return this.#options.relievesWindow && size.atMost > windowTokens;
   }
 
-  /** Whether more may leave for that than price lets go. */
   #overflows(): boolean {
     return this.#options.relievesWindow && this.#isFull();
   }
@@ -422,20 +407,18 @@ function reasonOf(decision: Decision | undefined): string {
 }
 
 /**
- * So often more is cut from a prompt that still may be too long: what the model has seen until there is room for a while,
- * what is new until it fits. Shares of the window.
+ * Rounds of cuts from a prompt that may still be too long, and shares of the window to which seen and new
+ * results reduce it.
  */
 const MOST_CUTS = 12;
 const ROOMY_SHARE = 0.8;
 const FITTING_SHARE = 0.98;
 
-/** So many of the newest steps stay in a window that is too small. */
 const LAST_STEPS = 8;
 
-/** Results with fewer tokens take no more than the line would that stands for them. */
 const LINE_TOKENS = 60;
 
-/** The oldest results that are shown and that the model has seen, until they are so many tokens. */
+/** Returns the oldest visible results that the model has seen, until they free these tokens. */
 function oldestResults(
   layout: Layout,
   history: readonly Message[],
@@ -462,10 +445,9 @@ function oldestResults(
 }
 
 /**
- * Archives what leaves and returns the edits. Adjacent steps share a line, also with those that left before, unless that
- * line is before the first thing that leaves now: it would move, and everything after it.
- *
- * @throws {Error} if something can't be archived. Then nothing may leave.
+ * Archives evicted content and returns the edits. Adjacent steps share a line, also with earlier ones, unless
+ * that line is before the first eviction: it would move everything after it.
+ * @throws {Error} if something can't be archived; nothing may be evicted then.
  */
 export async function makeEdits(
   { history, edits }: { readonly history: readonly Message[]; readonly edits: readonly Edit[] },
@@ -499,7 +481,7 @@ export async function makeEdits(
 
 type Stretch = Pick<DropEdit, "from" | "to">;
 
-/** Stretches with those beside them as one; of those from `before` alone none. */
+/** Merges adjacent ranges; omits merged ranges that are only from `before`. */
 function joined(stretches: readonly Stretch[], before: readonly Stretch[]): Stretch[] {
   const all: { from: number; to: number; isNew: boolean }[] = [];
   const sorted = [
@@ -529,7 +511,6 @@ async function drop(
   return { type: "drop", from, to, ref, text };
 }
 
-/** The edits after new ones: those of messages that left since have nothing to say any more. */
 export function withEdits(edits: readonly Edit[], made: readonly Edit[]): readonly Edit[] {
   if (made.length === 0) return edits;
   const stretches = made.filter((edit) => edit.type === "drop");
@@ -539,7 +520,7 @@ export function withEdits(edits: readonly Edit[], made: readonly Edit[]): readon
   const stays = new Set(edits.flatMap((edit) => edit.type === "keep" ? [edit.index] : []));
   const kept = edits.filter((edit) => {
     if (edit.type === "compact" || edit.type === "summarise" || edit.type === "keep") return true;
-    // What was referred to tells how long it was wanted.
+    // References of hidden results still tell when their sources were used.
     if (edit.type === "say") return true;
     if (edit.type === "drop") return !left(edit.from, edit.to);
     return !elided.has(edit.index) && (stays.has(edit.index) || !left(edit.index, edit.index + 1));
@@ -547,14 +528,13 @@ export function withEdits(edits: readonly Edit[], made: readonly Edit[]): readon
   return [...kept, ...made];
 }
 
-/** The edits after what is kept has come back: whole, and in front of the lines of the stretches in which it stood. */
+/** Returns the edits after retained messages are restored, before the placeholders of their ranges. */
 function withKept(edits: readonly Edit[], { kept, steps }: PinnedPlaces): readonly Edit[] {
   const known = new Set(edits.flatMap((edit) => edit.type === "keep" ? [edit.index] : []));
   const added = [...steps].filter((at) => !known.has(at) && edits.some(covers(at))).sort((a, b) => a - b);
   const hides = (edit: Edit) =>
     (edit.type === "elide" || edit.type === "shorten" || edit.type === "say") && kept.has(edit.index);
   if (added.length === 0 && !edits.some(hides)) return edits;
-  // A line that stands for nothing any more goes, and what was kept of its stretch needs no edit any more.
   const all = new Set([...known, ...added]);
   const isEmpty = (edit: Edit) =>
     edit.type === "drop" &&
@@ -566,11 +546,10 @@ function withKept(edits: readonly Edit[], { kept, steps }: PinnedPlaces): readon
   );
 }
 
-/** Whether an edit is of a stretch in which a message left. */
 const covers = (at: number) => (edit: Edit) =>
   (edit.type === "drop" || edit.type === "summarise") && edit.from <= at && at < edit.to;
 
-/** The edits after those that make room: these messages, which are kept, are shown as before. */
+/** Returns the edits after those that empty the window, with these retained messages still visible. */
 function withRelief(
   edits: readonly Edit[],
   made: readonly Edit[],
@@ -581,7 +560,6 @@ function withRelief(
   return withKept(after, { kept: new Set(), steps: shown });
 }
 
-/** The edits without those that keep what leaves now. */
 function withoutKept(edits: readonly Edit[], leaves: (at: number) => boolean): readonly Edit[] {
   const goes = (edit: Edit) => edit.type === "keep" && leaves(edit.index);
   return edits.some(goes) ? edits.filter((edit) => !goes(edit)) : edits;

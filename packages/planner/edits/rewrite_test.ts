@@ -53,7 +53,7 @@ const make = (removals: readonly Removal[], edits: readonly Edit[] = []) =>
 const stretchesOf = (edits: readonly Edit[]) =>
   edits.flatMap((edit) => edit.type === "drop" ? [[edit.from, edit.to]] : []);
 
-Deno.test("makeEdits() archives what leaves, and says in a line what it was and how to get it back", async () => {
+Deno.test("makeEdits() archives evicted content, and describes it and its recall in one line", async () => {
   const ref = await archiveRef(`3 ${source}`);
   const dropped = history.slice(1, 3).map((message) => JSON.stringify(message)).join("\n");
   const dropRef = await archiveRef(dropped);
@@ -67,7 +67,7 @@ Deno.test("makeEdits() archives what leaves, and says in a line what it was and 
   ]);
 });
 
-Deno.test("makeEdits() lets steps side by side share a line, also with those that left before, behind the cut alone", async () => {
+Deno.test("makeEdits() merges adjacent steps into one line, with earlier ones only after the cut", async () => {
   assertEquals(stretchesOf(await make([drop(1, 3), drop(3, 5)])), [[1, 5]]);
   assertEquals(stretchesOf(await make([drop(1, 3), drop(5, 7)])), [[1, 3], [5, 7]]);
   const before = await make([drop(3, 5)]);
@@ -76,7 +76,7 @@ Deno.test("makeEdits() lets steps side by side share a line, also with those tha
   assertEquals(stretchesOf(await make([drop(1, 3), drop(5, 7)], before)), [[1, 7]]);
 });
 
-Deno.test("makeEdits() makes none if one thing can't be archived", async () => {
+Deno.test("makeEdits() returns none if anything can't be archived", async () => {
   const archive = { ...memoryArchive(), put: () => Promise.reject(new Error("the disk is full")) };
   await assertRejects(
     () => makeEdits({ history, edits: [] }, [drop(1, 3), elide(6)], { ...options, archive }),
@@ -85,7 +85,7 @@ Deno.test("makeEdits() makes none if one thing can't be archived", async () => {
   );
 });
 
-Deno.test("withEdits() forgets what was said of messages that left since", async () => {
+Deno.test("withEdits() removes edits of messages evicted since", async () => {
   const before = await make([elide(2), drop(3, 5), elide(6)]);
   const made = await make([drop(1, 3)], before);
   assertEquals(withEdits(before, made).map((edit) => edit.type === "elide" ? edit.index : edit.type), [

@@ -14,32 +14,29 @@ import {
   textAt,
 } from "./edit.ts";
 
-/** What a session has said, or what of it a model sees. */
+/** Messages and tools of a session, or of a model's view. */
 export interface History {
   readonly messages: readonly Message[];
-  /** In the order in which the model is shown them. */
   readonly tools: readonly ToolDefinition[];
 }
 
-/** A view, and where in the history each of its messages stands. */
 export type PlacedView = History & PlacedMessages;
 
 /**
- * Returns what the model sees of a history after these edits. Pure: the same history and edits give the same bytes. Untouched
- * messages keep their identity, and an edited message is the same object in every view, so that its count stays known.
- *
- * @throws {RangeError} if an edit names messages that are not there, or elides what is no tool result.
+ * Returns the view of a history after these edits. Pure: the same history and edits give the same bytes.
+ * Unedited messages keep their identity, and edited ones are the same object in every view, so that counts
+ * stay cached.
+ * @throws {RangeError} if an edit's messages don't exist, or it elides anything but a tool result.
  */
 export function placedView(history: History, edits: readonly Edit[]): PlacedView {
   return { ...placeMessages(history.messages, edits), tools: compactedTools(history.tools, edits) };
 }
 
-/** The messages of a view, and where in the history each stands. */
 export interface PlacedMessages {
   readonly messages: readonly Message[];
-  /** The position of each in the history; −1 for a line that stands for several. */
+  /** Position of each message; −1 for a line that replaces several. */
   readonly places: readonly number[];
-  /** The whole history with the elided results and shortened texts, nothing dropped or summarised. */
+  /** The whole history with elided results and shortened texts, without evictions. */
   readonly elided: readonly Message[];
 }
 
@@ -91,7 +88,6 @@ export function compactedTools(
   return tools.map((tool) => compact.has(hashPiece(tool)) ? compactTool(tool) : tool);
 }
 
-/** The messages, with what is new alone of results that are said so and not elided. */
 function withSaid(
   history: readonly Message[],
   edits: readonly Edit[],
@@ -111,7 +107,7 @@ function withSaid(
   return shown;
 }
 
-/** Whether a line stands for all of a result. One that was truncated on arrival still shows head and tail. */
+/** Whether a placeholder replaces the whole result, unlike truncation. */
 export function standsForAll(edit: ElideEdit): boolean {
   let all = placeholders.get(edit);
   if (all === undefined) {
@@ -123,22 +119,19 @@ export function standsForAll(edit: ElideEdit): boolean {
 
 const placeholders = new WeakMap<ElideEdit, boolean>();
 
-/** How results are said, by position: of several edits of one the last counts. */
+/** Returns the last compression of each result, by position. */
 export function sayEdits(edits: readonly Edit[]): ReadonlyMap<number, SayEdit> {
   return sortedOut(edits).said;
 }
 
-/** How results were said when they came, by position. */
+/** Returns the first compression of each result, by position. */
 export function arrivalEdits(edits: readonly Edit[]): ReadonlyMap<number, SayEdit> {
   return sortedOut(edits).arrived;
 }
 
-/** What is asked of all edits at once, worked out once for each list of them. */
 interface SortedOut {
-  /** The first and the last edit by which each result is said, by position. */
   readonly arrived: ReadonlyMap<number, SayEdit>;
   readonly said: ReadonlyMap<number, SayEdit>;
-  /** Definitions of tools that are compact. */
   readonly compact: ReadonlySet<number>;
 }
 
@@ -160,7 +153,6 @@ function sortedOut(edits: readonly Edit[]): SortedOut {
   return all;
 }
 
-/** The messages, those that are shortened as the model sees them. */
 function shortened(messages: readonly Message[], edits: readonly ShortenEdit[]): readonly Message[] {
   if (edits.length === 0) return messages;
   const shown = [...messages];
@@ -198,22 +190,20 @@ const lines = new WeakMap<Edit, Message>();
 function lineOf(edit: DropEdit | SummariseEdit): Message {
   const known = lines.get(edit);
   if (known) return known;
-  // A summary is the model's own; a model that reads a bare placeholder as its own would learn to write such.
+  // A summary is the model's own text; a model that reads bare placeholders as its own would learn to write
+  // them.
   const role = edit.type === "summarise" ? edit.role ?? "assistant" : "user";
   const line: Message = { role, content: edit.text };
   lines.set(edit, line);
   return line;
 }
 
-/** Tokens of what the model sees of a history, or of the first part of it. */
 interface LayoutSums {
   readonly all: number;
-  /** System and developer messages. */
   readonly core: number;
   readonly said: number;
   readonly results: number;
   readonly placeholders: number;
-  /** What shorter texts keep out that stand in place of results. */
   readonly elided: number;
 }
 
@@ -221,7 +211,6 @@ const NOTHING: LayoutSums = { all: 0, core: 0, said: 0, results: 0, placeholders
 
 type ResultEdit = ElideEdit | SayEdit;
 
-/** A message that is shown itself. */
 interface Row {
   readonly message: Message;
   readonly start: number;
@@ -229,8 +218,8 @@ interface Row {
 }
 
 /**
- * A history that grows and what the model sees of it, laid out in rows with their tokens. A new message costs what it
- * says, an elision what stands behind it; only other edits lay everything out again.
+ * The view of a growing history in rows with their tokens. A new message takes time for its own length, an
+ * elision for the rows after it; other edits rebuild the layout.
  */
 export class Layout {
   readonly #countTokens: CountTokens;
@@ -241,20 +230,15 @@ export class Layout {
     places: [],
     elided: [],
   };
-  /** Up to the end of each row. */
   #sums: LayoutSums[] = [];
-  /** Tokens up to the end of each message of the history, as it was said. */
   #fullEnds: number[] = [];
-  /** The same without what would not have been said, had nothing left: recalls and their answers. */
+  /** The same without recalls and their results. */
   #ownEnds: number[] = [];
   #recalls = NO_RECALLS;
-  /** The row of each message; −1 if it left. */
   #rows: number[] = [];
-  /** Results in whose place a line stands. */
   #elided = new Set<number>();
   #version = 0;
   #changed: number[] = [];
-  /** Tokens of what the model sees, by kind of text. */
   #kinds: number[] = [...NO_TEXT];
 
   constructor(countTokens: CountTokens, other?: Layout) {
@@ -287,7 +271,9 @@ export class Layout {
     return this.sharedLength(history) === this.#history.length;
   }
 
-  /** Lays out a history. Returns the tokens at the start of the prompt that are unchanged; infinite if it only grew. */
+  /**
+   * Updates the layout. Returns the unchanged tokens at the start of the prompt; infinite if it only grew.
+   */
   update(history: readonly Message[], edits: readonly Edit[]): number {
     const shared = this.sharedLength(history);
     this.#changed = [];
@@ -306,13 +292,12 @@ export class Layout {
     this.#relay(history, edits, shared);
     const { messages } = this.#placed;
     let row = 0;
-    // A message that stands for another may be made anew.
     const isSame = (one: Message, other: Message) => one === other || hashPiece(one) === hashPiece(other);
     while (row < before.length && messages[row] && isSame(before[row]!, messages[row]!)) row++;
     return row === before.length ? Infinity : sums[row - 1]?.all ?? 0;
   }
 
-  /** Positions of results that the last update elided, where it did no more. */
+  /** Results elided by the last update, if it did nothing else. */
   get changed(): readonly number[] {
     return this.#changed;
   }
@@ -321,7 +306,6 @@ export class Layout {
     return [...this.#kinds];
   }
 
-  /** Another number whenever everything was laid out again. */
   get version(): number {
     return this.#version;
   }
@@ -346,7 +330,7 @@ export class Layout {
     return this.#fullEnds[length - 1] ?? (length > 0 ? this.fullTokens : 0);
   }
 
-  /** Tokens of what would have been said, had nothing left: without recalls. */
+  /** Tokens of the original messages without recalls. */
   get ownTokens(): number {
     return this.#ownEnds.at(-1) ?? 0;
   }
@@ -355,23 +339,21 @@ export class Layout {
     return this.#ownEnds[length - 1] ?? (length > 0 ? this.ownTokens : 0);
   }
 
-  /** Tokens of what was said before the model's first word. */
   get openingTokens(): number {
     const first = this.#history.findIndex(({ role }) => role === "assistant");
     return this.ownTokensOf(first < 0 ? this.#history.length : first);
   }
 
-  /** Whether nothing was said at the end of the history but what was recalled, so that its reply is one more. */
+  /** Whether the history ends with recalled results only, so that the reply is an additional one. */
   get endsWithRecalls(): boolean {
     return this.#recalls.isAll && this.#history.at(-1)?.role === "tool";
   }
 
-  /** Tokens in front of a message that user and model said. */
   saidBefore(at: number): number {
     return this.#before(this.#rows[at] ?? this.#sums.length).said;
   }
 
-  /** A message that is shown itself; nothing if it left. */
+  /** Returns a visible message; `undefined` if it was evicted. */
   find(at: number): Row | undefined {
     const row = this.#rows[at] ?? -1;
     const message = this.#placed.messages[row];
@@ -384,41 +366,37 @@ export class Layout {
     return (this.#rows[at] ?? -1) >= 0 && !this.#elided.has(at);
   }
 
-  /** Whether a line stands for a result, or would if it hadn't left with others. */
+  /** Whether a placeholder replaces a result, or would if its range weren't evicted. */
   isElided(at: number): boolean {
     return this.#elided.has(at);
   }
 
-  /** Whether a message left with others, so that nothing stands in its place. */
   hasLeft(at: number): boolean {
     return (this.#rows[at] ?? -1) < 0;
   }
 
-  /** Tokens in front of the place where a message stands, or would. */
   startAt(at: number): number {
     let row = this.#rows[at] ?? -1;
     if (row < 0) {
       row = this.#placed.places.findIndex((place) => place > at);
       if (row < 0) row = this.#placed.places.length;
-      // What left stood in front of the line that stands for it.
       while (this.#placed.places[row - 1] === -1) row--;
     }
     return this.#before(row).all;
   }
 
-  /** Tokens that a message takes, or the line in its place; zero if it left with others. */
+  /** Returns the tokens of a message or its placeholder; 0 if its range was evicted. */
   tokensAt(at: number): number {
     const row = this.#rows[at] ?? -1;
     return row < 0 ? 0 : this.#sums[row]!.all - this.#before(row).all;
   }
 
-  /** Tokens that a shorter text in place of a result keeps out. */
   savedAt(at: number): number {
     const row = this.#rows[at] ?? -1;
     return row < 0 ? 0 : this.#sums[row]!.elided - this.#before(row).elided;
   }
 
-  /** Position of the first message behind which, itself included, stand at most so many tokens. */
+  /** Returns the position of the first message from which at most these tokens follow. */
   tailStart(tokens: number): number {
     const { places } = this.#placed;
     let [low, high] = [0, places.length];
@@ -432,8 +410,8 @@ export class Layout {
   }
 
   /**
-   * How many messages are within so many tokens from the first, and up to which of all one was changed. Results that show
-   * what they showed when they came were never shown otherwise.
+   * Returns how many messages are within these tokens from the start, and up to which one messages were
+   * changed. Results in the form of their ingestion were never changed.
    */
   stableWithin(tokens: number, asArrived: readonly number[] = []): StableMessages {
     const { messages, places } = this.#placed;
@@ -468,7 +446,6 @@ export class Layout {
     this.#sum();
   }
 
-  /** What these edits do beyond those before; nothing if that is more than to change single results that are shown. */
   #changesOf(edits: readonly Edit[]): readonly ResultEdit[] | undefined {
     if (edits === this.#edits) return [];
     const known = this.#edits.length;
@@ -487,7 +464,6 @@ export class Layout {
     return changes;
   }
 
-  /** Changes results in place, and gives the tokens in front of the first. */
   #change(changes: readonly ResultEdit[]): number {
     const { messages, elided } = this.#placed;
     let first = Infinity;
@@ -562,7 +538,6 @@ export class Layout {
     const place = this.#placed.places[row]!;
     const { all, core, said, results, placeholders, elided } = this.#before(row);
     const tokens = countMessageTokens(message, this.#countTokens);
-    // A result that is said once, or shows head and tail, is one still.
     const isLine = message !== this.#history[place] && (message.role !== "tool" || this.#elided.has(place));
     const isCore = !isLine && (message.role === "system" || message.role === "developer");
     const isResult = !isLine && message.role === "tool";
@@ -580,7 +555,6 @@ export class Layout {
 
 interface Recalls {
   readonly ids: ReadonlySet<string>;
-  /** Whether it calls nothing else. */
   readonly isAll: boolean;
 }
 
@@ -599,7 +573,7 @@ function isRecall(call: ToolCall): boolean {
   return describeCall(call).name === RECALL_TOOL.function.name;
 }
 
-/** Whether a message of a view is an earlier summary: the line that ends it is nowhere else the model's own. */
+/** Whether a message of a view is an earlier summary: only those end with such a placeholder. */
 export function isSummary(message: Message): boolean {
   if (message.role !== "assistant" || typeof message.content !== "string" || message.tool_calls) return false;
   return parsePlaceholder(message.content.slice(message.content.lastIndexOf("\n") + 1))?.of === "messages";

@@ -25,7 +25,7 @@ const elide = (index: number, text: string): Edit => ({
 });
 const see = (...edits: readonly Edit[]) => placedView({ messages, tools: [] }, edits).messages;
 
-Deno.test("placedView() replaces the content of an elided result, the later edit winning, and nothing else", () => {
+Deno.test("placedView() replaces only the content of an elided result, by its last edit", () => {
   const seen = see(elide(3, "[a]"), elide(3, "[b]"));
   assertEquals(
     seen,
@@ -35,19 +35,19 @@ Deno.test("placedView() replaces the content of an elided result, the later edit
   assertEquals(messages[3]?.content, "long");
 });
 
-Deno.test("placedView() gives the same objects for the same edits each time", () => {
+Deno.test("placedView() returns the same objects for the same edits each time", () => {
   const drop: Edit = { type: "drop", from: 1, to: 3, ref: "r", text: "[gone]" };
   const [first, second] = [see(elide(3, "[a]"), drop), see(elide(3, "[a]"), drop)];
   for (const [at, message] of (first ?? []).entries()) assertStrictEquals(second?.[at], message);
 });
 
-Deno.test("placedView() refuses to elide what is no tool result", () => {
+Deno.test("placedView() throws if an edit elides anything but a tool result", () => {
   for (const index of [0, 9]) {
     assertThrows(() => see(elide(index, "x")), RangeError, `Cannot elide message ${index}`);
   }
 });
 
-Deno.test("placedView() shows one line for dropped messages, behind the system and developer messages that stay", () => {
+Deno.test("placedView() shows one line for dropped messages, after the remaining system and developer messages", () => {
   assertEquals(see({ type: "drop", from: 1, to: 6, ref: "r", text: "[gone]" }), [
     messages[0],
     messages[4],
@@ -56,7 +56,7 @@ Deno.test("placedView() shows one line for dropped messages, behind the system a
   ] as Message[]);
 });
 
-Deno.test("placedView() keeps the user messages of summarised turns and puts the summary behind them", () => {
+Deno.test("placedView() keeps the user messages of summarized turns before the summary", () => {
   assertEquals(see({ type: "summarise", from: 1, to: 6, ref: "r", text: "I read it." }), [
     messages[0],
     messages[1],
@@ -66,7 +66,7 @@ Deno.test("placedView() keeps the user messages of summarised turns and puts the
   ] as Message[]);
 });
 
-Deno.test("placedView() lets a later stretch swallow the line of an earlier one that it covers, and leaves others", () => {
+Deno.test("placedView() replaces the lines of ranges that a later range covers, and keeps others", () => {
   const first: Edit = { type: "drop", from: 1, to: 3, ref: "r", text: "[one]" };
   const covering: Edit = { type: "drop", from: 1, to: 6, ref: "r", text: "[two]" };
   const behind: Edit = { type: "drop", from: 3, to: 6, ref: "r", text: "[three]" };
@@ -75,7 +75,7 @@ Deno.test("placedView() lets a later stretch swallow the line of an earlier one 
   assertEquals(texts(first, behind), ["Be brief.", "[one]", "Note.", "[three]", "Thanks."]);
 });
 
-Deno.test("placedView() refuses a stretch that is not in the history", () => {
+Deno.test("placedView() throws if a range is not in the history", () => {
   for (const [from, to] of [[-1, 2], [3, 3], [5, 8]] as const) {
     assertThrows(
       () => see({ type: "drop", from, to, ref: "r", text: "x" }),
@@ -85,7 +85,7 @@ Deno.test("placedView() refuses a stretch that is not in the history", () => {
   }
 });
 
-Deno.test("placedView() shows a tool compact as long as its definition is the one that was seen", () => {
+Deno.test("placedView() shows a tool compact until its definition changes", () => {
   const tool = (description: string): ToolDefinition => ({
     type: "function",
     function: { name: "f", description },

@@ -35,7 +35,6 @@ const file = (step: number) => `const line${step} = ${step};\n`.repeat(400);
 
 type Played = Partial<Omit<PromptSessionOptions, "profile">> & { readonly profile?: Profile };
 
-/** Plays a task in which a file of some 2,000 tokens is read at each step. */
 async function play(steps: number, { profile = PROFILE, ...options }: Played = {}) {
   const session = plannerSession({
     profile,
@@ -63,7 +62,7 @@ async function play(steps: number, { profile = PROFILE, ...options }: Played = {
   return entries;
 }
 
-/** What a client pays that resends everything, and compacts its conversation from so many tokens on. */
+/** Returns the cost for a client that resends everything and compacts from this size on. */
 function alone(steps: number, habit: CompactionHabit, from: number) {
   const { resultChars, keptChars, keptTokens = 0, keepsFront, isLate = false } = habit;
   const cost = (promptTokens: number, cachedTokens: number) =>
@@ -72,7 +71,6 @@ function alone(steps: number, habit: CompactionHabit, from: number) {
   const front = PrefixCache.unitsOf({ messages: [task], tools: [READ] }, estimateTokens)
     .reduce((sum, { tokens }) => sum + tokens, 0);
   let [paid, compactions, others, held, last] = [0, 0, 0, 0, 0];
-  /** Steps that are in the prompt. */
   let kept = 0;
   const prompt = () => front + others + kept * (sizes.call + sizes.result);
   for (let step = 0; step < steps; step++) {
@@ -106,7 +104,7 @@ const HABITS: readonly (readonly [string, CompactionHabit])[] = [
 ];
 
 for (const [name, compaction] of HABITS) {
-  Deno.test(`sent() reckons with a client that compacts its window itself and goes on ${name}`, async () => {
+  Deno.test(`sent() includes the client's own compaction in the baseline: ${name}`, async () => {
     const entries = await play(100, { advanced: { compaction } });
     const claimed = entries.reduce((sum, { withoutTokenUnits }) => sum + withoutTokenUnits, 0);
     const from = compaction.fullFrom?.(WINDOW_TOKENS, REPLY_TOKENS) ?? WINDOW_TOKENS - 12_000;
@@ -114,14 +112,14 @@ for (const [name, compaction] of HABITS) {
     assert(Math.abs(claimed - paid) < 0.05 * paid, `${claimed} against ${paid}`);
     assertEquals(entries.filter(({ withoutCompaction }) => withoutCompaction).length, compactions);
     assert(compactions > 2);
-    // Resending everything is told as long as it fits, and not a call longer.
+    // The cost of resending everything is reported as long as it fits.
     const fits = entries.findLastIndex(({ resendTokenUnits }) => resendTokenUnits !== undefined) + 1;
     assert(fits > 20 && fits < 40);
     assert(entries.every(({ resendTokenUnits }, at) => (resendTokenUnits !== undefined) === at < fits));
   });
 }
 
-Deno.test("sent() credits a reply that only recalls with nothing, and its answer isn't part of what would have been sent", async () => {
+Deno.test("sent() credits nothing for a reply that only recalls, and excludes its answer from the baseline", async () => {
   const session = plannerSession({
     profile: profileNamed("none"),
     archive: memoryArchive(),
@@ -153,7 +151,7 @@ Deno.test("sent() credits a reply that only recalls with nothing, and its answer
   assert(usage.promptTokens < without.promptTokens);
 });
 
-Deno.test("plannerSession() that only observes sends everything, and tells what leaving things out would have come to", async () => {
+Deno.test("plannerSession() in a dry run sends everything, and records the plan's cost", async () => {
   const sum = (entries: readonly LedgerEntry[], of: (entry: LedgerEntry) => number) =>
     entries.reduce((all, entry) => all + of(entry), 0);
   for (const profile of ["anthropic-5m", "openai", "deepseek", "none"].map(profileNamed)) {
@@ -172,7 +170,7 @@ Deno.test("plannerSession() that only observes sends everything, and tells what 
   }
 });
 
-Deno.test("a fork's client would not compact again what its parent's would have compacted", async () => {
+Deno.test("PlanningSession.fork(): the baseline doesn't repeat the parent's compaction", async () => {
   const session = plannerSession({
     profile: PROFILE,
     archive: memoryArchive(),
@@ -185,7 +183,7 @@ Deno.test("a fork's client would not compact again what its parent's would have 
     return of.sent({ promptTokens, cachedTokens: predictedCachedTokens, outputTokens: 10 })!;
   };
   let compacted = 0;
-  // Until some calls behind a compaction.
+  // Until some calls after a compaction.
   for (let step = 0; compacted < 4; step++) {
     const { withoutCompaction } = await call();
     if (withoutCompaction || compacted > 0) compacted++;

@@ -3,10 +3,9 @@ import { countMessageTokens, countToolTokens, hashBytes } from "@tare/messages/i
 import type { History } from "../edits/view.ts";
 import type { LedgerEntry } from "./entry.ts";
 
-/** A change that a client made to what it had sent before, so that everything after it is read again. */
+/** A client's change to content that it had sent before; everything after it is read again. */
 export type ClientChange = NonNullable<LedgerEntry["changed"]>;
 
-/** Most characters of a quote, and those of them before the first that differs. */
 const QUOTED_CHARS = 120;
 const CHARS_BEFORE = 40;
 
@@ -14,8 +13,8 @@ const CHARS_BEFORE = 40;
 const LINES_ABOVE = 40;
 
 /**
- * Returns the first change that a client made to its previous request; `undefined` if it only appended to it, or removed its
- * end: then nothing is read again.
+ * Returns the first change to the client's previous request; `undefined` if it only appended messages or
+ * removed the end.
  */
 export function findClientChange(
   before: History | undefined,
@@ -30,7 +29,7 @@ export function findClientChange(
   const tokensOf = (messages: readonly Message[]) =>
     again(messages).reduce((sum, message) => sum + countMessageTokens(message, countTokens), 0);
   const [least, most] = [before.tools.length, now.tools.length].sort((a, b) => a - b);
-  // Messages may be appended; a tool that is added or removed changes everything after it.
+  // Messages may be appended; an added or removed tool changes everything after it.
   const tool = firstOther(before.tools, now.tools) ?? (least === most ? undefined : least);
   if (tool !== undefined) {
     const behind = now.tools.slice(tool).reduce((sum, one) => sum + countToolTokens(one, countTokens), 0);
@@ -50,7 +49,6 @@ export function findClientChange(
   };
 }
 
-/** Returns the first place in both lists where they differ. */
 function firstOther<T extends Message | ToolDefinition>(
   before: readonly T[],
   now: readonly T[],
@@ -126,7 +124,6 @@ function quoted(text: string): string {
   return text.length <= QUOTED_CHARS ? text : `${text.slice(0, QUOTED_CHARS - 1)}…`;
 }
 
-/** Causes that a client's change may explain: what follows it was new to the cache. */
 const EXPLAINED: readonly LedgerEntry["uncached"][number]["cause"][] = [
   "own_rewrite",
   "not_marked",
@@ -134,7 +131,7 @@ const EXPLAINED: readonly LedgerEntry["uncached"][number]["cause"][] = [
   "new",
 ];
 
-/** Returns the ledger entry of a call for which the client had changed something before tokens that are read again. */
+/** Returns a ledger entry with the tokens read again because of a client's change. */
 export function withClientChange(
   entry: LedgerEntry,
   changed: ClientChange,

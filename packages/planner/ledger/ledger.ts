@@ -47,64 +47,61 @@ import type {
   UncachedTokens,
 } from "./entry.ts";
 
-/** What a planner remembers of a session. Plain data, a few numbers for each thing that could leave. */
+/** The planner's state of a session. Plain data, a few numbers per evictable part. */
 export interface PlannerState {
-  /** The last requests that succeeded, newest first: one for each model and set of tools, as each has its own prefix. */
+  /** The last successful request per model and set of tools, newest first; each has its own prefix. */
   readonly sent: readonly SentRequest[];
-  /** So many messages of the history were in a request that succeeded: the model has seen them, or lines in their place. */
+  /** Messages of the history that were in a successful request. */
   readonly seen: number;
-  /** What carrying one token that the provider counts has cost so far, in the price of one uncached token. */
+  /** Cost of carrying one token so far, in cost units; tokens are the provider's. */
   readonly carried: number;
-  /** {@linkcode PlannerState.carried} when each part that could leave first could: its rent is what was added since, for each of its tokens. */
+  /**
+   * {@linkcode PlannerState.carried} when each part became evictable. The increase since, times its tokens,
+   * is its carrying cost.
+   */
   readonly idleSince: Readonly<Record<string, number>>;
   readonly warmth: WarmthRecord;
   readonly counted: TokenRecord;
-  /** The last prompts that were reported, newest first: one for each model. */
   readonly sizes: readonly SizeRecord[];
-  /** Windows that refusals of prompts have shown, by the model's name. */
+  /** Windows learned from refusals, by model. */
   readonly windows: Readonly<Record<string, LearnedWindow>>;
-  /** Whether a prompt was refused for its length before any was reported, so that nobody knows how it is counted. */
+  /**
+   * Whether a prompt was refused for its length before any was reported, so that the tokenizer is unknown.
+   */
   readonly doubted?: boolean;
   readonly paid: number;
-  /** What it would have cost to resend everything, had the window been large enough. */
+  /** Cost of resending everything, had the window been large enough. */
   readonly resend: number;
-  /** What its client would have paid without Tare. */
   readonly without: number;
   readonly clock: ClockState;
-  /** Tokens that would have left its newest prompt had the cache been cold, as the provider counts. */
+  /** Tokens that a cold cache would have evicted from the newest prompt, as the provider counts. */
   readonly waitingTokens: number;
   readonly compacted: OwnCompaction;
-  /** Tokens of its newest reply. */
   readonly outputTokens: number;
   readonly stopped: boolean;
-  /** Whether it was forked from a session and has sent nothing since. Absent: no. */
+  /** Whether it was forked and has sent nothing since. Absent: false. */
   readonly forked?: boolean;
-  /** Where its prompt was last rewritten: in this session, before it was forked from another, or nowhere. */
+  /** Place of the last rewrite: this session, its parent before the fork, or none. */
   readonly rewritten: "here" | "before_fork" | "never";
-  /** Name of the profile that usage made it recognise, where none was known. */
   readonly recognised?: string;
-  /** Calls in a row that should have read from the cache and for which the provider reported no reads. */
+  /** Consecutive calls without cache reads that should have had some. */
   readonly unreadCalls: number;
 }
 
-/** A window that a refusal has shown. Plain data. */
 interface LearnedWindow {
   readonly tokens: number;
-  /** Whether the provider told it. Else a longer prompt that succeeds refutes it. */
+  /** Whether the provider reported it. Otherwise a longer prompt that succeeds refutes it. */
   readonly isTold: boolean;
 }
 
-/** What a session has come to whose client keeps its window by itself. Plain data. */
 export interface OwnCompaction {
-  /** Tokens that its compactions have taken out of its prompt, counted here. */
+  /** Tokens that its compactions have removed, counted locally. */
   readonly tokens: number;
-  /** Messages of the history that the newest of them read. */
   readonly messages: number;
-  /** Of these, those that it took out. */
   readonly gone: number;
   /**
-   * What it and the calls behind it cost more than had it not been made. Absent: nothing was compacted, or more than once,
-   * so that it had to be.
+   * Extra cost of the compaction and the calls after it. Absent: none, or several, which were unavoidable
+   * then.
    */
   readonly extraTokenUnits?: number;
 }
@@ -132,24 +129,22 @@ export const NEW_SESSION: PlannerState = {
   unreadCalls: 0,
 };
 
-/** From so many calls in a row without cache reads on a provider is taken for one without a cache. */
+/** Consecutive calls without cache reads after which a provider is planned as without a cache. */
 export const UNREAD_CALLS = 2;
 
-/** Probability of a cached prefix from which on a call should have read it. */
 const SHOULD_READ = 0.5;
 
-/** Cost units over the baseline that never stop rewriting: in a short session they are what a few messages cost. */
+/** Cost units over the baseline that never stop rewriting: a few messages of a short session. */
 const LEAST_LOSS = 2_000;
 
 /**
- * Returns what resending everything is counted as against a call that cost so much: never less, as long as the session has
- * rewritten nothing, because a loss can't come of a rewrite then.
+ * Returns the cost of resending everything, at least this call's cost if the session hasn't rewritten: no
+ * rewrite caused a loss then.
  */
 export function resendCostOf({ rewritten }: PlannerState, resend: number, cost: number): number {
   return rewritten === "here" ? resend : Math.max(resend, cost);
 }
 
-/** Returns the account of a session that is forked at its first `length` messages: it owes nothing and has saved nothing. */
 export function forkAccount(account: PlannerState, length: number): PlannerState {
   const { rewritten, seen, clock, compacted, sent } = account;
   const { extraTokenUnits: _, ...inherited } = compacted;
@@ -158,7 +153,7 @@ export function forkAccount(account: PlannerState, length: number): PlannerState
     seen: Math.min(seen, length),
     forked: true,
     rewritten: rewritten === "never" ? rewritten : "before_fork",
-    // A prompt without edits is what its client would send, whatever its parent has sent.
+    // A prompt without edits equals the baseline, whatever the parent has sent.
     sent: sent.map((one) => ({ ...one, isWhole: true })),
     paid: 0,
     resend: 0,
@@ -169,13 +164,12 @@ export function forkAccount(account: PlannerState, length: number): PlannerState
   };
 }
 
-/** Share of the cached tokens that were expected which must be served for the prefix to count as still there. */
+/** Share of the expected cached tokens from which on a prefix counts as cached. */
 const SERVED_SHARE = 0.8;
 
-/** So many models and sets of tools of a session are remembered with what they were sent last. */
 const REMEMBERED_REQUESTS = 4;
 
-/** What was planned of a request that succeeded, as far as it is booked. Tokens are counted here. */
+/** Recorded part of a request's plan. Tokens are counted locally. */
 export interface BookedPlan {
   readonly request: {
     readonly messages: readonly Message[];
@@ -184,44 +178,39 @@ export interface BookedPlan {
   };
   readonly view: { readonly tools: readonly ToolDefinition[] };
   readonly promptTokens: number;
-  /** The same by kind of text. */
   readonly kinds: ByKind;
   readonly alone: AloneRequest;
-  /** Whether that is what was sent. */
+  /** Whether the baseline request was sent. */
   readonly isWhole: boolean;
   readonly shares: PromptShares;
   readonly predicted: Prediction;
-  /** What carrying costs more than its absence, and stayed. */
   readonly pending: readonly {
     readonly tokens: number;
     readonly parts: readonly { readonly name: string }[];
   }[];
-  /** What reading back is expected to cost that leaves for it; counted only where nothing really leaves. */
+  /** Expected refetch cost of its evictions; used in dry runs only. */
   readonly repairs: number;
   readonly decision?: Decision;
 }
 
 export interface BookCallOptions {
   readonly plan: BookedPlan;
-  /** What the provider reported of this very request; absent or `estimated` if it reported nothing. */
   readonly usage: Usage | undefined;
   readonly summary: Usage | undefined;
-  /** Tokens with which it began like what the cache held. Absent: by what the session has sent. */
   readonly heldTokens: number | undefined;
-  /** Tokens of its messages with which what the model sees now still starts. */
+  /** Tokens of its messages that the current prompt still starts with. */
   readonly messageTokens: number;
   readonly profile: Profile;
-  /** The rules of a provider that caches, whatever this one has reported. */
+  /** Rules of a provider with a cache, whatever this one has reported. */
   readonly cachingProfile: Profile;
   readonly countTokens: CountTokens;
   readonly lossLimit: number;
   readonly windowTokens: number;
   readonly habit: CompactionHabit;
-  /** Whether all of it was sent, whatever was planned. */
   readonly observes: boolean;
 }
 
-/** What is known of a session after a request that succeeded, and what that cost. */
+/** Returns the state after a successful request and its ledger entry. */
 export function bookCall(
   before: PlannerState,
   {
@@ -268,16 +257,15 @@ export function bookCall(
   };
   const read = once ?? actual;
   const readable = servedOf(cachingProfile, scale, { promptTokens: prompt, ...predicted });
-  // A rewrite at the very front leaves nothing to go by but the estimate.
+  // After a rewrite at the very start only the estimate is left.
   const served = expected > 0 ? read.cachedTokens / expected : predicted.alive;
   const cost = promptCost(profile, actual) + (summary ? promptCost(profile, summary) : 0);
   const lastTokens = observes ? last?.ownTokens ?? 0 : last?.promptTokens ?? 0;
   const lastShared = !last ? 0 : observes ? sharedAlone(last, own) : sharedTokens(last, shown);
-  // What an edit moved tells nothing of a cache that isn't late.
   const isTold = late || lastShared >= lastTokens;
   const alive = served >= SERVED_SHARE ? 1 : isTold ? served : predicted.alive;
   const aliveOf = (sent: SentRequest) => nowMs - lastUseMs(sent) === predicted.idleMs ? alive : aliveBy(sent);
-  // What comes back finds a cache that its leaving has broken.
+  // Recalled content finds a cache that its eviction has broken.
   const isSame = plan.isWhole && before.sent.every(({ isWhole }) => isWhole) && before.compacted.tokens === 0;
   const asked = callAlone(before.compacted, alone, {
     ...{ profile, scale, windowTokens, habit, countTokens, nowMs, aliveOf },
@@ -288,7 +276,7 @@ export function bookCall(
     front: heldTokens === undefined ? undefined : { tokens: known.sharedTokens, heldTokens },
   });
   const resent = observes ? actual : asked.resend;
-  // Of who reports nothing, and whose cache nobody knows, nothing is claimed.
+  // Without reports and a known cache nothing is claimed.
   const isUntold = !reported && profile.name === "none";
   const taken: AloneCall = isUntold
     ? { usage: actual, whole: actual, resend: actual, compacted: before.compacted }
@@ -298,7 +286,7 @@ export function bookCall(
   const kept = afterRequest(before.clock, {
     atMs: nowMs,
     usage: read,
-    // The reply went on from it, and this request from that.
+    // The reply continued the last request, and this one continues the reply.
     sharedTokens: Math.min(
       prompt,
       last ? scaled(scale, lastShared) + (lastShared < lastTokens ? 0 : before.outputTokens) : 0,
@@ -309,7 +297,6 @@ export function bookCall(
   const projected = observes
     ? project(plan, { actual, isSame, profile, scale, alive, predicted })
     : undefined;
-  // The reply that only recalled would have been this one.
   const outputTokens = Math.max(0, actual.outputTokens - (alone.isDetour ? before.outputTokens : 0));
   const { compaction } = taken;
   const alonePrompt = keptTokens === 0 ? taken.usage : cooled(
@@ -318,11 +305,10 @@ export function bookCall(
   );
   const alike = promptCost(profile, alonePrompt) + (compaction ? promptCost(profile, compaction) : 0);
   const extra = extraOf(before.compacted, taken, alike - promptCost(profile, taken.whole));
-  // A client that compacts by itself later than was thought hasn't done so before.
   const refuted = taken.refutes ? Math.max(0, before.compacted.extraTokenUnits ?? 0) : 0;
   const isInherited = before.rewritten === "before_fork" && !alone.isDetour && !observes;
   const withoutCost = isInherited ? Math.max(alike - refuted, cost) : alike - refuted;
-  // Whether rewriting pays isn't decided by an estimate.
+  // Estimates don't decide whether rewriting pays.
   const planned = projected ? projected.tokenUnits - projected.repairTokenUnits : cost;
   const paid = before.paid + planned;
   const without = before.without + withoutCost;
@@ -354,10 +340,9 @@ export function bookCall(
         return other.forAnHour && clock.hourTokens > 0 ? [{ ...other, usedMs: nowMs }] : [];
       }),
     ].slice(0, REMEMBERED_REQUESTS),
-    // What waits stands in front of what breaks, so that it is served if anything is.
+    // Pending parts are before the broken ones, so they are served if anything is.
     carried: before.carried + (actual.cachedTokens > 0 ? profile.read : profile.write),
     idleSince,
-    // What only others have sent was used nobody knows when.
     warmth: reported && expected > 0 && last && !predicted.forAnHour
       ? observeWarmth(profile, { idleMs: predicted.idleMs, warm: served >= SERVED_SHARE }, before.warmth)
       : before.warmth,
@@ -390,11 +375,10 @@ export function bookCall(
       uncachedTokens: actual.promptTokens - actual.cachedTokens,
       change: findChange(last, alone),
       brokenTokens: scale.perToken * (lastTokens - lastShared),
-      // What a rewrite moved in a cold cache was gone before.
       missingTokens: late && read.cachedTokens === 0
         ? scaled(scale, lastTokens)
         : readable - read.cachedTokens,
-      // By what requests have marked the cache holds less than they had in common.
+      // With breakpoints, the cache holds less than the requests have in common.
       unmarkedTokens: profile.writes && heldTokens !== undefined
         ? servedOf(profile, scale, { promptTokens: prompt, ...known }) - expected
         : 0,
@@ -420,9 +404,9 @@ export function bookCall(
 }
 
 /**
- * Returns how many calls in a row the provider has reported no cache reads for that should have read something. A call
- * tells nothing that begins otherwise than those before, is too short to be cached, came after the time to live, or is
- * of a provider whose reads are free: such report none. What is written to a cache shows that there is one.
+ * Returns the consecutive calls without reported cache reads that should have had some. Calls with another
+ * start, too short, after the lifetime, or with free reads (which aren't reported) don't count. Cache writes
+ * prove a cache.
  */
 function unreadAfter(
   { unreadCalls }: PlannerState,
@@ -440,7 +424,6 @@ function unreadAfter(
   return shouldRead ? unreadCalls + 1 : unreadCalls;
 }
 
-/** What is known of a session after a ping, and what that cost. */
 export function bookPing(
   before: PlannerState,
   ping: PingSent,
@@ -456,7 +439,7 @@ export function bookPing(
     sent: newest
       ? [
         { ...newest, usedMs: ping.atMs, ...(isUpgraded && { forAnHour: true }) },
-        // What lasts an hour is used with what begins like it.
+        // Requests with the same start share the hour's lifetime.
         ...others.flatMap((other) =>
           !other.forAnHour || !isSameKind(other, newest)
             ? [other]
@@ -476,12 +459,10 @@ function isSameKind(a: SentRequest, b: SentRequest): boolean {
     a.ownTools.every((tool, at) => tool === b.ownTools[at]);
 }
 
-/** What a session has saved so far. Of one that is only observed nothing but keeping it warm saves. */
 function saved({ without, paid, clock }: PlannerState, observes: boolean): number {
   return observes ? clock.credited - clock.spent : without - paid - clock.spent;
 }
 
-/** A prompt of which so many tokens fewer are served: they are written anew. */
 function cooled(usage: PromptUsage, tokens: number): PromptUsage {
   const { cachedTokens, cacheWriteTokens } = usage;
   const gone = Math.min(cachedTokens, tokens);
@@ -492,13 +473,12 @@ function cooled(usage: PromptUsage, tokens: number): PromptUsage {
   };
 }
 
-/** What an output token costs, in the price of one uncached input token; zero where nobody knows. */
+/** Returns the price of an output token in cost units; 0 if unknown. */
 function outputPrice({ price }: Profile, model: string | undefined): number {
   const { input = 0, output = 0 } = price ?? (model === undefined ? undefined : listPrice(model)) ?? {};
   return input > 0 ? output / input : 0;
 }
 
-/** What would have been sent of a prompt that is only observed. */
 function project(
   { promptTokens, alone, predicted: shared, repairs }: BookedPlan,
   { actual, isSame, profile, scale, alive, predicted }: {
@@ -513,7 +493,7 @@ function project(
   const prompt = Math.max(0, actual.promptTokens + scale.perToken * (promptTokens - alone.ownTokens));
   const warm = shared.idleMs === predicted.idleMs ? alive : shared.alive;
   const served = warm * servedOf(profile, scale, { promptTokens: prompt, ...shared });
-  // What other sessions put there would have been served of a prompt that was left alone, too.
+  // Content cached by other sessions would have been served of an unchanged prompt, too.
   const cachedTokens = isSame ? Math.max(served, actual.cachedTokens) : served;
   const sent = writtenLike(actual, prompt, Math.min(cachedTokens, prompt));
   return {
@@ -537,17 +517,13 @@ function roundTokens(usage: PromptUsage): PromptUsage {
 interface CacheStory {
   readonly uncachedTokens: number;
   readonly change: CacheChange;
-  /** Tokens at the end of the request before with which this one no longer goes on. */
   readonly brokenTokens: number;
-  /** Tokens of the request before that a warm cache would have served and this one didn't. */
+  /** Tokens of the previous request that a warm cache would have served. */
   readonly missingTokens: number;
-  /** Tokens of the request before that no request had asked to cache. */
   readonly unmarkedTokens: number;
-  /** Whether the profile's time to live was over. */
   readonly late: boolean;
 }
 
-/** Says of every uncached token of a request why it was not served. */
 export function explainUncached(
   { uncachedTokens, change, brokenTokens, missingTokens, unmarkedTokens, late }: CacheStory,
 ): readonly UncachedTokens[] {
@@ -569,9 +545,8 @@ export function explainUncached(
 }
 
 /**
- * What a prompt costs, in the price of one uncached input token: what the cache serves at the profile's reading
- * price, the rest at its writing price; where the provider tells what it wrote, only that, for how long as it tells, and
- * what was neither served nor written at 1.
+ * Returns the cost of a prompt in cost units: cached tokens at the read price, others at the write price. If
+ * writes are reported, only those are written, by their lifetime, and the rest costs 1.
  *
  * @example
  * ```ts
@@ -598,8 +573,8 @@ export function promptCost(
 }
 
 /**
- * What a call costs: its prompt in token units, and in US dollars prompt and reply, if the model's price is known. Where
- * the provider doesn't tell what it wrote to its cache, all that wasn't served is taken for written.
+ * Returns the cost of a call: its prompt in cost units, and prompt and reply in US dollars if the price is
+ * known. Without reported writes all uncached tokens count as written.
  *
  * @example
  * ```ts
@@ -622,12 +597,11 @@ export function callCost(usage: Usage, rates: Rates): Cost {
   return price ? { tokenUnits, usd: usdOf(usage, price) } : { tokenUnits };
 }
 
-/** What a call costs, by what is paid for. */
+/** Cost of a call by cached prompt, uncached prompt and reply. */
 export type CostParts = Readonly<Record<"cached" | "uncached" | "output", Cost>>;
 
 /**
- * What {@linkcode callCost} gives, cut into what the cache served, the rest of the prompt, and the reply, whose token units
- * are zero.
+ * Returns {@linkcode callCost} by cached prompt, uncached prompt and reply; the reply has no cost units.
  *
  * @example
  * ```ts
@@ -667,8 +641,7 @@ export function callCostParts(
 }
 
 /**
- * Returns the most that a call may cost: as if nothing of its prompt came from a cache, and all of it were written to one
- * for an hour.
+ * Returns the highest possible cost of a call: nothing cached, and all of it written for an hour.
  *
  * @example
  * ```ts
@@ -696,10 +669,8 @@ export function mostOfCall(
   };
 }
 
-/** What a model's calls cost. */
 export interface Rates {
   readonly profile: Pick<Profile, "write" | "read" | "writes">;
-  /** Default: not known. */
   readonly price?: Price | undefined;
 }
 
@@ -719,21 +690,19 @@ export type PromptUsage = Pick<
   "promptTokens" | "cachedTokens" | "cacheWriteTokens" | "hourWriteTokens"
 >;
 
-/** Tokens of a summary as a reply. In prompts none are reckoned with: nobody knows how many it would have had. */
+/** Assumed reply tokens of a summary. Prompts don't count them. */
 export const SUMMARY_TOKENS = 2_000;
 
-/** Where what is left of the window would not hold a reply. */
 function usuallyFullFrom(windowTokens: number): number {
   return Math.min(0.94 * windowTokens, Math.max(windowTokens - 12_000, windowTokens / 2));
 }
 
-/** The first of the newest messages that have at most so many characters together. */
+/** Returns the first of the newest messages that have at most this many characters together. */
 function tailFrom(messages: readonly Message[], chars: number): number {
   let left = chars;
   return messages.findLastIndex((message) => (left -= JSON.stringify(message).length) < 0) + 1;
 }
 
-/** Tokens of messages of which each result is cut to so many characters. */
 function transcriptTokens(
   messages: readonly Message[],
   { resultChars, countTokens }: { readonly resultChars: number; readonly countTokens: CountTokens },
@@ -749,37 +718,31 @@ function sumOf<T>(values: readonly T[], amount: (value: T) => number): number {
   return values.reduce((sum, value) => sum + amount(value), 0);
 }
 
-/** A call as its client would have made it alone. Tokens are counted here. */
+/** The baseline request of a call. Tokens are counted locally. */
 export interface AloneRequest {
   readonly model?: string | undefined;
-  /** Those of its client, in full. */
   readonly tools: readonly ToolDefinition[];
   readonly messages: readonly Message[];
   readonly replyTokens?: number | undefined;
-  /** What was said, with all tools: without what only Tare adds, such as recalls. */
+  /** Tokens of messages and tools without Tare's additions, such as recalls. */
   readonly ownTokens: number;
-  /** The same with that. */
   readonly wholeTokens: number;
-  /** Its first prompt, which a compaction leaves: tools, and what was said before the model's first word. */
+  /** Tokens of the first prompt, which a compaction retains: tools, and messages before the model's first. */
   readonly frontTokens: number;
-  /** Tokens of definitions that are deferred, and how many those take that aren't. Absent: none are deferred. */
+  /** Tokens of deferred definitions, and of the others. Absent: none is deferred. */
   readonly deferred?: { readonly tokens: number; readonly at: number };
-  /** Whether its reply was asked for only because Tare had left something out: results, or definitions of tools. */
+  /** Whether the call only follows an eviction: it recalls results or looks up definitions. */
   readonly isDetour: boolean;
-  /** Whether it was definitions of tools. */
   readonly isLookup: boolean;
 }
 
-/** What the cache holds of a call as its client would have made it is known by this. */
 interface SentAlone {
   readonly sent: readonly SentRequest[];
   readonly countTokens: CountTokens;
   readonly nowMs: number;
-  /** Probability that what was sent then is still cached. */
   readonly aliveOf: (sent: SentRequest) => number;
 }
 
-/** What the cache holds of a call as its client would have made it. */
 export function predictAlone(
   { model, tools, ownTokens }: Pick<AloneRequest, "model" | "tools" | "ownTokens">,
   { sent, countTokens, nowMs, aliveOf }: SentAlone,
@@ -797,34 +760,33 @@ export interface AloneOptions extends SentAlone {
   readonly scale: TokenScale;
   readonly windowTokens: number;
   readonly habit: CompactionHabit;
-  /** How much of what was expected of the cache it served, or is expected to. */
+  /** Served share of the expected cached tokens. */
   readonly alive: number;
-  /** How many tokens the request that was sent shared with those before, and to how many the cache held it, counted here. */
+  /**
+   * Tokens that the actual request shared with earlier ones, and how many the cache held, counted locally.
+   */
   readonly front?: { readonly tokens: number; readonly heldTokens: number } | undefined;
-  /** What the request that was sent took, or is expected to, and how many tokens of it were counted here. */
   readonly usage: PromptUsage;
   readonly countedTokens: number;
 }
 
-/** What a call would have taken without Tare. */
 export interface AloneCall {
-  /** Its prompt; nothing if it would not have been made. */
+  /** Its prompt; 0 tokens if it would not have been made. */
   readonly usage: PromptUsage;
-  /** The prompt by which its client would have compacted the conversation before; absent if it would not have. */
   readonly compaction?: PromptUsage;
-  /** What its prompt would have been had its client compacted nothing, whether or not that fits the window. */
+  /** Its prompt without compaction, whether or not it fits the window. */
   readonly whole: PromptUsage;
   /**
-   * What resending all that was said would have taken, recalls and calls behind them included. By this rewriting is held
-   * to its limit: a recall counted as a loss would stop it where what was recalled has to leave for the loss to end.
+   * Resending everything, including recalls and the calls after them. Rewriting is held to this limit: if a
+   * recall counted as a loss, it would stop rewriting while the recalled content must be evicted to end the
+   * loss.
    */
   readonly resend: PromptUsage;
   readonly compacted: OwnCompaction;
-  /** Whether its history has begun anew since its client was thought to have compacted it. Absent: no. */
+  /** Whether the history has restarted since the estimated compaction. Absent: false. */
   readonly refutes?: boolean;
 }
 
-/** What a compaction costs more until now than had it not been made, if this call costs so much more. */
 function extraOf(
   before: OwnCompaction,
   { compaction, compacted }: AloneCall,
@@ -838,8 +800,8 @@ function extraOf(
 const NOTHING: PromptUsage = { promptTokens: 0, cachedTokens: 0 };
 
 /**
- * What is served at least of a call as its client would have made it, by what was served. If tools are deferred that shows in
- * front of the session's first call alone, which other sessions' calls may begin like: theirs would have held those tools too.
+ * Returns the least cached tokens of a baseline request. Deferred tools matter only to a session's first
+ * call, which may start like other sessions' calls; in the baseline those would have had these tools too.
  */
 function servedOfLess(
   { deferred }: Pick<AloneRequest, "deferred">,
@@ -854,8 +816,8 @@ function servedOfLess(
 }
 
 /**
- * What a call would have taken had nothing left its prompt: the same call with the same provider, whose cache holds what
- * it held, within the same window. Where the conversation doesn't fit, its client compacts it as clients do.
+ * Returns the baseline of a call: the same provider, cache and window, and the client's own compaction if the
+ * conversation doesn't fit.
  */
 export function callAlone(
   before: OwnCompaction,
@@ -881,13 +843,11 @@ export function callAlone(
   const { sharedTokens, alive: lastAlive } = predictAlone(request, {
     ...{ sent, countTokens, nowMs, aliveOf },
   });
-  // What both share the cache holds of both alike.
   const last = front && sharedTokens <= front.tokens
     ? Math.min(sharedTokens, front.heldTokens)
     : sharedTokens;
-  // What is served of less would have been served of more: other sessions may have put it there.
+  // Other sessions may have cached it, so the baseline would have been served as much.
   const served = servedOfLess(request, { usage, scale, sharedTokens });
-  /** A prompt of so many tokens that shares so many with one that was sent. */
   const take = (tokens: number, sharedTokens: number, servedTokens = served): PromptUsage => {
     const promptTokens = Math.max(0, theirs(tokens));
     const warm = lastAlive * servedOf(profile, scale, { promptTokens, sharedTokens });
@@ -896,7 +856,7 @@ export function callAlone(
   const held = sent.find((one) => findChange(one, request) === "none");
   const promptTokens = theirs(wholeTokens);
   const resent = held ? servedOf(profile, scale, { promptTokens, sharedTokens: held.wholeTokens }) : 0;
-  // What the cache held less of, such as of a prompt without marks, it would have held less of as well.
+  // A cache without breakpoints would have held less of this prompt as well.
   const holds = front && front.tokens > 0 ? Math.min(1, front.heldTokens / front.tokens) : 1;
   const resend = { promptTokens, cachedTokens: alive * holds * resent };
   if (isDetour) return { usage: NOTHING, whole: NOTHING, resend, compacted: before };
@@ -933,7 +893,6 @@ export function callAlone(
   };
 }
 
-/** A prompt whose part that isn't served is written to the cache as that of another. */
 function writtenLike(like: PromptUsage, promptTokens: number, cachedTokens: number): PromptUsage {
   const { cacheWriteTokens, hourWriteTokens } = like;
   const uncached = like.promptTokens - like.cachedTokens;
@@ -947,7 +906,6 @@ function writtenLike(like: PromptUsage, promptTokens: number, cachedTokens: numb
   };
 }
 
-/** How many times the usual price a prompt of this length and its reply cost. */
 function timesOf(promptTokens: number, { long }: Price): Readonly<Record<"input" | "output", number>> {
   return long && promptTokens > long.aboveTokens ? long : { input: 1, output: 1 };
 }

@@ -13,7 +13,7 @@ const story = {
   late: false,
 } as const;
 
-Deno.test("explainUncached() blames each uncached token on one cause", () => {
+Deno.test("explainUncached() attributes each uncached token to one cause", () => {
   assertEquals(explainUncached({ ...story, change: "first_call" }), [{ cause: "first_call", tokens: 1_000 }]);
   assertEquals(explainUncached({ ...story, change: "model_changed", brokenTokens: 500 }), [
     { cause: "model_changed", tokens: 1_000 },
@@ -36,7 +36,7 @@ Deno.test("explainUncached() blames each uncached token on one cause", () => {
   ]);
 });
 
-Deno.test("promptCost() takes cached tokens at the reading price and the rest at the writing price", () => {
+Deno.test("promptCost() uses the read price for cached tokens and the write price for the rest", () => {
   const prompt = { promptTokens: 10_000, cachedTokens: 9_000 };
   const cost = (name: string) => promptCost(profileNamed(name), prompt);
   assertAlmostEquals(cost("anthropic-5m"), 900 + 1_250);
@@ -47,7 +47,7 @@ Deno.test("promptCost() takes cached tokens at the reading price and the rest at
   }
 });
 
-Deno.test("promptCost() tells apart what was written for five minutes, for an hour, and not at all", () => {
+Deno.test("promptCost() distinguishes writes for five minutes, for an hour, and none", () => {
   const usage = { promptTokens: 1000, cachedTokens: 500, cacheWriteTokens: 300, hourWriteTokens: 100 };
   assertEquals(promptCost(profileNamed("anthropic-5m"), usage), 50 + 200 + 200 * 1.25 + 100 * 2);
   assertEquals(promptCost(profileNamed("openai"), usage), 50 + 500);
@@ -55,11 +55,11 @@ Deno.test("promptCost() tells apart what was written for five minutes, for an ho
 
 const USAGE = { promptTokens: 1_000_000, cachedTokens: 500_000, outputTokens: 100_000 };
 
-Deno.test("callCost() knows no money without a price, and counts prompts alone in token units", () => {
+Deno.test("callCost() returns no money without a price, and cost units of the prompt only", () => {
   assertEquals(callCost(USAGE, { profile: profileNamed("openai") }), { tokenUnits: 550_000 });
 });
 
-Deno.test("callCost() takes what was served, written for minutes, for an hour and neither at the price of each", () => {
+Deno.test("callCost() prices reads, both kinds of writes, and other tokens separately", () => {
   const price = { input: 3, output: 15, cacheRead: 0.3, cacheWrite: 3.75, cacheWriteHour: 6 };
   const usd = (more: object, own: Price = price) =>
     callCost({ ...USAGE, ...more }, { profile: profileNamed("anthropic-5m"), price: own }).usd!;

@@ -1,27 +1,26 @@
 import { hashText } from "@tare/messages/internal";
 
-/** An item of a history, by its meaning: neither its spelling nor its ids are part of it. */
+/** Item of a history, identified by meaning, not by spelling or ids. */
 export interface HistoryItem {
-  /** Identifies everything that the item contains. */
+  /** Key of all its content. */
   readonly exact: string;
-  /** Identifies the calls whose results the item contains: it stays if a client rewrites them. Absent: it has none. */
+  /** Key of the calls whose results it contains; unchanged if a client rewrites the results. Absent: none. */
   readonly shape?: string | undefined;
-  /** Who produced its end. A thought is a reply without text and calls, which a client may omit. */
+  /** Author of its end. A thought is a reply without text and calls, which a client may omit. */
   readonly role: "instruction" | "user" | "result" | "reply" | "thought";
 }
 
-/** The history of a request. */
 export interface RequestHistory {
-  /** Separates histories that must not meet. */
+  /** Separates histories that must not be merged. */
   readonly scope: string;
   /** The client, if its conversations may continue in another scope. Default: they may not. */
   readonly client?: string | undefined;
-  /** Whether the client separates its conversations itself, so that a scope holds one. Default: no. */
+  /** Whether the client separates its conversations, so that a scope contains one. Default: false. */
   readonly isKeyed?: boolean | undefined;
-  /** The client's name for the conversation. Default: it is recognised by content. */
+  /** The client's name for the conversation. Default: recognized by content. */
   readonly name?: string | undefined;
   readonly items: readonly HistoryItem[];
-  /** Returns the texts of the item at a position: one of each message in it. */
+  /** Returns the texts of an item, one per message. */
   readonly textsOf: (at: number) => readonly string[];
 }
 
@@ -31,106 +30,100 @@ export interface KnownConversation {
     readonly scope: string;
     readonly client?: string | undefined;
     readonly name?: string | undefined;
-    /** Absent until its first turn: until then each of its requests was, or may have been, for something else. */
     readonly turns?: unknown;
     /** Whether its newest turn has no final reply yet. */
     readonly isAmidTurn: boolean;
-    /** Pieces of a summary with which its client may begin a new history, and whether the client said that it is one. */
+    /**
+     * Pieces of a summary with which its client may start a new history, and whether the client marked it as
+     * one.
+     */
     readonly summary?: { readonly pieces: readonly string[]; readonly isSaid: boolean } | undefined;
-    /** Pieces of the summary with which its history begins, and whether a model has answered since. */
+    /** Pieces of the summary that its history starts with, and whether a model has answered since. */
     readonly begunWith?: { readonly pieces: readonly string[]; readonly isAnswered: boolean } | undefined;
-    /** A line of the user's first message by which quotes of the conversation are found. */
     readonly opening?: string | undefined;
-    /** Calls of its newest reply, by `shape`: what continues it answers one of them. Absent or empty: that isn't known. */
+    /**
+     * Calls of its newest reply, by `shape`; a continuation answers one of them. Absent or empty: unknown.
+     */
     readonly replied?: readonly string[];
-    /** Whether a request of it is under way: another one begins a branch. Default: no. */
+    /** Whether a request of it is in progress; another one starts a branch. Default: false. */
     readonly isBusy?: boolean;
   };
 }
 
-/** What is stored of a conversation's history, to recognise it after a restart. */
 export interface StoredHistory {
   readonly items: readonly HistoryItem[];
-  /** Hashes of the text of the last item, up to each of its last line breaks. */
+  /** Hashes of the last item's text up to each of its last line breaks. */
   readonly stems: readonly number[];
 }
 
-/** Which conversation a turn continues. */
 export type Continuation<Known> =
   | {
     readonly type: "continue";
     readonly known: Known;
-    /** How many items of its history stay. */
+    /** Number of items of its history that stay. */
     readonly at: number;
-    /** How many items of its history the request contains, cleared ones and such that end in transient text included. */
+    /**
+     * Number of items of its history that the request contains, including cleared ones and ends in transient
+     * text.
+     */
     readonly length: number;
     /**
-     * `grown`: all of its history stays. `transient`: the end of the previous request was transient. `cleared`: its client
-     * replaced old results. `back`: its client went back. `anew`: its client compacted it.
+     * `grown`: its whole history stays. `transient`: the end of the previous request was transient.
+     * `cleared`: the client replaced old results. `back`: the client went back. `anew`: the client compacted
+     * it.
      */
     readonly how: "grown" | "transient" | "cleared" | "back" | "anew";
   }
   | { readonly type: "fork"; readonly known: Known; readonly at: number }
   | { readonly type: "new" };
 
-/** The conversation that a request is about which isn't a turn. */
 export interface About<Known> {
   readonly known: Known;
-  /** How many items at the start of both histories are the same, instructions aside. */
+  /** Number of equal items at the start of both histories, without instructions. */
   readonly shared: number;
   /** Whether the request contains the end of its history after another start. */
   readonly isCutOff: boolean;
 }
 
-/** The position of a conversation's history. */
 interface Place extends StoredHistory {
   readonly items: HistoryItem[];
   stems: readonly number[];
   heads: number;
-  /** How many items there are up to the last reply. */
   settled: number;
-  /** When it was last continued, in milliseconds since the epoch, and which of those of that time it was. */
+  /** Last continuation, in milliseconds since the epoch, and its order among those of that time. */
   used: readonly [ms: number, order: number];
 }
 
-/** Histories that share a client, or a scope where the client isn't known. */
 interface Realm<Known> {
-  /** The newest conversations by their replies and first items. */
   readonly landmarks: Map<string, readonly Known[]>;
-  /** The newest conversations by scope, in the order in which they were last continued. */
   readonly scopes: Map<string, readonly Known[]>;
 }
 
-/** A conversation that a request continues. */
 type Continued<Known> = Extract<Continuation<Known>, { readonly type: "continue" }>;
 
-/** A conversation whose history may be that of a request. */
 interface Candidate<Known> {
   readonly known: Known;
   readonly place: Place;
-  /** How many items the two histories begin with. */
   readonly shared: number;
-  /** How the request continues it at its end. Absent: it doesn't. */
   readonly grown?: Continued<Known> | undefined;
 }
 
 /** Most items that a client adds to the end of a request and removes in the next. */
 const TRANSIENT_ITEMS = 4;
 
-/** Most items with which a client replaces the start of a history. */
 const START_ITEMS = 4;
 
-/** Most conversations of a landmark or a scope, the newest, that a request is compared with. */
+/** Most conversations per landmark or scope that a request is compared with. */
 const RECENT = 64;
 
-/** Last line breaks of an item at which transient text may begin. */
+/** Last line breaks of an item at which transient text may start. */
 const STEMS = 128;
 
 /** Longest item that may end in transient text, in UTF-16 code units. */
 const STEMMED_CHARS = 2 ** 16;
 
 /**
- * Recognises which conversation a request continues by aligning its history with those that are known. Holds keys only.
+ * Recognizes the conversation that a request continues. Stores keys only.
  *
  * @example
  * ```ts
@@ -153,7 +146,6 @@ export class Recognition<Known extends KnownConversation> {
   readonly #realms = new Map<string, Realm<Known>>();
   #order = 0;
 
-  /** Returns what is to be stored of a conversation's history. */
   stored(known: Known): StoredHistory {
     return this.#places.get(known) ?? { items: [], stems: [] };
   }
@@ -164,13 +156,10 @@ export class Recognition<Known extends KnownConversation> {
     this.#place(known, { items, stems }, nowMs);
   }
 
-  /** Sets the history of a conversation to what was stored, last continued at this time. */
   restore(known: Known, stored: StoredHistory, usedMs: number): void {
-    // What was continued here at that time is newer.
     this.#place(known, stored, usedMs - 0.5);
   }
 
-  /** Forgets a conversation. */
   forget(known: Known): void {
     const place = this.#places.get(known);
     if (!place) return;
@@ -184,7 +173,7 @@ export class Recognition<Known extends KnownConversation> {
     if (realm.landmarks.size === 0 && realm.scopes.size === 0) this.#realms.delete(client ?? scope);
   }
 
-  /** Returns which conversation a turn continues. `named` is the one of its name. */
+  /** Returns the conversation that a turn continues. `named` is the one with its name. */
   recognise(request: RequestHistory, named?: Known): Continuation<Known> {
     const { items, isKeyed } = request;
     const candidates = this.#candidates(request, isOf(request, named));
@@ -195,7 +184,6 @@ export class Recognition<Known extends KnownConversation> {
     if (anew) return { ...this.#back(anew, items), how: "anew" };
     if (named) return grown ?? this.#back(named, items);
     const alike = candidates.filter(({ shared }) => shared > countHeads(items));
-    // A begun one that shares more is continued or forked, whatever began like it.
     const unbegun =
       alike.find(({ known, shared }) => !isBegun(known) && shared === alike[0]!.shared)?.known ??
         (isKeyed && alike.length === 0 ? this.#newest(request) : undefined);
@@ -212,9 +200,9 @@ export class Recognition<Known extends KnownConversation> {
   }
 
   /**
-   * Returns the conversation that a request is about which isn't a turn, such as one for a title or a summary: the one whose
-   * history it begins with, whatever the instructions, or whose end it contains; else that of its name or key, or one that
-   * it quotes. `named` is the one of its name.
+   * Returns the conversation of a request that isn't a turn: the one whose history it starts with, regardless
+   * of instructions, or whose end it contains; otherwise that of its name or key, or one that it quotes.
+   * `named` is the one with its name.
    */
   about(request: RequestHistory, named?: Known): About<Known> | undefined {
     const { items, scope, isKeyed } = request;
@@ -236,8 +224,8 @@ export class Recognition<Known extends KnownConversation> {
   }
 
   /**
-   * Returns the conversation without a turn that a request belongs to which may be none: the one of its name (`named`) or
-   * key, or the one that had the same request before.
+   * Returns the conversation without a turn that a request belongs to: the one with its name (`named`) or
+   * key, or with the same previous request.
    */
   preceding(request: RequestHistory, named?: Known): Known | undefined {
     const { items, isKeyed } = request;
@@ -253,7 +241,7 @@ export class Recognition<Known extends KnownConversation> {
   }
 
   /**
-   * Returns conversations whose replies, or first items, are at the same positions as in the request: those with the longest
+   * Returns conversations with replies, or first items, at the same positions as in the request; the longest
    * shared history first, then the newest. With `skipsHeads` instructions count as shared.
    */
   #candidates(
@@ -274,7 +262,6 @@ export class Recognition<Known extends KnownConversation> {
       found.set(known, { ...candidate, grown });
       return found.get(known);
     };
-    // Deeper landmarks come first, and those before the last reply of what continues tell nothing more.
     let from = heads;
     for (const { at, known } of this.#landmarksOf(request)) {
       if (at < from) break;
@@ -283,7 +270,7 @@ export class Recognition<Known extends KnownConversation> {
       if (grown && place) from = Math.max(from, place.settled - 1);
     }
     if (from === heads) {
-      // Transient text in a first message hides it, and instructions alone are no landmark.
+      // Transient text may hide a first message, and instructions alone are no landmark.
       for (const known of this.#recent(request)) {
         const place = this.#places.get(known)!;
         if (place.settled === place.heads) compare(known);
@@ -292,7 +279,6 @@ export class Recognition<Known extends KnownConversation> {
     return [...found.values()].sort((one, other) => other.shared - one.shared || byAge(one, other));
   }
 
-  /** Yields the conversations of each landmark in a request, the last landmark and the newest conversation first. */
   *#landmarksOf(request: RequestHistory): Generator<{ readonly at: number; readonly known: Known }> {
     const { items } = request;
     const realm = this.#realms.get(request.client ?? request.scope);
@@ -305,8 +291,8 @@ export class Recognition<Known extends KnownConversation> {
   }
 
   /**
-   * Returns the conversation whose summary a request quotes, or continues after its client requested one. A summary with which
-   * a history begins may be quoted once more before a model has answered.
+   * Returns the conversation whose summary a request quotes or follows. A summary at the start of a history
+   * may be quoted once more before a model has answered.
    */
   #quotedBy(
     request: RequestHistory,
@@ -314,7 +300,7 @@ export class Recognition<Known extends KnownConversation> {
     named: Known | undefined,
   ): Known | undefined {
     const { items, isKeyed } = request;
-    // A history that continues after a reply of the model is a branch.
+    // A history that continues after the model's reply is a branch.
     const isBranch = items.slice(0, candidates[0]?.shared ?? 0).some(isReply);
     const piecesOf = ({ facts: { summary, begunWith } }: Known) =>
       summary?.pieces ?? (begunWith?.isAnswered === false && !isBranch ? begunWith.pieces : []);
@@ -322,13 +308,13 @@ export class Recognition<Known extends KnownConversation> {
     const text = quotable.length > 0 ? textOf(request) : "";
     const quoted = quotable.find((known) => quotesAny(text, piecesOf(known)));
     if (quoted) return quoted;
-    // A summary that can't be read: the conversation is the same if key and instructions are.
+    // An unreadable summary: key and instructions identify the conversation.
     const newest = named ?? (isKeyed ? this.#newest(request, isBegun) : undefined);
     const isMeant = newest?.facts.summary?.isSaid && (named || this.#shared(newest, items) > 0);
     return isMeant && !isBranch ? newest : undefined;
   }
 
-  /** Returns the conversation whose history ends like that of a request, which begins with something else in its place. */
+  /** Returns the conversation whose history ends like that of a request with another start. */
   #endOf(request: RequestHistory): Known | undefined {
     const { items, scope } = request;
     const heads = countHeads(items);
@@ -343,7 +329,6 @@ export class Recognition<Known extends KnownConversation> {
       const isStart = start.length > 0 && start.length <= START_ITEMS &&
         start.every((item) => !isOfModel(item) && !isResult(item));
       const results = own.slice(settled).filter(isResult);
-      // The last one may end in transient text.
       const isEnd = results.every(({ shape }, index) => items[at + 1 + index]?.shape === shape);
       const hasResults = own.slice(settled - length).some((item, index) =>
         isResult(item) && item.exact === items[at - length + 1 + index]?.exact
@@ -353,7 +338,6 @@ export class Recognition<Known extends KnownConversation> {
     return undefined;
   }
 
-  /** Returns the conversation of another scope of the client that a request continues as a whole. */
   #elsewhere(request: RequestHistory): Continuation<Known> | undefined {
     const { client, scope } = request;
     if (client === undefined) return undefined;
@@ -364,12 +348,10 @@ export class Recognition<Known extends KnownConversation> {
     return whole && { type: "fork", known: whole.known, at: whole.shared };
   }
 
-  /** Returns the newest conversations of a request's scope, the newest first. */
   #recent({ client, scope }: Pick<RequestHistory, "client" | "scope">): readonly Known[] {
     return this.#realms.get(client ?? scope)?.scopes.get(scope)?.toReversed() ?? [];
   }
 
-  /** Returns the conversation without a name that was continued last in a request's scope, of all or of some. */
   #newest(request: RequestHistory, isWanted: (known: Known) => boolean = () => true): Known | undefined {
     const unnamed = this.#recent(request).filter((known) =>
       known.facts.name === undefined && isWanted(known)
@@ -433,7 +415,6 @@ export class Recognition<Known extends KnownConversation> {
   }
 }
 
-/** Returns how a request continues a conversation at its end; `undefined` if it doesn't. */
 function grownBy<Known extends KnownConversation>(
   candidate: Candidate<Known>,
   request: RequestHistory,
@@ -443,7 +424,6 @@ function grownBy<Known extends KnownConversation>(
   const { begunWith: { pieces } = { pieces: [] }, replied = [], isBusy = false } = known.facts;
   if (own.length === 0 || isBusy) return undefined;
   const { end, isCut } = endOf(place, request);
-  // The summary with which a history begins isn't transient.
   const cutsOpening = isCut && settled === heads && pieces.length > 0;
   if (cutsOpening && !quotesAny(textOf(request), pieces)) return undefined;
   const length = isCut ? end + 1 : end;
@@ -456,7 +436,7 @@ function grownBy<Known extends KnownConversation>(
   return { type: "continue", known, at, length, how };
 }
 
-/** Returns how a request continues the one of these conversations of which it contains most; `undefined` if none. */
+/** Returns the continuation of which the request contains most; `undefined` if none. */
 function bestOf<Known extends KnownConversation>(
   candidates: readonly Candidate<Known>[],
 ): Continued<Known> | undefined {
@@ -467,14 +447,15 @@ function bestOf<Known extends KnownConversation>(
     missing(one) - missing(other) || byAge(one, other)
   );
   if (!longest || !best?.grown) return undefined;
-  // A reply that another history shares tells more than transient items, or than what an older request left open.
+  // A reply shared with another history is stronger evidence than transient items or an older request's open
+  // end.
   const isMeant = longest.shared <= best.grown.length || missing(best) === 0 && byAge(best, longest) < 0;
   return isMeant ? best.grown : undefined;
 }
 
 /**
- * Returns how many items of a history a request must contain to continue it. The model's next reply comes after them; what
- * the previous request had there is transient: items, or text that is cut from the end of the last one.
+ * Returns the number of items that a request must contain to continue a history. The rest of the previous
+ * request is transient: items, or text cut from the end of the last one.
  */
 function endOf(
   { items: own, heads, settled, stems }: Place,
@@ -496,12 +477,10 @@ function endOf(
   return isCut ? { end: length - 1, isCut } : whole;
 }
 
-/** Whether it has had a turn. */
 function isBegun({ facts: { turns } }: KnownConversation): boolean {
   return turns !== undefined;
 }
 
-/** Returns a test for the conversations that a request may continue: the named one, or those of its scope and name. */
 function isOf<Known extends KnownConversation>(
   { scope, name }: RequestHistory,
   named?: Known,
@@ -510,8 +489,8 @@ function isOf<Known extends KnownConversation>(
 }
 
 /**
- * Whether what a history shares with a conversation is that one's own. Openings alone aren't: subagents share instructions, and
- * equal jobs their task, too.
+ * Whether the shared part identifies a conversation. Openings don't: subagents share instructions, and equal
+ * jobs their task.
  */
 function identifies<Known extends KnownConversation>(
   { known, shared }: Candidate<Known>,
@@ -522,7 +501,10 @@ function identifies<Known extends KnownConversation>(
     begunWith !== undefined && quotesAny(textOf(request, shared), begunWith.pieces);
 }
 
-/** Whether a user continues from a step of an interrupted turn: its client hadn't recorded the steps after it. */
+/**
+ * Whether a user continues from a step of an interrupted turn, because the client hadn't recorded later
+ * steps.
+ */
 function isInterrupted<Known extends KnownConversation>(
   candidate: Candidate<Known>,
   request: RequestHistory,
@@ -530,12 +512,11 @@ function isInterrupted<Known extends KnownConversation>(
   const { known, place: { items: own, settled }, shared } = candidate;
   const rest = request.items.slice(shared);
   if (shared === own.length || !known.facts.isAmidTurn || !identifies(candidate, request)) return false;
-  // Text of the user after the lost steps may be transient.
   const lost = own.slice(shared, settled > shared ? settled : own.length);
   return lost.every(({ role }) => role !== "user") && rest.at(-1)?.role === "user" && !rest.some(isReply);
 }
 
-/** Whether a request contains a whole history in which one text replaces several old results. */
+/** Whether a request contains a whole history with one text in place of several old results. */
 function isCleared<Known>(
   { place: { items: own }, shared }: Candidate<Known>,
   { items, textsOf }: RequestHistory,
@@ -548,14 +529,13 @@ function isCleared<Known>(
     cleared.push(textsOf(at));
   }
   const [first = []] = cleared;
-  // One other result may be that of another conversation.
+  // One different result may belong to another conversation.
   return first.some((text) =>
     cleared.every((texts) => texts.includes(text)) &&
     cleared.flat().filter((other) => other === text).length > 1
   );
 }
 
-/** Returns hashes of an item's text up to the end of each of its last lines, blank ones aside. */
 function stemsOf(texts: readonly string[]): readonly number[] {
   const text = texts.join("\n");
   if (text.length > STEMMED_CHARS) return [];
@@ -581,7 +561,6 @@ function quotesAny(text: string, pieces: readonly string[]): boolean {
   return pieces.some((piece) => text.includes(piece));
 }
 
-/** Returns how many items at the start of two histories are the same; the first `heads` may differ. */
 function sharedLength(one: readonly HistoryItem[], other: readonly HistoryItem[], heads = 0): number {
   const end = Math.min(one.length, other.length);
   let at = Math.min(heads, end);
@@ -593,7 +572,6 @@ function isSame(one: readonly HistoryItem[], other: readonly HistoryItem[], at: 
   return one[at] === other[at] || one[at]?.exact === other[at]?.exact;
 }
 
-/** Returns how many instructions a history begins with. */
 function countHeads(items: readonly HistoryItem[]): number {
   const first = items.findIndex(({ role }) => role !== "instruction");
   return first < 0 ? items.length : first;
@@ -615,7 +593,6 @@ function isResult({ shape }: HistoryItem): boolean {
   return shape !== undefined;
 }
 
-/** Orders conversations by when they were last continued, the newest first. */
 function byAge(
   { place: { used: [ms, order] } }: Pick<Candidate<unknown>, "place">,
   { place: { used: [otherMs, otherOrder] } }: Pick<Candidate<unknown>, "place">,

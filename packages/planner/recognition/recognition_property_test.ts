@@ -1,4 +1,7 @@
-/** One recognition: random clients, whose conversations are known to the test and not to the recogniser. */
+/**
+ * Recognition of random clients, whose conversations only the test knows. One recognition: random clients,
+ * whose conversations are known to the test and not to the recogniser.
+ */
 import { assert, assertEquals, assertStrictEquals } from "@std/assert";
 import {
   type HistoryItem,
@@ -8,33 +11,28 @@ import {
 } from "@tare/planner/internal";
 import fc, { cases } from "../../../tests/cases.ts";
 
-/** An item, and the text of each message in it. */
 interface Item extends HistoryItem {
   readonly texts: readonly string[];
 }
 
-/** What a gateway knows of a conversation. */
 interface Known extends KnownConversation {
   facts: KnownConversation["facts"];
 }
 
-/** A conversation as its client knows it. */
 interface Talk {
-  /** What the recogniser took it for. */
+  /** The recognized conversation. */
   known?: Known;
   readonly scope: string;
   readonly name: string | undefined;
   readonly isKeyed: boolean;
   readonly tail: "none" | "items" | "text";
-  /** The user's first message. */
   readonly task: string;
   items: readonly Item[];
-  /** Items of the last request, and those of them that aren't transient. */
+  /** Items of the last request, and those that aren't transient. */
   sent: readonly Item[];
   lasting?: readonly Item[];
 }
 
-/** What may become of a request: which conversation it continues or is a fork of, or that it is new. */
 type Outcome = "continue" | "fork" | "new";
 
 /**
@@ -86,13 +84,12 @@ const client = fc.record({
   acts: fc.array(act, { minLength: 4, maxLength: 60, size: "max" }),
 });
 
-/** Plays a client. */
 class Play {
   readonly #talks: Talk[] = [];
   #recognition = new Recognition<Known>();
   #count = 0;
   readonly #knowns = new Set<Known>();
-  /** Histories that their clients left for another way. */
+  /** Histories that their clients left for another branch. */
   readonly #left: (readonly Item[])[] = [];
 
   readonly manner: Pick<Talk, "isKeyed" | "tail"> & { readonly isNamed: boolean; readonly hasRules: boolean };
@@ -118,9 +115,9 @@ class Play {
       name: this.#nameOne(),
       items: [...this.manner.hasRules ? [this.item("instruction", rules)] : [], this.item("user", task)],
     };
-    // What equals a conversation that waits for its first reply is a retry of that, transient text aside.
+    // A copy of a conversation that waits for its first reply is a retry of it, apart from transient text.
     if (this.#hasTwin(talk.items) && !isNamed) return;
-    // Under a key whose client requested a summary, what begins next continues from it.
+    // With a key whose client requested a summary, the next conversation continues it.
     if (isKeyed && [...this.#knowns].some(({ facts: { summary } }) => summary?.isSaid)) return;
     if (isTitled) this.#precede(talk, talk.items);
     this.#talks.push(talk);
@@ -135,7 +132,10 @@ class Play {
     return name === undefined ? undefined : [...this.#knowns].find(({ facts }) => facts.name === name);
   }
 
-  /** Sends a request that isn't a turn. About no known conversation, it is that of one without a turn, which may stay so. */
+  /**
+   * Sends a request that isn't a turn. Without a known conversation it belongs to one without a turn, which
+   * may stay so.
+   */
   #precede({ scope, isKeyed, name }: Pick<Talk, "scope" | "isKeyed" | "name">, items: readonly Item[]): void {
     const request = { scope, isKeyed, name, items, textsOf: (at: number) => items[at]!.texts };
     const named = this.#named(name);
@@ -147,20 +147,19 @@ class Play {
     this.#recognition.follow(known, request, ++this.#count);
   }
 
-  /** Twins: whether a history is also what another conversation may have become, had it got the same replies. */
+  /** Whether another conversation may have the same history with the same replies. */
   #hasTwin(items: readonly Item[]): boolean {
     const histories = [...this.#talks.map(({ items }) => items), ...this.#left];
     return histories.some((other) => same(other, items.slice(0, other.length)));
   }
 
-  /** Whether a history holds more than an opening: a reply, or the summary with which it begins. */
+  /** Whether a history has more than an opening: a reply, or its initial summary. */
   #isOwn({ items, known }: Talk): boolean {
     return items.some(({ role, texts }) =>
       role === "reply" || known!.facts.begunWith?.pieces.some((piece) => texts.join().includes(piece))
     );
   }
 
-  /** The request of a conversation, with what is transient of it. */
   #request(
     { items, tail, scope, isKeyed, name }: Talk,
   ): RequestHistory & { readonly items: readonly Item[] } {
@@ -179,7 +178,7 @@ class Play {
     const before = talk.known;
     const recognised = this.#recognition.recognise(request, named);
     const outcome = recognised.type;
-    // A turn that begins a conversation without one is the first of a new one.
+    // A turn that continues a conversation without one is the first of a new one.
     const isFirst = outcome === "continue" && recognised.known.facts.turns === undefined;
     assert(
       outcomes.includes(isFirst ? "new" : outcome) ||
@@ -187,7 +186,7 @@ class Play {
       `${outcome} instead of ${outcomes}: ${request.items.map(({ exact }) => exact).join(" | ")}`,
     );
     if (outcome === "continue" && before && !isFirst) assertStrictEquals(recognised.known, before);
-    // Of several that share as much any may be forked.
+    // Any of several equal ones may be forked.
     if (outcome === "fork") {
       const { known, at } = recognised;
       assert(same(this.#recognition.stored(known).items.slice(0, at), request.items.slice(0, at)));
@@ -210,7 +209,7 @@ class Play {
     talk.sent = request.items;
   }
 
-  /** Requests that aren't turns: they are about this conversation, another one that looks alike, or nothing. */
+  /** Sends requests that aren't turns: about this conversation, a similar one, or none. */
   #aside(talk: Talk, items: readonly Item[], isKnown: boolean): void {
     const { scope, isKeyed } = talk;
     const request = { scope, isKeyed, name: talk.name, items, textsOf: (at: number) => items[at]!.texts };
@@ -241,7 +240,7 @@ class Play {
         return this.ask(talk, ["continue"]);
       case "answer": {
         known.facts = { ...known.facts, isAmidTurn: false };
-        // Twins that get the same reply differ in nothing: the newest is meant.
+        // Copies with the same reply are equal; the newest is expected.
         const reply = size < 3 && this.#talks.length === 1 ? "Done." : this.#unique("Done");
         add(this.item("reply", reply), says("And now"));
         return this.ask(talk, ["continue"]);
@@ -256,7 +255,7 @@ class Play {
         const results = talk.items.filter((item) =>
           item.shape !== undefined && !item.exact.includes("cleared")
         );
-        // The last ones are as they were, and one alone may be that of another conversation.
+        // The last ones are unchanged; a single different one may belong to another conversation.
         const cleared = new Set(results.slice(0, 2 + size % 3));
         if (cleared.size < 2 || results.length - cleared.size < 1) return;
         talk.items = talk.items.map((item) =>
@@ -268,7 +267,7 @@ class Play {
       case "cut stream": {
         const items = [...talk.items, this.item("thought", this.#unique("Hm"))];
         this.ask(talk, ["continue"], this.#request({ ...talk, items, tail: "none" }));
-        // Its client may keep the thought, which is part of the next reply then.
+        // A client may retain the thought as part of the next reply.
         add(...steps(1));
         return this.ask(talk, ["continue"]);
       }
@@ -308,7 +307,7 @@ class Play {
         return this.ask(talk, ["continue"]);
       }
       case "compact, unquoted": {
-        // Under a key of several conversations the newest is meant.
+        // With a key of several conversations the newest is expected.
         if (talk.isKeyed && talk.name === undefined && this.#talks.length > 1) return;
         known.facts = { ...known.facts, summary: { pieces: [], isSaid: true } };
         talk.items = [...heads, says("An opaque summary")];
@@ -319,7 +318,7 @@ class Play {
         const end = talk.items.slice(from);
         const isEnd = from > 2 && end.some(({ role }) => role === "reply") && end.at(-1)!.shape !== undefined;
         const results = end.filter(({ shape }) => shape !== undefined).length;
-        // One call may be that of another conversation if its result isn't the same.
+        // A single call with another result may belong to another conversation.
         if (!isEnd || end[0]!.role === "result" || results < (talk.tail === "text" ? 2 : 1)) return;
         talk.items = [...heads, says("What came before"), ...end];
         return this.ask(talk, ["continue"]);

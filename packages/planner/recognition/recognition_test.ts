@@ -10,7 +10,9 @@ type Known = KnownConversation & { readonly id: string };
 
 const ROLES = { S: "instruction", u: "user", a: "reply", r: "result", t: "thought" } as const;
 
-/** A history of items such as `u1`, whose text follows a colon: `r1:cleared` is another result of the call of `r1`. */
+/**
+ * A history of items such as `u1`; text follows a colon: `r1:cleared` is another result of the call of `r1`.
+ */
 function history(words: string, more: Partial<RequestHistory> = {}): RequestHistory {
   const all = words.split(" ").filter((word) => word !== "");
   const texts = all.map((word) => (word.split(":")[1] ?? word).replaceAll("|", "\n"));
@@ -25,7 +27,6 @@ function history(words: string, more: Partial<RequestHistory> = {}): RequestHist
   };
 }
 
-/** What becomes of a request where the other histories are known, the newest last. */
 function recognised(known: Readonly<Record<string, string>>, request: RequestHistory, facts: object = {}) {
   const recognition = new Recognition<Known>();
   for (const [at, [id, words]] of Object.entries(known).entries()) {
@@ -126,7 +127,7 @@ Deno.test("Recognition.recognise() forks a whole conversation of another scope o
   assertEquals([found.type, recognition.recognise(history(`${ONE} a4`)).type], ["fork", "new"]);
 });
 
-Deno.test("Recognition.recognise() follows the calls of the newest reply, and requests that are under way", () => {
+Deno.test("Recognition.recognise() follows the calls of the newest reply, and requests in progress", () => {
   assertEquals(
     recognised({ one: "S u1" }, history("S u1 a1 r1"), { replied: ["r1"] }),
     "continue one 2 grown",
@@ -135,7 +136,7 @@ Deno.test("Recognition.recognise() follows the calls of the newest reply, and re
   assertEquals(recognised({ one: "S u1" }, history("S u1 a1 r1"), { isBusy: true }), "new");
 });
 
-Deno.test("Recognition.about() finds what a request is about, and recognises the same after a restart", () => {
+Deno.test("Recognition.about() returns the conversation of a request, also after a restart", () => {
   const recognition = new Recognition<Known>();
   const known = (id: string, opening: string): Known => ({
     id,

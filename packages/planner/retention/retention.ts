@@ -23,31 +23,23 @@ import type { FlatSessionOptions, Retention } from "../prompt_session.ts";
 import type { Profile } from "../providers.ts";
 import { readCall } from "../tools_of_agents.ts";
 
-// A rule says what a message's absence costs; `Standings` counts, message by message, what the rule goes by; and
-// `findRemovals()` asks both what could leave. What it finds worth carrying falls quiet there until something wakes it.
+// A rule returns the cost of a message's absence; `Standings` tracks the rule's inputs per message;
+// `findRemovals()` finds the evictable parts. Parts worth carrying are skipped until an event wakes them.
 
-/** Prompt tokens that a repair is expected to read. The prompt as it is would feed back: a large one would keep more. */
+/** Assumed prompt tokens of a refetch. The actual prompt would feed back: a large one would retain more. */
 const REPAIR_PROMPT_TOKENS = 20_000;
 const REPAIR_OUTPUT_TOKENS = 60;
-/** Price of an output token where nothing is known of it, in that of an input token. */
+/** Price of an output token in input tokens, if unknown. */
 const OUTPUT_PRICE = 5;
-/** Most tokens that a recall brings back at once. */
 const REPAIR_ORIGINAL_TOKENS = 7_000;
 
-/**
- * So many times as much as its names weighs the text of a message: an edit that goes by a text that is gone fails before
- * anybody reads it again.
- */
+/** Weight of a message's text over its names: an edit with a forgotten text fails before it is read again. */
 const TEXT_WEIGHT = 1.5;
 
 /**
- * The default: what is still wanted stays. Fetching a message of `s` tokens back costs
- *
- *     R = (20,000 + unseen) · read + 60 · output + min(s, 7,000) · write
- *
- * and it is needed at the next call with a probability that falls with the calls since it was last referred to, about as
- * 0.12 / age in recorded sessions, and grows with the root of its size. To keep a message while that is worth more than
- * carrying it is GreedyDual-Size (Cao, Irani 1997), or Landlord (Young 2002), with a measured hazard in place of a credit.
+ * Default rule (docs/mechanisms.md, Retention). The probability falls with the calls since the last
+ * reference, about as 0.12 / age in recorded sessions. This is GreedyDual-Size (Cao, Irani 1997), or Landlord
+ * (Young 2002), with a measured hazard in place of a credit.
  */
 export const KEEP_WANTED: Retention = {
   loss({ tokens, fileText, edits, names, age, wantedAge, unseenTokens }, { read, write }) {
@@ -70,7 +62,7 @@ export const KEEP_WANTED: Retention = {
   errorWeight: 3,
 };
 
-/** By age alone: results behind the protected tail go, whatever they hold; steps and tools stay. */
+/** Rule by age alone: results before the protected tail are evicted; steps and tools stay. */
 export const BY_AGE: Retention = {
   loss: () => 0,
   resultTailTokens: 16_384,
@@ -82,13 +74,12 @@ export const BY_AGE: Retention = {
 };
 
 /**
- * Until which call each of many things, by number, is known to be worth carrying, so that it needn't be looked at again.
- * They stand side by side: of thousands each call asks which aren't.
+ * The call until which each numbered part is worth carrying. A flat array, because each call scans thousands.
  */
 class Quiet {
   #untilCall = new Float64Array(64);
 
-  /** The first number from one on, that one included, that isn't quiet at this call. */
+  /** Returns the first number from `from` on that isn't quiet at this call. */
   nextAwake(from: number, call: number): number {
     const untilCall = this.#untilCall;
     let number = from;
@@ -96,7 +87,6 @@ class Quiet {
     return number;
   }
 
-  /** A thing is quiet until this call, unless it is woken; infinite: until it is woken. */
   until(number: number, call: number): void {
     if (number >= this.#untilCall.length) {
       const longer = new Float64Array(2 * number);
@@ -115,33 +105,30 @@ class Quiet {
   }
 }
 
-/** What is counted of one message while its session goes on. Calls are numbered from 1. */
 interface Bearer {
   readonly fileText: boolean;
   readonly edits: boolean;
   readonly files: readonly string[];
   came: number;
-  /** The call before which it came, or by which one of its names was last used. */
+  /** The call before which it came, or that last used one of its names. */
   wanted: number;
   names: number;
-  /** Whether it reports an error that nothing has answered yet, or one whose call has succeeded since: nobody misses that. */
+  /** Unanswered error, or one whose call has succeeded since. */
   error?: "open" | "over";
   result?: number;
   step?: number;
 }
 
-/** A result that may be elided, as far as it alone tells. */
 interface Result {
   readonly at: number;
   readonly message: ToolMessage;
   readonly tool: string;
-  /** The archived original that it shows, if it recalled one. */
   readonly recalled: string | undefined;
 }
 
 /**
- * A call or several at once, and the answers, which follow it without a gap; none of a tool whose answers stay. What the
- * model thought before belongs to it where that is a message of its own: providers refuse it without its call.
+ * Calls of one message and their results, without a gap; none with a tool whose results stay. A preceding
+ * message with reasoning only is part of it: providers refuse it without its call.
  */
 export interface Step {
   readonly from: number;
@@ -151,21 +138,20 @@ export interface Step {
 export type StandingsOptions = Pick<FlatSessionOptions, "tools" | "isError">;
 
 /**
- * What a retention rule needs to know of a growing history, from the history alone. A new message costs its own length; nothing
- * is done for those before it.
+ * Inputs of a retention rule, derived from a growing history. A new message takes time only for its own
+ * length.
  */
 export class Standings {
   readonly bearers: Bearer[] = [];
   readonly steps: Step[] = [];
   readonly called: Set<string> = new Set();
-  /** Where turns start, the first excepted. An interrupted turn is one with those behind it up to the next answer. */
+  /** Starts of turns except the first. An interrupted turn includes those after it up to the next answer. */
   readonly turnStarts: number[] = [];
   call = 1;
   readonly results: Result[] = [];
-  /** Which results and which steps are known to be worth carrying: a newer bearer of a name of theirs wakes them. */
+  /** Results and steps worth carrying; a newer bearer of one of their names wakes them. */
   readonly quietResults: Quiet = new Quiet();
   readonly quietSteps: Quiet = new Quiet();
-  /** Of these, those that a layout of this version may show. */
   #shown: Result[] = [];
   #shownBy: number | undefined;
   readonly #options: StandingsOptions;
@@ -175,12 +161,10 @@ export class Standings {
   readonly #named = new Set<string>();
   readonly #showing = new Map<string, Bearer[]>();
   readonly #recalls = new Map<string, number>();
-  /** Errors of each call, by its name and arguments, that has not succeeded since. */
   readonly #errors = new Map<string, Bearer[]>();
   #open:
     | { readonly from: number; readonly at: number; readonly calls: number; readonly stays: boolean }
     | undefined;
-  /** Where the thoughts start that the newest messages are and nothing else. */
   #thoughtsFrom: number | undefined;
   #answered = false;
 
@@ -188,7 +172,6 @@ export class Standings {
     this.#options = options;
   }
 
-  /** Takes the next message, of which the model sees this. */
   add(message: Message, shown: Message = message): void {
     const at = this.bearers.length;
     this.#addTurn(message, at);
@@ -203,7 +186,7 @@ export class Standings {
     this.#wake(this.bearers[at]!);
   }
 
-  /** The results that a layout may show: of those that have left it tells itself when it lays out everything anew. */
+  /** Returns the possibly visible results. The layout reports evicted ones only when it changes. */
   resultsOf(layout: Pick<Layout, "version" | "changed" | "shows">): readonly Result[] {
     if (this.#shownBy !== layout.version) this.#shown = [...this.results];
     this.#shownBy = layout.version;
@@ -226,15 +209,15 @@ export class Standings {
     return this.turnStarts.at(-1) ?? 0;
   }
 
-  /** Position behind the last complete turn but one: before it, steps may leave. */
+  /** Position after the last complete turn but one; steps before it are evictable. */
   get stepsEnd(): number {
     return this.turnStarts.at(-2) ?? 0;
   }
 
-  /** Position of the newest answer of the model; what stands behind it hasn't been seen. */
+  /** Position of the model's newest answer; the model hasn't seen messages after it. */
   newestAnswer = -1;
 
-  /** Whether a message shows a file that the user has named and that nobody has edited since it came. */
+  /** Whether a message shows a file that the user named and that hasn't been edited since. */
   isNamed({ fileText, files, came }: Bearer): boolean {
     if (!fileText || files.some((file) => (this.#edited.get(file) ?? -1) > came)) return false;
     return files.some((file) => file.length >= 5 && this.#named.has(file));
@@ -252,15 +235,13 @@ export class Standings {
     if (role === "system" || role === "developer") return;
     if (role === "user") {
       if (this.#answered) {
-        // Files that the user named weigh as much in the active turn alone.
+        // Named files have more weight in the active turn only.
         for (const bearer of this.bearers.slice(this.activeStart)) {
           if (bearer.fileText) this.#wake(bearer);
         }
         this.turnStarts.push(at);
-        // What may leave as steps of an old turn is more from now on.
         this.quietSteps.wakeAll();
       }
-      // What agents add to what a person wrote, such as a list of the folder, names nothing.
       for (const name of fileNamesIn(personsWords({ role, ...message }))) this.#named.add(name);
     }
     if (role === "assistant") this.newestAnswer = at;
@@ -346,7 +327,7 @@ export class Standings {
       this.#errors.set(sameCall, [...errors, bearer]);
       return;
     }
-    // Calls made at once don't answer one another.
+    // Parallel calls don't answer one another.
     for (const error of errors.filter(({ came }) => came < this.call)) {
       error.error = "over";
       this.#wake(error);
@@ -359,29 +340,29 @@ export class Standings {
     if (step !== undefined) this.quietSteps.wake(step);
   }
 
-  /** Whether what a tool answers never leaves. */
   #stays(tool: string): boolean {
     const { tools } = this.#options;
     return traitsOf(tool, tools).stance === "keep";
   }
 }
 
-/** Something that could leave the prompt as one. Tokens are the provider's. */
 export interface Removal {
   readonly start: number;
   readonly tokens: number;
-  /** What it consists of, each with its tokens. Named as long as it is there. */
+  /** Its messages or tools, each with its tokens, under stable names. */
   readonly parts: readonly { readonly name: string; readonly tokens: number }[];
-  /** Whether carrying it costs more than its absence. Only then its rent counts, and only at such a place a cut starts. */
+  /**
+   * Whether carrying it costs more than its absence. Only then it accrues carrying cost, and a cut may start
+   * there.
+   */
   readonly idle: boolean;
-  /** Whether it isn't worth being written again, so that it goes with a cut in front of it. */
+  /** Whether it isn't worth writing again, so that a cut before it evicts it. */
   readonly goes: boolean;
-  /** What its absence is expected to cost until the window is full again, where that is asked for; else zero. */
+  /** Expected refetch cost until the window is full again, if requested; otherwise 0. */
   readonly loss: number;
   readonly how: Way;
 }
 
-/** A session as it stands. */
 interface Seen {
   readonly layout: Layout;
   readonly standings: Standings;
@@ -395,44 +376,38 @@ export interface RemovalOptions extends Pick<FlatSessionOptions, "countTokens" |
   readonly profile: Profile;
   readonly scale: TokenScale;
   readonly windowTokens?: number;
-  /** So many messages were in a request that succeeded; infinite if that isn't known. Results behind them stay. */
+  /** Messages that were in a successful request; infinite if unknown. Results after them stay. */
   readonly seenMessages: number;
-  /** Hashes of the tools, as they were shown, of requests that succeeded. */
   readonly seenTools: ReadonlySet<number>;
-  /** Tokens that others would take more, counted here, if a message left to which they refer. */
+  /** Tokens that references to a message would add if it were evicted, counted locally. */
   readonly referredTokens: (at: number) => number;
   readonly pinned: PinnedPlaces;
-  /** Whether to find all that can leave, whatever it is worth. */
   readonly all: boolean;
-  /** Whether what the absence of each is expected to cost is asked for. */
   readonly weighsLoss: boolean;
 }
 
-/** A window that was emptied is expected to last so many calls. */
+/** Expected calls until an emptied window is full again. */
 const ROOM_CALLS = 20;
 
-/** What isn't idle after so many calls is looked at again. */
 const MAX_QUIET_CALLS = 4_096;
 
 /**
- * So many calls a result stays that shows what was recalled often. From then on it is weighed like any other: to keep it
- * for ever costs more in the benchmark and loses as much.
+ * Calls for which a result stays that was recalled often. Retaining it forever costs more in the benchmark
+ * and misses as much.
  */
 const OFTEN_RECALLED_CALLS = 8;
 
-/** So many of the newest steps stay in a turn that goes on, and in the last complete one. */
+/** Newest steps that stay in an unfinished and in the last complete turn. */
 const RECENT_STEPS = 200;
 
-/** Results with fewer tokens stay. */
+/** Tokens under which results stay. */
 const MIN_TOKENS = 60;
 
-/** Tokens of the line that stands for steps. */
 const LINE_TOKENS = 28;
 
 /**
- * What can leave, in the order of the prompt, worth keeping or not. Of old turns steps leave whole; of a step that is
- * worth more than that, only results. Unless all is asked for, only what stands behind the first that is idle: no cut
- * starts in front of it.
+ * Returns the evictable parts in prompt order: whole steps of old turns, and results. Unless `all` is set,
+ * only those from the first idle one on, because no cut starts before it.
  */
 export function findRemovals(seen: Seen, options: RemovalOptions): Removal[] {
   const { standings } = seen;
@@ -476,10 +451,9 @@ export function findRemovals(seen: Seen, options: RemovalOptions): Removal[] {
   return removals;
 }
 
-/** Positions before which steps and results may leave. */
 interface Ends {
   readonly steps: number;
-  /** Before this, steps of later turns may leave of which nothing is left but calls. */
+  /** Position before which later turns' steps are evictable if only calls are left of them. */
   readonly spentSteps: number;
   readonly results: number;
 }
@@ -503,7 +477,6 @@ function findEnds(
   };
 }
 
-/** Index of the first for which a test holds that holds for all behind it. */
 function firstFrom<T>(sorted: readonly T[], holds: (one: T) => boolean): number {
   let [low, high] = [0, sorted.length];
   while (low < high) {
@@ -515,8 +488,8 @@ function firstFrom<T>(sorted: readonly T[], holds: (one: T) => boolean): number 
 }
 
 /**
- * Position of the first result or step that is idle. One that isn't falls silent until it could be: as long as nobody
- * refers to a message its loss only falls, and what makes it fall faster wakes it.
+ * Returns the position of the first idle result or step. Others become quiet until they could be idle: their
+ * cost only falls unless they are referred to, and events that speed up the fall wake them.
  */
 function firstIdle(ends: Ends, seen: Seen, options: RemovalOptions): number {
   const { standings: { call, steps, results, bearers, quietSteps, quietResults }, layout } = seen;
@@ -529,7 +502,7 @@ function firstIdle(ends: Ends, seen: Seen, options: RemovalOptions): number {
       quietSteps.until(at, Infinity);
       continue;
     }
-    // Its line may be shared or not: idle with one line more or less is looked at in full.
+    // Its line may be shared, so a difference of one line is evaluated in full.
     const shown = shownIn(step, layout);
     const tokens = options.scale.perToken * shown.reduce((sum, at) => sum + freedBy(at, seen, options), 0) +
       LINE_TOKENS + EXPECTED_LINE_TOKENS * (step.to - step.from);
@@ -563,18 +536,16 @@ function firstIdle(ends: Ends, seen: Seen, options: RemovalOptions): number {
   return first;
 }
 
-/** Whether a step may leave. If not, that stays so until it is woken: what its turn is doesn't change by what is said in it. */
+/** Whether a step is evictable. If not, that holds until it is woken. */
 function canLeave(step: Step, ends: Ends, seen: Seen, { pinned }: RemovalOptions): boolean {
   if (!seen.layout.shows(step.from) || pinned.steps.has(step.to - 1)) return false;
   return step.from < ends.steps || isSpent(step, seen);
 }
 
-/** What steps are weighed by: with its call an error is no more than another result. */
 function forSteps(options: RemovalOptions): RemovalOptions {
   return { ...options, retention: { ...options.retention, errorWeight: 1 } };
 }
 
-/** Whether nothing of a step is shown but calls: its results have left, and the model said nothing with them. */
 function isSpent({ from, to }: Step, { layout }: Seen): boolean {
   for (let at = from; at < to; at++) {
     const message = layout.history[at]!;
@@ -583,7 +554,7 @@ function isSpent({ from, to }: Step, { layout }: Seen): boolean {
   return true;
 }
 
-/** Calls after which messages will cost more than their absence, if nothing happens; infinite if never. */
+/** Returns the calls after which messages will cost more than their absence; infinite if never. */
 function callsUntilIdle(
   tokens: number,
   places: readonly number[],
@@ -607,7 +578,6 @@ function callsUntilIdle(
   return high;
 }
 
-/** Tokens, counted here, by which a prompt would shrink without a message. */
 function freedBy(at: number, { layout }: Seen, { referredTokens }: RemovalOptions): number {
   return layout.tokensAt(at) - referredTokens(at);
 }
@@ -669,7 +639,6 @@ function drop(
   };
 }
 
-/** What the absence of messages is expected to cost at a call, so many after the next. */
 function lossOf(places: readonly number[], ahead: number, seen: Seen, options: RemovalOptions): number {
   let loss = 0;
   for (const at of places) loss += lossAt(at, ahead, seen, options);
@@ -695,14 +664,14 @@ function lossAt(
     names,
     age: 1 + standings.call + ahead - came,
     wantedAge: 1 + standings.call + ahead - wanted,
-    // In steps, so that what was judged by it stays judged.
+    // In steps, so that decisions stay stable.
     unseenTokens: 1_000 * Math.max(0, Math.round(scale.unseen / 1_000)),
   }, profile);
 }
 
 /**
- * Weighs what the absence of messages costs against what it saves. A loss that falls with its age `a` adds up to
- * `L · a · ln(1 + H/a)` over H calls.
+ * Compares the refetch cost of messages with its saving. A cost that falls with the age `a` totals `L · a ·
+ * ln(1 + H/a)` over H calls.
  */
 function worth(
   tokens: number,
@@ -727,8 +696,8 @@ function worth(
 }
 
 /**
- * Tools that the model has been shown in full and has called. One that it hasn't called needs its prose still, and so does
- * the one that brings things back.
+ * Returns the tools that were shown in full and called. Tools that weren't called need their prose, and so
+ * does `recall`.
  */
 function findCompactions(
   { tools, shownTools: now, standings }: Seen,
@@ -765,21 +734,16 @@ function findCompactions(
   return removals;
 }
 
-/** What a message says of itself, as far as a retention rule asks. */
 interface Facts {
   readonly fileText: boolean;
   readonly edits: boolean;
-  /** Names of the files that it reads or writes, without their folders. */
   readonly files: readonly string[];
   readonly names: ReadonlySet<string>;
-  /** Names to which its calls refer. */
   readonly wants: ReadonlySet<string>;
 }
 
-/** Of longer texts head and tail are looked at. */
 const MAX_CHARS = 200_000;
 
-/** Returns the facts of a message, and of the call that it answers. */
 function findFacts(
   message: Message,
   { answered, tools }: {
@@ -797,7 +761,7 @@ function findFacts(
   for (const { texts } of calls) for (const text of texts) addNames(wants, text);
   const names = new Set(wants);
   addNames(names, contentText(message.content));
-  // Some agents repeat the call in front of its result, which says no more of it.
+  // Names that only repeat the call don't count.
   const repeated = new Set<string>();
   for (const text of about?.texts ?? []) addNames(repeated, text);
   for (const name of repeated) names.delete(name);
@@ -814,10 +778,8 @@ function fileNamesIn(text: string): string[] {
   return (headAndTail(text).match(/[\w@.-]+/g) ?? []).map((word) => word.replace(/\.+$/, ""));
 }
 
-/** Kinds of the characters that names are made of; a sign stands inside of names alone. */
 const [SIGN, LOWER, UPPER, OTHER] = [1, 2, 3, 4];
 
-/** By code of an ASCII character; 0 is no part of a name. */
 const KINDS = Uint8Array.from({ length: 128 }, (_, code) => {
   const character = String.fromCharCode(code);
   if (/[./-]/.test(character)) return SIGN;
@@ -829,8 +791,8 @@ const KINDS = Uint8Array.from({ length: 128 }, (_, code) => {
 const SHORTEST_NAME = 8;
 
 /**
- * Adds the names in a text: words that prose doesn't hold, with a digit, a sign or an inner capital. Every text that
- * comes is looked through, and character by character that takes half the time that a pattern takes.
+ * Adds the names in a text: words with a digit, a sign or an inner capital. By character, because that takes
+ * half the time of a pattern and every text passes through it.
  */
 function addNames(names: Set<string>, text: string): void {
   const seen = headAndTail(text);

@@ -27,7 +27,6 @@ function step(id: string, tokens: number, name = "run"): Message[] {
   ];
 }
 
-/** A turn of so many tokens in one result. */
 function turn(id: string, tokens: number, name = "run"): Message[] {
   return [
     { role: "user", content: "Go on." },
@@ -38,7 +37,7 @@ function turn(id: string, tokens: number, name = "run"): Message[] {
 
 const retention = { ...KEEP_WANTED, stepTailTokens: 0 };
 
-/** What may leave: the position of each result, and where each step starts. */
+/** Returns the positions of evictable results, and the starts of evictable steps. */
 function find(
   messages: readonly Message[],
   { edits = [], tools = [], traits = {}, isError, ...options }:
@@ -79,14 +78,14 @@ function find(
 
 const messages = [...turn("a", 2_000), ...turn("b", 1_500), ...turn("c", 400), ...turn("d", 500).slice(0, 3)];
 
-Deno.test("findRemovals() finds the steps of old turns, and the results of the newest two", () => {
+Deno.test("findRemovals() returns the steps of old turns, and the results of the newest two", () => {
   assertEquals(find(messages), ["1-3", "5-7", 10]);
   assertEquals(find(messages, { retention: { ...retention, stepTailTokens: Infinity } }), [2, 6, 10]);
   assertEquals(find(messages, { retention: { ...retention, resultTailTokens: Infinity } }), ["1-3", "5-7"]);
   assertEquals(find([...messages, { role: "assistant", content: "Done." }]), ["1-3", "5-7", 10, 14]);
 });
 
-Deno.test("findRemovals() lets no step leave from the tail", () => {
+Deno.test("findRemovals() returns no step of the tail", () => {
   assertEquals(find(messages, { retention: { ...retention, stepTailTokens: 1_000 } }), ["1-3", "5-7", 10]);
   assertEquals(find(messages, { retention: { ...retention, stepTailTokens: 3_000 } }), ["1-3", 6, 10]);
   assertEquals(find(messages, { retention: { ...retention, stepTailTokens: 3_000 }, windowTokens: 4_000 }), [
@@ -96,7 +95,7 @@ Deno.test("findRemovals() lets no step leave from the tail", () => {
   ]);
 });
 
-Deno.test("findRemovals() takes an interrupted turn and those behind it, up to the next answer, as one", () => {
+Deno.test("findRemovals() treats an interrupted turn and those after it, up to the next answer, as one", () => {
   const interrupted = [
     ...turn("a", 2_000).slice(0, 3),
     ...turn("b", 1_500),
@@ -113,7 +112,7 @@ Deno.test("findRemovals() takes an interrupted turn and those behind it, up to t
   assertEquals(find(open), [2]);
 });
 
-Deno.test("findRemovals() keeps errors, results of tools that say so, and what the model hasn't seen", () => {
+Deno.test("findRemovals() keeps errors, results of keep tools, and unseen results", () => {
   assertEquals(find(messages, { isError: (_, index) => index === 2 })[0], "1-3");
   const old = [...turn("a", 2_000), ...turn("b", 2_000).slice(0, 1)];
   assertEquals(find(old), [2]);
@@ -124,7 +123,7 @@ Deno.test("findRemovals() keeps errors, results of tools that say so, and what t
   assertEquals(find([...turn("a", 50), ...turn("b", 2_000).slice(0, 1)]), []);
 });
 
-Deno.test("findRemovals() carries an error that nothing has answered longer than another result, but not for ever", () => {
+Deno.test("findRemovals() carries an unanswered error longer than another result, but not forever", () => {
   const profile = profileNamed("anthropic-5m");
   const callsUntilIdle = (isError: boolean) => {
     const failing: Message[] = [{ role: "user", content: "Go." }, ...step("build", 3_000)];
@@ -138,7 +137,7 @@ Deno.test("findRemovals() carries an error that nothing has answered longer than
   assertEquals([result, error], [2, 8]);
 });
 
-Deno.test("findRemovals() lets an error go first that the same call has answered with success since", () => {
+Deno.test("findRemovals() evicts an error first whose call has succeeded since", () => {
   const run = (id: string, content: string): Message[] => [
     { role: "assistant", tool_calls: [{ id, type: "function", function: { name: "run", arguments: "{}" } }] },
     { role: "tool", tool_call_id: id, content },
@@ -147,29 +146,28 @@ Deno.test("findRemovals() lets an error go first that the same call has answered
   const isError = (_: unknown, index: number) => index === 2;
   const profile = profileNamed("anthropic-5m");
   assertEquals(find([...failing, ...step("other", 10)], { isError, profile }), []);
-  // The newer result is short.
   const succeeded = [...failing, ...run("2", "ok"), ...step("other", 10)];
   assertEquals(find(succeeded, { isError, profile }), [2]);
 });
 
-Deno.test("findRemovals() lets a step leave with what the model thought before it, where that is a message of its own", () => {
+Deno.test("findRemovals() evicts a step with the reasoning before it, if that is a message of its own", () => {
   const thought: Message = { role: "assistant", content: null, reasoning_content: "I look first." };
   const thinking = [messages[0]!, thought, thought, ...messages.slice(1)];
   assertEquals(find(messages)[0], "1-3");
   assertEquals(find(thinking)[0], "1-5");
-  // What was said in between is what those thoughts led to.
+  // A text in between belongs to the reasoning.
   const said: Message = { role: "assistant", content: "I look." };
   assertEquals(find([messages[0]!, thought, said, ...messages.slice(1)])[0], "3-5");
 });
 
-Deno.test("findRemovals() lets no step leave whose answers are missing or stand elsewhere", () => {
+Deno.test("findRemovals() evicts no step whose results are missing or in another place", () => {
   const call = messages[1]!;
   const moved = [messages[0]!, call, { role: "user", content: "Wait." } as const, ...messages.slice(2)];
   assertEquals(find(moved)[0], 3);
   assertEquals(find([messages[0]!, call, ...messages.slice(3)])[0], "4-6");
 });
 
-Deno.test("findRemovals() keeps a read of the active turn that the user named, until somebody edits the file", () => {
+Deno.test("findRemovals() keeps a read of the active turn that the user named, until the file is edited", () => {
   const asked = (name: string): Message => ({ role: "user", content: `Look at src/${name}.` });
   const later = Array.from({ length: 12 }, (_, at) => step(`s${at}`, 10)).flat();
   const found = (name: string, ...more: readonly Message[]) =>
@@ -183,7 +181,7 @@ Deno.test("findRemovals() keeps a read of the active turn that the user named, u
   assertEquals(found("parser.ts", ...edit, ...long), [2]);
 });
 
-Deno.test("findRemovals() keeps what was recalled twice, for some calls", () => {
+Deno.test("findRemovals() keeps a result that was recalled twice, for some calls", () => {
   const recall = (id: string): Message[] => [
     {
       role: "assistant",
@@ -202,7 +200,7 @@ Deno.test("findRemovals() keeps what was recalled twice, for some calls", () => 
   assertEquals(find([ask, ...recall("1"), ...recall("2"), ...more(9)]), [2, 4]);
 });
 
-Deno.test("findRemovals() finds nothing twice, but elides what was truncated on arrival", () => {
+Deno.test("findRemovals() returns nothing twice, but elides results truncated at ingestion", () => {
   const elide: Edit = {
     type: "elide",
     index: 2,
@@ -217,7 +215,7 @@ Deno.test("findRemovals() finds nothing twice, but elides what was truncated on 
   assertEquals(find(messages, { edits: [drop] }), ["5-7", 10]);
 });
 
-Deno.test("findRemovals() finds the tools that the model has called, but for recall", () => {
+Deno.test("findRemovals() returns the tools that the model has called, except recall", () => {
   const recall = { ...tool, function: { ...tool.function, name: "recall" } };
   const other = { ...tool, function: { ...tool.function, name: "other" } };
   const tools = [other, tool, recall];
@@ -227,20 +225,20 @@ Deno.test("findRemovals() finds the tools that the model has called, but for rec
   assertEquals(find(called, { tools, retention: BY_AGE }), []);
 });
 
-Deno.test("findRemovals() by age takes all results in front of the tail, whatever they hold", () => {
+Deno.test("findRemovals() by age returns all results before the tail, whatever they contain", () => {
   const old = [...turn("a", 2_000, "read"), ...turn("b", 15_000, "read"), ...turn("c", 9_000, "read")];
   assertEquals(find(old, { retention: BY_AGE }), [2, 6]);
 });
 
-Deno.test("findRemovals() leaves results alone that were in no request yet", () => {
-  // A reply over several items: the result of its first call stands in front of its last.
+Deno.test("findRemovals() keeps results that were in no request yet", () => {
+  // A reply over several items: the result of its first call is before its last.
   const said: Message[] = [{ role: "user", content: "Find it." }, ...step("a", 4_000), ...step("b", 10)];
   assertEquals(find(said), [2]);
   assertEquals(find(said, { seenMessages: 1 }), []);
   assertEquals(find(said, { seenMessages: 5 }), [2]);
 });
 
-Deno.test("Standings take a call of call_tool for one of the tool that it names", () => {
+Deno.test("Standings attribute a call of call_tool to the tool that it names", () => {
   const made = (id: string, name: string): Message[] => {
     const text = JSON.stringify({ name, arguments: { path: `src/${id}.ts` } });
     const call = { id, type: "function", function: { name: "call_tool", arguments: text } } as const;
@@ -261,7 +259,7 @@ Deno.test("Standings take a call of call_tool for one of the tool that it names"
   ]);
 });
 
-Deno.test("findRemovals() knows of a very long text the names in its head and tail alone", () => {
+Deno.test("findRemovals() reads names only in head and tail of a very long text", () => {
   const names: number[] = [];
   const loss = (standing: Parameters<typeof KEEP_WANTED.loss>[0]) => {
     names.push(standing.names);
@@ -281,7 +279,6 @@ Deno.test("findRemovals() knows of a very long text the names in its head and ta
     ], { retention: { ...retention, loss } });
     return Math.max(...names);
   };
-  // At its end, at its beginning, in the middle of a short text, and of a long one.
   assertEquals(
     [named(300_000, 100), named(100, 300_000), named(90_000, 90_000), named(150_000, 150_000)],
     [1, 1, 1, 0],

@@ -5,83 +5,76 @@ import type { Quote, QuotedPrompt } from "../prompt_session.ts";
 import type { Profile } from "../providers.ts";
 import type { Removal } from "../retention/retention.ts";
 
-/** Share of the window from which on price no longer decides. The rest is room for the answer. */
+/** Share of the window from which on price no longer decides. The rest is for the answer. */
 export const WINDOW_SHARE = 0.9;
 
-/** A full window is emptied down to this share, so that it isn't full again at once. */
 const ROOMY_SHARE = 0.6;
 
-/** Share of the window that must come in before one that was emptied is full again: a rewrite for less would break as much. */
 const REFILL_SHARE = 0.1;
 
-/** Most room for an answer that is kept free at all events, as a share of the window and in tokens. */
+/** Most room for an answer that always stays free, as a share of the window and in tokens. */
 const ANSWER_SHARE = 1 / 16;
 const ANSWER_TOKENS = 4_096;
 
-/** Share of the prompt that must leave if that can't be: a rewrite for less would come again at the next call. */
+/**
+ * Least share of the prompt that must be freed if the window can't be emptied further; less would be due
+ * again at the next call.
+ */
 const WORTHWHILE_SHARE = 0.1;
 
-/** A cache that is there with less than this probability is not reckoned with. */
+/** Cache hit probability below which a cache counts as cold. */
 const SURELY_COLD = 0.1;
 
-/** What a session remembers of its full window. Plain data. */
+/** State of a session's full window. Plain data. */
 export interface FullWindow {
-  /** Whether people were told that nothing more can be done about the full window. */
   readonly fullSaid: boolean;
-  /** How many summaries have failed, one after the other. */
   readonly failures: number;
-  /** Tokens of the whole history from which on a summary is asked for: one that failed isn't tried again at once. */
+  /** Tokens of the whole history from which on a summary is requested again. */
   readonly askFromTokens: number;
-  /** Tokens of the provider's that it was emptied down to the last time. Absent: never. */
+  /** Tokens to which it was last emptied, as the provider counts. Absent: never. */
   readonly emptiedTokens?: number;
 }
 
 export const NEVER_FULL: FullWindow = { fullSaid: false, failures: 0, askFromTokens: 0 };
 
-/** A prompt that is about to be sent. Tokens are the provider's. */
+/** A prompt before it is sent. Tokens are the provider's. */
 export interface CachedPrompt {
   readonly profile: Profile;
   readonly promptTokens: number;
-  /** Of these, tokens that the cache serves if it is still warm. */
   readonly cachedTokens: number;
-  /** Probability that it is. */
   readonly alive: number;
 }
 
-/** A prompt that is about to be sent, what could leave it, and what bounds the decision. */
+/** A prompt, its evictable parts, and the limits of the decision. */
 export interface Situation extends CachedPrompt {
-  /** What could leave, in the order of the prompt. */
   readonly removals: readonly Removal[];
-  /** What carrying one token has cost so far. */
   readonly carried: number;
-  /** What that was when each part, by its name, could first have left. Default: what it is now. */
+  /** That cost when each part, by name, became evictable. Default: the current one. */
   readonly idleSince: Readonly<Record<string, number>>;
-  /** What rides along with any rewrite, from where on, and by how many tokens the prompt shrinks for it. Default: nothing. */
+  /** Start and freed tokens of pending pins, applied with any rewrite. Default: none. */
   readonly ride?: { readonly start: number; readonly tokens: number } | undefined;
-  /** Most that a rewrite may cost this call more than without it, should the cache still be warm. */
+  /** Most extra cost of a rewrite for this call with a warm cache. */
   readonly allowedPrice: number;
   readonly isHeld?: boolean | undefined;
-  /** Whether all that may leave leaves, whatever it costs, because somebody asks for it. Default: no. */
+  /** Whether everything evictable is evicted on request, whatever it costs. Default: false. */
   readonly isAsked?: boolean | undefined;
   readonly stopped: boolean;
   readonly windowTokens: number;
-  /** What the prompt takes of the window: more than its tokens where it may be longer than it seems. Default: its tokens. */
+  /** Tokens of the window that the prompt may take at worst. Default: its tokens. */
   readonly windowUse?: number;
-  /** From so many tokens on the window counts as full. Default: that of one that was never full. */
+  /** Tokens from which on the window counts as full. Default: those of a window that was never full. */
   readonly fullFrom?: number;
 }
 
 export interface Decided {
-  /** In the order of the prompt; empty if nothing leaves. */
   readonly leaving: readonly Removal[];
-  /** The best rewrite, made or not; absent if nothing could leave. */
+  /** The best rewrite, made or not. Absent: nothing is evictable. */
   readonly decision?: Decision;
 }
 
 /**
- * The best rewrite, and whether to make it. Nothing is bought on the chance alone that the cache is cold: either rent
- * was paid for what leaves, or its leaving costs nothing even if the cache is there. In a full window something leaves
- * whatever it costs.
+ * Returns the best rewrite and whether to make it. A cold cache alone is no reason: either the carrying cost
+ * has paid for it, or it is free even with a warm cache. A full window evicts whatever it costs.
  */
 export function decide(situation: Situation): Decided {
   const { alive, allowedPrice, stopped, isHeld = false, isAsked = false } = situation;
@@ -92,7 +85,7 @@ export function decide(situation: Situation): Decided {
   const cuts = isHeld ? [] : weighCuts(removable, situation);
   const paid = cuts.filter(({ rent, price, warmPrice }) => rent >= price && (rent > 0 || warmPrice <= 0));
   const limit = Math.max(0, allowedPrice);
-  // The cuts grow from first to last: the largest takes most along for rent that is paid.
+  // Cuts grow from first to last: the largest paid one evicts most.
   const cut = stopped ? undefined : paid.findLast(({ wholePrice }) => wholePrice <= limit);
   const decided = ({ tokens, brokenTokens, rent, price }: Cut, cause: Decision["cause"]) => ({
     decision: { cause, alive, tokens, brokenTokens, rent, price },
@@ -107,25 +100,20 @@ export function decide(situation: Situation): Decided {
   return { leaving: [], ...decided(nearest, "wait") };
 }
 
-/** A rewrite that starts at one thing that could leave and takes everything behind it along. */
+/** A rewrite from one evictable part to the end of the prompt. */
 interface Cut extends Omit<Decision, "cause" | "alive"> {
-  /** Position, among what could leave, of the first that goes. */
   readonly first: number;
-  /** What the price is if the cache is there; if that is as good as gone, the price. */
+  /** Cost with a warm cache, unless it is surely cold. */
   readonly warmPrice: number;
-  /** That of the whole rewrite: with what rides along, which is nobody's to weigh, but is paid. */
+  /** Cost including pending pins, which aren't evaluated but paid. */
   readonly wholePrice: number;
 }
 
 /**
- * All rewrites of a prompt, from the newest removal backwards, because a cut nearer to the end keeps a longer
- * prefix. A cut that leaves c′ of c cached tokens and takes ΔT tokens out of the prompt has the price
- *
- *     alive · (write − read) · (c − c′) − write · ΔT
- *
- * A rewrite is worth its price as soon as the rent paid equals it: the ski-rental rule (Karlin, Manasse, Rudolph,
- * Sleator 1988). Where tokens become removable at a steady pace this is also the interval of the economic order
- * quantity (Harris 1913): the rent of one interval equals the price of ending it.
+ * Returns all rewrites, from the newest part backwards, because a later cut keeps a longer prefix. Carrying
+ * cost against rewrite cost is the ski-rental rule (Karlin, Manasse, Rudolph, Sleator 1988). At a steady pace
+ * this is also the interval of the economic order quantity (Harris 1913): the carrying cost of one interval
+ * equals the cost of ending it.
  */
 function weighCuts(
   removable: readonly Removal[],
@@ -142,7 +130,7 @@ function weighCuts(
     const { start, parts } = removal;
     tokens += removal.tokens;
     wholeTokens += removal.tokens;
-    // What isn't idle only goes along: it has cost nothing that it wasn't worth, and no cut starts there.
+    // Parts that aren't idle have been worth their carrying cost, so no cut starts there.
     if (!removal.idle) continue;
     rent += parts.reduce(
       (sum, { name, tokens }) => sum + tokens * (carried - (idleSince[name] ?? carried)),
@@ -165,7 +153,6 @@ function weighCuts(
   return cuts;
 }
 
-/** Tokens that the cache would have served and that it can't if the prompt changes from here on. */
 function brokenBy(
   start: number,
   { profile, promptTokens, cachedTokens }: Omit<CachedPrompt, "alive">,
@@ -174,19 +161,18 @@ function brokenBy(
   return Math.max(0, cachedTokens - kept);
 }
 
-/** Whether a cache that is there with this probability is not reckoned with. */
 export function isSurelyCold(alive: number): boolean {
   return alive < SURELY_COLD;
 }
 
-/** The probability that the loss limit reckons with: unless the cache is as good as gone, that it is there. */
+/** Returns the cache hit probability for the loss limit: 1, unless the cache is surely cold. */
 export function reckonedAlive(alive: number): number {
   return isSurelyCold(alive) ? alive : 1;
 }
 
 /**
- * From how many tokens on a window is full that was emptied to so many: not for what has hardly grown since, as long as
- * there is room for an answer.
+ * Returns the tokens from which on a window is full: after it was emptied, only after some growth, while an
+ * answer fits.
  */
 export function fullFromTokens(windowTokens: number, emptiedTokens = 0): number {
   const least = WINDOW_SHARE * windowTokens;
@@ -196,15 +182,14 @@ export function fullFromTokens(windowTokens: number, emptiedTokens = 0): number 
 }
 
 /**
- * What leaves a full window: what costs least for each token of room, counting what is read again behind the first and
- * what the model will miss. Nothing if the window isn't full, or if nothing that can leave would help.
+ * Returns the parts evicted from a full window: those that cost least per freed token, including broken cache
+ * and refetch costs. Returns none if the window isn't full or evictions don't help.
  */
 function makeRoom(situation: Situation): readonly Removal[] {
   const { windowTokens, promptTokens, windowUse = promptTokens } = situation;
   const { fullFrom = fullFromTokens(windowTokens) } = situation;
   if (windowUse <= fullFrom) return [];
   const those = situation.removals.filter(({ tokens }) => tokens > 0);
-  // A prompt that may be longer than it seems shrinks by more than it seems, too.
   const scale = promptTokens > 0 ? windowUse / promptTokens : 1;
   const all = scale * those.reduce((sum, { tokens }) => sum + tokens, 0);
   const fits = (share: number) => windowUse - all <= share * windowTokens;
@@ -238,7 +223,6 @@ function cheapestRoom(
   return best?.removals.toSorted((a, b) => a.start - b.start) ?? removals;
 }
 
-/** A rewrite that isn't a matter of price, in numbers. */
 function forced(room: readonly Removal[], prompt: CachedPrompt): Decision {
   const { profile: { write, read }, alive } = prompt;
   const tokens = room.reduce((sum, removal) => sum + removal.tokens, 0);
@@ -247,7 +231,6 @@ function forced(room: readonly Removal[], prompt: CachedPrompt): Decision {
   return { cause: "window", alive, tokens, brokenTokens, rent: 0, price };
 }
 
-/** Quotes a prompt as it stands, and without these removals, which stand in the order of the prompt. */
 export function quotePrompt(
   removals: readonly Removal[],
   { profile, promptTokens, cachedTokens, alive }: CachedPrompt,
@@ -271,32 +254,28 @@ export function quotePrompt(
   };
 }
 
-/** A session whose length nobody knows yet: so many model calls, with a prompt of so many tokens. */
+/** Calls and prompt tokens of a session of unknown length. */
 const USUAL_CALLS = 30;
 const USUAL_TOKENS = 20_000;
 
-/** How often such a session looks for tools, and how many it is shown each time. */
 const FINDS = 3;
 const FOUND = 3;
 
-/** Share of the window that definitions may take at most, whatever they cost. */
 const TOOLS_SHARE = 0.1;
 
-/** Definitions of tools that may be deferred, and where. */
 export interface DeferOptions {
   /** Tokens of the definitions. */
   readonly fullTokens: number;
-  /** Tokens of what would replace them: a list of names, and the tools by which a model sees and calls the rest. */
+  /** Tokens of their replacement: a list of names, and the tools that look up and call the rest. */
   readonly shortTokens: number;
   readonly count: number;
   readonly profile: Pick<Profile, "write" | "read">;
-  /** Default: unknown, and no limit. */
   readonly windowTokens?: number;
 }
 
 /**
- * Returns whether a new session should defer these definitions: if carrying them costs more than a session of usual length
- * pays for looking tools up, or if they take over a tenth of the window.
+ * Returns whether a new session should defer these definitions: if carrying them costs more than the lookups
+ * of a usual session, or if they exceed a tenth of the window.
  *
  * @example
  * ```ts
@@ -319,7 +298,7 @@ export function worthDeferring(
   return won * (write + read * (USUAL_CALLS - 1)) > FINDS * looking;
 }
 
-/** A number of things: `1 result`, `2 results`. */
+/** Formats a count: `1 result`, `2 results`. */
 export function howMany(number: number, noun: string): string {
   return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }

@@ -7,12 +7,12 @@ import { memoryArchive } from "@tare/prune";
 import type { Removal } from "../retention/retention.ts";
 import { decide, fullFromTokens, howMany, isSurelyCold, reckonedAlive, type Situation } from "./decide.ts";
 
-/** What could leave so many tokens behind the start, and what carrying it has cost. */
+/** An evictable part after `start` with its carrying cost. */
 function removal(start: number, tokens: number, rent = 0): Removal {
   return {
     start,
     tokens,
-    // Each of its tokens has cost 1.
+    // Each token has cost 1.
     parts: [{ name: "idle", tokens: rent }],
     idle: true,
     goes: true,
@@ -34,18 +34,17 @@ const warm: Situation = {
   stopped: false,
   windowTokens: Infinity,
 };
-/** Prices: 2,500 for the newest, 6,100 for both. */
+/** Rewrite costs: 2,500 for the newest, 6,100 for both. */
 const withRents = (...rents: readonly number[]) => [
   removal(1_000, 0, rents[0]),
   removal(5_000, 200, rents[1]),
 ];
-/** Where what leaves starts, and why. */
 const outcome = (removals: readonly Removal[], situation: Situation) => {
   const { leaving, decision } = decide({ ...situation, removals });
   return [leaving[0]?.start, decision?.cause];
 };
 
-Deno.test("decide() waits until the rent has paid the price, then takes the largest cut that is paid", () => {
+Deno.test("decide() waits until the carrying cost equals the rewrite cost, then takes the largest paid cut", () => {
   assertEquals(outcome([], warm), [undefined, undefined]);
   assertEquals(outcome(withRents(0, 2_499), warm), [undefined, "wait"]);
   assertEquals(outcome(withRents(0, 2_500), warm), [5_000, "price"]);
@@ -53,14 +52,14 @@ Deno.test("decide() waits until the rent has paid the price, then takes the larg
   assertEquals(outcome(withRents(3_600, 2_500), warm), [1_000, "price"]);
 });
 
-Deno.test("decide() reports the cut that comes nearest to being paid, with its numbers", () => {
+Deno.test("decide() reports the nearest cut, with its numbers", () => {
   assertEquals(decide({ ...warm, removals: withRents(0, 2_000) }), {
     leaving: [],
     decision: { cause: "wait", alive: 1, tokens: 200, brokenTokens: 3_000, rent: 2_000, price: 2_500 },
   });
 });
 
-Deno.test("decide() takes all that may leave where somebody asks for it, whatever it costs", () => {
+Deno.test("decide() evicts everything evictable on request, whatever it costs", () => {
   const removals = withRents(0, 0);
   const asked = { ...warm, isAsked: true, allowedPrice: 0 };
   assertEquals(outcome(removals, asked), [1_000, "asked"]);
@@ -69,7 +68,7 @@ Deno.test("decide() takes all that may leave where somebody asks for it, whateve
   assertEquals(outcome(removals, { ...asked, stopped: true }), [undefined, "wait"]);
 });
 
-Deno.test("decide() prices each cut by what the cache no longer serves and what leaves", () => {
+Deno.test("decide() prices each cut by its broken cache and its evictions", () => {
   const [first, second] = [removal(1_000, 500, 7_000), removal(5_000, 200, 10)];
   assertEquals(decide({ ...warm, removals: [second] }).decision, {
     cause: "wait",
@@ -107,7 +106,7 @@ Deno.test("decide() takes every cut without a cache, or with a cold one", () => 
   }
 });
 
-Deno.test("decide() counts a prefix as gone that a cut leaves too short to be cached", () => {
+Deno.test("decide() counts a prefix as lost that a cut leaves too short to be cached", () => {
   const { decision } = decide({
     ...warm,
     profile: { ...profile, minTokens: 2_000 },
@@ -116,7 +115,7 @@ Deno.test("decide() counts a prefix as gone that a cut leaves too short to be ca
   assertEquals(decision?.brokenTokens, 8_000);
 });
 
-Deno.test("decide() starts no cut at what is still wanted, but takes it along", () => {
+Deno.test("decide() starts no cut at a part worth carrying, but includes it", () => {
   const [first, second] = [removal(1_000, 500, 9_000), removal(5_000, 200, 9_000)];
   const wanted = (one: Removal) => ({ ...one, idle: false });
   const leaving = (...removals: readonly Removal[]) => decide({ ...warm, removals }).leaving;
@@ -129,7 +128,7 @@ Deno.test("decide() doesn't wait on a cold cache", () => {
   assertEquals(outcome(withRents(), { ...warm, alive: 0 }), [1_000, "price"]);
 });
 
-Deno.test("decide() buys nothing beyond the loss limit, reckoning with a warm cache, but takes what is free", () => {
+Deno.test("decide() stays within the loss limit for a warm cache, but takes free cuts", () => {
   assertEquals(outcome(withRents(9_000, 9_000), { ...warm, allowedPrice: 2_400 }), [undefined, "loss_limit"]);
   assertEquals(outcome(withRents(9_000, 9_000), { ...warm, allowedPrice: 2_600 }), [5_000, "price"]);
   assertEquals(outcome(withRents(0, 1_000), { ...warm, alive: 0.3, allowedPrice: 2_400 }), [
@@ -139,26 +138,27 @@ Deno.test("decide() buys nothing beyond the loss limit, reckoning with a warm ca
   assertEquals(outcome(withRents(), { ...warm, alive: 0.05, allowedPrice: -100 }), [5_000, "price"]);
 });
 
-Deno.test("decide() pays for what rides along, but doesn't weigh it", () => {
+Deno.test("decide() pays for pending pins, but doesn't evaluate them", () => {
   const ride = { start: 2_000, tokens: -100 };
-  // With the ride 6,000 cached tokens are read again and 100 more are written than leave: 5,300 instead of 2,500.
+  // With the pins 6,000 cached tokens are read again and 100 more are written than evicted: 5,300 instead of
+  // 2,500.
   const buys = (allowedPrice: number) => outcome(withRents(0, 2_500), { ...warm, ride, allowedPrice });
   assertEquals([buys(5_299), buys(5_300)], [[undefined, "loss_limit"], [5_000, "price"]]);
   assertEquals(decide({ ...warm, ride, removals: withRents(0, 2_500) }).decision?.price, 2_500);
 });
 
-Deno.test("decide() buys nothing on the chance alone that the cache is cold", () => {
+Deno.test("decide() makes no rewrite only because the cache may be cold", () => {
   const likely = { ...warm, alive: 0.2 };
-  // Warm it would cost 1,700; at this chance it would pay.
+  // Warm it would cost 1,700; at this probability it would pay.
   assertEquals(outcome([removal(5_000, 1_000)], likely), [undefined, "wait"]);
   assertEquals(outcome([removal(5_000, 1_000, 1)], likely), [5_000, "price"]);
 });
 
-Deno.test("decide() buys nothing any more once it has stopped", () => {
+Deno.test("decide() makes no rewrite once it has stopped", () => {
   assertEquals(outcome(withRents(9_000, 9_000), { ...warm, stopped: true }), [undefined, "stopped"]);
 });
 
-Deno.test("decide() empties a full window of what is missed least, whatever it costs", () => {
+Deno.test("decide() evicts the least needed parts from a full window, whatever it costs", () => {
   const removals = [removal(1_000, 2_000), { ...removal(5_000, 3_500), loss: 100, goes: false }];
   const full = { ...warm, removals, isHeld: true };
   assertEquals(decide({ ...full, windowTokens: 12_000 }), { leaving: [] });
@@ -179,7 +179,7 @@ Deno.test("decide() empties a full window of what is missed least, whatever it c
   assertEquals(decide({ ...full, removals: tenth, windowTokens: 5_000 }).leaving, tenth);
 });
 
-/** Tools of 200 tokens each, of which a line takes 16. */
+/** Tools of 200 tokens each; their lines take 16. */
 const tools = (count: number) => ({ count, fullTokens: 200 * count, shortTokens: 250 + 16 * count });
 
 Deno.test("worthDeferring() keeps few tools in full and defers many, whatever the provider", () => {
@@ -189,7 +189,7 @@ Deno.test("worthDeferring() keeps few tools in full and defers many, whatever th
   }
 });
 
-Deno.test("worthDeferring() defers the fewer, the less looking up costs", () => {
+Deno.test("worthDeferring() defers fewer tools, the less lookups cost", () => {
   const fewest = (name: string) => {
     let count = 1;
     while (!worthDeferring({ ...tools(count), profile: PROFILES[name]! })) count++;
@@ -201,7 +201,7 @@ Deno.test("worthDeferring() defers the fewer, the less looking up costs", () => 
   );
 });
 
-Deno.test("worthDeferring() lets no definitions take over a tenth of the window, unless nothing is won", () => {
+Deno.test("worthDeferring() limits definitions to a tenth of the window, unless nothing is saved", () => {
   const { openai: profile } = PROFILES;
   const at = (windowTokens: number) => worthDeferring({ ...tools(10), profile: profile!, windowTokens });
   assertEquals([at(20_000), at(19_999)], [false, true]);
@@ -209,7 +209,7 @@ Deno.test("worthDeferring() lets no definitions take over a tenth of the window,
   assertEquals(worthDeferring({ ...useless, profile: profile!, windowTokens: 100 }), false);
 });
 
-Deno.test("sent() reckons what deferred tools would have taken, and calls that only looked for them as not made", async () => {
+Deno.test("sent() adds deferred tools to the baseline, and excludes calls that only look them up", async () => {
   const session = plannerSession({
     profile: PROFILES.openai!,
     archive: memoryArchive(),
@@ -231,7 +231,6 @@ Deno.test("sent() reckons what deferred tools would have taken, and calls that o
   ]);
 });
 
-/** Removals in the order of a prompt of so many tokens, each with all that is weighed. */
 const removals = (promptTokens: number) =>
   fc.array(
     fc.record({
@@ -253,7 +252,7 @@ const removals = (promptTokens: number) =>
     }))
   );
 
-/** Every rewrite by itself, by the formula of its price alone. */
+/** Every rewrite by the formula of its cost alone. */
 function everyCut(
   { removals, carried, idleSince, ride, profile, promptTokens, cachedTokens, alive }: Situation,
 ) {
@@ -284,7 +283,7 @@ function everyCut(
   });
 }
 
-Deno.test("decide() takes the largest of all cuts that are paid and allowed, and reports the nearest one otherwise", () => {
+Deno.test("decide() takes the largest of all paid and allowed cuts, and reports the nearest one otherwise", () => {
   fc.assert(fc.property(
     removals(10_000),
     fc.record({
@@ -340,7 +339,7 @@ Deno.test("decide() takes the largest of all cuts that are paid and allowed, and
   ));
 });
 
-Deno.test("decide() empties a full window by what costs least for each token of room, of the newest 1, 2, 4 … removals", () => {
+Deno.test("decide() empties a full window at the lowest cost per freed token, of the newest 1, 2, 4 … removals", () => {
   fc.assert(fc.property(
     removals(10_000),
     fc.record({
@@ -358,7 +357,7 @@ Deno.test("decide() empties a full window by what costs least for each token of 
       const situation: Situation = { ...warm, ...options, ...given, removals: all, isHeld: true };
       const use = windowUse ?? warm.promptTokens;
       const those = all.filter(({ tokens }) => tokens > 0);
-      // What is longer than it seems shrinks by more than it seems.
+      // A longer prompt shrinks by more, too.
       const scale = use / warm.promptTokens;
       const sum = scale * those.reduce((sum, { tokens }) => sum + tokens, 0);
       const share = [0.6, 0.9, 1].find((share) => use - sum <= share * options.windowTokens);
@@ -390,7 +389,7 @@ Deno.test("decide() empties a full window by what costs least for each token of 
   ));
 });
 
-Deno.test("fullFromTokens() leaves a window that was emptied a tenth to fill again, and an answer its room", () => {
+Deno.test("fullFromTokens() leaves an emptied window a tenth to fill again, and room for an answer", () => {
   const from = (windowTokens: number, emptied?: number) => fullFromTokens(windowTokens, emptied);
   assertEquals([from(100_000), from(100_000, 0), from(Infinity, 5)], [90_000, 90_000, Infinity]);
   // Emptied to little, to much, and to so much that only the answer's room is left.
@@ -403,16 +402,16 @@ Deno.test("fullFromTokens() leaves a window that was emptied a tenth to fill aga
   assertEquals([from(16_000, 14_000), from(16_000, 15_900)], [15_000, 15_000]);
 });
 
-Deno.test("isSurelyCold() and reckonedAlive() reckon with a cache from a chance of a tenth on", () => {
+Deno.test("isSurelyCold() and reckonedAlive() count a cache from a probability of a tenth on", () => {
   assertEquals([0, 0.099, 0.1, 1].map(isSurelyCold), [true, true, false, false]);
   assertEquals([0, 0.099, 0.1, 1].map(reckonedAlive), [0, 0.099, 1, 1]);
 });
 
-Deno.test("howMany() names one thing or several", () => {
+Deno.test("howMany() formats one thing or several", () => {
   assertEquals([0, 1, 2].map((count) => howMany(count, "result")), ["0 results", "1 result", "2 results"]);
 });
 
-Deno.test("decide() empties a full window to six tenths where that can just be", () => {
+Deno.test("decide() empties a full window to exactly six tenths if possible", () => {
   const removals = [removal(1_000, 1_000), removal(3_000, 3_000)];
   const leaving = (windowTokens: number) =>
     decide({ ...warm, removals, isHeld: true, alive: 0, windowTokens, fullFrom: 9_000 }).leaving.length;

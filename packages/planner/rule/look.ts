@@ -79,49 +79,44 @@ import {
   WINDOW_SHARE,
 } from "./decide.ts";
 
-/** Share of the window from which on a history that is seen for the first time loses nothing that the window has room for. */
 const LONG_SHARE = 0.5;
 
 export interface LookRequest
   extends History, Pick<PromptCall, "nowMs" | "model" | "replyTokens" | "deferred" | "pins" | "leavesNow"> {
   readonly edits: readonly Edit[];
-  /** So many of the provider's tokens a full window was emptied down to; absent if it wasn't, or is being emptied. */
+  /**
+   * Tokens to which a full window was emptied, as the provider counts. Absent: it wasn't, or is being
+   * emptied.
+   */
   readonly emptiedTokens?: number | undefined;
 }
 
-/** A prompt as it would be sent, and what could leave it. */
+/** A prompt as it would be sent, and its evictable parts. */
 export interface Look {
   readonly layout: Layout;
-  /** Position of the first message of the turn that is being worked on. */
   readonly activeStart: number;
   readonly steps: readonly Step[];
-  /** Tools as the model sees them, and their tokens, counted here. */
   readonly shownTools: readonly ToolDefinition[];
   readonly toolTokens: number;
   readonly promptTokens: number;
   readonly predicted: Prediction;
-  /** How the provider's count follows from ours. */
+  /** Conversion of local tokens to the provider's. */
   readonly scale: TokenScale;
   readonly size: PromptSize;
   readonly kinds: ByKind;
-  /** What is to be decided. Tokens are the provider's. */
   readonly situation: Situation & Required<Pick<Situation, "windowUse" | "fullFrom">>;
   readonly alone: AloneRequest;
-  /** What was asked for and isn't so yet. */
   readonly wishes: Wishes;
-  /** Whether doing it breaks nothing that the cache holds. */
   readonly isFree: boolean;
 }
 
-/** A call whose prompt is to be made. */
 export interface RewriteRequest extends LookRequest, Pick<PromptCall, "signal" | "progress"> {
   readonly truncated: readonly number[];
-  /** Whether the model is offered the recall tool, so that lines may point to it. */
+  /** Whether the model has the recall tool, so that placeholders may refer to it. */
   readonly recall: boolean;
   readonly fullWindow: FullWindow;
 }
 
-/** What one call shall send. */
 export interface Plan extends BookedPlan, Done {
   readonly view: PlacedView;
   readonly size: PromptSize;
@@ -129,34 +124,26 @@ export interface Plan extends BookedPlan, Done {
   readonly stable: StableMessages;
 }
 
-/** What was done to a prompt before it is sent. */
 export interface Done extends Pick<BookedPlan, "repairs" | "decision"> {
-  /** New edits, to be stored before the request is made. */
   readonly edits: readonly Edit[];
-  /** All edits that hold from now on. */
   readonly allEdits: readonly Edit[];
   readonly asked: readonly Pin[];
-  /** What was asked for and can't be had, or no longer. */
   readonly ended: readonly Pin[];
-  /** What people are told of it; absent if nothing was done. */
+  /** Report for users. Absent: no change. */
   readonly rewrite?: Rewrite;
-  /** Tokens that the view would have without the new edits. */
   readonly tokensBefore: number;
   readonly warnings: readonly string[];
   readonly summary?: Usage;
   readonly fullWindow: FullWindow;
 }
 
-/** What a call that succeeded took. */
 export type BookedUsage = Pick<BookCallOptions, "usage" | "summary" | "heldTokens">;
 
-/** What was looked at last of a history, as far as the next look may need it. Plain data. */
+/** Data of the last inspected history for the next inspection. Plain data. */
 export interface LookedAt {
   readonly history: readonly number[];
-  /** Tokens of all of them, and of all but recalls. */
   readonly fullTokens: number;
   readonly ownTokens: number;
-  /** Hashes of what the model saw of them. */
   readonly shown: readonly number[];
   readonly tokens: readonly number[];
 }
@@ -167,29 +154,22 @@ export interface KnownSessionOptions extends FlatSessionOptions {
 }
 
 /**
- * What is known of a session: what was worked out of its history, which stays in memory and is worked out again after a
- * restart, and what its calls have shown. A new message costs what it says; nothing is done for those before it.
+ * State of a session: data derived from its history, which a restart derives again, and the evidence of its
+ * calls. A new message takes time only for its own length.
  */
 export class KnownSession {
   readonly #options: KnownSessionOptions;
   readonly #layout: Layout;
   #standings: Standings;
-  /** The messages that the standings are of. */
   #taken: Message[] = [];
-  /** Of each rewrite, the tokens of messages in front of it. */
   readonly #kept: number[] = [];
   #isNew: boolean;
-  /** What was looked at before the restart; nothing once something was looked at here. */
   #before: LookedAt | undefined;
   #judgedBy = "";
   #account: PlannerState;
-  /** How often the prompt had been rewritten when each call was planned: it may be sent after others were. */
+  /** Number of rewrites when each call was planned; calls may be sent out of order. */
   readonly #plannedAt = new WeakMap<BookedPlan, number>();
 
-  /**
-   * @param from What is known of the session that continues here.
-   * @param before What was inspected last before a restart.
-   */
   constructor(
     options: KnownSessionOptions,
     { account, from, before }: {
@@ -213,22 +193,19 @@ export class KnownSession {
     this.#judgedBy = "";
   }
 
-  /** What its calls have shown, to be stored after each look and each call. */
   get account(): PlannerState {
     return this.#account;
   }
 
-  /** The cache rules that count: those of a provider without a cache where it reports no cache reads. */
+  /** Current cache rules; those of a provider without a cache if it reports no reads. */
   get profile(): Profile {
     return this.isUnread ? withoutCache(this.#cachingProfile) : this.#cachingProfile;
   }
 
-  /** Whether the provider reports no cache reads where there should be some. */
   get isUnread(): boolean {
     return this.account.unreadCalls >= UNREAD_CALLS;
   }
 
-  /** The rules that were told, unless usage has shown others. */
   get #cachingProfile(): Profile {
     const told = currentProfile(this.#options.profile);
     const { recognised } = this.account;
@@ -237,7 +214,7 @@ export class KnownSession {
       : told;
   }
 
-  /** The context window of a model that counts now, in tokens; infinite where it isn't known. */
+  /** Returns the current context window of a model in tokens; infinite if unknown. */
   windowOf(model: string | undefined): number {
     return Math.min(
       currentWindow(this.#options.windowTokens),
@@ -245,7 +222,6 @@ export class KnownSession {
     );
   }
 
-  /** Whether that window is told, by whoever made the session or by a refusal, rather than assumed. */
   isSureOfWindow(model: string | undefined): boolean {
     const { assumesWindow = false, windowTokens } = this.#options;
     const isAssumed = typeof assumesWindow === "function" ? assumesWindow() : assumesWindow;
@@ -254,14 +230,14 @@ export class KnownSession {
   }
 
   /**
-   * What is to be said of a plan whose prompt the window doesn't hold; nothing if it may. As long as nobody knows how the
-   * provider counts, only what is too long by any count is.
+   * Returns the error for a plan that exceeds the window; `undefined` if it may fit. Without a reported
+   * prompt only those that are too long for any tokenizer are refused.
    */
   tooLong({ size, view, request: { model } }: Plan): PromptTooLong | undefined {
     const { countTokens } = this.#options;
     const windowTokens = this.windowOf(model);
     const isCounted = this.#recordOf(model) !== undefined || this.#account.doubted === true;
-    // What was never seen of a script may be sent: the provider refuses it if it must, and tells.
+    // A prompt with an unseen script may be sent; the provider refuses it if necessary.
     const likely = isCounted ? Math.sqrt(size.tokens * size.atMost) : size.atLeast;
     if (likely <= windowTokens) return undefined;
     const counted = view.messages.map((message) => countMessageTokens(message, countTokens));
@@ -291,16 +267,14 @@ export class KnownSession {
     };
   }
 
-  /** Whether a history goes on from the one that was looked at last. */
   isStartOf(history: readonly Message[]): boolean {
     if (this.#isNew) return this.#before !== undefined && this.#sharedLength(history) === Infinity;
     return this.#layout.isStartOf(history);
   }
 
   /**
-   * Reads what is new of a history, a message at each step: most of the work of looking at it.
-   *
-   * @param edits Those made so far: what a result refers to is wanted again.
+   * Adds the new messages of a history, one per step: most of the work of an inspection.
+   * @param edits Edits so far; a reference counts as a use of its source.
    */
   *take(history: readonly Message[], edits: readonly Edit[]): Generator<void, void> {
     if (this.#taken.some((message, at) => message !== history[at])) {
@@ -309,14 +283,12 @@ export class KnownSession {
     }
     const taken = this.#taken;
     const arrived = taken.length < history.length ? arrivalEdits(edits) : undefined;
-    // Somebody else may look at another history meanwhile.
     while (taken === this.#taken && taken.length < history.length) {
       const message = history[taken.length]!;
       const at = taken.push(message) - 1;
       const edit = arrived?.get(at);
       this.#standings.add(message, edit && said(message, edit));
       for (const { source } of edit?.references ?? []) this.#standings.renew(source);
-      // They are remembered, for who asks next.
       countMessageTokens(message, this.#options.countTokens);
       if (!edit) messageKinds(message, this.#options.countTokens);
       yield;
@@ -324,9 +296,9 @@ export class KnownSession {
   }
 
   /**
-   * The prompt after these edits, and what could leave it.
-   *
-   * @param all Whether to look for all that could leave, not only for what was shown and costs more than it is worth.
+   * Returns the prompt after these edits and its evictable parts.
+   * @param all Whether to find everything evictable, not only seen messages that cost more than they are
+   * worth.
    */
   look(request: LookRequest, { all = request.leavesNow }: { readonly all?: boolean | undefined } = {}): Look {
     const { messages: history, tools, edits, pins = [] } = request;
@@ -372,7 +344,7 @@ export class KnownSession {
       referredTokens: (at) => referred.get(at) ?? 0,
       all: all || full,
       weighsLoss: all || full || observe,
-      // In a full window something must leave: rather what can be recalled than what was said.
+      // A full window evicts recallable results rather than messages.
       seenMessages: full ? Infinity : seenMessages,
       seenTools: new Set(account.sent.flatMap(({ tools }) => tools)),
     });
@@ -430,8 +402,8 @@ export class KnownSession {
           (1 + lossLimit) * (account.resend + resendCostOf(account, promptCost(profile, resend), cost)) -
           account.paid - cost,
         stopped: account.stopped || this.#options.forget === "nothing",
-        // What a fork's first request shares with its parent's last is paid for: rewriting waits until that has been read. And
-        // of a history that is seen for the first time nobody knows what its model works with, nor what is cached of it.
+        // The start that a fork shares with its parent is paid for, so rewriting waits until it has been
+        // read. An unknown history may be in use by its model, and its cache is unknown.
         isHeld: account.forked && !isSurelyCold(alive) ||
           account.sent.length === 0 &&
             (profile.read < profile.write || scale.perToken * alone.wholeTokens > LONG_SHARE * windowTokens),
@@ -443,9 +415,8 @@ export class KnownSession {
     };
   }
 
-  /** Like {@linkcode look}, with all that could leave, at any history; changes nothing at all. */
+  /** Returns {@linkcode look} with everything evictable, for any history, without changes. */
   lookAside(request: LookRequest): Look {
-    // A history that went back would be forgotten by being looked at.
     const account = this.#account;
     const known = this.isStartOf(request.messages) ? this : new KnownSession(this.#options, { account });
     return known.look(request, { all: true });
@@ -460,7 +431,6 @@ export class KnownSession {
     this.#account = { ...this.#account, compacted: NEW_SESSION.compacted };
   }
 
-  /** Tokens that a warm cache serves of a call as its client would have made it. */
   servedAlone(call: Pick<AloneRequest, "model" | "tools" | "ownTokens">, nowMs: number): number {
     const { profile } = this;
     const { sent, warmth } = this.#account;
@@ -476,7 +446,7 @@ export class KnownSession {
     if (plan.edits.length > 0) this.#account = { ...this.#account, rewritten: "here" };
   }
 
-  /** Returns what is known of a session that is forked at the first `length` messages, after these edits. */
+  /** Returns the state of a session forked at the first `length` messages, after these edits. */
   fork(length: number, edits: readonly Edit[]): KnownSession {
     const fork = new KnownSession(this.#options, { account: forkAccount(this.#account, length), from: this });
     if (!this.#isNew) fork.#update(this.#layout.history.slice(0, length), edits);
@@ -484,11 +454,10 @@ export class KnownSession {
   }
 
   /**
-   * Takes note of a planned call that succeeded.
-   *
-   * @param usage What the provider reported of this very call; absent or `estimated` if it reported nothing.
-   * @param summary What was paid for summaries since the call before.
-   * @param heldTokens Tokens with which it began like what the cache held. Default: by what the session has sent.
+   * Records a successful planned call.
+   * @param usage Usage reported for this call; absent or `estimated` if none was.
+   * @param summary Usage of summaries since the previous call.
+   * @param heldTokens Tokens shared with the cache's content. Default: estimated from the session's requests.
    */
   book(
     plan: BookedPlan,
@@ -496,7 +465,7 @@ export class KnownSession {
   ): LedgerEntry {
     const { countTokens, lossLimit, compaction = USUAL_COMPACTION, observe = false } = this.#options;
     const toolTokens = countRequestTokens({ messages: [], tools: plan.view.tools }, countTokens);
-    // Rewrites since may have left less as it was.
+    // Later rewrites may have left fewer tokens unchanged.
     const kept = this.#kept.slice(this.#plannedAt.get(plan) ?? 0);
     const { state, entry } = bookCall(this.#account, {
       plan,
@@ -504,7 +473,6 @@ export class KnownSession {
       summary,
       heldTokens,
       messageTokens: Math.min(plan.promptTokens - toolTokens, ...kept),
-      // A read shows at once that there is a cache.
       profile: usage && !usage.estimated && usage.cachedTokens > 0 ? this.#cachingProfile : this.profile,
       cachingProfile: this.#cachingProfile,
       countTokens,
@@ -522,7 +490,6 @@ export class KnownSession {
     return entry;
   }
 
-  /** The next ping while nothing is asked for; nothing if the cache is to lapse. */
   nextPing(idle: Idle): Ping | undefined {
     const { clock, stopped, waitingTokens } = this.#account;
     const prunes = !stopped && this.#options.forget !== "nothing";
@@ -536,19 +503,13 @@ export class KnownSession {
     return entry;
   }
 
-  /**
-   * Takes note of a planned call that was refused because its prompt is too long.
-   *
-   * @param windowTokens The window, if the provider told it.
-   * @param promptTokens What it counted of the prompt, if it told that.
-   */
   reject(
     plan: Plan,
     { windowTokens, promptTokens }: { [_ in "windowTokens" | "promptTokens"]: number | undefined },
   ): void {
     const { request: { model }, size } = plan;
     const isCounted = this.#recordOf(model) !== undefined || promptTokens !== undefined;
-    // What was thought to fit though it is known how it is counted leaves less room than the window has.
+    // A refused prompt that should have fitted means that the provider reserves room in the window.
     const fits = windowTokens === undefined || isCounted && (promptTokens ?? size.atMost) <= windowTokens;
     const known = windowTokens ?? this.windowOf(model);
     const told = fits ? Math.min(known, SMALLER_SHARE * (promptTokens ?? size.tokens)) : known;
@@ -563,7 +524,7 @@ export class KnownSession {
     if (promptTokens !== undefined) this.#learnSize(plan, promptTokens);
   }
 
-  /** A window that nobody told isn't there if a longer prompt succeeds. */
+  /** A longer prompt that succeeds refutes an unreported window. */
   #refuteWindow(model = "", promptTokens: number): void {
     const { [model]: learned, ...windows } = this.#account.windows;
     if (learned && !learned.isTold && promptTokens > learned.tokens) {
@@ -571,7 +532,7 @@ export class KnownSession {
     }
   }
 
-  /** The newest prompt of a model that was reported, or else that of any. */
+  /** Returns the newest reported prompt of a model, or of any. */
   #recordOf(model: string | undefined): SizeRecord | undefined {
     const { sizes } = this.#account;
     return sizes.find((one) => one.model === model) ?? sizes[0];
@@ -582,7 +543,7 @@ export class KnownSession {
     const record = this.#recordOf(model);
     const size = sizePrompt(record, kinds, countTokens);
     if (record) return size;
-    // Before anything was reported nothing leaves for what a prompt might be at worst: the provider would say so.
+    // Without reports the worst case evicts nothing; the provider would refuse the prompt.
     const { doubted = false } = this.#account;
     return { ...size, atMost: doubted ? longestSize(kinds, countTokens) : size.tokens };
   }
@@ -607,7 +568,6 @@ export class KnownSession {
     return predict(sent, { profile, warmth, nowMs, model, tools, countTokens });
   }
 
-  /** The call as its client would have made it alone, of the history that is laid out. */
   #alone({ model, tools, messages, replyTokens, deferred }: LookRequest): AloneRequest {
     const { countTokens } = this.#options;
     const layout = this.#layout;
@@ -631,17 +591,16 @@ export class KnownSession {
   #update(history: readonly Message[], edits: readonly Edit[]): void {
     const shared = this.#sharedLength(history);
     const { ownTokens = 0, fullTokens = 0 } = (this.#isNew ? this.#before : this.#layout) ?? {};
-    for (const _ of this.take(history, edits)) { /* Each step at once. */ }
+    for (const _ of this.take(history, edits)) { /* Runs all steps. */ }
     let kept = this.#layout.update(history, edits);
     const { forked = false, seen } = this.#account;
-    // How much of its parent's newest request a stored fork begins with is known by the number of messages alone.
+    // A stored fork's shared start is known by its number of messages only.
     const isCounted = this.#isNew && forked && !this.#before;
     if (this.#isNew) kept = isCounted ? this.#layout.startAt(seen) : this.#keptOf(this.#before);
     this.#isNew = false;
     this.#before = undefined;
     if (kept === Infinity) return;
     this.#kept.push(kept);
-    // Of what is shared the count is the same.
     const gone = shared === Infinity ? 0 : ownTokens - this.#layout.ownTokensOf(shared);
     const allGone = shared === Infinity ? 0 : fullTokens - this.#layout.fullTokensOf(shared);
     const account = this.#account;
@@ -655,7 +614,7 @@ export class KnownSession {
         return {
           ...one,
           messageTokens,
-          // What is behind the place of a fork is its parent's alone: no rewrite moved it.
+          // Content after the fork is the parent's; no rewrite moved it.
           ...(forked && { promptTokens: toolTokens + messageTokens }),
           ownTokens: Math.min(Math.max(0, one.ownTokens - gone), most(this.#layout.ownTokensOf(seen))),
           wholeTokens: Math.min(
@@ -667,7 +626,6 @@ export class KnownSession {
     };
   }
 
-  /** How many messages of a history are those that were looked at last; infinite if it goes on from them, or none were. */
   #sharedLength(history: readonly Message[]): number {
     if (!this.#isNew) return this.#layout.isStartOf(history) ? Infinity : this.#layout.sharedLength(history);
     const { history: before = [] } = this.#before ?? {};
@@ -675,14 +633,13 @@ export class KnownSession {
     return shared === before.length ? Infinity : shared;
   }
 
-  /** Tokens at the start of what the model saw before the restart that are as they were; infinite if all are. */
   #keptOf(before: LookedAt | undefined): number {
     if (!before) return Infinity;
     const rows = commonLength(before.shown, this.#layout.placed.messages);
     return rows === before.shown.length ? Infinity : before.tokens.slice(0, rows).reduce((a, b) => a + b, 0);
   }
 
-  /** What is known to be worth carrying was judged by this: where it has changed, everything is looked at again. */
+  /** Wakes all parts if the basis of their evaluation has changed. */
   #judgeBy(basis: string, edits: readonly Edit[]): void {
     const judgedBy = `${basis} ${this.#layout.version}`;
     if (judgedBy !== this.#judgedBy) this.#standings.wakeAll();
@@ -690,7 +647,6 @@ export class KnownSession {
     const arrived = changed.length > 0 ? arrivalEdits(edits) : undefined;
     for (const at of changed) {
       this.#standings.wake(at);
-      // What it referred to frees more from now on, should it leave.
       for (const { source } of arrived?.get(at)?.references ?? []) this.#standings.wake(source);
     }
     this.#judgedBy = judgedBy;
@@ -699,10 +655,9 @@ export class KnownSession {
 
 const REMEMBERED_SIZES = 4;
 
-/** A prompt that was refused though it should have fitted must become this share of itself. */
+/** Share to which a refused prompt must shrink if it should have fitted. */
 const SMALLER_SHARE = 0.8;
 
-/** Whether nothing is to be done to a prompt before it is sent. */
 export function staysAsItIs(
   { leaving, wishes, size, situation: { windowUse, fullFrom, windowTokens } }: Look & Decided,
   { fullWindow, relievesWindow }: { readonly fullWindow: FullWindow; readonly relievesWindow: boolean },
@@ -762,7 +717,6 @@ export function planOf(
   };
 }
 
-/** Positions of results that are said as they were when they came. */
 function saidOnArrival(edits: readonly Edit[]): number[] {
   const arrived = arrivalEdits(edits);
   return [...sayEdits(edits)].flatMap(([index, edit]) => arrived.get(index) === edit ? [index] : []);
@@ -798,7 +752,7 @@ function savedTokens(
   return { context, prune, schemas, truncate, references, notation };
 }
 
-/** Tokens of what results say by referring to each message: they would say it themselves, if that left. */
+/** Returns the tokens that references to each message save; evicting it would expand them. */
 function referredTokens(edits: readonly Edit[], layout: Layout): ReadonlyMap<number, number> {
   const tokens = new Map<number, number>();
   for (const { index, references } of sayEdits(edits).values()) {

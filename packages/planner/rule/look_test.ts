@@ -58,7 +58,6 @@ const ANSWER: Message = { role: "assistant", content: "ok" };
 
 let ids = 0;
 
-/** A call of a tool, and its result. */
 function step(content: string, name = "look", path = `${ids}.ts`): Message[] {
   const id = `call_${ids++}`;
   const call = { name, arguments: JSON.stringify({ file_path: path }) };
@@ -87,7 +86,7 @@ function make(options: Partial<PromptSessionOptions> = {}): PlanningSession {
   });
 }
 
-Deno.test("PromptTooLong names what is longest: a message, or the tools' definitions", async () => {
+Deno.test("PromptTooLong names the longest part: a message, or the tools' definitions", async () => {
   const tool: ToolDefinition = {
     type: "function",
     function: { name: "look", description: lines("tool", 30_000) },
@@ -103,12 +102,11 @@ Deno.test("PromptTooLong names what is longest: a message, or the tools' definit
   assertEquals([tools.longest.place, longest.place], [-1, 2]);
   const first = await thrown([user(lines("input", 45_000))], []);
   assert(first.message.includes("Message 0 (user)"), first.message);
-  // The message has three fifths of the prompt by any count.
   assertAlmostEquals(longest.tokens / promptTokens, 45_000 / 75_000, 0.02);
   assertAlmostEquals(tools.longest.tokens / tools.promptTokens, 1, 0.02);
 });
 
-Deno.test("rejected() without a number: a longer prompt that succeeds shows that the window is larger", async () => {
+Deno.test("rejected() without a number: a longer prompt that succeeds proves a larger window", async () => {
   const messages = [user("Read."), ...[1, 2, 3].flatMap((at) => step(lines(`r${at}`, 3_000)))];
   for (const limit of [undefined, 8_000]) {
     const session = make();
@@ -116,13 +114,13 @@ Deno.test("rejected() without a number: a longer prompt that succeeds shows that
     const before = await view();
     session.rejected(limit);
     session.sent({ promptTokens: 15_000, cachedTokens: 0, outputTokens: 1 }, before);
-    // A window that the provider has stated stays.
+    // A reported window stays.
     const isWhole = (await view()).promptTokens === before.promptTokens;
     assertEquals([limit, isWhole], [limit, limit === undefined]);
   }
 });
 
-Deno.test("rejected() without a number: what cannot be shortened is still sent, because only the provider knows", async () => {
+Deno.test("rejected() without a number: a prompt that can't be shortened is still sent", async () => {
   const messages = [user(lines("input", 9_000))];
   const session = make();
   const view = () => session.view({ messages, tools: [] }, { nowMs: 0 });
@@ -133,7 +131,7 @@ Deno.test("rejected() without a number: what cannot be shortened is still sent, 
   await assertRejects(view, PromptTooLong);
 });
 
-Deno.test("rejected() takes a window that the provider states as it is, whatever the refused prompt had", async () => {
+Deno.test("rejected() takes a reported window exactly, whatever the refused prompt had", async () => {
   const session = make();
   const view = (tokens: number) =>
     session.view({ messages: [user("word ".repeat(0.8 * tokens))], tools: [] }, { nowMs: 0 });
@@ -166,7 +164,7 @@ Deno.test("view() evicts nothing from a long history that it sees for the first 
   assertEquals((await rewrites(1_000_000, false, "openai"))[0], 0);
 });
 
-Deno.test("the baseline of a history that went back, or was forked, is what its client would pay", async () => {
+Deno.test("baseline: a history that went back, or was forked, costs what its client would pay", async () => {
   const profile = { ...profileNamed("anthropic-5m"), minTokens: 0, blockTokens: 1 };
   const options = {
     ...{ profile, countTokens: estimateTokens, windowTokens: 1_000_000 },
@@ -217,11 +215,11 @@ Deno.test("the baseline of a history that went back, or was forked, is what its 
       "is stored and forks": plannerSession({ ...options, archive, state: copied(before.state) })
         .fork(8, archive),
     }[how]!;
-    // The loss limit compares with resending everything, recall included.
+    // The loss limit includes the recall.
     const resent = () => (session.state as { readonly planner: { readonly resend: number } }).planner.resend;
     const resentBefore = resent();
     const { entry, baseline, resend } = await call(session, second, 1_000);
-    // Where only the state is known, the definition of recall is taken for the client's own.
+    // With only the state known, the definition of recall counts as the client's own.
     assertAlmostEquals(
       entry.withoutTokenUnits / baseline,
       1,
@@ -232,7 +230,7 @@ Deno.test("the baseline of a history that went back, or was forked, is what its 
   }
 });
 
-Deno.test("the baseline holds the definitions that a request goes without, and no call that only looks them up", async () => {
+Deno.test("baseline: contains deferred definitions, and no call that only looks them up", async () => {
   const profile = profileNamed("openai");
   const costs = async (deferred?: PromptCall["deferred"]) => {
     const session = make({ profile });
@@ -252,7 +250,7 @@ Deno.test("the baseline holds the definitions that a request goes without, and n
   assertEquals((await costs({ tokens: 5_000, isDetour: true }))[0], 0);
 });
 
-Deno.test("the baseline holds no call that only follows a recall", async () => {
+Deno.test("baseline: contains no call that only follows a recall", async () => {
   const without = async (name: string) => {
     const session = make({ profile: profileNamed("openai") });
     const view = await session.view({ messages: [user("Go."), ...step("Seen.", name)], tools: [] }, {
@@ -265,7 +263,7 @@ Deno.test("the baseline holds no call that only follows a recall", async () => {
   assertGreater(await without("look"), 0);
 });
 
-Deno.test("view() weighs everything again once its provider costs something else", async () => {
+Deno.test("view() evaluates everything again once its provider's prices change", async () => {
   let profile = profileNamed("local");
   const session = make({ profile: () => profile });
   const messages = [user("Read all.")];
@@ -280,7 +278,7 @@ Deno.test("view() weighs everything again once its provider costs something else
   assertEquals(rewrites, [...Array(11).fill(0), 1]);
 });
 
-Deno.test("view() reports the tokens that each mechanism keeps out, which together are what is missing", async () => {
+Deno.test("view() reports the tokens removed by each mechanism, which add up to the difference", async () => {
   const session = make({ truncateTokens: 4_000, mechanisms: { references: true } });
   const tools: ToolDefinition[] = [
     RECALL_TOOL,
@@ -315,13 +313,13 @@ Deno.test("view() reports the tokens that each mechanism keeps out, which togeth
 
   const more = [...messages, ANSWER, user("And now?")];
   const { saved: then, stable: after } = await view(more, 10, true);
-  // A truncated result that is evicted counts as evicted from then on.
+  // A truncated result that is evicted counts as evicted.
   assertEquals([then.truncate, then.context, after!.edited], [0, 0, 9]);
   assertAlmostEquals(then.prune, 9_000, 200);
   assertEquals([then.references, then.notation], [saved.references, saved.notation]);
 });
 
-Deno.test("view() keeps a result whose eviction frees next to nothing, because another one refers to it", async () => {
+Deno.test("view() keeps a result whose eviction frees next to nothing because of references to it", async () => {
   const isRetained = async (second: string) => {
     const session = make({ profile: profileNamed("deepseek"), mechanisms: { references: true } });
     const messages = [
@@ -348,7 +346,7 @@ Deno.test("view() keeps a result whose eviction frees next to nothing, because a
 Deno.test("view() evicts nothing if the session may cost more than its loss limit over resending everything", async () => {
   const profile = profileNamed("anthropic-5m");
   const archive = memoryArchive();
-  // Much that stays follows the results, so that their eviction has a price.
+  // Messages after the results make their eviction expensive.
   const messages = [
     user("Read."),
     ...[1, 2, 3].flatMap((at) => step(lines(`r${at}`, 3_000))),
@@ -372,7 +370,6 @@ Deno.test("view() evicts nothing if the session may cost more than its loss limi
         return (await session.view(history, call)).rewrites.length > 0;
       };
       assertEquals([await isRewritten(0.05, 0), await isRewritten(0.6, 0.3)], [true, true]);
-      // The cost of the call itself counts as well.
       const cost = 0.1 * view.rewrites[0]!.tokensBefore;
       for (const share of [0.3, 0.05 + cost / resend]) assertEquals(await isRewritten(0.05, share), false);
       return;
@@ -417,13 +414,13 @@ Deno.test("rejected() without a number makes room as in a window of four fifths 
   const view = () => session.view({ messages, tools: [] }, { nowMs: 0, recall: true });
   const before = await view();
   session.rejected(undefined, { promptTokens: before.promptTokens });
-  // A full window is emptied to three fifths, of what the prompt may have at most, and doesn't lose everything.
+  // A full window is emptied to three fifths at worst, and doesn't lose everything.
   const { promptTokens } = await view();
   assertLess(promptTokens, 0.6 * 0.8 * before.promptTokens);
   assertGreater(promptTokens, 0.1 * before.promptTokens);
 });
 
-Deno.test("view() counts a prompt as its model's provider does, whatever another model has counted since", async () => {
+Deno.test("view() counts a prompt by its model's tokenizer, whatever another model has counted since", async () => {
   const session = make({ windowTokens: 10_000 });
   const view = (tokens: number, model: string) =>
     session.view({ messages: [user("word ".repeat(0.8 * tokens))], tools: [] }, { nowMs: 0, model });
@@ -436,7 +433,7 @@ Deno.test("view() counts a prompt as its model's provider does, whatever another
   await assertRejects(() => view(6_000, "a"), PromptTooLong);
 });
 
-Deno.test("rejected() leaves less room than the window has if what was refused should have fitted", async () => {
+Deno.test("rejected() leaves less room than the window has if the refused prompt should have fitted", async () => {
   const session = make();
   const view = (tokens: number) =>
     session.view({ messages: [user("word ".repeat(0.8 * tokens))], tools: [] }, { nowMs: 0 });

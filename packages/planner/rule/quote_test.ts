@@ -15,7 +15,7 @@ function removal(start: number, tokens: number): Removal {
   return { start, tokens, parts: [{ name: `${start}`, tokens }], idle: true, goes: true, loss: 0, how };
 }
 
-Deno.test("quotePrompt() quotes a prompt warm and cold, as it stands and rewritten", () => {
+Deno.test("quotePrompt() returns the cost of a prompt warm and cold, unchanged and rewritten", () => {
   const prompt = { profile, promptTokens: 20_000, cachedTokens: 16_000, alive: 0.9 };
   const asIs = { promptTokens: 20_000, cachedTokens: 16_000, warmTokenUnits: 6_600, coldTokenUnits: 25_000 };
   assertEquals(quotePrompt([], prompt), { asIs, rewritten: asIs, alive: 0.9 });
@@ -28,14 +28,14 @@ Deno.test("quotePrompt() quotes a prompt warm and cold, as it stands and rewritt
   assertEquals(rewritten.cachedTokens, 16_000);
 });
 
-Deno.test("quotePrompt() tells rewritten and standing prompts apart by the price that decides", () => {
+Deno.test("quotePrompt() differs between rewritten and unchanged prompts by the price that decides", () => {
   fc.assert(fc.property(
     fc.array(fc.record({ start: fc.nat(10_000), tokens: fc.integer({ min: 1, max: 500 }) }), {
       maxLength: 8,
     }),
     fc.nat(20_000),
     (found, cachedTokens) => {
-      // All of them leave, or none.
+      // All of them are evicted, or none.
       const removals = found.toSorted((a, b) => a.start - b.start).map(({ start, tokens }, at) => ({
         ...removal(start, tokens),
         idle: at === 0,
@@ -63,7 +63,7 @@ function call(id: string, name = "run"): Message {
   };
 }
 
-Deno.test("quote() tells what view() and sent() would make of the call, and changes nothing", async () => {
+Deno.test("quote() returns the result of view() and sent() for the call, and changes nothing", async () => {
   const archived: string[] = [];
   const archive = memoryArchive();
   const session = plannerSession({

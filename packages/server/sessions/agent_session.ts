@@ -77,20 +77,20 @@ import {
 } from "./session_types.ts";
 
 /** What one server requests of the one that owns a session. That one does it if a turn runs there; else the former may. */
-type Wanted =
+type OwnerRequest =
   | { readonly do: "know" }
   | { readonly do: "cancel" }
-  | WantedChange;
+  | ChangeRequest;
 
 /** A change that a running turn takes, and the records that are committed with it. */
-type WantedChange =
+type ChangeRequest =
   | { readonly do: "steer"; readonly input: Content; readonly records: readonly StoreRecord[] }
   | { readonly do: "pin"; readonly change: PinChange; readonly records: readonly StoreRecord[] }
   | { readonly do: "rename"; readonly title: string; readonly records: readonly StoreRecord[] }
   | { readonly do: "queue"; readonly change: QueueChange; readonly records: readonly StoreRecord[] };
 
 /** The owner's answer, with what failed if anything did. */
-interface Told {
+interface OwnerAnswer {
   readonly error?: Pick<HttpError, "status" | "code" | "message">;
 }
 
@@ -198,7 +198,7 @@ export class AgentSession {
         if (isOther) this.#elsewhereAfter = runningAfter;
         return runningAfter !== undefined;
       },
-      noticed: async (seen) => {
+      observe: async (seen) => {
         await events.catchUp(seen);
         if (seen.holder === "other") return events.open(), true;
         const last = events.newest;
@@ -209,7 +209,7 @@ export class AgentSession {
         this.#release({});
         return true;
       },
-      obey: (wanted, answer) => this.#obey(wanted as Wanted, answer),
+      handle: (request, answer) => this.#handle(request as OwnerRequest, answer),
       lost: () => {
         const turn = this.#turn;
         if (!turn) return;
@@ -334,7 +334,7 @@ export class AgentSession {
    * @throws {HttpError} 409 if a turn runs or waits for approval; 404 if the session is gone; and what `work` throws.
    */
   betweenTurns<T>(work: () => Promise<T>, told: (done: T) => string): Promise<T> {
-    return this.#alone(async () => {
+    return this.#exclusively(async () => {
       if (this.#turn) throw turnRunning(this.id);
       this.assertSettled();
       const done = await work();
@@ -354,7 +354,7 @@ export class AgentSession {
    * runs or waits for approval; 404 if the session is gone.
    */
   choose({ model, effort }: { readonly model?: string; readonly effort?: string | null }): Promise<void> {
-    return this.#alone(async () => {
+    return this.#exclusively(async () => {
       if (this.#turn) throw turnRunning(this.id);
       if (openCalls(this.history).length > 0) throw callsOpen(this.id);
       const { settings } = this;
@@ -395,8 +395,8 @@ export class AgentSession {
   start(request: TurnRequest): Promise<RunningTurn>;
   start(request: TurnRequest, when: () => boolean): Promise<RunningTurn | undefined>;
   start(request: TurnRequest, when: () => boolean = () => true): Promise<RunningTurn | undefined> {
-    return this.#alone(async () => when() ? await this.#start(request) : undefined, {
-      told: () => {
+    return this.#exclusively(async () => when() ? await this.#start(request) : undefined, {
+      answered: () => {
         if (when()) throw turnRunning(this.id);
         return undefined;
       },
@@ -413,11 +413,11 @@ export class AgentSession {
   steerOrStart(request: TurnRequest & { readonly input: Content }): Promise<RunningTurn | undefined> {
     const { input } = request;
     const keep = () => request.keep?.("steers") ?? [];
-    return this.#alone(async () => {
+    return this.#exclusively(async () => {
       if (!this.#turn) return await this.#start(request);
       await this.#steer(input, keep());
       return undefined;
-    }, { wanted: () => ({ do: "steer", input, records: keep() }), told: () => undefined });
+    }, { request: () => ({ do: "steer", input, records: keep() }), answered: () => undefined });
   }
 
   get queued(): readonly QueuedTurn[] {
@@ -443,9 +443,9 @@ export class AgentSession {
       // Readers that follow the session see it begin.
       if (!this.#turn) this.events.open();
     };
-    await this.#alone(add, {
-      wanted: () => ({ do: "queue", change: { add: turn }, records: keep(turn) }),
-      told: () => {},
+    await this.#exclusively(add, {
+      request: () => ({ do: "queue", change: { add: turn }, records: keep(turn) }),
+      answered: () => {},
     });
     this.#needs.environment.changed(this);
     return turn;
@@ -465,7 +465,7 @@ export class AgentSession {
    * report why. Returns false if none could be started.
    */
   startQueued(): Promise<boolean> {
-    return this.#alone(async () => {
+    return this.#exclusively(async () => {
       const [next] = this.queued;
       if (!next || this.#turn || this.questions.length > 0) return false;
       const { askedAtMs: _, ...request } = next;
@@ -477,24 +477,24 @@ export class AgentSession {
         this.#release({});
       }
       return true;
-    }, { told: () => false });
+    }, { answered: () => false });
   }
 
   /** Makes a change here, or on the server on which a turn runs. */
-  #change(wanted: WantedChange): Promise<void> {
-    return this.#alone(() => this.#take(wanted), { wanted: () => wanted, told: () => {} });
+  #change(request: ChangeRequest): Promise<void> {
+    return this.#exclusively(() => this.#take(request), { request: () => request, answered: () => {} });
   }
 
-  async #take(wanted: WantedChange): Promise<void> {
-    switch (wanted.do) {
+  async #take(request: ChangeRequest): Promise<void> {
+    switch (request.do) {
       case "steer":
-        return await this.#steer(wanted.input, wanted.records);
+        return await this.#steer(request.input, request.records);
       case "queue":
-        return await this.#changeQueue(wanted.change, wanted.records);
+        return await this.#changeQueue(request.change, request.records);
       case "rename":
-        return await this.#append([], { title: wanted.title, records: wanted.records });
+        return await this.#append([], { title: request.title, records: request.records });
       case "pin":
-        return await this.#changePins(wanted.change, wanted.records);
+        return await this.#changePins(request.change, request.records);
     }
   }
 
@@ -523,12 +523,12 @@ export class AgentSession {
   }
 
   /** Does what another server requests of the running turn. Returns false if the answer is due once that has ended. */
-  async #obey(wanted: Wanted, answer: (told: Told) => StoreRecord): Promise<boolean> {
+  async #handle(request: OwnerRequest, answer: (answer: OwnerAnswer) => StoreRecord): Promise<boolean> {
     const { store } = this.#needs.environment;
     try {
-      if (wanted.do === "cancel") return this.#turn?.cancel(), false;
-      if (wanted.do === "know") await store.commit([answer({})]);
-      else await this.#take({ ...wanted, records: [...wanted.records, answer({})] });
+      if (request.do === "cancel") return this.#turn?.cancel(), false;
+      if (request.do === "know") await store.commit([answer({})]);
+      else await this.#take({ ...request, records: [...request.records, answer({})] });
     } catch (error) {
       if (isFenced(error)) throw error;
       const { status, code, message } = toHttpError(error);
@@ -539,24 +539,24 @@ export class AgentSession {
 
   /**
    * Does work when nothing else happens in the session, and memory holds what is stored. If a turn runs on another server,
-   * that one receives the request `wanted`, and `told` returns the result. Default: HTTP 409.
+   * that one receives the request, and `answered` returns the result. Default: HTTP 409.
    *
    * @throws {HttpError} what the other server answers.
    */
-  #alone<T>(
+  #exclusively<T>(
     work: () => Promise<T>,
     {
-      wanted = () => ({ do: "know" }),
-      told = () => {
+      request = () => ({ do: "know" }),
+      answered = () => {
         throw turnRunning(this.id);
       },
-    }: { readonly wanted?: () => Wanted; readonly told?: () => T } = {},
+    }: { readonly request?: () => OwnerRequest; readonly answered?: () => T } = {},
   ): Promise<T> {
-    return this.ownership.alone(work, {
-      wanted,
-      told: (answer) => {
+    return this.ownership.exclusively(work, {
+      request,
+      answered: (answer) => {
         assertDone(answer);
-        return told();
+        return answered();
       },
     });
   }
@@ -571,13 +571,13 @@ export class AgentSession {
     say: (questions: SessionQuestions) => readonly ApprovalAnswered[],
     request: Pick<TurnRequest, "unattended"> = {},
   ): Promise<RunningTurn | undefined> {
-    return this.#alone(async () => {
+    return this.#exclusively(async () => {
       const { told, isAll } = hear(this.#questions, say);
       if (isAll) return await this.#start({ ...request, told });
       await this.#append(told);
       return undefined;
     }, {
-      told: () => {
+      answered: () => {
         if (hear(this.#questions, say).told.length > 0) throw turnRunning(this.id);
         return undefined;
       },
@@ -586,7 +586,7 @@ export class AgentSession {
 
   /** Denies pending approvals, and nothing continues. Returns false if there are none. */
   withdraw(): Promise<boolean> {
-    return this.#alone(async () => {
+    return this.#exclusively(async () => {
       if (this.questions.length === 0) return false;
       const { events, answers } = leaveTurn(this.#questions, this.#history, { by: "cancel" });
       await this.#commit(events, {
@@ -597,14 +597,14 @@ export class AgentSession {
         },
       });
       return true;
-    }, { told: () => false });
+    }, { answered: () => false });
   }
 
   /** Cancels the running turn, on any server, and waits for its end. Returns false if none runs. */
   async cancel(): Promise<boolean> {
     if (await this.cancelHere()) return true;
     if (!this.isRunning) return false;
-    const asked = await this.ownership.ask({ do: "cancel" } satisfies Wanted);
+    const asked = await this.ownership.request({ do: "cancel" } satisfies OwnerRequest);
     assertDone(asked?.answer);
     return asked !== undefined;
   }
@@ -638,7 +638,7 @@ export class AgentSession {
     if (signal.aborted) cut();
     else signal.addEventListener("abort", cut);
     await turn.done.finally(() => signal.removeEventListener("abort", cut));
-    await this.ownership.giveUp();
+    await this.ownership.releaseLeft();
   }
 
   /** Leaves the running turn to another process: nothing more of it is written or reported here. */
@@ -650,16 +650,16 @@ export class AgentSession {
 
   /** Removes the session if nothing runs in it, and `when` returns true. Returns whether it did. */
   deleteIdle(when: () => boolean = () => true): Promise<boolean> {
-    return this.#alone(async () => {
+    return this.#exclusively(async () => {
       if (this.#turn || !when()) return false;
       await this.events.remove();
       this.#prompt.forget();
-      this.ownership.goAway();
+      this.ownership.markDeleted();
       await this.#needs.environment.workspace?.checkpoints?.forget(this.id).catch((error) =>
         this.#needs.environment.onError?.(error)
       );
       return true;
-    }, { told: () => false });
+    }, { answered: () => false });
   }
 
   /** @throws {HttpError} 400 if the model doesn't have the effort that a turn requests. */
@@ -849,7 +849,7 @@ export class AgentSession {
       };
       await this.#append([], { totals, value: prompt.state });
     };
-    this.#alone(store, { told: () => {} })
+    this.#exclusively(store, { answered: () => {} })
       .catch((error) => this.#needs.environment.onError?.(error));
   }
 
@@ -936,7 +936,7 @@ export class AgentSession {
       stored: { pins: [], ...value, title, days },
       before: this.#isBegun ? undefined : this.#prompt,
       isStored: (state) => state === this.#stored.value,
-      alone: (work) => this.#alone(work),
+      exclusively: (work) => this.#exclusively(work),
       paid: (cost) => this.#bookPing(cost),
     });
     this.#stored = { ...stored, totals, summed: days, value: this.#prompt.state };
@@ -1089,6 +1089,6 @@ function storedTurn(
 
 /** @throws {HttpError} the error of an answer of another server. */
 function assertDone(answer: unknown): void {
-  const { error } = (answer ?? {}) as Told;
+  const { error } = (answer ?? {}) as OwnerAnswer;
   if (error) throw new HttpError(error.status, error.code, error.message);
 }

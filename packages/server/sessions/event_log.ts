@@ -6,22 +6,22 @@ import type { NumberedEvent, SessionEvent, Teller } from "./session_types.ts";
 /** How writes of other servers are found. */
 type FollowedLog = NonNullable<Parameters<OwnedEvents["follow"]>[0]>;
 
-/** How programs outside learn of a log's events. */
+/** How other programs are notified of a log's events. */
 interface ToldLog extends Pick<Teller, "isHeard" | "wake" | "onError"> {
   readonly recordsOf: (committed: Parameters<Teller["recordsOf"]>[1]) => readonly StoreRecord[];
 }
 
-/** Of which events programs outside may be told. */
+/** Events of which other programs may be notified. */
 const TOLD: readonly SessionEvent["type"][] = ["turn_end", "approval_asked"];
 
-/** Events that a reader holds at a time. */
+/** Events that a reader has in memory at a time. */
 const PAGE = 256;
 
-/** So many events that others told of are kept for who reads them. */
+/** Most events of other servers that stay in memory for readers. */
 const MOST_TOLD = 64;
 
 /**
- * The events of a session in order, numbered from 1, kept in the store. An event is committed before any reader gets
+ * The events of a session in order, numbered from 1, in the store. An event is committed before any reader gets
  * it. Any number of readers follow, each at its own pace: a reader holds one page of events, so a slow one neither
  * delays the turn nor costs memory.
  */
@@ -29,28 +29,28 @@ export class EventLog implements OwnedEvents {
   readonly #store: Store;
   readonly #sessionId: string;
   readonly #told: ToldLog | undefined;
-  /** The newest turn's id, if it has one. Absent: nobody has looked yet. */
+  /** The newest turn's id, if it has one. Absent: it isn't read yet. */
   #turn: { readonly id: string | undefined } | undefined;
   #last: number;
-  /** Events behind the stored ones, which are written with the next that are. */
+  /** Events after the stored ones, which are committed with the next events. */
   #mended: readonly SessionEvent[] = [];
-  /** What is written with them. */
+  /** Records that are committed with them. */
   #records: readonly StoreRecord[] = [];
-  /** The newest commit, so that whoever keeps up with a turn needs nothing of the store. */
+  /** The newest commit, so that readers that keep up with a turn don't read the store. */
   #newest: { readonly after: number; readonly events: readonly SessionEvent[] } = { after: 0, events: [] };
   #live = false;
   #failure: unknown;
   #removed: Promise<void> | undefined;
   #changed = Promise.withResolvers<void>();
   #followed: FollowedLog | undefined;
-  /** Readers that wait for what others write, or have. */
+  /** Readers that wait for events of other servers, or have. */
   #followers = 0;
   #unwatch: (() => void) | undefined;
 
   constructor(store: Store, { sessionId, last, told }: {
     readonly sessionId: string;
     readonly last: number;
-    /** Who else is told. Default: nobody. */
+    /** Other programs that are notified. Default: none. */
     readonly told?: ToldLog | undefined;
   }) {
     this.#store = store;
@@ -64,14 +64,14 @@ export class EventLog implements OwnedEvents {
     return this.#last;
   }
 
-  /** Whether the log was closed by a failure: what its session has in memory may not be what is stored. */
+  /** Whether the log was closed by a failure: its session in memory may differ from what is stored. */
   get failed(): boolean {
     return this.#failure !== undefined;
   }
 
   /**
-   * Lets events follow that an earlier process owes, with other records. They follow from what is stored, so that a
-   * reader gets them at once, and they are written with the next events: reading needs no room on the disk.
+   * Adds events that an earlier process did not commit, with other records. They follow from what is stored, so that a
+   * reader gets them at once, and they are committed with the next events: reading needs no room on the disk.
    */
   mend(events: readonly SessionEvent[], records: readonly StoreRecord[]): void {
     this.#last += events.length - this.#mended.length;
@@ -79,13 +79,13 @@ export class EventLog implements OwnedEvents {
     this.#records = records;
   }
 
-  /** Says that events will follow: readers that reach the end wait. */
+  /** Opens the log: readers that reach the end wait for more events. */
   open(): void {
     this.#failure = undefined;
     this.#live = true;
   }
 
-  /** Says that nothing follows for now: readers that reach the end are done. A failure is thrown to them. */
+  /** Closes the log for now: readers that reach the end are done. A failure is thrown to them. */
   close(failure?: unknown): void {
     this.#failure = failure;
     this.#live = false;
@@ -93,14 +93,14 @@ export class EventLog implements OwnedEvents {
     this.#wake();
   }
 
-  /** Says how what others write is learned; nothing if nobody else writes now. */
+  /** Sets how writes of other servers are found; `undefined` if no other server writes now. */
   follow(followed: FollowedLog | undefined): void {
     this.#followed = followed;
     if (!followed) this.#stopWatching();
     this.#wake();
   }
 
-  /** Others have written up to this number, and nothing is owed. `told` are the newest of these, as far as they are known. */
+  /** Other servers have written up to this number. `told` are the newest of these events, as far as they are known. */
   reach(last: number, told: readonly StoredEvent[] = []): void {
     if (last === this.#last && this.#mended.length === 0) return;
     const { after, events } = this.#newest;
@@ -132,7 +132,7 @@ export class EventLog implements OwnedEvents {
     return after + events.length === this.#last ? events.at(-1) : undefined;
   }
 
-  /** Removes the session from the store and tells readers so wherever they are. @throws {StoreError} if it stays. */
+  /** Deletes the session from the store, and ends its readers. @throws {StoreError} if it stays. */
   remove(): Promise<void> {
     const remove = async () => {
       await this.#store.deleteSession(this.#sessionId);
@@ -147,10 +147,10 @@ export class EventLog implements OwnedEvents {
   }
 
   /**
-   * Commits events, and with them other records, calls `committed`, and hands the events to everyone who follows. Only
-   * one call may be under way at a time.
+   * Commits events, and with them other records, calls `committed`, and passes the events to readers. Only one call may be
+   * in progress at a time.
    *
-   * @throws {StoreError} if they can't be committed; then nobody gets them.
+   * @throws {StoreError} if they can't be committed; no reader gets them then.
    */
   async append(
     events: readonly SessionEvent[],
@@ -183,7 +183,7 @@ export class EventLog implements OwnedEvents {
   }
 
   /**
-   * The events after number `after`, those to come included while the log is open.
+   * Yields the events after number `after`, while the log is open also those to come.
    *
    * @throws {Error} at the end, if the log was closed by a failure.
    */
@@ -198,7 +198,7 @@ export class EventLog implements OwnedEvents {
 
   async *#read(after: number, follows: { isTold: boolean }): AsyncGenerator<NumberedEvent, void> {
     for (let position = after;;) {
-      // What is stored behind `last` isn't known to be committed yet.
+      // Events that are stored after `last` may not be committed yet.
       const limit = Math.min(PAGE, this.#last - position);
       const newest = this.#newest;
       const page = position >= newest.after && limit > 0 ? newest.events.slice(position - newest.after) : [];
@@ -215,7 +215,7 @@ export class EventLog implements OwnedEvents {
       if (stored.length > 0) continue;
       const mended = this.#mended.slice(position - (this.#last - this.#mended.length));
       for (const event of mended) yield { number: ++position, event };
-      // They may have been written meanwhile, and others with them.
+      // They may have been committed meanwhile, and others with them.
       if (position < this.#last) continue;
       if (this.#live) {
         if (!follows.isTold) this.#followers += 1;
@@ -226,7 +226,7 @@ export class EventLog implements OwnedEvents {
     }
   }
 
-  /** The newest turn that is stored: another process may have begun it. */
+  /** Returns the newest stored turn: another process may have begun it. */
   async #findTurn({ onError }: ToldLog): Promise<{ readonly id: string | undefined }> {
     const starts = await this.#store.readEvents(this.#sessionId, { types: ["turn_start"] }).catch((error) => {
       // A notification without the turn's id is no reason to fail the commit.
@@ -236,14 +236,14 @@ export class EventLog implements OwnedEvents {
     return turnBehind(eventsOf(starts)) ?? { id: undefined };
   }
 
-  /** A session that is being removed can't be read for a moment before its readers are told. */
+  /** Throws why the session can't be read: it may have been deleted. */
   async #explain(error: unknown): Promise<never> {
     await this.#removed?.catch(() => {});
     await this.#followed?.look();
     throw this.#failure ?? error;
   }
 
-  /** Waits until something has changed. What others write is watched as long as somebody follows. */
+  /** Waits until something has changed. Other servers are watched as long as a reader follows. */
   #wait(): Promise<void> {
     const followed = this.#followed;
     const changed = this.#changed.promise;
@@ -262,7 +262,7 @@ export class EventLog implements OwnedEvents {
   }
 }
 
-/** The turn that goes on behind these events, if one of them begins it. */
+/** Returns the newest turn that one of these events begins. */
 export function turnBehind(
   events: readonly SessionEvent[],
 ): { readonly id: string | undefined } | undefined {
@@ -270,7 +270,7 @@ export function turnBehind(
   return start && { id: start.id };
 }
 
-/** Returns stored events as they were appended: nothing else is in a session's log. */
+/** Returns stored events as they were appended: a session's log contains nothing else. */
 export function numbered(stored: readonly StoredEvent[]): readonly NumberedEvent[] {
   return stored as readonly NumberedEvent[];
 }

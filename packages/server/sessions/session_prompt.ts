@@ -32,22 +32,22 @@ import type { SessionSettings } from "./session_settings.ts";
 import type { SessionEvent, SessionNeeds, SessionTotals, TurnPrompt } from "./session_types.ts";
 import { summariseWith } from "./summarise.ts";
 
-/** What a session's prompts continue from, as it is stored. */
+/** The stored state that a session's prompts continue from. */
 export interface PromptState {
   /** State of the planner. */
   readonly context?: unknown;
   readonly pins: readonly Pin[];
-  /** What the model was told of its tools. Absent: there was nothing to tell. */
+  /** How tools were offered to the model. Absent: all in full. */
   readonly tools?: OfferState | undefined;
 }
 
 interface SessionPromptOptions extends SessionNeeds {
   readonly stored: PromptState & Pick<SessionTotals, "days"> & { readonly title: string };
   readonly isStored: (state: PromptState) => boolean;
-  /** The session's prompt as it was known until now, which isn't used any more. Default: nothing was known. */
+  /** The session's prompt until now, which isn't used any more. Default: there was none. */
   readonly before?: SessionPrompt | undefined;
   /** Does work while nothing else changes the session. Throws if another server owns it. */
-  readonly alone: (work: () => Promise<void>) => Promise<void>;
+  readonly exclusively: (work: () => Promise<void>) => Promise<void>;
   /** Called with what a keep-alive request cost. Never throws. */
   readonly paid: (cost: TurnLedger) => void;
 }
@@ -61,7 +61,7 @@ const BYTES_A_TOKEN = 4;
 /** Ends of a turn after which the cache isn't kept alive. */
 const GIVEN_UP: readonly TurnEnd["reason"][] = ["cancelled", "stalled", "model_error", "internal_error"];
 
-/** How a session's model shall write: as the session says, and a turn outranks it. Nothing if neither says anything. */
+/** Returns the settings of a session's model: a turn's override the session's. `undefined` if there are none. */
 export function modelSettings(
   { effort }: Pick<SessionSettings, "effort">,
   turn?: ModelSettings,
@@ -69,19 +69,19 @@ export function modelSettings(
   return effort === undefined ? turn : { reasoning_effort: effort, ...turn };
 }
 
-/** The model that summarises. @throws what the model's port throws for a model that can't be had. */
+/** Returns the model that summarizes. @throws what the model's port throws for a model that is not available. */
 function summaryModel({ id: conversation, environment, settings: own }: SessionNeeds): Model {
   const { telemetry } = environment;
   const { model } = own;
   const settings = modelSettings(own);
   const ask = environment.models.model(model);
-  // As turns ask: with another effort the cache of some providers holds nothing of the prompt.
+  // As turns are sent: with another effort the cache of some providers holds nothing of the prompt.
   const port: Model = settings ? (request) => ask({ ...request, settings }) : ask;
   if (!telemetry?.isOn) return port;
   return tracedModel(port, { telemetry, conversation, ...askedModel(environment, model) });
 }
 
-/** Who asks that the plan is kept. */
+/** Name under which the plan is pinned. */
 const BY_PLAN = "plan";
 
 function namesSteps(call: ToolCall): boolean {
@@ -89,7 +89,7 @@ function namesSteps(call: ToolCall): boolean {
   return made.name === PLAN_TOOL_NAME && planAfter(undefined, made) !== undefined;
 }
 
-/** Positions of the results that go with the plan: of the newest call that names its steps, and of the newest behind it. */
+/** Returns the positions of the plan's results: of the newest call that names its steps, and of the newest after it. */
 function placesOfPlan(messages: readonly Message[]): readonly number[] {
   const from = messages.findLastIndex((message) =>
     message.role === "assistant" &&
@@ -109,11 +109,11 @@ export class SessionPrompt implements TurnPrompt {
   readonly conversation: Session;
   #told: OfferState | undefined;
   #state: PromptState | undefined;
-  /** Position of the newest result of the plan that was looked at. */
+  /** Position of the newest result of the plan that was processed. */
   #plannedAt = -1;
   /** How the last turn offered its tools. */
   #offer: ToolOffer | undefined;
-  /** Every tool that was offered once, by name: its results may still be there when it has gone. */
+  /** Every tool that was ever offered, by name: its results may remain after it is gone. */
   readonly #known: Record<string, Tool>;
   /** The newest request's prompt, if it can be sent again; in memory alone, and only while the session waits. */
   #kept: KeepablePrompt | undefined;
@@ -135,7 +135,7 @@ export class SessionPrompt implements TurnPrompt {
         inSlices: Session.inSlices,
         assumesWindow: () => environment.models.assumesWindow?.(settings.model) ?? false,
       },
-      // A model that can't be had must not keep anybody from the session.
+      // The session can be used without the model.
       summarise: async (request) => {
         const unfinished = (usage: Usage) => this.#bookUnfinished(usage);
         return await summariseWith(summaryModel(kept), { countTokens, unfinished })(request);
@@ -152,7 +152,7 @@ export class SessionPrompt implements TurnPrompt {
     return this.conversation.state.pins;
   }
 
-  /** What a restart continues from: the same object as long as nothing has changed. */
+  /** The state that a restart continues from: the same object as long as nothing has changed. */
   get state(): PromptState {
     const { pins, conversation: { prompt: { state: context } } } = this;
     const known = this.#state;
@@ -170,7 +170,7 @@ export class SessionPrompt implements TurnPrompt {
     return this.#options.isStored(this.state);
   }
 
-  /** Offers the model these tools from now on; what it is to be told of them, if it may be told now, stands with it. */
+  /** Offers the model these tools from now on. Returns also the message about them, if one may be added now. */
   offerTools(tools: readonly Tool[], mayTell: boolean): ToolOffer {
     this.#offer = this.#offerOf(tools, mayTell);
     this.#told = this.#offer.state;
@@ -261,9 +261,9 @@ export class SessionPrompt implements TurnPrompt {
     type: Ping["type"],
     signal: AbortSignal,
   ): Promise<Usage | "refused" | undefined> {
-    const { alone, environment: { store } } = this.#options;
+    const { exclusively, environment: { store } } = this.#options;
     // What another server has done meanwhile ends this.
-    if (store.shared) await alone(() => Promise.resolve());
+    if (store.shared) await exclusively(() => Promise.resolve());
     signal.throwIfAborted();
     try {
       return await ping(type, signal);
@@ -284,14 +284,14 @@ export class SessionPrompt implements TurnPrompt {
     return `${address?.(model) ?? this.#rates.profile.name} ${model}`;
   }
 
-  /** Keeps the plan as the model last wrote it: the result of a call brings the call along. What it was before may leave. */
+  /** Retains the plan as the model last wrote it: the result of a call retains the call. Earlier versions may be evicted. */
   #keepPlan(messages: readonly Message[]): void {
     const places = placesOfPlan(messages);
     for (const { place, by } of this.pins) {
       if (by === BY_PLAN && !places.includes(place)) this.conversation.pin({ remove: place });
     }
     for (const place of places) {
-      // Of one that a full window took nothing is asked again.
+      // One that a full window evicted isn't pinned again.
       if (place <= this.#plannedAt || this.pins.some((pin) => pin.place === place)) continue;
       const set = this.conversation.makePin(messages, { place, wish: "keep", by: BY_PLAN });
       this.conversation.pin({ set });
@@ -304,7 +304,7 @@ export class SessionPrompt implements TurnPrompt {
     bookCalls({ book }, events, { rates: this.#rates, nowMs: this.#now() });
   }
 
-  /** Takes note of what a request for a summary took whose reply did not reach its end: no turn's ledger holds it. */
+  /** Records the usage of a request for a summary whose reply is incomplete: no turn's ledger has it. */
   #bookUnfinished(usage: Usage): void {
     const { environment: { keys }, by } = this.#options;
     const told = { number: 0, at: null, turn: null, purpose: UNFINISHED, rates: this.#rates };
@@ -326,15 +326,15 @@ export class SessionPrompt implements TurnPrompt {
     return { context: prompt.state, pins: state.pins, tools: this.#told };
   }
 
-  /** What the next request would cost. Nothing where the policy knows nothing of costs. */
+  /** Returns what the next request would cost; `undefined` where the policy has no costs. */
   quote(messages: readonly Message[]): ReturnType<Session["quote"]> {
     return this.conversation.quote({ messages, tools: this.#tools() }, this.#now());
   }
 
-  /** What the model saw last of a session, and what is new of that; of a running turn what it saw last. */
+  /** Returns what the model saw last, and what is new since; while a turn runs, what it saw last. */
   async seen(
     { history: messages, isRunning }: {
-      /** What was said in the turns that have ended. */
+      /** Messages of the turns that have ended. */
       readonly history: readonly Message[];
       readonly isRunning: boolean;
     },
@@ -347,7 +347,7 @@ export class SessionPrompt implements TurnPrompt {
     return this.#options.environment.store.now();
   }
 
-  /** What decides what the model sees, as it goes on from what is stored; nothing if it has to be made anew. */
+  /** Returns the prompt session as it continues from the stored state; `undefined` if a new one is needed. */
   #resume(context: unknown): PromptSession | undefined {
     const { resume } = this.#prompts;
     if (!resume || context === undefined) return undefined;
@@ -360,7 +360,7 @@ export class SessionPrompt implements TurnPrompt {
     return listed.map(({ definition }) => definition);
   }
 
-  /** Tools in the order and spelling in which they first came: servers of tools may list them otherwise when asked again. */
+  /** Returns tools in the order and spelling in which they first came: their servers may list them otherwise later. */
   #steady(tools: readonly Tool[]): readonly Tool[] {
     const names = Object.keys(this.#known);
     const placeOf = ({ definition }: Tool) => {
@@ -378,7 +378,6 @@ export class SessionPrompt implements TurnPrompt {
     const { environment, settings: { model }, countTokens } = this.#options;
     const { alwaysFull, mechanisms } = environment.prompt ?? {};
     const steady = this.#steady(tools);
-    // What is said of them is known from now on.
     for (const tool of steady) this.#known[tool.definition.function.name] = tool;
     return offerTools(steady, this.#told, {
       ...{ alwaysFull, countTokens, mayTell },
@@ -389,7 +388,7 @@ export class SessionPrompt implements TurnPrompt {
   }
 }
 
-/** The events that say what was called. */
+/** The events that report model calls. */
 export const CALL_EVENTS: readonly SessionEvent["type"][] = [
   "turn_start",
   "context_rewritten",
@@ -399,8 +398,8 @@ export const CALL_EVENTS: readonly SessionEvent["type"][] = [
 ];
 
 /**
- * The model calls of a session, the oldest first, by its events. What was rewritten for a call that failed stands at the
- * next. A turn that goes on, with an answer or after a stop, is the turn that it was.
+ * Returns the model calls of a session, the oldest first, by its events. Rewrites for a call that failed are reported with
+ * the next. A turn that continues, with an answer or after a stop, keeps its number.
  */
 export function callsOf(events: Iterable<SessionEvent>, rates: Rates): CallReport[] {
   const calls: CallReport[] = [];
@@ -416,10 +415,9 @@ export function callsOf(events: Iterable<SessionEvent>, rates: Rates): CallRepor
     }
     if (event.type !== "step_end" && event.type !== "reply_unfinished") continue;
     const { usage, cost, atMs } = event;
-    // The loop alone doesn't tell.
+    // The loop by itself doesn't report the time.
     const at = atMs === undefined ? null : new Date(atMs).toISOString();
     const number = calls.length + 1;
-    // What the context hook says of a call is what its prompt session keeps.
     if (event.type === "reply_unfinished") {
       const told = { number, at, turn, purpose: UNFINISHED, afterQuestion };
       calls.push(reportCall(usage, { ...told, rates, cost }));
@@ -434,7 +432,7 @@ export function callsOf(events: Iterable<SessionEvent>, rates: Rates): CallRepor
   return calls;
 }
 
-/** Takes note of what calls came to by these events, the last of which happens now. */
+/** Records the totals of calls by these events, the last of which happens now. */
 function bookCalls(
   conversation: Pick<Session, "book">,
   events: readonly SessionEvent[],

@@ -22,7 +22,7 @@ import type { Budget, Chosen, HelperParent, SessionSettings } from "./session_se
 
 export type { PinChange } from "@tare/session/internal";
 
-/** A session of which programs outside are notified. */
+/** A session of which other programs are notified. */
 export interface NotifiedSession {
   readonly id: string;
   readonly by: string | undefined;
@@ -30,59 +30,59 @@ export interface NotifiedSession {
   readonly settings: SessionSettings;
 }
 
-/** Tells programs outside of what happens in sessions. */
+/** Notifies other programs of what happens in sessions. */
 export interface Teller {
   /**
-   * Reads who is notified, if other servers may have changed that. Called before a turn begins, so that no commit waits for
-   * it. Never rejects.
+   * Reads which programs are notified, if other servers may have changed that. Called before a turn begins, so that no
+   * commit waits for it. Never rejects.
    */
   readonly refresh: () => Promise<void>;
-  /** Whether anybody is notified, as of the last refresh. */
+  /** Returns whether any program is notified, as of the last refresh. */
   readonly isHeard: () => boolean;
   readonly recordsOf: (
     session: NotifiedSession,
     committed: {
       readonly events: readonly SessionEvent[];
       readonly after: number;
-      /** The turn that goes on with them, and its id if it has one. Absent: there is none. */
+      /** The turn that they belong to, and its id if it has one. Absent: there is none. */
       readonly turn?: { readonly id: string | undefined } | undefined;
     },
   ) => readonly StoreRecord[];
-  /** Called with errors that only notifications suffer from. */
+  /** Called with errors that affect only notifications. */
   readonly onError: (error: unknown) => void;
-  /** Such records were committed, or another server is gone that owed something. */
+  /** Called once such records were committed, or a server is gone that had notifications to send. */
   readonly wake: () => void;
 }
 
-/** What a session works in. */
+/** The server of a session. */
 export interface SessionEnvironment extends SessionOptions {
-  /** The cache rules of a model, and what its calls cost. */
+  /** Returns the cache rules and prices of a model. */
   readonly ratesOf: (model: string) => Rates & { readonly profile: Profile };
   readonly windowOf: (model: string) => number;
-  /** Tells programs outside of what is committed; nothing if none is told. */
+  /** Notifies other programs of commits. Default: none is notified. */
   readonly teller?: Teller | undefined;
-  /** What keeps prompts warm; nothing if nothing does. */
+  /** Cache keep-alive; `undefined` if there is none. */
   readonly warmth: Warmth | undefined;
   /**
-   * Takes one of the turns that may run at once, over all sessions, or one more for a turn that runs already; gives what
-   * gives it back. @throws {HttpError} 429, or 503 if the server ends
+   * Takes a slot of the turns that may run at once, over all sessions, or one more for a turn that runs already. Returns the
+   * function that frees it. @throws {HttpError} 429, or 503 if the server is shutting down
    */
   readonly takeSlot: (of?: "running") => () => void;
-  /** Whether the server ends: it goes on with no turns then. */
+  /** Returns whether the server is shutting down: it continues no turns then. */
   readonly isEnding: () => boolean;
-  /** Gives the session of this id, to play a turn in it. */
+  /** Returns the session of this id, to play a turn in it. */
   readonly open: (id: string) => Promise<PlayedSession>;
-  /** Commits so many new sessions, if that many more may be kept. */
+  /** Commits so many new sessions, if that many more may be stored. */
   readonly admit: (count: number, commit: () => Promise<void>) => Promise<void>;
-  /** Told when a session begins or ceases to do something, and when it is gone. */
+  /** Called when a turn of a session begins or ends, and when the session is gone. */
   readonly changed: (session: WatchedSession) => void;
-  /** Told of a session that others wait for and that couldn't be given back: it is to be tried again. Default: nobody is. */
+  /** Called with a session that other servers wait for and that could not be released: retry later. */
   readonly unsettled?: (session: WatchedSession) => void;
-  /** Told of each sentence for people. Default: nobody is. */
+  /** Called with each warning for users. */
   readonly warned?: (sessionId: string, message: string) => void;
 }
 
-/** What a session is made of. */
+/** What the parts of a session share. */
 export interface SessionNeeds {
   readonly id: string;
   /** Name of the key that pays for it. Absent: the owner's. */
@@ -94,7 +94,7 @@ export interface SessionNeeds {
   readonly countTokens: CountTokens;
 }
 
-/** A session as who keeps track of all sees it. */
+/** A session as the list of all reads it. */
 export interface WatchedSession {
   readonly id: string;
   readonly isPlayed: boolean;
@@ -110,54 +110,54 @@ interface PlayedSession {
   readonly events: { readonly read: (after: number) => AsyncIterable<NumberedEvent> };
 }
 
-/** A turn that goes on once what it asks is answered. */
+/** A turn that continues once its approvals are answered. */
 export interface WaitingTurn {
-  /** When the time for an answer is over, in milliseconds since the epoch. */
+  /** When the time for an answer ends, in milliseconds since the epoch. */
   readonly untilMs: number;
   /** What the turn may cost. */
   readonly budget?: Budget | undefined;
   readonly spent: TurnLedger;
 }
 
-/** What all turns of a session come to. */
+/** Totals of all turns of a session. */
 export interface SessionTotals {
   readonly ledger: TurnLedger;
   readonly turns: number;
   readonly days: Days;
   /** Tokens of the newest call's prompt; absent before the first. */
   readonly promptTokens?: number | undefined;
-  /** The model and effort that somebody chose in place of those that it was made with; absent if nobody has. */
+  /** Model and effort that were chosen in place of those it was created with; absent if none were. */
   readonly chosen?: Chosen | undefined;
-  /** Of the ledger, what pings cost while no turn ran; absent if there were none. */
+  /** Of the ledger, the cost of keep-alive requests while no turn ran; absent if there were none. */
   readonly pinged?: TurnLedger | undefined;
-  /** The turn that goes on once what it asks is answered; absent if nothing is asked. */
+  /** The turn that continues once its approvals are answered; absent if none is pending. */
   readonly asks?: WaitingTurn | undefined;
 }
 
-/** Name of this agent among those whose calls pass through. */
+/** Name of this agent among the agents of a gateway. */
 export const OWN_AGENT = "tare";
 
 /** A session in which nothing has happened. */
 export const NO_TURNS: SessionTotals = { turns: 0, ledger: EMPTY_LEDGER, days: {} };
 
-/** The turn that a helper works for. */
+/** The turn that a subagent works for. */
 interface Payer extends Pick<TurnApprovals, "judge"> {
   readonly note: (ledger: TurnLedger) => void;
-  /** Says which budget of that turn is used up; nothing while there is room. */
+  /** Returns which budget of that turn is used up; `undefined` while there is room. */
   readonly overBudget: () => string | undefined;
-  /** Sets aside from the budgets of that turn what a model call costs at most; gives what gives it back. */
+  /** Reserves the highest cost of a model call in the budgets of that turn. Returns the function that frees it. */
   readonly reserve: (
     most: TurnLedger,
     request: Pick<ModelRequest, "signal" | "progress">,
   ) => Promise<() => void>;
-  /** The same tool, whose changes of files count as that turn's. */
+  /** Returns the same tool, whose changes of files count as that turn's. */
   readonly watch: (tool: Tool) => Tool;
 }
 
-/** A turn that is asked for. Without an input it goes on where the last one stopped. */
+/** A turn that is requested. Without an input it continues where the last one stopped. */
 export interface TurnRequest {
   readonly input?: Content | undefined;
-  /** What came of the calls that the last turn left to its client. A call that isn't among them gets an error. */
+  /** Results of the calls that the last turn left to its client. A call without a result gets an error. */
   readonly results?: readonly ToolMessage[] | undefined;
   /** Tools that the client runs: a call of one ends the turn. Default: none. */
   readonly clientTools?: readonly ToolDefinition[] | undefined;
@@ -165,42 +165,42 @@ export interface TurnRequest {
   readonly tools?: readonly Tool[] | undefined;
   /** The turn that pays for this one. Default: none. */
   readonly payer?: Payer | undefined;
-  /** How the model shall write. Default: as the provider likes. */
+  /** Settings of the model. Default: the provider's own. */
   readonly settings?: ModelSettings | undefined;
   /** What this turn may cost. Default: no limit of its own. */
   readonly budget?: Budget | undefined;
-  /** Whether all that may leave the prompt leaves with its first call, whatever that costs. Default: what pays. */
+  /** Whether everything that may be evicted is evicted with its first call, at any cost. Default: what pays. */
   readonly leavesNow?: boolean | undefined;
   /** Output tokens after which the model isn't called again. Default: the server's. */
   readonly maxOutputTokens?: number | undefined;
   /**
-   * Says that nobody can be asked before a call runs: what happens then is the server's setting, or it is no in any case.
-   * Default: somebody can.
+   * What happens to a call that needs approval, as no user can give it: by the server's setting, or denied in any case.
+   * Default: a user can approve.
    */
   readonly unattended?: "by_setting" | "deny" | undefined;
-  /** What was said to the questions of the last turn, which goes on. Default: none were asked. */
+  /** Answers to the approvals of the last turn, which continues. Default: none were pending. */
   readonly told?: readonly ApprovalAnswered[] | undefined;
-  /** Of a turn that has waited: its id there. Default: it hasn't. */
+  /** Id in the queue of a turn that has waited. Default: it hasn't. */
   readonly id?: string | undefined;
-  /** Gives back a slot that was taken for this turn. Default: one is taken. */
+  /** Frees the slot that was taken for this turn. Default: one is taken. */
   readonly giveBack?: (() => void) | undefined;
   /** Records that are committed with the turn's start, or with the input if it steers. */
   readonly keep?: ((effect: "starts" | "steers") => readonly StoreRecord[]) | undefined;
 }
 
-/** What a running turn was asked for, as another process needs it to go on with it. */
+/** The request of a running turn, as far as another process needs it to continue that. */
 export interface StoredTurn
   extends Pick<TurnRequest, "settings" | "budget" | "maxOutputTokens" | "unattended"> {
-  /** What it cost before it asked for an answer. */
+  /** What it cost before it waited for approval. */
   readonly spent?: TurnLedger | undefined;
 }
 
-/** A turn that another process left in its middle, as it goes on. */
+/** A turn that another process left in its middle, as it continues. */
 export interface OpenTurn {
   readonly before: number;
   readonly asked: StoredTurn;
   readonly resumed: Omit<ResumedTurn, "judge">;
-  /** What is to be stored before it goes on. */
+  /** Events to be committed before it continues. */
   readonly events: readonly SessionEvent[];
 }
 
@@ -212,40 +212,40 @@ export interface RunningTurn {
   readonly done: Promise<TurnOutcome>;
 }
 
-/** What is known once a turn has ended. */
+/** How a turn has ended. */
 interface TurnOutcome {
   readonly messages: number;
-  /** What was thrown, if the turn ended by an error; for a log, not for clients. */
+  /** The error that ended the turn, if one did; for a log, not for clients. */
   readonly error?: unknown;
 }
 
-/** Everything that happens in a session: its turns, and the messages that were said elsewhere before. */
+/** Everything that happens in a session: its turns, and messages that were exchanged elsewhere before. */
 export type SessionEvent =
   | LoopEvent
   /**
-   * The session goes on with this message, exactly as it is. Those behind a turn's start, which tell of tools and place, stand
-   * in front of what opened the turn.
+   * The history continues with this message, exactly as it is. Those after a turn's start, which describe tools and folder,
+   * are before the input of the turn.
    */
   | { readonly type: "message_added"; readonly message: Message }
   /**
-   * Another process goes on with the turn. Its next model call is this step: what was streamed of it before, or of one
-   * that has no reply, counts no more.
+   * Another process continues the turn. Its next model call is this step: what was streamed of it before, or of one that
+   * has no reply, is void.
    */
   | { readonly type: "turn_resumed"; readonly step: number }
-  /** For the call of this id a helper works, in a session of its own. */
+  /** A subagent works for the call of this id, in a session of its own. */
   | { readonly type: "helper_started"; readonly id: string; readonly session: string }
-  /** Somebody has said whether a call may run that the last turn asked for. */
+  /** An approval of the last turn was answered. */
   | {
     readonly type: "approval_answered";
     readonly approvalId: string;
     readonly id: string;
     readonly decision: "allow" | "deny";
     readonly reason?: string;
-    /** True if calls like this one need not be asked for in this session any more. */
+    /** True if calls like this one need no approval in this session any more. */
     readonly always?: true;
-    /** Who said so: a person; or the time was over, or the user went on with a message, or cancelled. */
+    /** What decided: a user; the end of the time; a message with which the user continued; or cancellation. */
     readonly by: "person" | "time" | "message" | "cancel";
-    /** Of a person: the name of the key, `owner` for the owner's. */
+    /** Of a user: the name of the key, `owner` for the owner's. */
     readonly key?: string;
   };
 
@@ -255,35 +255,35 @@ export interface NumberedEvent {
   readonly event: SessionEvent;
 }
 
-/** What somebody is asked: whether a call may run. */
+/** A pending approval of a call. */
 export interface Question extends AskedCall {
   /** Its own id, which the server makes: a model may give several calls the same one. */
   readonly approvalId: string;
   /** In milliseconds since the epoch. */
   readonly askedAtMs: number;
-  /** When the time for an answer is over, likewise. */
+  /** When the time for an answer ends, likewise. */
   readonly expiresAtMs: number;
 }
 
-/** What somebody said to a question, as an event. */
+/** The answer to an approval, as an event. */
 export type ApprovalAnswered = Extract<SessionEvent, { readonly type: "approval_answered" }>;
 
-/** What somebody said to a question. */
+/** The answer to an approval. */
 export type Answer = Omit<ApprovalAnswered, "type" | "approvalId" | "id">;
 
-/** What decides what the model sees of a turn. */
+/** The prompts of a turn. */
 export interface TurnPrompt extends Pick<PromptSession, "view" | "sent"> {
-  /** Says how the turn offers its tools. */
+  /** Returns how the turn offers its tools. */
   readonly offerTools: (tools: readonly Tool[], mayTell: boolean) => ToolOffer;
-  /** Whether all that a restart needs to know of it is stored. */
+  /** Whether everything that a restart needs is stored. */
   readonly isStored: boolean;
-  /** Names the conversation, which goes on with these messages, for caches that are found by a name. */
+  /** Returns the cache key of the conversation of which these are the messages so far. */
   readonly cacheKey: (messages: readonly Message[]) => string;
-  /** Takes note of a call whose prompt the provider refused as too long, in these words. */
+  /** Records that the provider refused a prompt as too long, in these words. */
   readonly rejected: (words: string, view: SessionView) => void;
 }
 
-/** A helper of a session: which call it was made for, and the session that it works in. */
+/** A subagent: the call that it was started for, and the session that it works in. */
 export interface HelperLink {
   readonly id: string;
   readonly session: string;

@@ -56,39 +56,39 @@ import {
 } from "./session_types.ts";
 import type { AdvancedOptions, CloseOptions, SessionOptions } from "./session_options.ts";
 
-/** A session that is asked for, and what was said in it elsewhere before. */
+/** A session to be created, with messages that were exchanged elsewhere before. */
 export interface NewSession extends CreateSession {
   readonly messages?: readonly Message[];
-  /** Whether its instructions begin with the server's own, so that it is told where it works. Default: if it brings none. */
+  /** Whether the description of the folder follows its instructions. Default: if it has no instructions of its own. */
   readonly isAtWorkplace?: boolean;
 }
 
 interface CreateOptions {
-  /** Name of the key with which they are made. Default: the owner's. */
+  /** Name of the key with which they are created. Default: the owner's. */
   readonly by?: string | undefined;
   /** Records that are committed with them. Default: none. */
   readonly keep?: (made: readonly ListedSession[]) => readonly StoreRecord[];
 }
 
-/** The system message of sessions that bring none. */
+/** System message of sessions that have no instructions of their own. */
 export const DEFAULT_INSTRUCTIONS: string =
   "You are an agent that works in a folder of files, the workspace, with tools. " +
   "Find out what you need to know with the tools instead of guessing; make independent calls in one step. " +
   "When you are done, answer briefly, and name the files that your answer rests on.";
 
-/** Sessions that stay in memory though nothing happens in them. */
+/** Idle sessions that stay in memory. */
 const MAX_IDLE = 16;
 
-/** After which time what couldn't be settled is tried again, in milliseconds. */
+/** Time before a retry of what could not be settled, in milliseconds. */
 const AGAIN_MS = 10_000;
 
-/** How often is looked for what other servers leave, in milliseconds. */
+/** Interval at which turns that other servers left are searched, in milliseconds. */
 const LOOK_MS = 3_000;
 
 /**
  * The sessions of a server. All are in the store; in memory are those with a running turn, those used last, and those
- * that somebody still holds. A session that an earlier process left in the middle of a turn is mended when it is first
- * asked for.
+ * that a caller still has. A session that an earlier process left in the middle of a turn is recovered when it is first
+ * opened.
  */
 export class Sessions implements SessionKind<AgentSession, SessionSummary, SessionDetails> {
   readonly kind = "agent";
@@ -96,32 +96,32 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
   readonly #options: SessionOptions;
   readonly #teller: Teller | undefined;
   readonly store: Store;
-  /** Those in memory. One that a caller holds may still start a turn: until then it must not be loaded twice. */
+  /** Those in memory. A caller may still start a turn in one that was evicted, so that it must not be loaded twice. */
   readonly held: HeldSessions<AgentSession> = new HeldSessions<AgentSession>({
     maxWeight: MAX_IDLE,
     weigh: () => 1,
     isInUse: ({ isPlayed }) => isPlayed,
     findsEvicted: true,
   });
-  /** The newest warnings that came up in them. */
+  /** The newest warnings of their turns. */
   readonly warnings: ToldWarnings = new ToldWarnings();
-  /** Keeps their prompts in caches. Absent: nothing does. */
+  /** Cache keep-alive of their prompts. Absent: there is none. */
   readonly warmth: Warmth | undefined;
   readonly #admitting = new Queue();
   readonly #approvals: ApprovalTimers;
   readonly queue: TurnQueue;
-  /** Sessions that others wait for and that couldn't be given back. */
+  /** Sessions that other servers wait for and that could not be released. */
   readonly #unsettled = new Set<WatchedSession>();
   readonly #settling = new Queue();
   #stopAgain = () => {};
   #stopLooking = () => {};
-  /** Sessions with a turn that can't be gone on with, because what is stored of them can't be read. */
+  /** Sessions with a turn that can't continue, because what is stored of them can't be read. */
   readonly #broken = new Set<string>();
-  /** Whether turns wait, as far as is known here. */
+  /** Whether turns wait, as far as this server knows. */
   #mayWait = false;
   #isClosed = false;
 
-  /** The sessions of this store. `teller` tells programs outside of what is committed; by default none is told. */
+  /** The sessions of this store. `teller` notifies other programs of commits. Default: none is notified. */
   constructor(options: SessionOptions, teller?: Teller) {
     this.#options = options;
     this.store = options.store;
@@ -139,7 +139,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
       onError,
     });
     store.shared?.listen({
-      asked: (request) => void this.held.find(request.sessionId)?.ownership.asked(request),
+      asked: (request) => void this.held.find(request.sessionId)?.ownership.receive(request),
       gone: () => {
         this.#settleAll();
         teller?.wake();
@@ -148,10 +148,10 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
   }
 
   /**
-   * Makes a session of each, all or none.
+   * Creates these sessions, all or none.
    *
-   * @throws {HttpError} 400 if one names a tool that isn't there or has a budget that can't be held,
-   * 507 if no more sessions may be kept.
+   * @throws {HttpError} 400 if one names a tool that doesn't exist or has a budget that can't be enforced, 507 if no more
+   * sessions may be stored.
    */
   async create(
     wanted: readonly NewSession[],
@@ -180,11 +180,11 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
   }
 
   /**
-   * Makes a session that goes on from the first `length` messages of another one, as its model saw them: what left the
-   * prompt stays out and can be recalled, and what the provider's cache holds of it serves both. That one stays as it is.
-   * What calls may do without being asked for is for the session alone in which somebody said so.
+   * Creates a session that continues from the first `length` messages of another one, as its model saw them: what was
+   * evicted from the prompt stays out and can be recalled, and the provider's cache serves both. The other one stays as it
+   * is. Approvals for the rest of a session are not inherited.
    *
-   * @throws {HttpError} 507 if no more sessions may be kept.
+   * @throws {HttpError} 507 if no more sessions may be stored.
    */
   async fork(
     { id: from, settings, history, prompt, title, totals: { chosen } }: AgentSession,
@@ -194,7 +194,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     },
   ): Promise<ListedSession> {
     const { store } = this.#options;
-    // All of one moment: it may be used meanwhile.
+    // Read at one moment: the session may be used meanwhile.
     const [said, value] = [history.slice(0, length), prompt.fork(length)];
     const workplace = await store.readState(from, "workplace");
     const stored: StoredSettings = { ...settings, forkedFrom: { session: from, messages: said.length } };
@@ -226,7 +226,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     return rows;
   }
 
-  /** The session of this id, as it is now. @throws {HttpError} 404 if there is none. */
+  /** Returns the session of this id, as it is now. @throws {HttpError} 404 if there is none. */
   async get(id: string): Promise<AgentSession> {
     const session = await this.load(id);
     await session.ready();
@@ -241,7 +241,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     return this.held.find(id);
   }
 
-  /** The events of the session of this id, for who follows them. @throws {HttpError} 404 if there is none. */
+  /** Returns the events of a session, to be followed. @throws {HttpError} 404 if there is none. */
   async events(id: string): Promise<AgentSession["events"]> {
     const session = await this.load(id);
     await session.ownership.followable();
@@ -249,7 +249,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
   }
 
   /**
-   * The session of this id, for who changes it: what other servers have written is found out by the change, not here.
+   * Returns the session of this id, to be changed: what other servers have written is read by the change, not here.
    *
    * @throws {HttpError} 404 if there is none.
    */
@@ -309,16 +309,16 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     return session.change(change, records());
   }
 
-  /** The helpers of a session whose own sessions are still there. @throws {StoreError} */
+  /** Returns the subagents of a session whose own sessions still exist. @throws {StoreError} */
   async helpers({ helpers: { links } }: AgentSession): Promise<readonly HelperLink[]> {
     const found = await Promise.all(links.map(({ session }) => this.#options.store.getSession(session)));
     return links.filter((_, index) => found[index]);
   }
 
-  /** Cancels what runs in a session, and removes it and then its helpers. @throws {HttpError} 404 if there is none. */
+  /** Cancels what runs in a session, and deletes it and then its subagents. @throws {HttpError} 404 if there is none. */
   async delete({ id }: Pick<AgentSession, "id">): Promise<void> {
     const session = await this.get(id);
-    // Who has read a turn's end may start the next at once.
+    // A client that has read a turn's end may start the next one at once.
     do await session.cancel(); while (!await session.deleteIdle());
     await this.#options.workspace?.background?.end(id);
     for (const helper of await this.helpers(session)) {
@@ -326,7 +326,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     }
   }
 
-  /** Names that no tool of a client may have: those of its own, and of those that stand for others. */
+  /** Names that no tool of a client may have: those of the server's tools, and of tools that stand for others. */
   get takenNames(): readonly string[] {
     const { tools, advanced: { toolSource } = {} } = this.#options;
     const mayStandFor = toolSource !== undefined || tools.some(({ mayDefer }) => mayDefer);
@@ -339,24 +339,24 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     return callsOf(eventsOf(events), this.#ratesOf(model));
   }
 
-  /** The efforts that a model knows; nothing where nobody knows. */
+  /** Returns the efforts that a model knows; `undefined` if they are unknown. */
   effortsOf(model: string): readonly string[] | undefined {
     return this.#options.models.efforts?.(model);
   }
 
-  /** How much a prompt for a model may hold, in tokens. */
+  /** Returns the context window of a model, in tokens. */
   windowOf(model: string): number {
     const { windowTokens } = this.#options.models;
     return typeof windowTokens === "function" ? windowTokens(model) : windowTokens;
   }
 
-  /** Whether a model is known to look at pictures; nothing where nobody knows of any. */
+  /** Returns whether a model is known to receive images; `undefined` if that is unknown. */
   seesPictures(model: string): boolean | undefined {
     return this.#options.models.seesPictures?.(model);
   }
 
   /**
-   * Deletes the sessions to which nothing happened for so long, one after the other. Gives how many.
+   * Deletes the sessions that have been idle for so long, one after the other. Returns how many.
    *
    * @throws {StoreError}
    */
@@ -368,7 +368,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
       const idle = await store.idleSessions({ kind: "agent", beforeMs, limit: kept.size + 1 });
       const id = idle.find((id) => !kept.has(id));
       if (id === undefined) return expired;
-      // Whoever is about to use it comes first.
+      // Use of a session comes first.
       const session = this.held.find(id);
       const isFree = !this.held.isLoading(id);
       const isDeleted = isFree &&
@@ -380,7 +380,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     }
   }
 
-  /** Removes a session that isn't in memory; where other servers could use it only if they haven't since. */
+  /** Deletes a session that isn't in memory, unless another server has used it since. */
   async #remove(id: string, beforeMs: number, limit: number): Promise<boolean> {
     const { store } = this.#options;
     await this.#options.workspace?.checkpoints?.forget(id);
@@ -393,8 +393,9 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
   }
 
   /**
-   * Sees to it that what was asked in an earlier process gets its answer in time, and that the turns of processes which are
-   * gone go on, or end if they can't. @throws {StoreError}
+   * Continues what earlier processes left: approvals time out, and turns continue, or end if they can't.
+   *
+   * @throws {StoreError}
    */
   async attend(): Promise<void> {
     await this.#attend();
@@ -411,17 +412,17 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     if (store.shared) await this.#takeLeft(store.shared);
     for (const { id, value } of await store.sessionsWith("asks")) {
       const session = this.held.find(id);
-      // What is in memory knows better.
+      // A session in memory is newer.
       if (!session || store.shared && !session.ownership.isHeld) {
         this.#approvals.set(id, (value as WaitingTurn).untilMs);
       }
     }
   }
 
-  /** Goes on with turns that other processes left, and begins those that wait. */
+  /** Continues turns that other processes left, and starts those that wait. */
   async #goOn(): Promise<void> {
     const { store } = this.#options;
-    // All servers look for them, each in an order of its own.
+    // All servers search them, each in an order of its own.
     for (const { id, isHeld } of shuffled(await store.sessionsWith("turn"))) {
       if (this.#isClosed) return;
       if (!isHeld && !this.held.find(id)?.isPlayed && !this.#broken.has(id)) await this.#takeOver(id);
@@ -431,7 +432,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     this.#freed();
   }
 
-  /** Looks every few seconds for what other servers leave, or have no room for. */
+  /** Searches every few seconds for turns that other servers left, or have no room for. */
   #lookAgain(): void {
     if (this.#isClosed) return;
     const { onError = () => {} } = this.#options;
@@ -441,13 +442,13 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     });
   }
 
-  /** Starts the turn that waits longest in a session. False if that can't be now. */
+  /** Starts the turn that waits longest in a session. Returns false if that is not possible now. */
   async #startQueued(id: string): Promise<boolean> {
     if (this.held.find(id)?.isPlayed) return false;
     try {
       return await (await this.load(id)).startQueued();
     } catch (error) {
-      // Somebody else was faster, or has deleted it.
+      // Another server was faster, or has deleted it.
       if (error instanceof HttpError) return false;
       throw error;
     }
@@ -457,32 +458,32 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     if (this.#mayWait && !this.#isClosed) void this.queue.look();
   }
 
-  /** Goes on with a turn that another process left. */
+  /** Continues a turn that another process left. */
   async #takeOver(id: string): Promise<void> {
     const { store, onError = () => {} } = this.#options;
     const { holder } = await new SessionRecords(store, id).look() ?? {};
     if (holder !== "nobody" && holder !== "left") return;
     await this.open(id).catch((error) => {
       if (error instanceof StoreError && error.code !== "corrupt") throw error;
-      // One that can't be read keeps nobody from the others, and is told of once.
+      // A session that can't be read doesn't keep the others from continuing, and is reported once.
       this.#broken.add(id);
       onError(error);
     });
   }
 
-  /** Ends what servers left that are gone. */
+  /** Takes sessions that servers left which are gone. */
   async #takeLeft(shared: SharedStore): Promise<void> {
     const { store } = this.#options;
     for (const id of await shared.left()) {
-      // Others take them too.
+      // Other servers take them too.
       if ((await new SessionRecords(store, id).look())?.holder !== "left") continue;
       if ((await store.getSession(id))?.kind === "agent") await this.get(id);
-      // What passes through a gateway has no turn that somebody must end.
+      // A session of a gateway has no turn that must end.
       else if (await shared.hold(id)) await shared.release(id);
     }
   }
 
-  /** Does what is to be done once another server is gone; tries again until it is done. */
+  /** Continues what a server left that is gone, and retries until that is done. */
   #settleAll(): void {
     const { onError = () => {} } = this.#options;
     this.#settling.run(() => this.#attend()).catch((error) => {
@@ -498,8 +499,9 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
   }
 
   /**
-   * Takes no more turns, and settles when none runs any more. What is asked waits for the next process; so does a turn that
-   * is left within so many milliseconds, at its next step or else in its middle. Default: every turn ends, as interrupted.
+   * Takes no more turns, and settles when none runs any more. Pending approvals wait for the next process; so does a turn
+   * that is left within so many milliseconds, at its next step or else in its middle. Default: every turn ends, as
+   * interrupted.
    */
   async close({ leaveWithinMs }: CloseOptions = {}): Promise<void> {
     this.#isClosed = true;
@@ -512,7 +514,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     const end = (session: AgentSession) =>
       leaveWithinMs === undefined ? session.stop() : session.leave(due.signal);
     await Promise.all(sessions.map(end)).finally(disarm);
-    // Those who follow a turn that asks would wait for its answer.
+    // Readers that follow a turn that waits for approval would not end.
     for (const { events } of this.held.values()) if (!events.failed) events.close();
     this.#approvals.close();
     this.#stopAgain();
@@ -525,7 +527,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     return this.#options.advanced?.after ?? systemClock.after;
   }
 
-  /** Names of the tools that sessions may have; of servers whose tools come and go `server__*`, for all of them. */
+  /** Names of the tools that sessions may have; for servers whose tools change, `server__*` means all of them. */
   get #toolNames(): readonly string[] {
     const { tools, advanced: { toolSource } = {} } = this.#options;
     return [
@@ -560,7 +562,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
       instructions: instructions ?? own,
       model: name,
       ...(chosen !== undefined && { effort: chosen }),
-      // In the order in which they are offered; single tools of servers behind that.
+      // In the order in which they are offered; single tools of servers after those.
       tools: tools
         ? [...new Set([...offered.filter((name) => tools.includes(name)), ...tools])]
         : offered.filter((name) => advanced?.delegates || name !== DELEGATE_TOOL.function.name),
@@ -570,7 +572,7 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     };
   }
 
-  /** Commits so many new sessions. @throws {HttpError} 507 if no more may be kept. */
+  /** Commits so many new sessions. @throws {HttpError} 507 if no more may be stored. */
   #admit(wanted: number, commit: () => Promise<void>): Promise<void> {
     const { store, limits: { maxSessions = 10_000 } = {} } = this.#options;
     return this.#admitting.run(async () => {
@@ -636,14 +638,14 @@ function shuffled<T>(all: readonly T[]): readonly T[] {
   return rest;
 }
 
-/** Seconds after which a client that was refused a turn may ask again. */
+/** Seconds after which a client that was refused a turn may retry. */
 const RETRY_AFTER_S = 5;
 
-/** How long a request waits for a slot before it is refused, in milliseconds: its client has heard nothing yet. */
+/** Time that a request waits for a slot before it is refused, in milliseconds. */
 const WAIT_MS = 30_000;
 
 interface TurnSlotsOptions {
-  /** Told when one was given back that nobody has waited for. */
+  /** Called when a slot is free again for which no request waits. */
   readonly freed: () => void;
   /** Calls back after so many milliseconds, until the function that it returns is called. */
   readonly after: (ms: number, work: () => void) => () => void;
@@ -655,7 +657,7 @@ export class TurnSlots {
   #taken = 0;
   #isClosed = false;
   readonly #options: TurnSlotsOptions;
-  /** Who waits for a slot, the longest first. */
+  /** Requests that wait for a slot, the longest first. */
   readonly #waiting = new Set<(isGiven: boolean) => void>();
 
   constructor(limit: number, options: TurnSlotsOptions) {
@@ -672,9 +674,9 @@ export class TurnSlots {
   }
 
   /**
-   * Takes a slot; if all are taken, the next one that is given back and that nobody waits for who came before.
+   * Takes a slot, once one is free for which no earlier request waits.
    *
-   * @throws {HttpError} 429 as {@linkcode TurnSlots.take} does, where that takes too long or too many wait; and 503.
+   * @throws {HttpError} 429 as {@linkcode TurnSlots.take} does, if that takes too long or too many wait; and 503.
    */
   async wait(signal: AbortSignal): Promise<() => void> {
     if (this.room > 0 || this.#isClosed || this.#waiting.size >= this.limit) return this.take();
@@ -696,10 +698,10 @@ export class TurnSlots {
   }
 
   /**
-   * Takes a slot; a turn that runs already gets one in any case. The function that it returns gives the slot back; calling
-   * it again does nothing.
+   * Takes a slot; a turn that runs already gets one in any case. Returns the function that frees the slot; a second call of
+   * it does nothing.
    *
-   * @throws {HttpError} 429 with `retry-after` if all are taken, 503 if the server ends.
+   * @throws {HttpError} 429 with `retry-after` if all are taken, 503 if the server is shutting down.
    */
   take(of?: "running"): () => void {
     if (this.#isClosed) throw serverEnding();

@@ -18,7 +18,7 @@ const SUMMARY_TIMEOUT_MS = 120_000;
 const ANSWER_SHARE = 1 / 16;
 const ANSWER_TOKENS = 4_096;
 
-/** Characters of a message by which the model is told where a stretch ends. */
+/** Characters of a message that are quoted to mark the end of a stretch. */
 const QUOTED_CHARS = 120;
 
 const WHAT =
@@ -27,16 +27,16 @@ const WHAT =
   "with the summary alone, as plain text of at most 800 words.";
 
 /**
- * Lets a model summarise the older part of a conversation. The conversation is sent as it was sent last, with the same
- * tools, and the instruction behind it, so that all but the instruction is read from the provider's cache. Only if that
- * doesn't fit the window a transcript is sent in one user message, in parts if it has to be, each with the summary of
- * those before. A summary that takes longer than two minutes fails; a reply without a text has none.
+ * Returns a function by which a model summarizes the older part of a conversation. The conversation is sent as it was sent
+ * last, with the same tools and the instruction at the end, so that all but the instruction is read from the provider's
+ * cache. If that doesn't fit the window, a transcript is sent in one user message, if necessary in parts, each with the
+ * summary of those before. A summary that takes longer than two minutes fails; a reply without text is none.
  */
 export function summariseWith(
   model: Model,
   options: {
     readonly countTokens: CountTokens;
-    /** Told what a request took whose reply did not reach its end, estimated. */
+    /** Called with the estimated usage of a request whose reply is incomplete. */
     readonly unfinished: (usage: Usage) => void;
   },
 ): Summarise {
@@ -80,7 +80,7 @@ async function askModel(
       sent.received(event);
       if (event.type !== "completed") continue;
       const { message } = event;
-      // A reply that calls tools is no summary, whatever it says besides.
+      // A reply that calls tools is no summary, whatever its text.
       const text = message.tool_calls?.length ? "" : contentText(message.content).trim();
       const usage = event.usage ?? {
         promptTokens: countRequestTokens(request, countTokens),
@@ -138,7 +138,7 @@ function instructPart(
   }${sofar}\n\n${transcript}`;
 }
 
-/** The transcript, cut so that each part fits with the instruction and the summary of those before. */
+/** Returns the transcript in parts that fit with the instruction and the summary of those before. */
 function transcriptParts(
   request: Parameters<Summarise>[0],
   { promptTokens, countTokens }: { readonly promptTokens: number; readonly countTokens: CountTokens },
@@ -163,10 +163,10 @@ function transcriptParts(
   return parts.map((pieces) => pieces.join("\n\n"));
 }
 
-/** Tokens of what stands between two messages of a transcript. */
+/** Tokens between two messages of a transcript. */
 const BETWEEN_TOKENS = 1;
 
-/** A text in pieces of at most so many tokens, each with its own. */
+/** Returns a text in pieces of at most so many tokens, each with its count. */
 function cut(
   text: string,
   { most, countTokens }: { readonly most: number; readonly countTokens: CountTokens },

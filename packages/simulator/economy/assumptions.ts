@@ -1,6 +1,6 @@
 import { type Profile, profileNamed } from "@tare/planner";
 
-/** What an output token costs, in the price of one uncached input token, by profile. */
+/** Price of an output token in cost units, by profile. */
 const OUTPUT_PRICES: Readonly<Record<string, number>> = {
   openai: 8,
   "openai-24h": 8,
@@ -9,14 +9,14 @@ const OUTPUT_PRICES: Readonly<Record<string, number>> = {
   deepseek: 1.5,
 };
 
-/** Anthropic's, and that of most others. */
+/** Price of Anthropic and most others. */
 const DEFAULT_PRICE = 5;
 
 export function outputPrice({ name }: Pick<Profile, "name">): number {
   return OUTPUT_PRICES[name] ?? DEFAULT_PRICE;
 }
 
-/** Assumed windows of models, in tokens; a local server's is large enough for every recorded session. */
+/** Assumed context windows in tokens; that of `local` exceeds every recorded session. */
 const WINDOWS: Readonly<Record<string, number>> = {
   openai: 272_000,
   "openai-24h": 272_000,
@@ -31,5 +31,5 @@ export function windowFor({ name }: Pick<Profile, "name">): number {
   return WINDOWS[name] ?? DEFAULT_WINDOW;
 }
 
-/** The cache that keeps for an hour what asks for it. */
+/** Profile of Anthropic's one-hour cache. */
 export const HOUR_PROFILE: Profile = profileNamed("anthropic-1h");

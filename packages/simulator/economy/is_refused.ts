@@ -1,6 +1,6 @@
 import type { Message } from "@tare/messages";
 
-/** Whether every provider refuses a prompt: nobody says anything in it, or a call and its result aren't together. */
+/** Returns whether every provider rejects a prompt: it has no user or assistant message, or a call without its result. */
 export function isRefused(messages: readonly Message[]): boolean {
   const open = new Set<string>();
   let said = false;

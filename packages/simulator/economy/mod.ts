@@ -1,7 +1,7 @@
 /**
- * Plays recorded sessions: call by call under a policy that says what each call sends ({@linkcode play}), or with their
- * prompts as they were and something that keeps them warm in their pauses ({@linkcode playSession}), against a simulated
- * prefix cache. Benchmarks play with it, and `tare history`.
+ * Replays recorded sessions against a simulated prefix cache: call by call under a policy that determines each prompt
+ * ({@linkcode play}), or with the recorded prompts and cache keep-alive during pauses ({@linkcode playSession}). Used by
+ * benchmarks and `tare history`.
  *
  * @module
  */

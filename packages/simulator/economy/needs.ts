@@ -1,38 +1,38 @@
 import { contentText, type Message, type ToolCall } from "@tare/messages";
 
-/** What a message shows: the lines and the names in it, those of its calls' arguments included. */
+/** Lines and names that a message contains, including its calls' arguments. */
 interface Shown {
   readonly lines: ReadonlySet<string>;
   readonly names: ReadonlySet<string>;
 }
 
-/** What the calls of a message rely on, whether or not it is shown. */
+/** Lines and names that a message's calls depend on, visible or not. */
 export interface Wanted extends Shown {
-  /** Calls that replace a text by another and so must know the old one. */
+  /** Old lines of each call that replaces a text. */
   readonly edits: readonly ReadonlySet<string>[];
 }
 
-/** Characters of a line, white space normalised, below which it says nothing of where it is from. */
+/** Shortest line that identifies its source, in characters after normalizing white space. */
 const LINE_CHARACTERS = 12;
 
 const WORD = /[A-Za-z0-9_./-]{8,}/g;
 
-/** A part of a name: what stands between its dots, slashes and hyphens. */
+/** A part of a name: the text between dots, slashes and hyphens. */
 const PART = /[A-Za-z0-9_]{2,}/g;
 
-/** A word that no prose holds: with a digit, a sign or an inner capital. */
+/** A word that doesn't occur in prose: with a digit, a symbol or an inner capital. */
 const NO_PLAIN_WORD = /[0-9_./-]|[a-z][A-Z]/;
 
-/** The number in front of a line, perhaps with the file's name, as `cat -n`, `nl`, `grep -n` and read tools write it. */
+/** A line number prefix as written by `cat -n`, `nl`, `grep -n` and read tools, optionally with a file name. */
 const LINE_NUMBER = /^\s*(?:[\w./@-]+[:-])?\d+[→\t:|-]/;
 
-/** Names under which tools take the text that an edit replaces. */
+/** Argument names of the text that an edit replaces. */
 const OLD_TEXT = new Set(["old_string", "oldText", "old_str", "old"]);
 
 const shownSets = new WeakMap<Message, Shown>();
 const partSets = new WeakMap<Message, ReadonlySet<string>>();
 
-/** What a message shows, whatever stands in it for something else left out. */
+/** Returns the visible lines and names of a message, without placeholders and references. */
 export function shownBy(message: Message): Shown {
   let shown = shownSets.get(message);
   if (!shown) {
@@ -43,7 +43,7 @@ export function shownBy(message: Message): Shown {
   return shown;
 }
 
-/** The parts of names, and all other words, that a message shows, likewise. */
+/** Returns the visible words and parts of names of a message, without placeholders and references. */
 export function partsShownBy(message: Message): ReadonlySet<string> {
   let parts = partSets.get(message);
   if (!parts) {
@@ -53,12 +53,12 @@ export function partsShownBy(message: Message): ReadonlySet<string> {
   return parts;
 }
 
-/** The parts of a name or of all words of a text. */
+/** Returns the parts of a name, or all words of a text. */
 export function partsOf(text: string): readonly string[] {
   return text.match(PART) ?? [];
 }
 
-/** The texts of a message without the lines that stand in them for something else. */
+/** Returns a message's texts without placeholder and reference lines. */
 function shownTexts(message: Message): string[] {
   return messageTexts(message).map((text) => {
     const lines = text.split("\n");
@@ -67,11 +67,9 @@ function shownTexts(message: Message): string[] {
 }
 
 /**
- * Whether a line stands for what isn't there: for what left (`[elided: …]`, and a list of names behind it), or, as a
- * reference, for lines that are shown elsewhere (`[lines 3-40 unchanged, as in a.ts above: "…" to "…"]`, or a number
- * of lines). What it
- * quotes or lists isn't shown by it. Read apart from every policy on purpose: a policy must not choose by what it is
- * judged by.
+ * Returns whether a line is a placeholder of evicted content (`[elided: …]`, and the list of names after it) or a reference
+ * to lines elsewhere (`[lines 3-40 unchanged, as in a.ts above: "…" to "…"]`). Its quotes and names aren't visible content.
+ * Implemented independently of all policies, so that none is judged by its own criterion.
  */
 function isStandIn(line: string, before = ""): boolean {
   return isPlaceholder(line) || isReference(line) || (line.startsWith("It names: ") && isPlaceholder(before));
@@ -86,7 +84,7 @@ function isReference(line: string): boolean {
   return label.startsWith("[") && label.includes(" unchanged, as in ") && label.endsWith("]");
 }
 
-/** Returns what calls rely on: lines that an edit replaces, and names in arguments; only if they occurred before. */
+/** Returns what calls depend on: lines that an edit replaces, and names in arguments; only if they occurred before. */
 export function wantedBy(answer: Message | undefined): Wanted {
   const names = new Set<string>();
   const edits: ReadonlySet<string>[] = [];
@@ -98,7 +96,7 @@ export function wantedBy(answer: Message | undefined): Wanted {
   return { lines: new Set(edits.flatMap((lines) => [...lines])), names, edits };
 }
 
-/** The lines of a text, without line numbers and diff signs, white space normalised. */
+/** Returns a text's lines without line numbers and diff signs, with normalized white space. */
 function linesOf(text: string): string[] {
   return text.split("\n").map(plainLine).filter((line) => line.length >= LINE_CHARACTERS);
 }
@@ -107,20 +105,20 @@ function plainLine(line: string): string {
   return line.replace(LINE_NUMBER, "").trim().replace(/^[+-]/, "").replaceAll(/\s+/g, " ").trim();
 }
 
-/** Words of at least eight characters that are no plain words. */
+/** Returns the words of at least eight characters that don't occur in prose. */
 function namesOf(text: string): string[] {
   return (text.match(WORD) ?? [])
     .map((word) => word.replace(/^[.-]+|[./-]+$/g, ""))
     .filter((word) => word.length >= 8 && NO_PLAIN_WORD.test(word) && /[A-Za-z]/.test(word));
 }
 
-/** Every text of a message: its content, and the texts in its calls' arguments. */
+/** Returns all texts of a message: its content, and the strings in its calls' arguments. */
 export function messageTexts(message: Message): string[] {
   const calls = message.role === "assistant" ? message.tool_calls ?? [] : [];
   return [contentText(message.content), ...calls.flatMap(argumentTexts)];
 }
 
-/** Every text in a call's arguments; the arguments themselves if they are no JSON. */
+/** Returns the strings in a call's arguments; the arguments unchanged if they aren't JSON. */
 function argumentTexts(call: ToolCall): string[] {
   return textsIn(parsedArguments(call));
 }
@@ -145,7 +143,7 @@ function oldTexts(call: ToolCall): string[] {
   return texts;
 }
 
-/** The context and minus lines of a patch. */
+/** Returns the context and minus lines of a patch. */
 function patchedLines(text: string): string[] {
   const start = text.indexOf("*** Begin Patch");
   if (start < 0) return [];

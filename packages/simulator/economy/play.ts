@@ -15,51 +15,51 @@ import type { Recording } from "./recording.ts";
 import { repair } from "./repair.ts";
 import { type NamesShown, Sight } from "./sight.ts";
 
-/** How a session is played. */
+/** Options of a replay. */
 export interface PlayOptions {
   readonly profile: Profile;
   readonly windowTokens: number;
   readonly countTokens: CountTokens;
-  /** Whether the policy offers the recall tool, whose definition then stands in the prompt. */
+  /** Whether the prompt contains the recall tool. */
   readonly recall: boolean;
-  /** Whether a call that needs what isn't shown is preceded by a repair. Without, the loss is only counted. */
+  /** Whether a refetch precedes a call that needs evicted content. If false, losses are only counted. */
   readonly repairs: boolean;
-  /** Prompt tokens alone: no fixed prefix, no recall tool, no output. */
+  /** Whether only prompt tokens count: no fixed prefix, recall tool or output. Default: false. */
   readonly bare?: boolean;
-  /** How a name must be shown so that nothing of it is missing. Default: `parts`. */
+  /** Visibility that a name needs. Default: `parts`. */
   readonly namesShown?: NamesShown;
   /** Whether the provider extends a prefix to an hour, and whether the policy knows a session's end. Default: yes; no. */
   readonly warmth?: Pick<WarmOptions, "grants" | "tellsEnd">;
 }
 
-/** What a session cost under a policy, in the price of one uncached input token, and what it forgot. */
+/** Cost of a session under a policy, in cost units, and what it lost. */
 export interface Played {
   readonly calls: number;
-  /** Of the recorded calls and of the policy's own. */
+  /** Cost of the recorded calls and of the policy's own requests. */
   readonly cost: number;
-  /** Of the repairs. */
+  /** Cost of the refetches. */
   readonly repairCost: number;
   readonly repairs: number;
-  /** Calls that replace an old text by a new one. */
+  /** Calls that replace a text. */
   readonly edits: number;
-  /** Of these, calls with a line of the old text that stood earlier and was shown nowhere. */
+  /** Calls that replace a text with a line that occurred earlier and isn't visible. */
   readonly editsWithLostText: number;
-  /** Sum over the calls of the share of all user tokens so far that the prompt lacked. */
+  /** Sum over the calls of the share of user tokens that the prompt lacks. */
   readonly userShareGone: number;
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly maxPromptTokens: number;
-  /** Pings that kept the session warm; the cost holds theirs. */
+  /** Keep-alive requests; `cost` includes them. */
   readonly pings: number;
-  /** Stretches of calls each of which starts with the one before. */
+  /** Number of sequences of calls in which each prompt extends the previous one. */
   readonly epochs: number;
-  /** Calls whose prompt no provider takes. They are paid as if one did. */
+  /** Calls with a prompt that every provider rejects. Their cost is included. */
   readonly refused: number;
 }
 
 const REPAIR_MS = 4_000;
 
-/** Plays a recorded session call by call against a simulated prefix cache. */
+/** Replays a recorded session call by call against a simulated prefix cache. */
 export async function play(recording: Recording, make: MakePolicy, options: PlayOptions): Promise<Played> {
   const { countTokens, repairs, namesShown = "parts" } = options;
   const history: Message[] = [];
@@ -107,18 +107,18 @@ export async function play(recording: Recording, make: MakePolicy, options: Play
   return { calls: recording.calls.length, cost, ...sums, ...desk.sums };
 }
 
-/** The provider's side: its cache, what it is sent, and what it asks for it. */
+/** The provider: its cache, requests and costs. */
 class Desk {
   readonly #options: PlayOptions;
   readonly #recording: Recording;
   readonly #cache: HourCache;
   readonly #prefix: readonly PromptUnit[];
   readonly sums = { promptTokens: 0, cachedTokens: 0, maxPromptTokens: 0, pings: 0, epochs: 0 };
-  /** Of the last request. */
+  /** Units of the last request. */
   units: readonly PromptUnit[] = [];
   #askedMs = 0;
   usage: Usage = { promptTokens: 0, cachedTokens: 0, outputTokens: 0 };
-  /** What the policy is offered. Where the recording states the real prefix, its tools are in there, out of reach. */
+  /** Tools of the policy; the recorded tools are omitted if the recorded fixed prefix includes them. */
   readonly tools: Recording["tools"];
 
   constructor(recording: Recording, options: PlayOptions) {
@@ -134,7 +134,7 @@ class Desk {
     ];
   }
 
-  /** Tokens of an answer: as the provider counted them, reasoning included, or what the recording shows of it. */
+  /** Returns the tokens of a reply: as reported, reasoning included, or as counted in the recording if that is more. */
   outputTokens(answer: Message | undefined): number {
     if (!answer) return 0;
     const reported = this.#recording.usage.get(this.#recording.messages.indexOf(answer))?.output ?? 0;
@@ -153,7 +153,7 @@ class Desk {
     return cost;
   }
 
-  /** Lets the policy keep the session warm behind the recorded call of this number, and says what that costs. */
+  /** Runs the policy's keep-alive after a recorded call; returns its cost. */
   pause({ warmer }: CallPolicy, { at, nextMs }: { readonly at: number; readonly nextMs: number }): number {
     const { profile, countTokens, warmth = { tellsEnd: false } } = this.#options;
     const { messages = 0 } = this.#recording.calls[at] ?? {};
@@ -173,7 +173,7 @@ class Desk {
     return cost;
   }
 
-  /** Answers any request, and says what it costs. */
+  /** Serves a request; returns its cost. */
   ask(
     { messages, tools }: PolicyView,
     { nowMs, outputTokens }: { readonly nowMs: number; readonly outputTokens: number },
@@ -187,13 +187,13 @@ class Desk {
   }
 }
 
-/** A session under a policy: with repairs and, to see what forgetting alone saves, without. */
+/** A session under a policy: `open` without refetches, `closed` with them. */
 export interface PlayedPair {
   readonly open: Played;
   readonly closed: Played;
 }
 
-/** Plays a session without repairs and, if it needed any, with them. */
+/** Replays a session without refetches and, if it needs any, with them. */
 export async function playPair(
   recording: Recording,
   make: MakePolicy,
@@ -204,7 +204,7 @@ export async function playPair(
   return { open, closed };
 }
 
-/** What a session cost if each repair is paid so many times (κ), in the price of one uncached input token. */
+/** Returns a session's cost in cost units, with refetches weighted by `times`. */
 export function pairCost({ closed }: PlayedPair, times: number): number {
   return closed.cost + times * closed.repairCost;
 }

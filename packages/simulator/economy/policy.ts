@@ -6,22 +6,22 @@ import { memoryArchive } from "@tare/prune";
 import type { ClientTrial, Warmer } from "../warmth/warmer.ts";
 import type { Recording } from "./recording.ts";
 
-/** What a policy knows when a call is about to be made: the session up to there, and the time. */
+/** The history before a call, and the time. */
 export interface PolicyCall extends History {
   readonly nowMs: number;
 }
 
-/** What a call sends. */
+/** The prompt of a call. */
 export interface PolicyView extends History {
-  /** A request that the policy made for itself before, such as for a summary. It is paid like any other. */
+  /** A request by the policy before the call, such as for a summary. It is paid like any other. */
   readonly aside?: History & { readonly outputTokens: number };
 }
 
 export interface CallPolicy {
   view(call: PolicyCall): PolicyView | Promise<PolicyView>;
-  /** Told what the provider reported of the view. */
+  /** Receives the provider's usage of the view. */
   sent?(usage: Usage): void;
-  /** What keeps the session warm while nothing is asked for. Default: nothing. */
+  /** Cache keep-alive during pauses. Default: none. */
   readonly warmer?: Pick<Warmer, "next" | "pinged">;
 }
 
@@ -29,26 +29,26 @@ export interface CallPolicyOptions {
   readonly profile: Profile;
   readonly windowTokens: number;
   readonly countTokens: CountTokens;
-  /** The whole session, for the clairvoyant alone. */
+  /** The whole session, for clairvoyant policies only. */
   readonly recording: Recording;
 }
 
 export type MakePolicy = (options: CallPolicyOptions) => CallPolicy | Promise<CallPolicy>;
 
-/** Sends everything. */
+/** Returns a policy that resends everything. */
 export function resend(): CallPolicy {
   return { view: ({ messages, tools }) => ({ messages, tools }) };
 }
 
-/** What a planner's policy is made with beside what every policy is handed. */
+/** Options of a planner policy. */
 export interface PlannerOptions extends Partial<PromptSessionOptions> {
-  /** Whether the model can recall what left. Default: yes, also where `--bare` leaves the tool out of the prompt. */
+  /** Whether the model can recall evicted content. Default: true, also if `--bare` omits the tool from the prompt. */
   readonly recall?: boolean;
-  /** Keeps the session warm, and learns from it what upgrades do. Default: it isn't kept warm. */
+  /** Keep-alive, and what extended keep-alive requests reveal about the provider. Default: no keep-alive. */
   readonly warmth?: { readonly trial?: ClientTrial | undefined };
 }
 
-/** The policy of a prompt session with the defaults of gateway, server and adapters, but for what `options` says. */
+/** Returns the policy of a prompt session with the defaults of gateway, server and adapters, overridden by `options`. */
 export function plannerPolicy(
   { profile, windowTokens, countTokens }: CallPolicyOptions,
   { recall = true, warmth, ...options }: PlannerOptions = {},
@@ -80,10 +80,10 @@ export function plannerPolicy(
 
 const SUMMARY_TOKENS = 1_000;
 
-/** Where the client asks for it: at the end of the conversation as last sent, or of a transcript in a new one. */
+/** Prompt of a summary request: the conversation as last sent, or a transcript in a new conversation. */
 export type SummaryCall = "cached" | "cold";
 
-/** A client's own compaction: near the window ({@linkcode WINDOW_SHARE}) a summary replaces all but the last step. */
+/** Returns a client's own compaction: near the window ({@linkcode WINDOW_SHARE}) a summary replaces all but the last step. */
 export function compaction(summaryCall: SummaryCall): MakePolicy {
   return ({ countTokens, windowTokens }: CallPolicyOptions) => {
     let summaries: Message[] = [];
@@ -138,19 +138,19 @@ function transcript(messages: readonly Message[]): Message {
   return { role: "user", content: messages.map((message) => JSON.stringify(message)).join("\n") };
 }
 
-/** The last step, or the last message if nothing was called yet. */
+/** Returns the start of the last step; of the last message without one. */
 function startOfRest(messages: readonly Message[]): number {
   const last = messages.length - 1;
   return messages[last]?.role === "tool" ? messages.findLastIndex(({ role }) => role === "assistant") : last;
 }
 
-/** The active turn's user messages, if they stand before the rest. */
+/** Returns the active turn's user messages before `start`. */
 function question(messages: readonly Message[], start: number): Message[] {
   const turn = groupTurns(messages).at(-1)?.start ?? 0;
   return messages.slice(turn, start).filter(({ role }) => role === "user");
 }
 
-/** A text of so many tokens that says nothing. */
+/** Returns a meaningless text of {@linkcode SUMMARY_TOKENS} tokens. */
 function summary(countTokens: CountTokens): Message {
   let text = "Summary:";
   while (countTokens(text) < SUMMARY_TOKENS) text += " …".repeat(100);

@@ -2,32 +2,32 @@ import type { Message, ToolDefinition } from "@tare/messages";
 import { statedFailure } from "@tare/wire/internal";
 
 export interface RecordedCall {
-  /** Number of messages that the prompt of this call had. The next message is the model's answer. */
+  /** Number of messages of this call's prompt. The next message is the reply. */
   readonly messages: number;
-  /** When the request was made. Only differences count. */
+  /** Time of the request; only differences matter. */
   readonly timeMs: number;
 }
 
 export interface Recording {
   readonly id: string;
-  /** What belongs together: all of a group goes to the same half of the recordings. */
+  /** Recordings of one group belong to the same half. */
   readonly group: string;
   readonly tools: readonly ToolDefinition[];
-  /** Results say whether their calls failed where the recording flags it or they state it: a gateway knows no more. */
+  /** Messages. Results are marked as failed only if the recording or their text states it, as in a gateway. */
   readonly messages: readonly Message[];
   readonly calls: readonly RecordedCall[];
-  /** When each message was said, in milliseconds, where the recording has it. */
+  /** Time of each message in milliseconds; undefined if not recorded. */
   readonly times: readonly (number | undefined)[];
-  /** Usage that the provider reported, by position of the answer. */
+  /** Reported usage by position of the reply. */
   readonly usage: ReadonlyMap<number, RecordedUsage>;
-  /** Positions in front of which the recorded client replaced what came before by a summary. */
+  /** Positions before which the recorded client replaced the history by a summary. */
   readonly compacted: readonly number[];
   readonly model?: string;
-  /** Tokens of the system prompt, tools and memory files that the prompts had and the recording lacks. */
+  /** Tokens of system prompt, tools and memory files that are missing in the recording. */
   readonly fixedPrefixTokens?: number;
 }
 
-/** What a provider reported for one call; `input` is what was neither read from the cache nor written to it. */
+/** Reported usage of a call; `input` excludes cache reads and writes. */
 export interface RecordedUsage {
   readonly input: number;
   readonly cache_read?: number;
@@ -35,10 +35,10 @@ export interface RecordedUsage {
   readonly output?: number;
 }
 
-/** Time between two calls where the recording has none. */
+/** Time between two calls without recorded times, in milliseconds. */
 const DEFAULT_GAP_MS = 20_000;
 
-/** A line of a recording file, as far as it is trusted. */
+/** A line of a recording file, unvalidated. */
 interface Line {
   readonly id?: unknown;
   readonly group?: unknown;
@@ -49,7 +49,7 @@ interface Line {
   readonly compactions?: readonly { readonly before_message: number }[];
 }
 
-/** A message with the recorder's notes, which no provider sees. */
+/** Fields of a message that the recorder added. */
 interface Noted {
   readonly ts?: unknown;
   readonly usage?: RecordedUsage;
@@ -57,7 +57,7 @@ interface Noted {
   readonly error?: unknown;
 }
 
-/** Reads one line of a recording file. @throws {Error} with the reason why it can't be replayed. */
+/** Parses one line of a recording file. @throws {Error} with the reason if it can't be replayed. */
 export function readRecording(line: string): Recording {
   const {
     id,
@@ -115,7 +115,7 @@ function checkMessages(messages: readonly Message[]): void {
     if (message.role !== "assistant") continue;
     for (const { id } of message.tool_calls ?? []) open.set(id, (open.get(id) ?? 0) + 1);
   }
-  // A recording may end inside a step: its last calls need no answer.
+  // A recording may end within a step, so its last calls may have no result.
 }
 
 function findCalls(

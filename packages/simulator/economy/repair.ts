@@ -5,7 +5,7 @@ import type { Lost } from "./sight.ts";
 
 export const REPAIR_TOKENS = 7_000;
 
-/** Returns a recall of the last `bearers` (newest first) of what is needed, at most {@linkcode REPAIR_TOKENS}. */
+/** Returns a recall of the lost content from `bearers` (newest first), at most {@linkcode REPAIR_TOKENS} tokens. */
 export async function repair(
   bearers: readonly Message[],
   { lost, number, countTokens }: {

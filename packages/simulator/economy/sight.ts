@@ -2,16 +2,16 @@ import { contentText, type Message } from "@tare/messages";
 import type { PromptUnit } from "@tare/planner/internal/parts";
 import { partsOf, partsShownBy, shownBy } from "./needs.ts";
 
-/** What stood earlier in a session and is shown nowhere now. */
+/** Lines and names that occurred earlier in a session and aren't visible now. */
 export interface Lost {
   readonly lines: ReadonlySet<string>;
   readonly names: ReadonlySet<string>;
 }
 
-/** How a name must be shown: as it is, or each of its parts anywhere (`a/b.ts` under a heading `a/`). */
+/** Visibility that a name needs: unchanged, or each part anywhere (`a/b.ts` under a heading `a/`). */
 export type NamesShown = "whole" | "parts";
 
-/** The lines and names of a session: which message said each last, and which of them the model sees now. */
+/** Lines and names of a session: the last message that contains each, and whether it is visible. */
 export class Sight {
   readonly #namesShown: NamesShown;
   readonly #lines = new Tally();
@@ -26,7 +26,7 @@ export class Sight {
     this.#namesShown = namesShown;
   }
 
-  /** Takes note of what the session says next. `tokens` is counted for user messages only. */
+  /** Adds the session's next message. `tokens` is counted for user messages only. */
   say(message: Message, countTokens: (message: Extract<Message, { readonly role: "user" }>) => number): void {
     const { lines, names } = shownBy(message);
     this.#lines.say(lines, this.#said);
@@ -38,7 +38,7 @@ export class Sight {
     this.#users += tokens;
   }
 
-  /** Goes over to another view, of which `units` tell the messages apart. Costs what differs from the one before. */
+  /** Replaces the view, in time proportional to the difference. `units` identify its messages. */
   show(view: readonly Message[], units: readonly PromptUnit[]): void {
     let same = 0;
     while (same < units.length && units[same]?.hash === this.#units[same]?.hash) same++;
@@ -48,18 +48,18 @@ export class Sight {
     this.#units = units;
   }
 
-  /** What is shown now. */
+  /** Current view. */
   get view(): readonly Message[] {
     return this.#view;
   }
 
-  /** Of what is wanted, what was said and isn't shown. */
+  /** Returns the wanted lines and names that occurred earlier and aren't visible. */
   lost({ lines, names }: Lost): Lost {
     const lost = { lines: this.#lines.lost(lines), names: this.#names.lost(names) };
     return this.#namesShown === "whole" ? lost : { ...lost, names: this.#withoutParts(lost.names) };
   }
 
-  /** Positions of the messages that said last what is lost; newest first. */
+  /** Returns the positions of the last messages that contain these, newest first. */
   bearers({ lines, names }: Lost): number[] {
     const places = new Set<number>();
     for (const line of lines) places.add(this.#lines.place(line));
@@ -67,7 +67,7 @@ export class Sight {
     return [...places].filter((place) => place >= 0).sort((a, b) => b - a);
   }
 
-  /** Share of the tokens of all user messages so far that the view lacks. */
+  /** Returns the share of all user tokens so far that the view lacks. */
   userShareGone(): number {
     const shown = new Set(
       this.#view.filter(({ role }) => role === "user").map(({ content }) => contentText(content)),
@@ -77,7 +77,7 @@ export class Sight {
     return this.#users === 0 ? 0 : gone / this.#users;
   }
 
-  /** Of names, those with a part that is shown nowhere. */
+  /** Returns the names with an invisible part. */
   #withoutParts(names: ReadonlySet<string>): ReadonlySet<string> {
     const isShown = (part: string) => this.#view.some((message) => partsShownBy(message).has(part));
     return new Set([...names].filter((name) => !partsOf(name).every(isShown)));
@@ -90,7 +90,7 @@ export class Sight {
   }
 }
 
-/** Texts of one kind: who said each last, and how many of the messages that are shown hold it. */
+/** Texts of one kind: the last position of each, and the number of visible messages that contain it. */
 class Tally {
   readonly #said = new Map<string, number>();
   readonly #shown = new Map<string, number>();

@@ -5,16 +5,16 @@ import { RunningHash } from "./prompt_units.ts";
 interface MarkedUsage {
   readonly cachedTokens: number;
   readonly cacheWriteTokens: number;
-  /** Of these, for an hour. */
+  /** Part of `cacheWriteTokens` for an hour. */
   readonly hourWriteTokens: number;
 }
 
-/** So many blocks are looked back from each mark. */
+/** Blocks before a breakpoint that are searched for an entry. */
 const LOOK_BACK = 20;
 
 const HOUR_MS = 3_600_000;
 
-/** Entries that are remembered; the oldest are forgotten. */
+/** Maximum number of entries; the oldest are removed. */
 const MAX_ENTRIES = 20_000;
 
 interface Place {
@@ -28,12 +28,12 @@ export class MarkedCache {
   readonly #minTokens: number;
   readonly #entries = new Map<string, { usedMs: number; readonly ttlMs: number }>();
 
-  /** An empty cache for prefixes of at least so many tokens. */
+  /** Creates an empty cache for prefixes of at least `minTokens` tokens. */
   constructor({ minTokens }: { readonly minTokens: number }) {
     this.#minTokens = minTokens;
   }
 
-  /** What the cache does for a prompt. `store` remembers it, once the reply has begun. */
+  /** Returns a prompt's cache usage. `store` adds the prompt, when the reply begins. */
   serve(
     prompt: ReadPrompt,
     { marks, nowMs }: { readonly marks: ReturnType<typeof readCacheMarks>; readonly nowMs: number },
@@ -62,7 +62,7 @@ export class MarkedCache {
       cacheWriteTokens: written,
       hourWriteTokens: Math.max(0, hours),
       store: (storedMs) => {
-        // What a prompt starts with is used with it.
+        // A cache read renews the entry.
         for (const place of places) {
           const entry = this.#entries.get(place.name);
           if (entry && place.tokens <= cachedTokens && isAlive(place)) entry.usedMs = storedMs;
@@ -80,7 +80,7 @@ export class MarkedCache {
   }
 }
 
-/** Where the tools and messages of a prompt end. */
+/** Returns the ends of a prompt's tools and messages. */
 function placesOf({ units, ends, tools, messages }: ReadPrompt): Place[] {
   const hash = new RunningHash();
   const pieces = [...tools, ...messages];
@@ -99,33 +99,32 @@ function placesOf({ units, ends, tools, messages }: ReadPrompt): Place[] {
   });
 }
 
-/** By so many tokens of its beginning, rounded up to whole units, a prompt is sent to a machine. */
+/** Leading tokens that a prompt is routed by, rounded up to whole units. */
 const ROUTED_TOKENS = 256;
 
-/** So many requests a minute that begin alike go to one machine; the others go wherever there is room. */
+/** Requests per minute with the same route that go to one machine; the others overflow. */
 const REQUESTS_A_MINUTE = 15;
 
 const MINUTE_MS = 60_000;
 
 /**
- * Chooses the machine that answers a request, as OpenAI documents it: by a hash of the prompt's first tokens joined with the
- * client's key for the cache; of more than 15 requests a minute for one such pair the rest goes to others, here by a lot
- * that depends on nothing but how many were drawn before.
+ * Chooses the machine for a request, as documented by OpenAI: by a hash of the prompt's first tokens and the client's
+ * cache key; requests beyond 15 a minute for one such pair go to other machines, here pseudo-randomly.
  *
  * https://platform.openai.com/docs/guides/prompt-caching
  */
 export class ShardRouter {
   readonly #shards: number;
-  /** When the requests of the last minute came, by what they are routed by. */
+  /** Times of the requests of the last minute, by route. */
   readonly #times = new Map<number, number[]>();
   #drawn = 0;
 
-  /** So many machines. */
+  /** Creates a router for this number of machines. */
   constructor(shards: number) {
     this.#shards = shards;
   }
 
-  /** The machine for a prompt, from 0; `routed` is what else it is told from others by. */
+  /** Returns the machine for a prompt, from 0; `routed` is the rest of its route. */
   shardOf(
     { units }: Pick<ReadPrompt, "units">,
     { routed, nowMs }: { readonly routed: readonly string[]; readonly nowMs: number },
@@ -151,7 +150,7 @@ export class ShardRouter {
     return isOver ? (home + 1 + this.#draw()) % this.#shards : home;
   }
 
-  /** One of the other machines, from 0. */
+  /** Returns one of the other machines, from 0. */
   #draw(): number {
     const hash = new RunningHash();
     hash.add(this.#drawn++);

@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { type Fault, scripted, type SimulatedReply, simulator, type ToolCallPieces } from "@tare/simulator";
 
-/** The answer of a provider that gives this reply. */
+/** Returns the response of a provider with this reply. */
 function answer(reply: SimulatedReply, { stream = false } = {}): Promise<Response> {
   const provider = simulator({
     model: scripted([reply]),
@@ -12,7 +12,7 @@ function answer(reply: SimulatedReply, { stream = false } = {}): Promise<Respons
   return provider.fetch(new Request("http://provider/v1/chat/completions", { method: "POST", body }));
 }
 
-/** What a client reads before the body ends or fails, and how it ends. */
+/** Returns the body as read by a client, and how it ended. */
 async function read(response: Response): Promise<[string, string]> {
   let text = "";
   try {
@@ -23,7 +23,7 @@ async function read(response: Response): Promise<[string, string]> {
   }
 }
 
-Deno.test("simulator() answers the faults that refuse a request with their errors", async () => {
+Deno.test("simulator() returns the errors of faults that reject a request", async () => {
   const seen = async (fault: Fault) => {
     const response = await answer({ fault });
     const { error } = await response.json();
@@ -54,7 +54,7 @@ const reply = { content: "A text that is longer than forty-eight characters." };
 const body = await (await answer(reply)).text();
 const events = (await (await answer(reply, { stream: true })).text()).split(/(?<=\n\n)/);
 
-Deno.test("simulator() sends a JSON body, or server-sent events that end with [DONE]", async () => {
+Deno.test("simulator() returns a JSON body, or server-sent events that end with [DONE]", async () => {
   const types = [await answer(reply), await answer(reply, { stream: true })].map(async (response) => {
     await response.body?.cancel();
     return response.headers.get("content-type");
@@ -63,7 +63,7 @@ Deno.test("simulator() sends a JSON body, or server-sent events that end with [D
   assertEquals([events.length, events.at(-1)], [6, "data: [DONE]\n\n"]);
 });
 
-Deno.test("simulator() breaks off where the fault says", async () => {
+Deno.test("simulator() ends a body after the fault's number of chunks", async () => {
   const broken = async (fault: Fault, stream = true) => read(await answer({ ...reply, fault }, { stream }));
   const reset = "The simulated provider reset the connection.";
   assertEquals(await broken({ type: "cut" }), [events.slice(0, 3).join(""), reset]);
@@ -71,7 +71,7 @@ Deno.test("simulator() breaks off where the fault says", async () => {
   assertEquals(await broken({ type: "cut" }, false), [body.slice(0, body.length / 2), reset]);
 });
 
-Deno.test("simulator() stalls until the client gives up", async () => {
+Deno.test("simulator() stalls until the client disconnects", async () => {
   const giveUp = new AbortController();
   const response = await answer({ ...reply, fault: { type: "stall", afterChunks: 2 } }, { stream: true });
   let seen = "";
@@ -96,7 +96,7 @@ const long = `{"text":"${"x".repeat(20)}"}`;
 const a = { id: "a", type: "function", function: { name: "f", arguments: long } } as const;
 const b = { id: "b", type: "function", function: { name: "g", arguments: "{}" } } as const;
 
-Deno.test("simulator() cuts calls in each of the odd ways", async () => {
+Deno.test("simulator() splits tool calls in each unusual way", async () => {
   const cut = async (pieces: ToolCallPieces, tool_calls: SimulatedReply["tool_calls"] = []) => {
     const response = await answer({ tool_calls, fault: { type: "odd_tool_calls", pieces } }, {
       stream: true,

@@ -6,7 +6,7 @@ import { searchBlocks } from "@tare/wire/internal";
 const MARK = { cache_control: { type: "ephemeral" } };
 const HOUR = { cache_control: { type: "ephemeral", ttl: "1h" } };
 const tokenizer = { encode: (text: string) => text.split(" ").map((word) => word.length) };
-/** A text of so many tokens. */
+/** Returns a text of this number of tokens. */
 const words = (tokens: number, word = "w") => Array.from({ length: tokens }, () => word).join(" ");
 const text = (text: string, mark: object = {}) => ({ type: "text", text, ...mark });
 
@@ -36,18 +36,18 @@ function provider(replies: readonly SimulatedReply[] | number, now: () => number
   return { ask, usage, requests: simulated.requests };
 }
 
-Deno.test("simulator() caches what requests in the Messages format mark, and nothing else", async () => {
+Deno.test("simulator() caches Messages requests up to their breakpoints only", async () => {
   let now = 0;
   const { usage } = provider(8, () => now);
   const system = [text(words(1_996), MARK)];
   const user = (...content: object[]) => ({ role: "user", content });
   const one = user(text(words(996), MARK));
-  // 2,000 and 1,000 tokens, the overhead of each message included.
+  // 2,000 and 1,000 tokens, including each message's overhead.
   assertEquals(await usage({ system, messages: [one] }), [0, 3_000, 0]);
   const plain = user(text(words(996)));
   assertEquals(await usage({ system, messages: [plain, user(text(words(96), MARK))] }), [3_000, 100, 0]);
   assertEquals(await usage({ system, messages: [plain, user(text(words(96, "x")))] }), [2_000, 0, 1_100]);
-  // What stands behind the last mark is neither read nor written.
+  // Content after the last breakpoint is neither read nor written.
   assertEquals(await usage({ system, messages: [one, user(text(words(96, "y")))] }), [3_000, 0, 100]);
   assertEquals(await usage({ messages: [user(text(words(900), MARK))] }), [0, 0, 904]);
   now = 299_000;
@@ -56,7 +56,7 @@ Deno.test("simulator() caches what requests in the Messages format mark, and not
   assertEquals(await usage({ system, messages: [plain] }), [0, 2_000, 1_000]);
 });
 
-Deno.test("simulator() looks back 20 blocks from a mark, and keeps for an hour what asks for it", async () => {
+Deno.test("simulator() searches 20 blocks before a breakpoint and supports one-hour entries", async () => {
   let now = 0;
   const { usage, requests } = provider(4, () => now);
   const blocks = (number: number, mark: object) => [{
@@ -70,11 +70,11 @@ Deno.test("simulator() looks back 20 blocks from a mark, and keeps for an hour w
   now = 3_000_000;
   assertEquals(await usage({ messages: blocks(21, MARK) }), [1_100, 22_000, 0]);
   assertEquals(requests.map(({ hourWriteTokens }) => hourWriteTokens), [1_100, 0]);
-  // The end is too far from both.
+  // The end is too far from both breakpoints.
   assertEquals(await usage({ messages: blocks(43, MARK) }), [0, 47_300, 0]);
 });
 
-Deno.test("simulator() keeps deferred tools out of the prompt until they are found, where they stand", async () => {
+Deno.test("simulator() adds deferred tools to the prompt where they are found", async () => {
   const { usage } = provider(4);
   const tool = (name: string, more: object = {}) => ({
     name,
@@ -98,14 +98,14 @@ Deno.test("simulator() keeps deferred tools out of the prompt until they are fou
   ];
   const first = messages.slice(0, 1);
   const [, alone = 0] = await usage({ tools: [tool("a", MARK)], messages: first });
-  // Whatever waits, in front or behind.
+  // Independent of other deferred tools before or after it.
   assertEquals(await usage({ tools: [...later, tool("a", MARK)], messages: first }), [alone, 0, 0]);
   const [read, written = 0] = await usage({ tools: [later[0], tool("a", MARK), later[1]], messages });
   assertEquals([read, written > 1_100, written < 1_150], [alone, true, true]);
   assertEquals(await usage({ tools: [tool("a", MARK), ...later], messages }), [alone + written, 0, 0]);
 });
 
-Deno.test("simulator() replies in the Messages format, whole and streamed", async () => {
+Deno.test("simulator() replies in the Messages format, complete and streamed", async () => {
   const reply = {
     content: "Look.",
     reasoning_content: "Hm.",
@@ -132,7 +132,7 @@ Deno.test("simulator() replies in the Messages format, whole and streamed", asyn
   assertEquals((await (await ask({ messages: next })).json()).stop_reason, "end_turn");
 });
 
-Deno.test("simulator() refuses what the Messages format doesn't allow, in its words", async () => {
+Deno.test("simulator() rejects invalid Messages requests with the provider's messages", async () => {
   const { ask } = provider([{ fault: { type: "rate_limit", retryAfterMs: 10 } }]);
   const said = async (body: object, headers?: Record<string, string>) => {
     const response = await ask(body, headers);
@@ -163,7 +163,7 @@ Deno.test("simulator() refuses what the Messages format doesn't allow, in its wo
   assertEquals((await said({ messages })).slice(0, 3), [429, "error", "rate_limit_error"]);
 });
 
-Deno.test("simulator() searches for deferred tools, shows them from there on, and tells what all readings took", async () => {
+Deno.test("simulator() searches for deferred tools, adds them, and reports the usage of all passes", async () => {
   const tool = (name: string) => ({
     name,
     description: words(300, name),
@@ -196,7 +196,7 @@ Deno.test("simulator() searches for deferred tools, shows them from there on, an
   assertEquals(next!.promptTokens > first + 300, true);
 });
 
-Deno.test("simulator() refuses deferred tools as a provider does", async () => {
+Deno.test("simulator() rejects invalid deferred tools", async () => {
   const { ask } = provider(5);
   const tool = (more: object) => ({ name: "a", input_schema: { type: "object" }, ...more });
   const search = { type: "tool_search_tool_bm25_20251119", name: "tool_search_tool_bm25" };

@@ -2,20 +2,20 @@ import type { Message, ToolDefinition } from "@tare/messages";
 import { LRUCache } from "lru-cache";
 import { type Encoder, messageUnits, RunningHash, type RunUnit, toolUnits } from "./prompt_units.ts";
 
-/** A request's prompt as the provider's cache sees it. */
+/** A request's prompt as seen by the provider's cache. */
 export interface ReadPrompt {
   readonly messages: readonly Message[];
   readonly tools: readonly ToolDefinition[];
   /** Units of the tools, then of the messages in order. */
   readonly units: readonly RunUnit[];
-  /** How many units stand up to the end of each tool, then of each message. */
+  /** Number of units up to the end of each tool, then of each message. */
   readonly ends: readonly number[];
   readonly tokens: number;
-  /** The same for the same prompt, and hardly for another one. */
+  /** Hash of the prompt. */
   readonly digest: string;
 }
 
-/** JSON text that a reader remembers, in UTF-16 code units: about 2 million tokens. */
+/** Size of a reader's cache of JSON texts in UTF-16 code units: about 2 million tokens. */
 const MAX_REMEMBERED_CHARS = 8_000_000;
 
 /** Returns a reader that tokenizes each message or tool once, by its JSON text, and counts as `countRequestTokens`. */

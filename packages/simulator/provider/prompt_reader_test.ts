@@ -14,7 +14,7 @@ function characterReader() {
   return { read: promptReader({ encode }), encoded };
 }
 
-Deno.test("promptReader() puts tools before messages and counts like countRequestTokens()", () => {
+Deno.test("promptReader() orders tools before messages and counts like countRequestTokens()", () => {
   const { read } = characterReader();
   const prompt = read({ messages, tools: [tool] });
   const toolText = JSON.stringify(tool);
@@ -26,7 +26,7 @@ Deno.test("promptReader() puts tools before messages and counts like countReques
   ]);
 });
 
-Deno.test("promptReader() tokenises each message and tool once, and hands out the same objects", () => {
+Deno.test("promptReader() tokenizes each message and tool once and returns the same objects", () => {
   const { read, encoded } = characterReader();
   const first = read({ messages, tools: [tool] });
   const copies = structuredClone({
@@ -40,7 +40,7 @@ Deno.test("promptReader() tokenises each message and tool once, and hands out th
   assertEquals(second.units.slice(0, first.units.length), first.units);
 });
 
-Deno.test("promptReader() gives each prompt its digest", () => {
+Deno.test("promptReader() returns a digest of each prompt", () => {
   const { read } = characterReader();
   const digests = [messages, messages.slice(1), [...messages].reverse(), messages].map((list) =>
     read({ messages: list, tools: [] }).digest
@@ -49,7 +49,7 @@ Deno.test("promptReader() gives each prompt its digest", () => {
   assertEquals(digests[0], digests[3]);
 });
 
-Deno.test("promptReader() forgets what was not seen for longest", () => {
+Deno.test("promptReader() evicts the least recently used texts", () => {
   const { read, encoded } = characterReader();
   const large = (letter: string) => ({
     messages: [{ role: "user", content: letter.repeat(3e6) } as const],

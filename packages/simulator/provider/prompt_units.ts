@@ -9,10 +9,10 @@ export interface RunUnit extends PromptUnit {
   readonly hash: number;
 }
 
-/** Tokens of one unit: the blocks of all profiles are multiples of it, or single tokens. */
+/** Tokens per unit: the block sizes of all profiles are multiples of it, or 1. */
 const UNIT_TOKENS = 16;
 
-/** The units of one tool definition. Their tokens add up to what `countToolTokens` counts. */
+/** Returns a tool definition's units. Their total is that of `countToolTokens`. */
 export function toolUnits(tool: ToolDefinition, tokenizer: Encoder): RunUnit[] {
   const texts = new EncodedTexts(tokenizer);
   countToolTokens(tool, texts.count);
@@ -22,7 +22,7 @@ export function toolUnits(tool: ToolDefinition, tokenizer: Encoder): RunUnit[] {
 /** Returns a message's units: its role and media, then runs of at most 16 token ids, as `countMessageTokens` counts. */
 export function messageUnits(message: Message, tokenizer: Encoder): RunUnit[] {
   const texts = new EncodedTexts(tokenizer);
-  // The counter is asked for each text in turn: encoding there keeps both counts equal whatever is counted.
+  // Encoding in the counter keeps both counts equal.
   const tokens = countMessageTokens(message, texts.count);
   const hash = new RunningHash();
   hash.addText(message.role + notText(message));
@@ -49,7 +49,7 @@ class EncodedTexts {
 
   readonly count: CountTokens = (text) => {
     const ids = this.#tokenizer.encode(text);
-    // Which text a token belongs to is part of its identity: "ab" and "a", "b" are different prompts.
+    // A token's text is part of its identity: "ab" and "a", "b" are different prompts.
     const salt = this.#texts++ * 0x100000;
     for (let i = 0; i < ids.length; i++) this.#ids.push(salt + (ids[i] ?? 0));
     return ids.length;
@@ -67,7 +67,7 @@ class EncodedTexts {
   }
 }
 
-/** A hash of a sequence of integers: two 32-bit multiplicative hashes, of which 53 bits are kept. Not for secrets. */
+/** A non-cryptographic hash of integers: two 32-bit multiplicative hashes, truncated to 53 bits. */
 export class RunningHash {
   #a = 0x9e3779b1;
   #b = 0x85ebca6b;
@@ -83,7 +83,7 @@ export class RunningHash {
     for (let i = 0; i < text.length; i++) this.add(text.charCodeAt(i));
   }
 
-  /** The hash of all that was added, from 0 to 2⁵³ − 1. */
+  /** Returns the hash, from 0 to 2⁵³ − 1. */
   value(): number {
     return (this.#a >>> 0) * 0x200000 + (this.#b >>> 11);
   }

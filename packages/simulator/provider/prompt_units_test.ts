@@ -16,18 +16,18 @@ function hashes(message: Message): number[] {
   return messageUnits(message, characters).map((unit) => unit.hash);
 }
 
-Deno.test("messageUnits() cuts a message into its overhead and runs of 16 tokens", () => {
+Deno.test("messageUnits() splits a message into its overhead and runs of 16 tokens", () => {
   assertEquals(tokens(messageUnits({ role: "user", content: "x".repeat(40) }, characters)), [4, 16, 16, 8]);
   assertEquals(tokens(messageUnits({ role: "assistant", content: null }, characters)), [4]);
 });
 
-Deno.test("messageUnits() counts what is no text by its fixed figure, in the first unit", () => {
+Deno.test("messageUnits() counts non-text content by its fixed size in the first unit", () => {
   const picture = { type: "image_url", image_url: { url: "x", detail: "low" } } as const;
   const message: Message = { role: "user", content: [{ type: "text", text: "abc" }, picture] };
   assertEquals(tokens(messageUnits(message, characters)), [4 + 85, 3]);
 });
 
-Deno.test("messageUnits() gives equal units to what a message has in common with another, and no others", () => {
+Deno.test("messageUnits() returns equal units only for the common part of messages", () => {
   const start = "x".repeat(32);
   const a = hashes({ role: "tool", tool_call_id: "1", content: `${start}one` });
   const b = hashes({ role: "tool", tool_call_id: "2", content: `${start}two` });
@@ -37,13 +37,13 @@ Deno.test("messageUnits() gives equal units to what a message has in common with
   assert(url("a")[0] !== url("b")[0]);
 });
 
-Deno.test("messageUnits() tells texts of different places apart", () => {
+Deno.test("messageUnits() distinguishes texts at different positions", () => {
   const one = hashes({ role: "assistant", content: "ab", reasoning_content: "c" });
   const other = hashes({ role: "assistant", content: "a", reasoning_content: "bc" });
   assert(one[1] !== other[1]);
 });
 
-Deno.test("messageUnits() adds up to countMessageTokens(), toolUnits() to countToolTokens()", () => {
+Deno.test("messageUnits() and toolUnits() total countMessageTokens() and countToolTokens()", () => {
   const sum = (units: readonly RunUnit[]) => units.reduce((total, unit) => total + unit.tokens, 0);
   fc.assert(
     fc.property(conversations(), (messages) => {
@@ -63,7 +63,7 @@ function hash(numbers: readonly number[]): number {
   return running.value();
 }
 
-Deno.test("RunningHash tells sequences apart by their members, order and length", () => {
+Deno.test("RunningHash distinguishes sequences by members, order and length", () => {
   const seen = new Set<number>([hash([]), hash([0]), hash([0, 0])]);
   for (let a = 0; a < 200; a++) {
     for (let b = 0; b < 200; b++) seen.add(hash([a, b, 1000 * a + b]));

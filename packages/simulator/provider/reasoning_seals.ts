@@ -5,27 +5,26 @@ import { LRUCache } from "lru-cache";
 
 const MAX_REPLIES = 100_000;
 
-/** Whose thoughts they are: the key and the model. Nobody else's can be read. */
+/** Key and model of a reasoning; others can't read it. */
 type Author = readonly string[];
 
-/** Seals and signatures of reasoning, and the checks of what comes back, as strict as real providers' or stricter. */
+/** Seals and signatures of reasoning, checked at least as strictly as by real providers. */
 export class ReasoningSeals {
-  /** What was thought for an item of a response, or for the first call of a message, by its id. */
+  /** Reasoning of a response's item, or of a message's first call, by id. */
   readonly #thought = new LRUCache<string, string>({ max: MAX_REPLIES });
 
-  /** What shows that this author has thought so. */
+  /** Returns the seal of an author's reasoning. */
   seal(thought: string, author: Author): string {
     return hashText(JSON.stringify([...author, thought])).toString(36);
   }
 
-  /** Remembers what was thought for what has these ids. */
+  /** Stores the reasoning of these ids. */
   remember(ids: readonly string[], thought: string): void {
     for (const id of ids) this.#thought.set(id, thought);
   }
 
   /**
-   * Checks the items of a request's input: a thought is sealed, for this author, and stands before what it was thought for;
-   * and nothing comes without its thought.
+   * Checks a request's input items: reasoning is sealed for this author and precedes its item, and no item lacks its reasoning.
    *
    * @throws {ApiError}
    */
@@ -52,7 +51,7 @@ export class ReasoningSeals {
   #checkItem(item: JsonRecord, author: Author): void {
     const [part] = RESPONSES_PROTOCOL.readItem(item);
     const { id, reasoning_content: thought = "" } = { reasoning_content: "", id: "", ...part?.message };
-    // By what is sealed it is known, if that came.
+    // Encrypted content identifies the item.
     if (id === item.id) {
       const message =
         `Item with id '${id}' not found. Items are not persisted when \`store\` is set to false.`;
@@ -63,8 +62,8 @@ export class ReasoningSeals {
   }
 
   /**
-   * Checks the messages of a request in the Messages format: what was signed is as it was; of the tool loop that goes on no
-   * thought is missing; and if the model `mustThink` the loop began with one.
+   * Checks a Messages request: signed reasoning is unchanged and complete in the current tool loop, and begins the loop if
+   * the model `mustThink`.
    *
    * @throws {ApiError}
    */

@@ -3,7 +3,7 @@ import { scripted, type SimulatedReply, simulator, toolCall } from "@tare/simula
 
 const tokenizer = { encode: (text: string) => Array.from(text, (character) => character.charCodeAt(0)) };
 
-/** A provider that gives these replies, and what asks it. */
+/** Returns a provider with these replies, and a function that sends it requests. */
 function provider(replies: readonly SimulatedReply[]) {
   const { fetch, requests } = simulator({ model: scripted(replies), tokenizer });
   const ask = (body: object, key = "key") =>
@@ -25,7 +25,7 @@ const THINKS: SimulatedReply = {
 };
 const RESULTS = ["a", "b"].map((call_id) => ({ type: "function_call_output", call_id, output: "A." }));
 
-Deno.test("simulator() replies by responses, whole and streamed, and reads its cache", async () => {
+Deno.test("simulator() replies in the Responses format, complete and streamed, with its cache", async () => {
   const { ask, requests } = provider([THINKS, THINKS, { content: "Half", finish_reason: "length" }]);
   const input = [{ ...GO, content: "Go. ".repeat(600) }];
   const whole = await (await ask({ input })).json();
@@ -40,14 +40,14 @@ Deno.test("simulator() replies by responses, whole and streamed, and reads its c
   assertMatch(streamed, /event: response\.reasoning_summary_text\.delta\n/);
   const cut = await (await ask({ input: [...input, ...whole.output, ...RESULTS] })).json();
   assertEquals([cut.status, cut.incomplete_details.reason], ["incomplete", "max_output_tokens"]);
-  // What was sent is read from the cache, and what a reply says stands in one message.
+  // The earlier prompt is read from the cache, and the items of a reply are one message.
   assertEquals(requests.map(({ cachedTokens }) => cachedTokens > 2_000), [false, true, true]);
   assertEquals(requests[2]?.messages.map(({ role }) => role), ["user", "assistant", "tool", "tool"]);
   const [{ usage }] = [whole];
   assertEquals(usage.output_tokens_details.reasoning_tokens, 3);
 });
 
-Deno.test("simulator() takes reasoning back only as it sealed it, and with what it was thought for", async () => {
+Deno.test("simulator() accepts reasoning in Responses only as sealed and with its item", async () => {
   const { ask } = provider([THINKS, { content: "Done." }]);
   const { output: [thought, text, ...calls] } = await (await ask({ input: [GO] })).json();
   const refusal = async (input: readonly object[], more: object = {}, key?: string) => {
@@ -76,7 +76,7 @@ Deno.test("simulator() takes reasoning back only as it sealed it, and with what 
   assertEquals(await refusal([GO, thought, ...rest]), [200, undefined]);
 });
 
-Deno.test("simulator() takes thoughts of Messages back only as it signed them, all those of a tool loop", async () => {
+Deno.test("simulator() accepts thinking in Messages only as signed and complete in a tool loop", async () => {
   const { fetch } = simulator({
     model: scripted([THINKS, { content: "Done." }, { content: "Ended." }]),
     tokenizer,
@@ -120,7 +120,7 @@ Deno.test("simulator() takes thoughts of Messages back only as it signed them, a
     [400, "messages.1.content.0.type: Expected `thinking`, but found `text`"],
   );
   assertEquals(await refusal(loop(thought, ...said), { thinking }), [200, undefined]);
-  // Of a loop that has ended they may be left out.
+  // Thinking of a completed loop may be omitted.
   assertEquals(await refusal([...loop(...said), { role: "assistant", content: "Done." }, go]), [
     200,
     undefined,

@@ -38,61 +38,61 @@ import type { Encoder } from "./prompt_units.ts";
 import { ReasoningSeals } from "./reasoning_seals.ts";
 import { search, type SearchableTools, searchableTools } from "./tool_search.ts";
 
-/** What a provider is simulated from. */
+/** Options of a simulated provider. */
 export interface SimulatorOptions {
-  /** The model that replies, whatever name it is asked by; or models by their names, and no others. */
+  /** Model for every model name, or models by name. */
   readonly model: SimulatedModel | Readonly<Record<string, SimulatedModel>>;
-  /** What prompts are cut into tokens with. */
+  /** Tokenizer of prompts and replies. */
   readonly tokenizer: Encoder;
-  /** The cache's rules. Default: `openai`. */
+  /** Cache rules. Default: `openai`. */
   readonly profile?: Profile;
-  /** How the cache is reported. Default: as providers of the profile do. */
+  /** Format of the reported cache usage. Default: the profile's. */
   readonly dialect?: NonNullable<ConstructorParameters<typeof CompletionWriter>[1]>["dialect"];
   /** Longest prompt, in tokens. Default: no limit. */
   readonly windowTokens?: number;
-  /** The only key that is accepted, as a bearer token or in `x-api-key`. Default: any, or none. */
+  /** Accepted key, as a bearer token or in `x-api-key`. Default: any, or none. */
   readonly apiKey?: string;
-  /** The faults of the first requests in turn (`null` for none), or a rule that gives a request its fault. */
+  /** Faults of the first requests in order (`null` for none), or a function that returns a request's fault. Default: none. */
   readonly faults?: readonly (Fault | null)[] | ((request: FaultRequest) => Fault | null);
-  /** The clock that cached prefixes live by, in milliseconds since 1970. Default: `Date.now`. */
+  /** Clock of the cache, in milliseconds since 1970. Default: `Date.now`. */
   readonly now?: () => number;
-  /** Machines that answer chat completions, each with its own cache ({@linkcode ShardRouter}). Default: 1. */
+  /** Number of machines, each with its own cache ({@linkcode ShardRouter}). Default: 1. */
   readonly shards?: number;
 }
 
 export interface FaultRequest extends SimulatedRequest {
-  /** Number of the request, from 0. Requests that could not be read have none. */
+  /** Index of the request, from 0. Unreadable requests have none. */
   readonly index: number;
   readonly promptTokens: number;
 }
 
-/** A request that the simulator could read, and how it was answered. */
+/** A readable request and its result. */
 export interface SimulatedCall extends SimulatedRequest {
-  /** When it came, by the simulator's clock. */
+  /** Time of the request, by the simulator's clock. */
   readonly atMs: number;
   readonly status: number;
   readonly promptTokens: number;
-  /** Of these, served from the cache; 0 if the request was refused. */
+  /** Part of `promptTokens` served from the cache; 0 if the request was rejected. */
   readonly cachedTokens: number;
-  /** In the Messages format: tokens that were written to the cache. */
+  /** Tokens written to the cache, in the Messages API. */
   readonly cacheWriteTokens?: number;
-  /** Of these, for an hour. */
+  /** Part of `cacheWriteTokens` for an hour. */
   readonly hourWriteTokens?: number;
-  /** Tokens of the reply, reasoning included; 0 if the request was refused. */
+  /** Tokens of the reply, reasoning included; 0 if the request was rejected. */
   readonly outputTokens: number;
 }
 
-/** What the cache does for a prompt. */
+/** Cache usage of a prompt. */
 interface Served {
   readonly usage: Pick<Usage, "cachedTokens" | "cacheWriteTokens" | "hourWriteTokens">;
-  /** What is recorded of it beside the tokens that were served. Default: nothing. */
+  /** Additional usage to record. Default: none. */
   readonly recorded?: Pick<Usage, "cacheWriteTokens" | "hourWriteTokens">;
   readonly store: (nowMs: number) => void;
 }
 
 interface FormattedReply extends Pick<WrittenReply, "message" | "finishReason"> {
   readonly usage: Usage & { readonly reasoningTokens: number };
-  /** Blocks of searches that stand in front of it, and of what they found. */
+  /** Blocks of tool searches and their results before the reply. */
   readonly before: readonly JsonRecord[];
   readonly index: number;
   /** Seconds since 1970. */
@@ -106,33 +106,32 @@ const MESSAGES_PATH = `/v1${MESSAGES_PROTOCOL.path}`;
 
 /** A simulated provider. */
 export interface Simulator {
-  /** Answers a request. It goes into `Deno.serve` as it is. */
+  /** Handles a request; can be passed to `Deno.serve`. */
   readonly fetch: (request: Request) => Promise<Response>;
-  /** The newest 1,000 requests, in the order in which they were answered. */
+  /** Newest 1,000 requests, in order of their responses. */
   readonly requests: readonly SimulatedCall[];
 }
 
 const MAX_RECORDED = 1000;
 
-/** So often the model of one request may search for tools. */
+/** Maximum number of tool searches per request. */
 const MAX_SEARCHES = 10;
 
-/** Units that one cache remembers: at up to 16 tokens each some 4 million tokens, in about 100 MB. */
+/** Units per cache: at most 16 tokens each, about 4 million tokens or 100 MB. */
 const MAX_UNITS = 250_000;
 
-/** Caches that are kept: each API key and model has its own, as neither may see what another has sent. */
+/** Number of caches: each API key and model has its own. */
 const MAX_CACHES = 16;
 
 /**
- * Simulates a provider: `POST /v1/chat/completions` and `POST /v1/responses` as OpenAI's, `POST /v1/messages` as
- * Anthropic's, all streamed or not, and `GET /v1/models`. What a model reasons is sealed or signed in the latter two, and
- * refused where it comes back otherwise, or without what it was thought for.
+ * Simulates a provider: `POST /v1/chat/completions` and `POST /v1/responses` like OpenAI, `POST /v1/messages` like
+ * Anthropic, all streamed or not, and `GET /v1/models`. The latter two seal or sign reasoning, and reject it if it is
+ * returned changed or without its item.
  *
- * Its prefix cache works as providers' do. Tools stand before the messages; a prompt is served from the longest
- * prefix that an earlier request with the same key and model has sent, by the profile's rules. A prompt is cached
- * as soon as its reply begins, whatever becomes of the reply; a request that is refused leaves nothing. A reply is
- * cached only when it comes back in a prompt. In the Messages format only what a request marks is cached, for as long as
- * it asks, up to the mark.
+ * Tools precede the messages. A prompt is served from the longest prefix that an earlier request with the same key and
+ * model sent, by the profile's rules. A prompt is cached when its reply begins, even if the reply fails; a rejected
+ * request caches nothing. A reply is cached only as part of a later prompt. The Messages API caches only up to a request's
+ * breakpoints, for the requested time.
  *
  * @example
  * ```ts
@@ -188,7 +187,7 @@ export function simulator(options: SimulatorOptions): Simulator {
     });
   }
 
-  /** What the cache does for prompts that name no part of themselves to be cached. */
+  /** Returns the cache of prompts without breakpoints. */
   function serving(key: string, chat: Pick<CompletionRequest, "model" | "cacheKey">) {
     return (prompt: ReadPrompt, nowMs: number): Served => {
       const shard = router.shardOf(prompt, { routed: [key, chat.model, chat.cacheKey], nowMs });
@@ -216,7 +215,7 @@ export function simulator(options: SimulatorOptions): Simulator {
       const events = [
         ...writer.begin(),
         ...(reasoning
-          // What isn't asked for is lost.
+          // Without the request for encrypted content, reasoning is lost.
           ? writer.add({
             type: "reasoning",
             text: reasoning,
@@ -274,7 +273,7 @@ export function simulator(options: SimulatorOptions): Simulator {
     const chosen = namedModel(model, chat.model);
     const prompt = readPrompt(chat);
     const { messages, tools, tokens: promptTokens, digest } = prompt;
-    // What asks for no reply isn't put to the model.
+    // The model isn't called for a request without a reply.
     const index = chat.isSilent ? understood : understood++;
     const asked = { model: chat.model, messages, tools, index, promptTokens };
     const call = { model: chat.model, messages, tools, atMs: now(), promptTokens };
@@ -292,7 +291,7 @@ export function simulator(options: SimulatorOptions): Simulator {
         const searched = chat.searchable && search(reply, chat.searchable, before);
         if (!searched) break;
         before = searched.blocks;
-        // The same request again, with what was found behind it.
+        // Repeats the request with the found tools after it.
         const again = readPrompt({ messages: [...chat.messages, searched.message], tools: chat.tools });
         const served = serve(again, now());
         const outputTokens = tokensOf(replyMessage(reply, digest));
@@ -329,7 +328,7 @@ export function simulator(options: SimulatorOptions): Simulator {
     }
   }
 
-  /** What the model replies and how the provider misbehaves with it, or the error that refuses the request. */
+  /** Returns the model's reply and its fault. @throws {ApiError} if the request is rejected. */
   async function modelReply(chosen: SimulatedModel, asked: FaultRequest) {
     const demanded = typeof faults === "function" ? faults(asked) : faults[asked.index];
     refuse(demanded);
@@ -383,7 +382,7 @@ function keyOf({ headers }: Request, apiKey: string | undefined): string {
   const [given = ""] = MESSAGES_PROTOCOL.auth.headers.flatMap((name) => headers.get(name) ?? []);
   const key = given.replace(/^Bearer /i, "");
   if (apiKey === undefined || key === apiKey) return key;
-  throw new ApiError(401, "The API key is not the one that this provider accepts.", {
+  throw new ApiError(401, "Incorrect API key provided.", {
     code: "invalid_api_key",
   });
 }
@@ -419,31 +418,31 @@ function refuse(fault: Fault | null | undefined): void {
   if (error) throw error;
 }
 
-/** A request in the Messages format, as the simulator's models are asked. */
+/** A Messages request in the form for simulated models. */
 interface MessagesRequest extends Omit<CompletionRequest, "includeUsage" | "cacheKey"> {
-  /** Up to where it asks for the prompt to be cached. */
+  /** Cache breakpoints. */
   readonly marks: ReturnType<typeof readCacheMarks>;
-  /** Whether it asks for no reply: then its prompt is read, and nothing is said. */
+  /** Whether the request has no reply, so that its prompt is only read. */
   readonly isSilent: boolean;
-  /** Deferred tools, which its model may search for. Absent: it can't. */
+  /** Deferred tools that the model may search for. Default: none. */
   readonly searchable?: SearchableTools | undefined;
-  /** Its messages as they were sent. */
+  /** Messages as sent. */
   readonly list: readonly JsonRecord[];
-  /** Whether its model is told to think. */
+  /** Whether thinking is enabled. */
   readonly mustThink: boolean;
 }
 
-/** A request in the format of responses, as the simulator's models are asked. */
+/** A Responses request in the form for simulated models. */
 interface ResponsesRequest extends Omit<CompletionRequest, "includeUsage"> {
   readonly items: readonly JsonRecord[];
-  /** Whether it asks for the reasoning to be sealed. */
+  /** Whether encrypted reasoning is requested. */
   readonly isSealed: boolean;
 }
 
-/** How a response may end. */
+/** Finish reasons of a response. */
 const FINISHES = ["stop", "tool_calls", "length", "content_filter"] as const;
 
-/** Reads and checks a request's body. @throws {ApiError} 400 if a provider would refuse it. */
+/** Reads and checks a request's body. @throws {ApiError} 400 if a provider would reject it. */
 async function reading<Asked>(
   request: Request,
   read: (bytes: Uint8Array<ArrayBuffer>) => Asked,
@@ -478,7 +477,7 @@ function readResponsesRequest(bytes: Uint8Array<ArrayBuffer>): ResponsesRequest 
   };
 }
 
-/** What is said to who asks for nothing. */
+/** Reply to a request without a reply. */
 const SILENCE: { readonly reply: SimulatedReply; readonly fault?: Fault } = {
   reply: { content: null, finish_reason: "length" },
 };
@@ -501,7 +500,7 @@ function readMessagesRequest(bytes: Uint8Array<ArrayBuffer>): MessagesRequest {
   if (marks.some(({ ttlMs }, at) => ttlMs > (marks[at - 1]?.ttlMs ?? Infinity))) {
     throw new ApiError(400, "A cache_control block with ttl 1h must not stand behind one with ttl 5m.");
   }
-  // With the ids that they were sent with, which a provider goes by.
+  // With the ids as sent, which a provider compares.
   const asSent = wire.items.map((item) => {
     const { bytes } = item;
     if (!bytes) return item;
@@ -521,7 +520,7 @@ function readMessagesRequest(bytes: Uint8Array<ArrayBuffer>): MessagesRequest {
   };
 }
 
-/** The messages of a request's items: what a reply says stands in one, as models are asked. */
+/** Joins the items of a reply into one message. */
 function joinReplies(messages: readonly Message[]): Message[] {
   const all: Message[] = [];
   for (const message of messages) {
@@ -543,7 +542,7 @@ function joinReplies(messages: readonly Message[]): Message[] {
   return all;
 }
 
-/** The HTTP response that carries a reply, broken in the way that the fault asks for. */
+/** Returns the HTTP response of a reply, with its fault. */
 function messagesResponse(
   reply: ConstructorParameters<typeof MessageWriter>[0],
   { stream, fault }: { readonly stream: boolean; readonly fault?: Fault | null | undefined },
@@ -555,7 +554,7 @@ function messagesResponse(
 
 type WrittenReply = Parameters<CompletionWriter["body"]>[0];
 
-/** Completes a model's reply: calls without an id get one, made of `idSeed` and their position. */
+/** Completes a reply: calls without an id get one from `idSeed` and their position. */
 function replyMessage(reply: SimulatedReply, idSeed: string): WrittenReply["message"] {
   const { content = null, tool_calls = [], finish_reason: _, fault: __, ...rest } = reply;
   return {
@@ -568,7 +567,7 @@ function replyMessage(reply: SimulatedReply, idSeed: string): WrittenReply["mess
   };
 }
 
-/** The reply, with the arguments of each of its tool calls cut short by one character. */
+/** Removes the last character of each call's arguments. */
 function malformedArguments(reply: SimulatedReply): SimulatedReply {
   const { tool_calls = [] } = reply;
   return {
@@ -580,10 +579,10 @@ function malformedArguments(reply: SimulatedReply): SimulatedReply {
   };
 }
 
-/** Chunks that are sent before a stream breaks off or stalls, unless the fault says otherwise. */
+/** Default number of chunks before a stream fails. */
 const CHUNKS_BEFORE_BREAK = 3;
 
-/** The HTTP response that carries a reply, broken in the way that the fault asks for. */
+/** Returns the HTTP response of a reply, with its fault. */
 function replyResponse(
   writer: CompletionWriter,
   reply: WrittenReply,
@@ -598,12 +597,12 @@ function replyResponse(
   return textsResponse(texts, { stream, fault });
 }
 
-/** An event of the protocols that repeat its type as its name. */
+/** Returns a server-sent event whose name is its type. */
 function typedEvent(event: JsonRecord): string {
   return eventText({ event: String(event.type), data: JSON.stringify(event) });
 }
 
-/** The HTTP response that carries these texts, broken in the way that the fault asks for. */
+/** Returns the HTTP response of these texts, with the fault. */
 function textsResponse(
   texts: readonly string[],
   { stream, fault }: { readonly stream: boolean; readonly fault?: Fault | null | undefined },
@@ -658,7 +657,7 @@ function brokenBody(texts: readonly string[], fault: Fault | null | undefined): 
   return bodyStream(end === "stall" ? [] : [only.slice(0, only.length / 2)], end);
 }
 
-/** Sends the texts one by one as they are read. Then it ends, or the connection is reset, or nothing comes any more. */
+/** Sends the texts as they are read, then ends, resets the connection or stalls. */
 function bodyStream(
   texts: readonly string[],
   end: "complete" | "reset" | "stall",
@@ -671,21 +670,21 @@ function bodyStream(
       if (text !== undefined) controller.enqueue(encoder.encode(text));
       else if (end === "complete") controller.close();
       else if (end === "reset") controller.error(new Error("The simulated provider reset the connection."));
-      // Pending for good; a reader that gives up cancels the stream, which needs nothing from here.
+      // Pending forever; a client that disconnects cancels the stream.
       return end === "stall" && text === undefined ? new Promise(() => {}) : undefined;
     },
-    // Nothing is sent ahead, so that an error doesn't discard texts that stand before it.
+    // Nothing is buffered, so that an error doesn't discard earlier texts.
   }, { highWaterMark: 0 });
 }
 
-/** The body of a chat-completions request, as far as the simulator reads it. */
+/** Chat Completions request fields that the simulator reads. */
 interface CompletionRequest {
   readonly model: string;
   readonly messages: readonly Message[];
   readonly tools: readonly ToolDefinition[];
   readonly stream: boolean;
   readonly includeUsage: boolean;
-  /** What requests are kept together by; empty of none. */
+  /** Cache key; "" without one. */
   readonly cacheKey: string;
 }
 
@@ -717,7 +716,7 @@ interface RequestBody {
   readonly n?: number | null;
 }
 
-/** Checks what providers of these dialects refuse. @throws {ApiError} with status 400. */
+/** Checks the dialects' rules. @throws {ApiError} with status 400. */
 function checkLegal(body: unknown, dialects: readonly Dialect[]): void {
   const refusal = refusalIn(body, dialects);
   if (refusal !== undefined) throw new ApiError(400, refusal);

@@ -20,7 +20,7 @@ function post(to: Simulator, body: object): Promise<Response> {
   return to.fetch(new Request("http://provider/v1/chat/completions", { method: "POST", body: text }));
 }
 
-/** Every field of every object and array within a value, as the object and the key. */
+/** Returns all fields of all objects and arrays within a value, as object and key. */
 function fields(value: unknown): [object, string][] {
   if (typeof value !== "object" || value === null) return [];
   return Object.entries(value).flatMap((
@@ -28,7 +28,7 @@ function fields(value: unknown): [object, string][] {
   ) => [[value, key] as [object, string], ...fields(inner)]);
 }
 
-Deno.test("simulator() answers or refuses whatever it is sent", async () => {
+Deno.test("simulator() handles or rejects any request", async () => {
   const whole = {
     messages: [
       { role: "system", content: "Be brief.", name: "operator" },
@@ -68,7 +68,7 @@ Deno.test("simulator() answers or refuses whatever it is sent", async () => {
       for (const [at, value] of changes) {
         const all = fields(body);
         const [place, key] = all[at % all.length]!;
-        // A copy: the same array put into itself would be no JSON.
+        // A copy, because an array within itself can't be serialized.
         Reflect.set(place, key, structuredClone(value));
       }
       const response = await post(provider(), body);
@@ -80,7 +80,7 @@ Deno.test("simulator() answers or refuses whatever it is sent", async () => {
   assertEquals([...statuses].sort(), [200, 400]);
 });
 
-Deno.test("simulator() counts every prompt like countRequestTokens(), and serves all that was sent before", async () => {
+Deno.test("simulator() counts every prompt like countRequestTokens() and serves earlier prefixes from the cache", async () => {
   const profiles = Object.values(PROFILES).filter((profile) => profile.name !== "none");
   await fc.assert(
     fc.asyncProperty(

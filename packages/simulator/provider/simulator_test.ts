@@ -40,7 +40,7 @@ function post(to: Simulator, body: Post = {}, headers: Record<string, string> = 
   );
 }
 
-/** Prompt and cached tokens of each request in turn. */
+/** Returns prompt and cached tokens of each request. */
 async function usages(to: Simulator, bodies: readonly Post[]): Promise<[number, number][]> {
   const seen: [number, number][] = [];
   for (const body of bodies) {
@@ -63,7 +63,7 @@ async function refusal(response: Response) {
   return [response.status, error.code, error.message];
 }
 
-Deno.test("simulator() answers a chat completion", async () => {
+Deno.test("simulator() returns a chat completion", async () => {
   const to = provider({
     model: scripted([{ content: "Hm.", reasoning_content: "Why?", tool_calls: [toolCall("f", { a: 1 })] }]),
     now: () => 7_000,
@@ -108,7 +108,7 @@ Deno.test("simulator() answers a chat completion", async () => {
   }]);
 });
 
-Deno.test("simulator() streams usage only if it is asked for", async () => {
+Deno.test("simulator() streams usage only if requested", async () => {
   const to = provider();
   const streamed = await events(await post(to, { stream: true }));
   assertEquals(streamed.map((event) => event.choices?.[0].delta ?? event), [
@@ -128,7 +128,7 @@ Deno.test("simulator() streams usage only if it is asked for", async () => {
   ]);
 });
 
-Deno.test("simulator() lists its models and refuses others", async () => {
+Deno.test("simulator() lists its models and rejects others", async () => {
   const list = async (to: Simulator) => {
     const body = await (await to.fetch(new Request("http://provider/v1/models"))).json();
     return body.data.map((model: { id: string }) => model.id);
@@ -145,7 +145,7 @@ Deno.test("simulator() lists its models and refuses others", async () => {
   }
 });
 
-Deno.test("simulator() refuses what it doesn't serve", async () => {
+Deno.test("simulator() rejects unknown routes", async () => {
   const ask = (method: string, path: string) =>
     provider().fetch(new Request(`http://provider${path}`, { method }));
   assertEquals(await refusal(await ask("GET", "/v1/embeddings")), [
@@ -164,7 +164,7 @@ Deno.test("simulator() refuses what it doesn't serve", async () => {
   assertEquals((await refusal(broken)).slice(0, 2), [400, null]);
 });
 
-Deno.test("simulator() checks the key if it has one", async () => {
+Deno.test("simulator() checks a configured key", async () => {
   const to = provider({ apiKey: "right" });
   const status = async (headers: Record<string, string>) => (await post(to, {}, headers)).status;
   assertEquals(
@@ -194,7 +194,7 @@ Deno.test("simulator() serves a growing prompt from its cache, in the profile's 
   ]]);
 });
 
-Deno.test("simulator() finds nothing behind a changed tool, and keeps keys and models apart", async () => {
+Deno.test("simulator() misses the cache after a changed tool and separates keys and models", async () => {
   const system: Message = { role: "system", content: "s".repeat(5000) };
   const other: ToolDefinition = { type: "function", function: { name: "g", description: "d".repeat(2000) } };
   const messages = [system];
@@ -210,7 +210,7 @@ Deno.test("simulator() finds nothing behind a changed tool, and keeps keys and m
   assertEquals(await cached(to, { tools: [tool] }, { authorization: "Bearer other" }), 0);
 });
 
-Deno.test("simulator() keeps the caches of 16 keys and models, and forgets the one not used for longest", async () => {
+Deno.test("simulator() stores the caches of 16 keys and models and evicts the least recently used", async () => {
   const to = provider({ profile: profileNamed("local") });
   const messages: Message[] = [{ role: "user", content: "x".repeat(100) }];
   const cached = async (key: number) =>
@@ -221,7 +221,7 @@ Deno.test("simulator() keeps the caches of 16 keys and models, and forgets the o
   assertEquals(seen.slice(16), [true, false, true, true, false]);
 });
 
-Deno.test("simulator() keeps empty ids of calls, and fields that it doesn't know", async () => {
+Deno.test("simulator() preserves empty call ids and unknown fields", async () => {
   const call = { type: "function", function: { name: "f", arguments: "{}" } } as const;
   const reply = {
     content: "Looking.",
@@ -234,7 +234,7 @@ Deno.test("simulator() keeps empty ids of calls, and fields that it doesn't know
   assertEquals((await (await post(silent)).json()).choices[0].message, { role: "assistant", content: null });
 });
 
-Deno.test("simulator() forgets a prefix when its time to live is over", async () => {
+Deno.test("simulator() evicts a prefix after its time to live", async () => {
   let nowMs = 0;
   const to = provider({ profile: profileNamed("anthropic-5m"), now: () => nowMs });
   const body = { messages: [{ role: "user", content: "x".repeat(2000) } as const] };
@@ -246,7 +246,7 @@ Deno.test("simulator() forgets a prefix when its time to live is over", async ()
   assertEquals(seen, [[2004, 0], [2004, 2003], [2004, 2003], [2004, 0]]);
 });
 
-Deno.test("simulator() reports the cache in the dialect of its profile", async () => {
+Deno.test("simulator() reports cache usage in the profile's format", async () => {
   const body = { messages: [{ role: "user", content: "x".repeat(2000) } as const] };
   const cacheFields = async (options: Partial<SimulatorOptions>) => {
     const to = provider(options);
@@ -260,7 +260,7 @@ Deno.test("simulator() reports the cache in the dialect of its profile", async (
   assertEquals(await cacheFields({ dialect: "deepseek" }), [1920, 84, undefined]);
 });
 
-Deno.test("simulator() fails on demand, and a refused request leaves nothing in the cache", async () => {
+Deno.test("simulator() fails as configured, and a rejected request caches nothing", async () => {
   const faults: (Fault | null)[] = [
     { type: "rate_limit", retryAfterMs: 20 },
     { type: "error", status: 503 },
@@ -274,7 +274,7 @@ Deno.test("simulator() fails on demand, and a refused request leaves nothing in 
   for (let request = 0; request < 3; request++) codes.push((await refusal(await post(to, body))).slice(0, 2));
   assertEquals(codes, [[429, "rate_limit_exceeded"], [503, null], [400, "context_length_exceeded"]]);
   assertEquals(await usages(to, [body]), [[2004, 0]]);
-  await post(to, { messages: [{ role: "user", content: "y".repeat(2000) }] }); // cut, and cached all the same
+  await post(to, { messages: [{ role: "user", content: "y".repeat(2000) }] }); // ends early but is cached
   assertEquals(await usages(to, [{ messages: [{ role: "user", content: "y".repeat(2000) }] }]), [[
     2004,
     1920,
@@ -289,7 +289,7 @@ Deno.test("simulator() fails on demand, and a refused request leaves nothing in 
   ]);
 });
 
-Deno.test("simulator() takes faults from a rule and from the model's replies", async () => {
+Deno.test("simulator() accepts faults from a function and from the model's replies", async () => {
   const to = provider({
     model: scripted([
       { fault: { type: "error", message: "Overloaded." } },
@@ -310,7 +310,7 @@ Deno.test("simulator() takes faults from a rule and from the model's replies", a
   ]);
 });
 
-Deno.test("simulator() refuses a prompt that is longer than its window", async () => {
+Deno.test("simulator() rejects a prompt that exceeds its context window", async () => {
   const to = provider({ windowTokens: 10 });
   assertEquals((await post(to)).status, 200);
   assertEquals(await refusal(await post(to, { messages: [{ role: "user", content: "hello there" }] })), [
@@ -320,7 +320,7 @@ Deno.test("simulator() refuses a prompt that is longer than its window", async (
   ]);
 });
 
-Deno.test("simulator() says so when the model behind it fails", async () => {
+Deno.test("simulator() reports a failure of its model", async () => {
   const to = provider({
     model: () => {
       throw new Error("out of ideas");
@@ -333,7 +333,7 @@ Deno.test("simulator() says so when the model behind it fails", async () => {
   ]);
 });
 
-Deno.test("simulator() gives calls ids that stay the same for the same prompt and differ for others", async () => {
+Deno.test("simulator() generates call ids that depend only on the prompt", async () => {
   const to = provider({ model: () => ({ tool_calls: [toolCall("f"), toolCall("f")] }) });
   const ids = async (messages: readonly Message[]) => {
     const body = await (await post(to, { messages })).json();
@@ -344,13 +344,13 @@ Deno.test("simulator() gives calls ids that stay the same for the same prompt an
   assertEquals(new Set([...first, ...await ids([hello, hello])]).size, 4);
 });
 
-Deno.test("simulator() keeps the newest requests only", async () => {
+Deno.test("simulator() retains the newest requests only", async () => {
   const to = provider();
   for (let request = 0; request < 1001; request++) await post(to, { model: `${request}` });
   assertEquals([to.requests.length, to.requests[0]?.model, to.requests.at(-1)?.model], [1000, "1", "1000"]);
 });
 
-Deno.test("simulator() answers requests at the same time", async () => {
+Deno.test("simulator() handles concurrent requests", async () => {
   const waiting: (() => void)[] = [];
   const to = provider({
     profile: profileNamed("anthropic-5m"),
@@ -363,10 +363,10 @@ Deno.test("simulator() answers requests at the same time", async () => {
   for (const answer of waiting.reverse()) answer();
   const bodies = await Promise.all(pending.map(async (response) => (await response).json()));
   assertEquals(bodies.map((body) => body.choices[0].message.content), ["1", "2"]);
-  assertEquals(to.requests.map((request) => request.cachedTokens), [0, 0]); // neither had begun before the other came
+  assertEquals(to.requests.map((request) => request.cachedTokens), [0, 0]); // neither reply began before the other request arrived
 });
 
-Deno.test("simulator() with shards sends what begins alike with one key to one, and what is too much elsewhere", async () => {
+Deno.test("simulator() with shards routes equal prefixes with one key to one shard and overflow to others", async () => {
   let nowMs = 0;
   const to = provider({ shards: 8, now: () => nowMs });
   const served = async (key: string, times: number) =>
@@ -378,7 +378,7 @@ Deno.test("simulator() with shards sends what begins alike with one key to one, 
   assertEquals(await served("a", 15), Array(15).fill(true));
 });
 
-Deno.test("simulator() refuses chat completions that no provider reads, and names the first fault", async () => {
+Deno.test("simulator() rejects invalid chat completions and reports the first violation", async () => {
   const user = { role: "user", content: "Hi" };
   const call = (id: string) => ({ id, type: "function", function: { name: "f", arguments: "{}" } });
   const result = (id: string) => ({ role: "tool", tool_call_id: id, content: "ok" });

@@ -16,11 +16,10 @@ const { markField = "" } = MESSAGES_PROTOCOL;
 
 export interface SearchableTools {
   readonly name: string;
-  /** Definitions that are deferred. */
   readonly tools: NonNullable<WireRequest["tools"]>;
 }
 
-/** Returns the searchable tools, if a tool searches. @throws {ApiError} 400 if a provider would refuse them. */
+/** Returns the searchable tools, if there is a search tool. @throws {ApiError} 400 if a provider would reject them. */
 export function searchableTools({ tools = [], items }: WireRequest): SearchableTools | undefined {
   const all = tools.map(({ bytes }) => jsonOf(bytes));
   const later = all.filter((tool) => tool.defer_loading === true);
@@ -34,7 +33,7 @@ export function searchableTools({ tools = [], items }: WireRequest): SearchableT
     }
   }
   const names = new Set(all.map(({ name }) => name));
-  // As it was read, what isn't listed is no longer told.
+  // Reading again, because the parsed items lack unlisted references.
   const asSent = items.flatMap(({ bytes }) => bytes ? MESSAGES_PROTOCOL.readItem(jsonOf(bytes)) : []);
   for (const name of asSent.flatMap(({ finds = [] }) => finds)) {
     if (!names.has(name)) {
@@ -47,19 +46,18 @@ export function searchableTools({ tools = [], items }: WireRequest): SearchableT
   return { name: String(search.name), tools: tools.filter(({ inFront }) => !inFront) };
 }
 
-/** A tool or an item, each of which is an object. */
 function jsonOf(bytes: Uint8Array<ArrayBuffer>): JsonRecord {
   return readJsonAt(bytes) as JsonRecord;
 }
 
 export interface Searched {
-  /** Blocks of what was said, of the search, and of what it found. */
+  /** Blocks of the text, the search and its results. */
   readonly blocks: readonly JsonRecord[];
-  /** What the model is shown of them. */
+  /** The same for the model. */
   readonly message: Message;
 }
 
-/** Does what a reply asks for if it searches, behind blocks that stand in front of it; nothing if it doesn't. */
+/** Runs a reply's tool search after the blocks `before`; undefined if it doesn't search. */
 export function search(
   reply: SimulatedReply,
   { name, tools }: SearchableTools,
@@ -81,7 +79,7 @@ export function search(
   return { blocks, message: item!.parts[0]!.message };
 }
 
-/** Names of the tools that have most of the words in what is written of them. */
+/** Returns the tools whose definitions match most words of the query. */
 function findTools(query: string, tools: readonly ToolDefinition[]): readonly string[] {
   const words = query.toLowerCase().match(/\w+/g) ?? [];
   return tools.map((tool) => {

@@ -3,7 +3,7 @@ import { KEYWORDS } from "./rehearsal.ts";
 import { readResult } from "./results.ts";
 import type { CallArguments, RehearsalTurn } from "./turn.ts";
 
-/** A turn with these calls made: tool, arguments, text of the result. */
+/** Returns a turn with these calls: tool, arguments, result. */
 function turn(
   question: string,
   ...made: readonly [tool: string, args: CallArguments, text: string][]
@@ -24,7 +24,7 @@ function wanted(rule: number, made: RehearsalTurn): readonly CallArguments[] {
 const question = "Where does the gateway call fitTurns, please?";
 const count = (pattern: string) => ({ pattern, output: "count" });
 
-Deno.test("KEYWORDS searches for the telling words, names first", () => {
+Deno.test("KEYWORDS searches for significant words, names first", () => {
   const words = (text: string) => wanted(1, turn(text)).map((args) => args.pattern);
   assertEquals(wanted(1, turn(question)), [
     { pattern: "fitTurns", output: "count", ignore_case: true },
@@ -49,7 +49,7 @@ const counted: [string, CallArguments, string][] = [
   ["search_files", count("call"), "matching lines: 0; files with matches: 0; files searched: 9"],
 ];
 
-Deno.test("KEYWORDS looks into the files that hold most of the words, then reads around what it found", () => {
+Deno.test("KEYWORDS searches the files with most matches, then reads around the matches", () => {
   const pattern = "fitTurns|gateway|call";
   assertEquals(wanted(2, turn(question, ...counted)), [
     { pattern, path: "src/loop.ts", ignore_case: true },
@@ -75,7 +75,7 @@ Deno.test("KEYWORDS looks into the files that hold most of the words, then reads
   ]);
 });
 
-Deno.test("KEYWORDS reads what says what a repository is where no search helps", () => {
+Deno.test("KEYWORDS reads files that describe the repository if nothing matches", () => {
   const listing: [string, CallArguments, string] = [
     "list_files",
     {},
@@ -89,7 +89,7 @@ Deno.test("KEYWORDS reads what says what a repository is where no search helps",
   assertEquals(wanted(3, turn("What is this?")), []);
 });
 
-Deno.test("KEYWORDS answers with counts, lines and what it read", () => {
+Deno.test("KEYWORDS answers with counts, lines and read ranges", () => {
   const pattern = "fitTurns|gateway|call";
   const rows = ["first", "second", "third", "x".repeat(200)].map((text, at) =>
     `src/loop.ts:${at + 7}:   ${text} call`
@@ -107,22 +107,22 @@ Deno.test("KEYWORDS answers with counts, lines and what it read", () => {
   ));
   assertEquals(
     answer,
-    `"fitTurns" stands in 12 lines of 3 files.
-"gateway" stands in at least 5 lines of 1 file.
-"call" stands nowhere in the files that I could search.
+    `"fitTurns" occurs in 12 lines of 3 files.
+"gateway" occurs in at least 5 lines of 1 file.
+"call" doesn't occur in the searched files.
 
-src/loop.ts, the first 3 of 4 lines that I saw:
+src/loop.ts, the first 3 of 4 lines:
 - line 7: "first call"
 - line 8: "second call"
 - line 9: "third call"
 
-src/fit.ts, the first 1 of 1 line that I saw:
+src/fit.ts, the first 1 of 1 line:
 - line 1: "${"y".repeat(160)}…"
 
 I read lines 2 to 27 of 90 of src/loop.ts, which begin: "const a = 1;"
-Of src/gone.ts I saw nothing.
+src/gone.ts isn't visible.
 
-The workspace has 1 folder and 2 files at its top.`,
+The workspace has 1 folder and 2 files at the top level.`,
   );
-  assertEquals(KEYWORDS.answer(turn(question)), "I saw no listing of the workspace.");
+  assertEquals(KEYWORDS.answer(turn(question)), "I have no listing of the workspace.");
 });

@@ -6,7 +6,7 @@ import { type MadeCall, RECALL, type RehearsalTurn, type WantedCall } from "./tu
 const CODE_ENDINGS =
   "c,cc,cpp,cs,css,dart,ex,exs,go,h,hpp,hs,html,java,js,jsx,kt,lua,m,mjs,cjs,ml,php,pl,ps1,py,rb,rs,scala,sh,sql,svelte,swift,ts,tsx,mts,cts,vue,zig";
 
-/** Asks how many lines each source file of a folder has. */
+/** Returns a call that counts the lines of a folder's source files. */
 export function countCall(path: string, turn: RehearsalTurn): WantedCall {
   return {
     tool: "search_files",
@@ -20,17 +20,16 @@ export function countCall(path: string, turn: RehearsalTurn): WantedCall {
   };
 }
 
-/** Whether a call came from {@linkcode countCall}. */
+/** Returns whether a call is from {@linkcode countCall}. */
 export function isCount(call: MadeCall): boolean {
   return call.tool === "search_files" && call.args.pattern === "^" && call.args.output === "count";
 }
 
-/** Whether a file's name ends as those of source files do. */
 export function isSource(path: string): boolean {
   return CODE_ENDINGS.split(",").includes(path.split(".").at(-1) ?? "");
 }
 
-/** The path from the workspace of what a tool names either so or from the folder that it was asked about. */
+/** Returns a path relative to the workspace from one relative to it or to `folder`. */
 export function inside(folder: string, path: string): string {
   return folder === "." || path.startsWith(`${folder}/`) ? cleanPath(path) : `${folder}/${cleanPath(path)}`;
 }
@@ -43,12 +42,12 @@ export const REVIEW: RehearsalPlan = {
   suits: (question) => folderOf(question) !== undefined,
   rules: [
     {
-      says: "I look which files there are.",
+      says: "I list the source files.",
       wants: (turn) => [countCall(folderOf(turn.question) ?? ".", turn)],
       made: isCount,
     },
     {
-      says: (turn) => notes(turn).at(-1) ?? "I begin with the longest file.",
+      says: (turn) => notes(turn).at(-1) ?? "I start with the longest file.",
       wants: (turn) => {
         const read = new Set(turn.calls.filter(isRead).map(pathOf));
         const next = longestFiles(turn).find((path) => !read.has(path));
@@ -57,7 +56,7 @@ export const REVIEW: RehearsalPlan = {
       made: () => false,
     },
   ],
-  // Of the files it has noted what it needs.
+  // The notes replace the files.
   needs: isCount,
   answer: (turn) =>
     [`I reviewed ${withNoun(notes(turn).length, "file")} of ${folderOf(turn.question)}:`, ...notes(turn)]
@@ -66,10 +65,10 @@ export const REVIEW: RehearsalPlan = {
       ),
 };
 
-/** A note of a review: a file, its lines, and what it declares first. */
+/** A note of a review: a file, its number of lines, and its first declaration. */
 const NOTE: RegExp = /^- (\S+): (\d+) lines?; first declares: (.*)$/;
 
-/** The first line in the text of a file, with or without the number of a search, that declares something. */
+/** Returns the first declaration in a file's text, with or without line numbers of a search. */
 function firstDeclaration(text: string): string | undefined {
   return /^(?:\d+:)?((?:export |pub(?:lic)? |def |class |func(?:tion)? |fn |const |interface |struct |type ).*)$/m
     .exec(text)?.[1]?.trim();
@@ -92,7 +91,7 @@ function isRead(call: MadeCall): boolean {
   return call.tool === "read_file";
 }
 
-/** One note for each file that was read: by its text, or as it was noted while that was there. */
+/** Returns a note per read file: from its text, or the earlier note if the text was evicted. */
 function notes({ calls, said }: RehearsalTurn): string[] {
   return calls.filter(isRead).map((call) => {
     const path = pathOf(call);
@@ -104,19 +103,19 @@ function notes({ calls, said }: RehearsalTurn): string[] {
     }
     const lines = said.flatMap((text) => text.split("\n"));
     return lines.findLast((line) => line.startsWith(`- ${path}: `)) ??
-      `- ${path}: I no longer see what it held`;
+      `- ${path}: its content is no longer visible`;
   });
 }
 
-/** What is asked of a text that was read: so many lines behind the call that read it. */
+/** Lines after a call that are recalled with it. */
 const LINES_BEHIND = 120;
 const WORD = /remember the word (\w+)/i;
 
-/** `Look back: …`: states the remembered word, first declarations and review totals from the prompt or by recalls. */
+/** `Look back: …`: reports the remembered word, first declarations and review totals from the prompt or by recalls. */
 export const LOOK_BACK: RehearsalPlan = {
   suits: (question) => /^look back\b/im.test(question),
   rules: [{
-    says: "I recall what is no longer here.",
+    says: "I recall content that is no longer visible.",
     wants: (turn) => {
       const asked = new Set(recalls(turn).map(({ args }) => JSON.stringify(args)));
       return missing(turn).filter(({ args }) => !asked.has(JSON.stringify(args)));
@@ -124,17 +123,17 @@ export const LOOK_BACK: RehearsalPlan = {
     made: () => false,
   }],
   needs: () => false,
-  from: "what this conversation still shows or gives back",
+  from: "what is visible in this conversation or can be recalled",
   answer: (turn) => {
     const word = rememberedWord(turn);
     const notes = reviewNotes(turn);
     const lines = [...notes.values()].reduce((sum, note) => sum + note, 0);
     return [
-      word === undefined ? "I no longer see which word I was to remember." : `The word is ${word}.`,
+      word === undefined ? "The word to remember is no longer visible." : `The word is ${word}.`,
       ...namedFiles(turn).map((path) => {
         const declared = declaration(turn, path);
         return declared === undefined
-          ? `I no longer see what ${path} declares first.`
+          ? `The first declaration of ${path} is no longer visible.`
           : `${path} declares first: ${declared}`;
       }),
       `The reviews noted ${withNoun(notes.size, "file")} with ${withNoun(lines, "line")}.`,
@@ -142,7 +141,7 @@ export const LOOK_BACK: RehearsalPlan = {
   },
 };
 
-/** Calls for what is asked about and the prompt doesn't show, most direct first. */
+/** Returns recalls of requested content that isn't visible, most direct first. */
 function missing(turn: RehearsalTurn): WantedCall[] {
   const recall = (args: WantedCall["args"]): WantedCall => ({ tool: RECALL, args });
   const files = namedFiles(turn).filter((path) => declaration(turn, path) === undefined);
@@ -163,7 +162,7 @@ function missing(turn: RehearsalTurn): WantedCall[] {
       ...gone.filter((path) => answer?.includes(`- ${path}: `) ?? true)
         .map((path) => recall({ ref, find: placeOf(path) })),
     ]),
-    // Where a search found the call, the text stands behind it.
+    // The text is after the call that a search found.
     ...recalls(turn).flatMap(({ args: { ref, find }, text }) => {
       const place = gone.map(placeOf).find((place) => place === find);
       const [line] = text.split("\n").find((line) => line.replace(/^\d+:/, "") === place)?.split(":") ?? [];
@@ -176,7 +175,7 @@ function recalls({ calls }: RehearsalTurn): MadeCall[] {
   return calls.filter(({ tool }) => tool === RECALL);
 }
 
-/** Everything that the prompt shows of what was said, and what was recalled of it. */
+/** Returns all visible and recalled texts. */
 function seenTexts(turn: RehearsalTurn): string[] {
   return [...turn.said, ...recalls(turn).filter(({ seen }) => seen !== "none").map(({ text }) => text)];
 }
@@ -208,12 +207,12 @@ function declaration(turn: RehearsalTurn, path: string): string | undefined {
   return found && firstDeclaration(found.text);
 }
 
-/** How a transcript shows the argument of the call that read a file. */
+/** Returns the path argument as written in a transcript. */
 function placeOf(path: string): string {
   return `path: ${path}`;
 }
 
-/** The messages that left the prompt; with the review behind them, if they are the steps that led to it. */
+/** Returns references to evicted messages, with the review after them if they are its steps. */
 function leftMessages(
   { said }: RehearsalTurn,
 ): { readonly ref: string; readonly answer: string | undefined }[] {

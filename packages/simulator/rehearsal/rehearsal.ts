@@ -11,18 +11,17 @@ import {
   type WantedCall,
 } from "./turn.ts";
 
-/** The first plan that suits a question is followed, or else {@linkcode KEYWORDS}. */
+/** Plans; the first match is used, otherwise {@linkcode KEYWORDS}. */
 const PLANS: readonly RehearsalPlan[] = [REVIEW, LOOK_BACK];
 
 const KNOWN_TOOLS = ["list_files", "read_file", "search_files"];
 
-const INTRODUCTION = "I am a rehearsal model: I only follow fixed rules and understand nothing.";
+const INTRODUCTION = "I am an offline demo model: I only follow fixed rules and understand nothing.";
 
 /**
- * A model without intelligence, to rehearse with: it follows fixed rules. It lists, searches and reads with the
- * tools `list_files`, `search_files` and `read_file`, as far as they are offered, several calls at a time, and
- * then reports facts that it computed from what its prompt shows. It remembers nothing: each reply depends on
- * the request alone. Every answer begins by saying what it is.
+ * Returns the offline demo model, which follows fixed rules: it lists, searches and reads with the tools `list_files`,
+ * `search_files` and `read_file`, as far as offered, in parallel calls, and then reports facts computed from its prompt.
+ * It has no state: each reply depends only on the request. Every answer begins with a description of the model.
  *
  * @example
  * ```ts
@@ -41,12 +40,12 @@ const INTRODUCTION = "I am a rehearsal model: I only follow fixed rules and unde
 export function rehearsal(): SimulatedModel {
   return ({ messages, tools }) => {
     const turn = readRehearsalTurn(messages, tools);
-    if (turn.question.trim() === "") return { content: `${INTRODUCTION} I was asked nothing.` };
+    if (turn.question.trim() === "") return { content: `${INTRODUCTION} The request has no question.` };
     if (KNOWN_TOOLS.some((tool) => turn.offers(tool))) return nextReply(turn);
     const offered = tools.map((tool) => tool.function.name).join(", ") || "none";
     return {
-      content: `${INTRODUCTION} I looked at nothing: of the tools that I know (${KNOWN_TOOLS.join(", ")}) ` +
-        `none is offered. Offered: ${offered}.`,
+      content: `${INTRODUCTION} I called no tool: none of the supported tools (${KNOWN_TOOLS.join(", ")}) ` +
+        `is offered. Offered: ${offered}.`,
     };
   };
 }
@@ -54,7 +53,7 @@ export function rehearsal(): SimulatedModel {
 function nextReply(turn: RehearsalTurn): SimulatedReply {
   const plan: typeof KEYWORDS = PLANS.find(({ suits }) => suits(turn.question)) ?? KEYWORDS;
   const recalls = missingOriginals(turn, plan);
-  if (recalls.length > 0) return calling("I recall what is no longer here whole.", recalls);
+  if (recalls.length > 0) return calling("I recall results that are no longer fully visible.", recalls);
   for (const rule of plan.rules) {
     if (turn.calls.some(rule.made)) continue;
     const calls = rule.wants(turn).filter((call) => turn.offers(call.tool));
@@ -63,13 +62,13 @@ function nextReply(turn: RehearsalTurn): SimulatedReply {
   }
   const facts = plan.answer(turn);
   return {
-    content: `${INTRODUCTION} All that follows is computed from ${
+    content: `${INTRODUCTION} The following is computed from ${
       plan.from ?? "tool results of this turn"
     }.\n\n${facts}`,
   };
 }
 
-/** Calls for what the answer needs and the prompt no longer shows whole, each asked for once. */
+/** Returns recalls of results that the answer needs and that aren't fully visible. */
 function missingOriginals({ calls, offers }: RehearsalTurn, { needs }: typeof KEYWORDS): WantedCall[] {
   if (!offers(RECALL, "ref")) return [];
   const asked = new Set(calls.filter((call) => call.tool === RECALL).map((call) => call.args.ref));
@@ -87,11 +86,11 @@ const MAX_KEYWORDS = 4;
 const MAX_FILES = 3;
 const MAX_QUOTES = 3;
 const MAX_QUOTE_CHARS = 160;
-/** Lines read before and after the first match of a file. */
+/** Lines before and after a file's first match that are read. */
 const LINES_BEFORE = 5;
 const LINES_AFTER = 20;
 
-/** Words that questions are made of, which tell nothing of what they ask about. */
+/** Words without information about a question's subject. */
 const STOP_WORDS = new Set(
   ("about above after again all also and any are because been before being below between both but can case code could " +
     "describe did does doing each explain few file files find for from further give had has have having her here his how " +
@@ -101,7 +100,7 @@ const STOP_WORDS = new Set(
     "which while who whom why will with work works would you your").split(" "),
 );
 
-/** Any other question: searches for its words, reads around the first matches, and reports where they are. */
+/** Plan for other questions: searches for their words, reads around the first matches, and reports them. */
 export const KEYWORDS: Omit<RehearsalPlan, "suits"> = {
   rules: [
     LIST_WORKSPACE,
@@ -111,7 +110,7 @@ export const KEYWORDS: Omit<RehearsalPlan, "suits"> = {
       made: isWordCount,
     },
     {
-      says: "I look at the matching lines of the files that hold most of them.",
+      says: "I search the files with most matches.",
       wants: (turn) => {
         const pattern = keywords(turn.question).join("|");
         return bestFiles(turn).map((path) => searchCall(turn, pattern, { path }));
@@ -119,7 +118,7 @@ export const KEYWORDS: Omit<RehearsalPlan, "suits"> = {
       made: (call) => call.tool === "search_files" && !isWordCount(call),
     },
     {
-      says: "I read what stands there.",
+      says: "I read around the matches.",
       wants: (turn) => {
         const found = foundInFiles(turn);
         const paths = found.size > 0 ? [...found.keys()] : readableFiles(turn);
@@ -134,7 +133,7 @@ export const KEYWORDS: Omit<RehearsalPlan, "suits"> = {
       .filter((paragraph) => paragraph !== "").join("\n\n"),
 };
 
-/** The words to search for, as plain text that is its own regular expression. */
+/** Returns the words to search for, which are valid regular expressions. */
 function keywords(question: string): string[] {
   const words = question.match(/[\p{L}_][\p{L}\p{N}_-]*[\p{L}\p{N}_]/gu) ?? [];
   const weight = (word: string) => (isName(word) ? 100 : 0) + word.length;
@@ -143,7 +142,7 @@ function keywords(question: string): string[] {
   return [...distinct.values()].sort((a, b) => weight(b) - weight(a)).slice(0, MAX_KEYWORDS);
 }
 
-/** Names with an inner capital, underscore or hyphen say more than plain words. */
+/** Returns whether a word is a name, by an inner capital, underscore or hyphen. */
 function isName(word: string): boolean {
   return /[a-z][A-Z]|[_-]/.test(word);
 }
@@ -172,7 +171,7 @@ function wordCounts(turn: RehearsalTurn) {
   }));
 }
 
-/** Files that hold most of the words. A word that few files hold weighs more, and a name ten times as much. */
+/** Returns the files with most words. Rare words weigh more, names ten times as much. */
 function bestFiles(turn: RehearsalTurn): string[] {
   const scores = new Map<string, number>();
   for (const { word, files } of wordCounts(turn)) {
@@ -193,7 +192,7 @@ function foundInFiles(turn: RehearsalTurn): ReadonlyMap<string, readonly FoundLi
   );
 }
 
-/** Where no search helps: the files at the top that say what a repository is. */
+/** Returns files at the top that describe a repository, for questions without matches. */
 function readableFiles(turn: RehearsalTurn): string[] {
   const { files } = listedEntries(turn.calls.find(LIST_WORKSPACE.made)?.text ?? "");
   const telling = files.filter((path) =>
@@ -205,8 +204,8 @@ function readableFiles(turn: RehearsalTurn): string[] {
 function countSentences(turn: RehearsalTurn): string {
   return wordCounts(turn).map(({ word, files, whole }) => {
     const lines = [...files.values()].reduce((sum, count) => sum + count, 0);
-    if (lines === 0) return `"${word}" stands nowhere in the files that I could search.`;
-    return `"${word}" stands in ${whole ? "" : "at least "}${withNoun(lines, "line")} of ${
+    if (lines === 0) return `"${word}" doesn't occur in the searched files.`;
+    return `"${word}" occurs in ${whole ? "" : "at least "}${withNoun(lines, "line")} of ${
       withNoun(files.size, "file")
     }.`;
   }).join("\n");
@@ -216,9 +215,7 @@ function foundSentences(turn: RehearsalTurn): string[] {
   return [...foundInFiles(turn)].map(([path, lines]) => {
     const quotes = lines.slice(0, MAX_QUOTES).map(({ line, text }) => `- line ${line}: ${quote(text)}`);
     return [
-      `${path}, the first ${Math.min(lines.length, MAX_QUOTES)} of ${
-        withNoun(lines.length, "line")
-      } that I saw:`,
+      `${path}, the first ${Math.min(lines.length, MAX_QUOTES)} of ${withNoun(lines.length, "line")}:`,
       ...quotes,
     ].join(
       "\n",
@@ -229,7 +226,7 @@ function foundSentences(turn: RehearsalTurn): string[] {
 function readSentences(turn: RehearsalTurn): string {
   return turn.calls.filter((call) => call.tool === "read_file").map((call) => {
     const read = readRange(call.text);
-    if (call.seen === "none" || !read) return `Of ${pathOf(call)} I saw nothing.`;
+    if (call.seen === "none" || !read) return `${pathOf(call)} isn't visible.`;
     const start = read.lines.find((line) => line.trim() !== "") ?? "";
     return `I read lines ${read.from} to ${read.to} of ${read.total} of ${pathOf(call)}, which begin: ${
       quote(start)
@@ -239,11 +236,11 @@ function readSentences(turn: RehearsalTurn): string {
 
 function listingSentence(turn: RehearsalTurn): string {
   const listing = turn.calls.find(LIST_WORKSPACE.made);
-  if (!listing || listing.seen === "none") return "I saw no listing of the workspace.";
+  if (!listing || listing.seen === "none") return "I have no listing of the workspace.";
   const { folders, files } = listedEntries(listing.text);
   return `The workspace has ${withNoun(folders.length, "folder")} and ${
     withNoun(files.length, "file")
-  } at its top.`;
+  } at the top level.`;
 }
 
 function quote(text: string): string {

@@ -2,10 +2,10 @@ import { assertEquals } from "@std/assert";
 import type { AssistantMessage, FunctionToolCall, Message, ToolDefinition } from "@tare/messages";
 import { rehearsal, type SimulatedReply, simulator } from "@tare/simulator";
 
-const INTRODUCTION = "I am a rehearsal model: I only follow fixed rules and understand nothing.";
+const INTRODUCTION = "I am an offline demo model: I only follow fixed rules and understand nothing.";
 const QUESTION = "Where is run_test.ts mentioned?";
 
-/** A small repository: paths and how many lines each file has. The lines name their file. */
+/** A small repository: number of lines by path. Each line contains its file's path. */
 const REPOSITORY: Readonly<Record<string, number>> = {
   "README.md": 30,
   "deno.json": 1,
@@ -38,7 +38,7 @@ const RECALL_TOOL = defined("recall", "ref");
 
 type Arguments = Readonly<Record<string, string | number>>;
 
-/** Runs a call as tools over {@linkcode REPOSITORY} would. */
+/** Runs a call on {@linkcode REPOSITORY}. */
 function runTool(name: string, { path = ".", ...args }: Arguments): string {
   const paths = Object.keys(REPOSITORY).filter((file) =>
     path === "." || file === path || file.startsWith(`${path}/`)
@@ -73,13 +73,13 @@ function runTool(name: string, { path = ".", ...args }: Arguments): string {
 
 interface PlayOptions {
   readonly tools?: readonly ToolDefinition[];
-  /** What was said before. */
+  /** Earlier messages. */
   readonly before?: readonly Message[];
-  /** What the model is shown of the conversation. */
+  /** Returns the view of the conversation. */
   readonly view?: (messages: readonly Message[]) => readonly Message[];
 }
 
-/** Plays a turn to its end: the calls of each step as short texts, and the answer. */
+/** Runs a turn; returns the calls of each step as short texts, and the answer. */
 async function play(question: string, options: PlayOptions = {}) {
   const { tools = TOOLS, before = [], view = (messages) => messages } = options;
   const model = rehearsal();
@@ -116,7 +116,7 @@ function refOf(content: string): string {
   return content.length.toString(16).padStart(16, "0");
 }
 
-/** Shows the newest results only, and those of recalls; the others have given way to placeholders. */
+/** Replaces all but the newest results and recalls by placeholders. */
 function elideAllBut(newest: number, way: string) {
   return (messages: readonly Message[]): readonly Message[] => {
     const results = messages.filter((message) => message.role === "tool");
@@ -138,27 +138,27 @@ const STEPS = [
   ["read_file packages/loop/run_test.ts"],
 ];
 
-const ANSWER = `${INTRODUCTION} All that follows is computed from tool results of this turn.
+const ANSWER = `${INTRODUCTION} The following is computed from tool results of this turn.
 
-"run_test" stands in 80 lines of 1 file.
-"mentioned" stands nowhere in the files that I could search.
+"run_test" occurs in 80 lines of 1 file.
+"mentioned" doesn't occur in the searched files.
 
-packages/loop/run_test.ts, the first 3 of 80 lines that I saw:
+packages/loop/run_test.ts, the first 3 of 80 lines:
 - line 1: "// packages/loop/run_test.ts 1"
 - line 2: "// packages/loop/run_test.ts 2"
 - line 3: "// packages/loop/run_test.ts 3"
 
 I read lines 1 to 21 of 80 of packages/loop/run_test.ts, which begin: "// packages/loop/run_test.ts 1"
 
-The workspace has 1 folder and 2 files at its top.`;
+The workspace has 1 folder and 2 files at the top level.`;
 
-Deno.test("rehearsal() searches for the words of a question and reads what it found", async () => {
+Deno.test("rehearsal() searches for the words of a question and reads the matches", async () => {
   const { steps, answer } = await play(QUESTION);
   assertEquals(steps, STEPS);
   assertEquals(answer, ANSWER);
 });
 
-Deno.test("rehearsal() starts over in each turn, from its own question", async () => {
+Deno.test("rehearsal() starts each turn from its own question", async () => {
   const first = await play("Where is list.ts?");
   const before: Message[] = [...first.messages, { role: "assistant", content: first.answer }];
   const second = await play(QUESTION, { before });
@@ -166,50 +166,50 @@ Deno.test("rehearsal() starts over in each turn, from its own question", async (
 });
 
 const [, COUNTED, FOUND, READ] = ANSWER.split("\n\n");
-const NO_LISTING = "I saw no listing of the workspace.";
+const NO_LISTING = "I have no listing of the workspace.";
 
-Deno.test("rehearsal() claims nothing of results that have left the prompt", async () => {
+Deno.test("rehearsal() reports nothing about evicted results", async () => {
   const { steps, answer } = await play(QUESTION, { view: elideAllBut(2, "ref") });
   assertEquals(steps, STEPS);
   assertEquals(answer.split("\n\n").slice(1), [FOUND, READ, NO_LISTING]);
 });
 
-Deno.test("rehearsal() recalls what its answer needs and has left the prompt", async () => {
+Deno.test("rehearsal() recalls evicted results that its answer needs", async () => {
   const tools = [...TOOLS, RECALL_TOOL];
   const { steps, answer } = await play(QUESTION, { tools, view: elideAllBut(2, "recall with ref") });
   assertEquals(steps.map((step) => step.map((call) => call.split(" ")[0])), [
     ["list_files"],
     ["search_files", "search_files"],
     ["search_files"],
-    ...[["recall"], ["recall"], ["recall"]], // each pushes the oldest search out that is still there
+    ...[["recall"], ["recall"], ["recall"]], // each evicts the oldest visible search
     ["read_file"],
   ]);
   assertEquals(answer.split("\n\n").slice(1), [COUNTED, FOUND, READ, NO_LISTING]);
 });
 
-Deno.test("rehearsal() copes with fewer, other and no tools, and says so", async () => {
+Deno.test("rehearsal() works with fewer, other and no tools and reports that", async () => {
   const only = (...names: readonly string[]) => TOOLS.filter((tool) => names.includes(tool.function.name));
   const listing = await play(QUESTION, { tools: only("list_files", "read_file") });
   assertEquals(listing.steps, [["list_files"], ["read_file README.md", "read_file deno.json"]]);
   assertEquals(
     listing.answer.split("\n\n").at(-1),
-    "The workspace has 1 folder and 2 files at its top.",
+    "The workspace has 1 folder and 2 files at the top level.",
   );
   const searching = await play("Where is run_test.ts?", { tools: only("search_files") });
   assertEquals(searching.steps.flat().map((call) => call.split(" ")[0]), ["search_files", "search_files"]);
-  assertEquals(searching.answer.split("\n\n").at(-1), "I saw no listing of the workspace.");
+  assertEquals(searching.answer.split("\n\n").at(-1), "I have no listing of the workspace.");
   const refusal =
-    "I looked at nothing: of the tools that I know (list_files, read_file, search_files) none is offered.";
+    "I called no tool: none of the supported tools (list_files, read_file, search_files) is offered.";
   assertEquals((await play(QUESTION, { tools: [] })).answer, `${INTRODUCTION} ${refusal} Offered: none.`);
   const others = [defined("shell", "command"), defined("ask")];
   assertEquals(
     (await play(QUESTION, { tools: others })).answer,
     `${INTRODUCTION} ${refusal} Offered: shell, ask.`,
   );
-  assertEquals((await play(" ")).answer, `${INTRODUCTION} I was asked nothing.`);
+  assertEquals((await play(" ")).answer, `${INTRODUCTION} The request has no question.`);
 });
 
-Deno.test("rehearsal() takes tools without descriptions of their arguments", async () => {
+Deno.test("rehearsal() accepts tools without parameter schemas", async () => {
   const bare = TOOLS.map(({ function: { name } }): ToolDefinition => ({
     type: "function",
     function: { name },
@@ -218,7 +218,7 @@ Deno.test("rehearsal() takes tools without descriptions of their arguments", asy
   assertEquals([steps, answer], [STEPS, ANSWER.replace("1 to 21 of", "1 to 80 of")]);
 });
 
-Deno.test("rehearsal() replies the same to the same request, behind a provider too", async () => {
+Deno.test("rehearsal() returns the same reply for the same request, also through a provider", async () => {
   const { messages } = await play(QUESTION);
   const provider = simulator({
     model: { rehearsal: rehearsal() },

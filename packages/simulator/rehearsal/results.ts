@@ -2,13 +2,13 @@ import { parsePlaceholder } from "@tare/prune/internal";
 
 export interface SeenResult {
   readonly text: string;
-  /** All of it, a part, or none: elided, missing, or an error. */
+  /** Visible part; `none` if it was evicted, is missing or an error. */
   readonly seen: "whole" | "part" | "none";
-  /** Archive reference of what is missing, if the text gives one. */
+  /** Archive reference of the missing part, if stated. */
   readonly ref?: string;
 }
 
-/** Notes of tools that show only a part: in their first line, or in brackets on a line of its own. */
+/** Markers of partial results: in the first line, or in brackets on a separate line. */
 const CUT = /\bfollow, |\bcut to fit\b|\bgo on with\b|\btruncated\b|\bomitted\b/;
 
 export function readResult(text: string): SeenResult {
@@ -24,7 +24,7 @@ export function readResult(text: string): SeenResult {
   return { text, seen, ...(ref !== undefined && { ref }) };
 }
 
-/** Entries of a listing, one a line; folders end in a slash (which is left out here), sizes follow after a tab. */
+/** Parses a listing, one entry per line. Folders end with a slash, which is removed; sizes follow after a tab. */
 export function listedEntries(
   text: string,
 ): { readonly folders: readonly string[]; readonly files: readonly string[] } {
@@ -37,7 +37,7 @@ export function listedEntries(
   };
 }
 
-/** The numbers of a count, one `path:number` a line, by path. */
+/** Parses counts, one `path:number` per line. */
 export function countedPaths(text: string): ReadonlyMap<string, number> {
   const counts = new Map<string, number>();
   for (const line of text.split("\n")) {
@@ -49,12 +49,12 @@ export function countedPaths(text: string): ReadonlyMap<string, number> {
 
 export interface FoundLine {
   readonly path: string;
-  /** From 1. */
+  /** Line number, from 1. */
   readonly line: number;
   readonly text: string;
 }
 
-/** The lines of a search, each as `path:line: text`. */
+/** Parses search results, each `path:line: text`. */
 export function foundLines(text: string): FoundLine[] {
   return text.split("\n").flatMap((row) => {
     const [, path, line, found = ""] = /^(.+?):(\d+):\s?(.*)$/.exec(row) ?? [];
@@ -62,16 +62,15 @@ export function foundLines(text: string): FoundLine[] {
   });
 }
 
-/** A part of a file that was read. */
 interface FileRange {
   readonly from: number;
   readonly to: number;
-  /** Lines of the whole file. */
+  /** Number of lines of the file. */
   readonly total: number;
   readonly lines: readonly string[];
 }
 
-/** A file's lines under a first line such as `lines 1-200 of 345`; nothing if it isn't there. */
+/** Parses a file range after a line such as `lines 1-200 of 345`; undefined without it. */
 export function readRange(text: string): FileRange | undefined {
   const [first = "", ...lines] = text.split("\n");
   const [, from, to, total] = /^lines (\d+)-(\d+) of (\d+)/.exec(first) ?? [];

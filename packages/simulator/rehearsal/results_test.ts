@@ -3,7 +3,7 @@ import { countedPaths, foundLines, listedEntries, readRange, readResult } from "
 
 const ref = "0123456789abcdef";
 
-Deno.test("readResult() tells whole results from parts, elided ones and errors", () => {
+Deno.test("readResult() distinguishes complete, partial and evicted results and errors", () => {
   for (
     const [text, seen, missing] of [
       ["lines 1-2 of 2\na\nb", "whole"],
@@ -29,7 +29,7 @@ Deno.test("readResult() tells whole results from parts, elided ones and errors",
   }
 });
 
-Deno.test("listedEntries() tells folders from files and leaves headers and sizes out", () => {
+Deno.test("listedEntries() returns folders and files without headers and sizes", () => {
   assertEquals(
     listedEntries("entries in .: 3; hidden or ignored, left out: 4\nsrc/\nREADME.md\t120\nlink.ts\tlink"),
     {
@@ -44,20 +44,20 @@ Deno.test("listedEntries() tells folders from files and leaves headers and sizes
   assertEquals(listedEntries(""), { folders: [], files: [] });
 });
 
-Deno.test("countedPaths() reads counts and no headers", () => {
+Deno.test("countedPaths() parses counts without headers", () => {
   const text =
     "matching lines: 15; files with matches: 2; files searched: 2\nsrc/a.ts:12\nsrc/b c.ts: 3\nMakefile:1";
   assertEquals([...countedPaths(text)], [["src/a.ts", 12], ["src/b c.ts", 3], ["Makefile", 1]]);
   assertEquals([...countedPaths("matching lines: 15")], []);
 });
 
-Deno.test("foundLines() reads what a search found", () => {
+Deno.test("foundLines() parses search results", () => {
   assertEquals(foundLines("matching lines: 1; files: 1\nsrc/a.ts:12:   const a = 1: 2;\nsrc/a.ts-13- no"), [
     { path: "src/a.ts", line: 12, text: "const a = 1: 2;" },
   ]);
 });
 
-Deno.test("readRange() reads a range of a file", () => {
+Deno.test("readRange() parses a range of a file", () => {
   assertEquals(readRange("lines 3-4 of 9 (no newline at the end)\nc\nd"), {
     from: 3,
     to: 4,

@@ -14,11 +14,11 @@ const TOOLS = [
 ];
 const WITHOUT_RECALL = TOOLS.slice(0, 2);
 const INTRODUCTION =
-  "I am a rehearsal model: I only follow fixed rules and understand nothing. All that follows is computed from ";
+  "I am an offline demo model: I only follow fixed rules and understand nothing. The following is computed from ";
 
 type Call = readonly [name: string, args: Readonly<Record<string, unknown>>];
 
-/** A call and what the prompt shows of its result. */
+/** A call and its visible result. */
 function step(said: string, [name, args]: Call, result: string): Message[] {
   const id = `${name}-${JSON.stringify(args)}`;
   const call = { ...toolCall(name, args), id };
@@ -30,7 +30,7 @@ function step(said: string, [name, args]: Call, result: string): Message[] {
 
 const user = (content: string): Message => ({ role: "user", content });
 
-/** What the model says next, and which calls it makes. */
+/** Returns the model's next text and calls. */
 async function next(messages: readonly Message[], tools: readonly ToolDefinition[] = TOOLS) {
   const { content, tool_calls = [] } = await rehearsal()({ model: "rehearsal", messages, tools });
   return {
@@ -42,21 +42,21 @@ async function next(messages: readonly Message[], tools: readonly ToolDefinition
 const LISTING = "matching lines: 30; files with matches: 3\na.ts:9\nsub/b.ts:20\nnotes.md:1";
 const B = 'lines 1-20 of 20\nimport {\n  type X,\n} from "x";\nexport const b = 1;';
 
-Deno.test("rehearsal() reviews a folder: the longest files first, noting each before the next", async () => {
+Deno.test("rehearsal() reviews a folder, longest files first, with a note for each before the next", async () => {
   const messages = [user("Please review src/app/ file by file.")];
   const counting = (await next(messages)).calls[0]!;
   assertEquals([counting[0], counting[1].path], ["search_files", "src/app"]);
-  messages.push(...step("I look which files there are.", counting, LISTING));
+  messages.push(...step("I list the source files.", counting, LISTING));
   const first = await next(messages);
   assertEquals(first, {
-    says: "I begin with the longest file.",
+    says: "I start with the longest file.",
     calls: [["read_file", { path: "src/app/sub/b.ts", end_line: 300 }]],
   });
   messages.push(...step(first.says!, first.calls[0]!, B));
   const second = await next(messages);
   const note = "- src/app/sub/b.ts: 20 lines; first declares: export const b = 1;";
   assertEquals(second, { says: note, calls: [["read_file", { path: "src/app/a.ts", end_line: 300 }]] });
-  // What it noted stands for what left.
+  // The note replaces the evicted result.
   messages[4] = {
     ...messages[4]!,
     content: "[elided: read_file result, 9 bytes; recall with ref 0123456789abcdef]",
@@ -70,22 +70,22 @@ Deno.test("rehearsal() reviews a folder: the longest files first, noting each be
   messages[3] = { ...messages[3]!, content: "" } as Message;
   messages[5] = { ...messages[5]!, content: "" } as Message;
   assertEquals(
-    (await next(messages)).says?.includes("- src/app/sub/b.ts: I no longer see what it held"),
+    (await next(messages)).says?.includes("- src/app/sub/b.ts: its content is no longer visible"),
     true,
   );
 });
 
-Deno.test("rehearsal() recalls which files there are when their list has left in the middle of a review", async () => {
+Deno.test("rehearsal() recalls the file list if it is evicted during a review", async () => {
   const messages = [user("Review src/app.")];
-  messages.push(...step("I look which files there are.", (await next(messages)).calls[0]!, LISTING));
-  messages.push(...step("I begin with the longest file.", (await next(messages)).calls[0]!, B));
+  messages.push(...step("I list the source files.", (await next(messages)).calls[0]!, LISTING));
+  messages.push(...step("I start with the longest file.", (await next(messages)).calls[0]!, B));
   messages[2] = {
     ...messages[2]!,
     content: "[elided: search_files result, 99 bytes; recall with ref 00000000000000aa]",
   } as Message;
   const { calls } = await next(messages);
   assertEquals(calls, [["recall", { ref: "00000000000000aa" }]]);
-  messages.push(...step("I recall what is no longer here whole.", calls[0]!, LISTING));
+  messages.push(...step("I recall results that are no longer fully visible.", calls[0]!, LISTING));
   assertEquals((await next(messages)).calls, [["read_file", { path: "src/app/a.ts", end_line: 300 }]]);
 });
 
@@ -93,18 +93,19 @@ const NOTE = "I reviewed 1 file of src:\n- src/b.ts: 20 lines; first declares: e
 const QUESTION = user("Look back: which word did I ask you to keep, and what does `src/b.ts` declare first?");
 const WHOLE: readonly Message[] = [
   user("Remember the word plum. Review src."),
-  ...step("I begin with the longest file.", ["read_file", { path: "src/b.ts" }], B),
+  ...step("I start with the longest file.", ["read_file", { path: "src/b.ts" }], B),
   { role: "assistant", content: NOTE },
   QUESTION,
 ];
-const ANSWER = `${INTRODUCTION}what this conversation still shows or gives back.\n\nThe word is plum.\n` +
+const ANSWER =
+  `${INTRODUCTION}what is visible in this conversation or can be recalled.\n\nThe word is plum.\n` +
   "src/b.ts declares first: export const b = 1;\nThe reviews noted 1 file with 20 lines.";
 
-Deno.test("rehearsal() looks back to what its prompt shows", async () => {
+Deno.test("rehearsal() looking back answers from the visible prompt", async () => {
   assertEquals(await next(WHOLE), { says: ANSWER, calls: [] });
 });
 
-Deno.test("rehearsal() looking back recalls a result that left, and sees nothing where it can't", async () => {
+Deno.test("rehearsal() looking back recalls an evicted result, or reports that it isn't visible", async () => {
   const messages = [...WHOLE];
   messages[2] = {
     ...messages[2]!,
@@ -115,11 +116,11 @@ Deno.test("rehearsal() looking back recalls a result that left, and sees nothing
   assertEquals(await next([...messages, ...step("I recall.", calls[0]!, B)]), { says: ANSWER, calls: [] });
   assertEquals(
     (await next(messages, WITHOUT_RECALL)).says?.split("\n")[3],
-    "I no longer see what src/b.ts declares first.",
+    "The first declaration of src/b.ts is no longer visible.",
   );
 });
 
-Deno.test("rehearsal() looking back finds in steps that left what their answer doesn't say", async () => {
+Deno.test("rehearsal() looking back finds details in evicted steps", async () => {
   const left = user("[elided: 4 messages; recall with ref 00000000000000bb]");
   const messages = [WHOLE[0]!, left, WHOLE[3]!, QUESTION];
   const search = await next(messages);
@@ -133,13 +134,13 @@ Deno.test("rehearsal() looking back finds in steps that left what their answer d
   assertEquals(await next(messages), { says: ANSWER, calls: [] });
 });
 
-Deno.test("rehearsal() looking back finds everything in turns that left whole, or says that it doesn't", async () => {
+Deno.test("rehearsal() looking back finds everything in evicted turns, or reports what is missing", async () => {
   const ref = "00000000000000cc";
   const messages = [user(`[elided: 9 messages, 999 bytes; recall with ref ${ref}]`), QUESTION];
   assertEquals(
     (await next(messages, WITHOUT_RECALL)).says,
-    `${INTRODUCTION}what this conversation still shows or gives back.\n\n` +
-      "I no longer see which word I was to remember.\nI no longer see what src/b.ts declares first.\n" +
+    `${INTRODUCTION}what is visible in this conversation or can be recalled.\n\n` +
+      "The word to remember is no longer visible.\nThe first declaration of src/b.ts is no longer visible.\n" +
       "The reviews noted 0 files with 0 lines.",
   );
   const { says, calls } = await next(messages);

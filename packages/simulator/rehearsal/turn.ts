@@ -2,7 +2,7 @@ import { contentText, type Message, type ToolDefinition } from "@tare/messages";
 import { pairCalls } from "@tare/messages/internal";
 import { readResult, type SeenResult } from "./results.ts";
 
-/** The tool that reads elided results back. */
+/** Name of the recall tool. */
 export const RECALL = "recall";
 
 export type CallArguments = Readonly<Record<string, unknown>>;
@@ -12,22 +12,21 @@ export interface WantedCall {
   readonly args: CallArguments;
 }
 
-/** A call that was made in this turn, and what the prompt shows of its result. */
+/** A call and its visible result. */
 export interface MadeCall extends WantedCall, SeenResult {}
 
-/** What the rehearsal model goes by: the last question, and the calls that were made since. */
+/** Input of the offline demo model: the last question, and the calls since. */
 export interface RehearsalTurn {
-  /** Text of the last user message, or of several in a row. */
+  /** Text of the last user messages. */
   readonly question: string;
   readonly calls: readonly MadeCall[];
-  /** The calls of the turns before, as far as the prompt shows them. */
+  /** Visible calls of earlier turns. */
   readonly earlier: readonly MadeCall[];
-  /** What user and model said, as far as the prompt shows it. */
+  /** Visible texts of user and model. */
   readonly said: readonly string[];
   readonly offers: (tool: string, argument?: string) => boolean;
 }
 
-/** Reads the active turn from a request. */
 export function readRehearsalTurn(
   messages: readonly Message[],
   tools: readonly ToolDefinition[],
@@ -68,7 +67,7 @@ function parseArguments(text: string): CallArguments {
   }
 }
 
-/** Puts what was recalled to what it stands for. A recall that failed or was lost itself changes nothing. */
+/** Replaces evicted results with recalled ones. A failed or evicted recall changes nothing. */
 function withRecalled(calls: readonly MadeCall[]): MadeCall[] {
   const recalls = calls.filter((call) => call.tool === RECALL && call.seen !== "none");
   return calls.map((call) => {

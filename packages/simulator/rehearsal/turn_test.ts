@@ -25,7 +25,7 @@ function calls(...messages: readonly Message[]) {
   return readRehearsalTurn([{ role: "user", content: "?" }, ...messages], []).calls;
 }
 
-Deno.test("readRehearsalTurn() takes the last question and only the calls behind it", () => {
+Deno.test("readRehearsalTurn() returns the last question and only the calls after it", () => {
   const turn = readRehearsalTurn([
     { role: "system", content: "Be brief." },
     { role: "user", content: "First?" },
@@ -42,7 +42,7 @@ Deno.test("readRehearsalTurn() takes the last question and only the calls behind
   assertEquals(readRehearsalTurn([{ role: "system", content: "x" }], []).question, "");
 });
 
-Deno.test("readRehearsalTurn() gives each call its result, out of order and with equal ids too", () => {
+Deno.test("readRehearsalTurn() pairs calls with results, also out of order and with equal ids", () => {
   const seen = calls(
     calling(["a", "f", "{}"], ["b", "g", "{"]),
     result("b", "of g"),
@@ -60,7 +60,7 @@ Deno.test("readRehearsalTurn() gives each call its result, out of order and with
   ]);
 });
 
-Deno.test("readRehearsalTurn() puts recalled originals in the place of what was elided", () => {
+Deno.test("readRehearsalTurn() replaces evicted results with recalled originals", () => {
   const read = (text: string, recalled: string) =>
     calls(
       calling(["1", "read_file", '{"path":"a"}']),
@@ -81,7 +81,7 @@ Deno.test("readRehearsalTurn() puts recalled originals in the place of what was 
   assertEquals(read(elided, "Cannot recall it."), { ...made, text: elided, seen: "none" });
 });
 
-Deno.test("readRehearsalTurn() knows which tools are offered, and their arguments", () => {
+Deno.test("readRehearsalTurn() reports offered tools and their arguments", () => {
   const tools: ToolDefinition[] = [
     { type: "function", function: { name: "f", parameters: { type: "object", properties: { a: {} } } } },
     { type: "function", function: { name: "g" } },

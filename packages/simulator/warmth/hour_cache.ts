@@ -3,27 +3,27 @@ import type { Profile } from "@tare/planner";
 import { PrefixCache, type PromptUnit } from "@tare/planner/internal/parts";
 import { HOUR_PROFILE } from "../economy/assumptions.ts";
 
-/** How a request asks for its prompt to be cached. */
+/** Cache breakpoints of a request. */
 export interface Marks {
-  /** Units in front that are to last for an hour. Default: none. */
+  /** Leading units cached for an hour. Default: 0. */
   readonly hourUnits?: number;
-  /** Units that are written at all. Default: all. */
+  /** Leading units cached at all. Default: all. */
   readonly markedUnits?: number;
 }
 
-/** Anthropic's cache as documented: entries of five minutes and of an hour, the longest prefix served and extended. */
+/** Anthropic's documented cache: entries of five minutes and of an hour; the longest cached prefix is read and renewed. */
 export class HourCache {
   readonly #short: PrefixCache;
   readonly #hour = new PrefixCache(HOUR_PROFILE);
   readonly #grants: boolean;
 
-  /** An empty cache. Where an hour isn't granted, what asks for it is written for five minutes, and only the bill says so. */
+  /** Creates an empty cache. If `grants` is false, one-hour writes last five minutes, visible only in the bill. Default: true. */
   constructor(profile: Profile, { grants = true }: { readonly grants?: boolean } = {}) {
     this.#short = new PrefixCache(profile);
     this.#grants = grants;
   }
 
-  /** Answers a request, and says what its prompt took. */
+  /** Serves a request; returns the usage of its prompt. */
   serve(units: readonly PromptUnit[], atMs: number, marks: Marks = {}): Omit<Usage, "outputTokens"> {
     const { markedUnits = units.length } = marks;
     const hourUnits = this.#grants ? marks.hourUnits ?? 0 : 0;
@@ -34,7 +34,7 @@ export class HourCache {
     const cacheWriteTokens = Math.max(0, tokensOf(units, markedUnits) - cachedTokens);
     this.#short.store(units.slice(0, markedUnits), atMs);
     this.#hour.store(units.slice(0, hourUnits), atMs);
-    // A read is a use.
+    // A cache read renews the entry.
     let held = 0;
     const read = units.findIndex(({ tokens }) => (held += tokens) > heldForAnHour);
     this.#hour.store(units.slice(0, read < 0 ? units.length : read), atMs);

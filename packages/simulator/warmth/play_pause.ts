@@ -4,38 +4,38 @@ import type { HourCache } from "./hour_cache.ts";
 import type { Warmer } from "./warmer.ts";
 import type { Awaited } from "./timed_session.ts";
 
-/** A request and what came behind it. */
+/** A request and the pause after it. */
 export interface PausedCall extends Awaited {
-  /** When it was made. */
+  /** Time of the request. */
   readonly atMs: number;
   readonly units: readonly PromptUnit[];
   readonly promptTokens: number;
-  /** Its reply as the next prompt holds it. */
+  /** Its reply, as contained in the next prompt. */
   readonly answer: PromptUnit;
   readonly isFirst: boolean;
-  /** When the next request was made; infinite: the session was over. */
+  /** Time of the next request; infinite at the end of the session. */
   readonly nextMs: number;
-  /** Tokens with which that begins like this one. Default: all. */
+  /** Tokens of the prefix shared with the next request. Default: all. */
   readonly nextSharedTokens?: number;
 }
 
-/** What pings came to. */
+/** Number and cost of keep-alive requests. */
 export interface Pinged {
   readonly pings: number;
   readonly cost: number;
 }
 
-/** Behind the end nobody waits any longer. */
+/** Longest simulated pause after the end of a session. */
 const LONGEST_PAUSE_MS = 7 * 24 * 3_600_000;
 
-/** Keeps a session warm, as its warmer says, until the next request. */
+/** Runs keep-alive requests until the next request. */
 export function playPause(
   warmer: Pick<Warmer, "next" | "pinged">,
   call: PausedCall,
   { cache, profile, tellsEnd }: {
     readonly cache: HourCache;
     readonly profile: Profile;
-    /** Whether whoever keeps it warm is told that it is over. */
+    /** Whether the end of the session is known. */
     readonly tellsEnd: boolean;
   },
 ): Pinged {
@@ -51,7 +51,7 @@ export function playPause(
       ...{ askedMs, usedMs, promptTokens, isFirst, nextMs, nextSharedTokens, pings },
     });
     const atMs = Math.min(ping?.atMs ?? Infinity, endMs);
-    // Somebody else may be waited for meanwhile.
+    // The session may start waiting for something else meanwhile.
     const turn = call.pending.find(({ fromMs }) => nowMs < fromMs && fromMs <= atMs && fromMs < endMs);
     if (turn) {
       nowMs = turn.fromMs;
@@ -67,7 +67,7 @@ export function playPause(
   }
 }
 
-/** What stands behind an upgrade's mark. */
+/** Content after an extended keep-alive request's breakpoint. */
 const DOT: PromptUnit = { hash: "a user's dot", tokens: 5 };
 
 function servePing(

@@ -5,25 +5,25 @@ import { playPause } from "./play_pause.ts";
 import type { Warmer } from "./warmer.ts";
 import type { TimedSession } from "./timed_session.ts";
 
-/** What a session cost, in the price of one uncached input token. */
+/** Cost of a session, in cost units. */
 export interface PlayedSession {
-  /** Pings included. */
+  /** Cost, including keep-alive requests. */
   readonly cost: number;
   readonly pings: number;
 }
 
-/** How sessions are played. */
+/** Options of a replay with recorded prompts. */
 export interface WarmOptions {
   readonly profile: Profile;
-  /** What an output token costs, in the price of one uncached input token. */
+  /** Price of an output token, in cost units. */
   readonly outputPrice: number;
-  /** Whether the provider makes a warm prefix last for an hour. */
+  /** Whether the provider extends a cached prefix to an hour. */
   readonly grants: boolean;
-  /** Whether whoever keeps a session warm is told that it is over. */
+  /** Whether the end of the session is known. */
   readonly tellsEnd: boolean;
 }
 
-/** Plays the requests of a recorded session as they were, and what keeps it warm between them. */
+/** Replays the recorded requests of a session, with keep-alive requests between them. */
 export function playSession({ calls }: TimedSession, warmer: Warmer, options: WarmOptions): PlayedSession {
   const { profile, outputPrice, grants } = options;
   const cache = new HourCache(profile, { grants });
@@ -49,7 +49,7 @@ export function playSession({ calls }: TimedSession, warmer: Warmer, options: Wa
   return { cost, pings };
 }
 
-/** Tokens with which both begin. */
+/** Returns the tokens of the common prefix. */
 function shared(units: readonly PromptUnit[], others: readonly PromptUnit[]): number {
   let tokens = 0;
   for (const [at, unit] of units.entries()) {

@@ -4,40 +4,39 @@ import type { Idle } from "@tare/planner";
 import type { PromptUnit } from "@tare/planner/internal/parts";
 import type { Recording } from "../economy/recording.ts";
 
-/** What a recorded session waited for behind one of its calls. */
+/** State after a call of a recorded session: what it waits for. */
 export interface Awaited {
-  /** Who was to go on, from when on; the first from the request on. */
+  /** What was awaited from which time on, beginning with the request. */
   readonly pending: readonly { readonly fromMs: number; readonly pending: Idle["pending"] }[];
-  /** Whether one of the last calls committed or pushed. */
   readonly hasCommitted: boolean;
 }
 
-/** One model call of a recorded session, as its provider's cache saw it. */
+/** A model call of a recorded session, as seen by the provider's cache. */
 export interface TimedCall extends Awaited {
-  /** When the request was made. */
+  /** Time of the request. */
   readonly atMs: number;
-  /** Its prompt in pieces: what was new in each request before, and the replies between them. */
+  /** Prompt, split by request: the new content of each earlier request, and the replies between them. */
   readonly units: readonly PromptUnit[];
   readonly promptTokens: number;
-  /** As the provider reported it: what is paid for. */
+  /** Billed output tokens, as reported. */
   readonly outputTokens: number;
-  /** Its reply as the next prompt holds it. */
+  /** Reply, as contained in the next prompt. */
   readonly answer: PromptUnit;
 }
 
-/** A recorded session with its times and the usage that its provider reported. */
+/** A recorded session with its times and reported usage. */
 export interface TimedSession {
   readonly id: string;
   readonly group: string;
   readonly calls: readonly TimedCall[];
 }
 
-/** Calls at whose end a commit counts as one of the last. */
+/** Number of last calls in which a commit counts. */
 const LAST_CALLS = 3;
 
 const COMMIT = /\bgit\b[^|;&]*\b(?:commit|push)\b/;
 
-/** Derives times and prompts of a session from its reported usage; after a compaction only the fixed front is shared. */
+/** Derives times and prompts of a session from its reported usage. After a compaction only the fixed front is shared. */
 export function timedSession(recording: Recording, countTokens: CountTokens): TimedSession {
   const { id, group, messages, compacted } = recording;
   const reported = reportedCalls(recording);
@@ -60,7 +59,7 @@ export function timedSession(recording: Recording, countTokens: CountTokens): Ti
       ),
       promptTokens,
       outputTokens,
-      // What isn't sent back, such as thoughts, is in no later prompt.
+      // Content that isn't sent back, such as reasoning, is in no later prompt.
       answer: {
         hash: `${id} ${at} answer`,
         tokens: grown > 0 ? Math.min(answerTokens, grown) : answerTokens,
@@ -79,13 +78,13 @@ function reportedCalls({ calls, usage }: Recording) {
   });
 }
 
-/** Tokens of tools and system prompt. */
+/** Returns the tokens of tools and system prompt. */
 function frontOf({ messages, tools }: Recording, countTokens: CountTokens): number {
   const core = messages.slice(0, messages.findIndex(({ role }) => role === "user"));
   return countRequestTokens({ messages: core, tools }, countTokens);
 }
 
-/** The pieces in front that have at most so many tokens together; of the last that doesn't fit, what fits. */
+/** Returns the first `mostTokens` tokens of the units; the last unit may be cut. */
 function cutTo(units: readonly PromptUnit[], mostTokens: number): PromptUnit[] {
   const kept: PromptUnit[] = [];
   let left = mostTokens;
@@ -105,7 +104,7 @@ function commits(message: Message): boolean {
   );
 }
 
-/** Returns whether a session waited for tools, until all had answered, or for a person. */
+/** Returns whether a session waited for tools, until all had results, or for the user. */
 export function awaitedBehind({ messages, times }: Recording, at: number): Awaited {
   const said = messages.slice(0, at + 1).filter(({ role }) => role === "assistant");
   const hasCommitted = said.slice(-LAST_CALLS).some(commits);

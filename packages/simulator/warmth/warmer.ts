@@ -2,35 +2,35 @@ import { type Idle, observeUpgrade, type Ping, type PingSent, type Profile, UNTR
 import { pingClock } from "@tare/planner/internal/parts";
 import type { RequestMade } from "@tare/planner/internal";
 
-/** A moment at which nothing is asked for. */
+/** State of an idle session. */
 export interface IdleCall extends Idle {
-  /** When the newest request was made. */
+  /** Time of the newest request. */
   readonly askedMs: number;
-  /** When it or the newest ping was. */
+  /** Time of the newest request or keep-alive request. */
   readonly usedMs: number;
   readonly pings: number;
   readonly promptTokens: number;
-  /** Whether it was the session's first. */
+  /** Whether it was the session's first request. */
   readonly isFirst: boolean;
-  /** When the next request comes, for the clairvoyant alone; infinite if none does. */
+  /** Time of the next request, for clairvoyant rules only; infinite without one. */
   readonly nextMs: number;
-  /** Tokens with which that begins like the newest. */
+  /** Tokens of the prefix that the next request shares with the newest. */
   readonly nextSharedTokens: number;
 }
 
-/** What keeps one session warm. */
+/** Cache keep-alive of one session. */
 export interface Warmer {
-  /** Which part of each prompt is to last for an hour. Default: nothing. */
+  /** Part of each prompt that is cached for an hour. Default: none. */
   readonly hour?: "all" | "head" | undefined;
   next(idle: IdleCall): Pick<Ping, "type" | "atMs"> | undefined;
   requested?(request: RequestMade): void;
   pinged?(ping: PingSent & { readonly tokenUnits: number }): void;
 }
 
-/** Makes what keeps a session warm; sessions of one client share a key. */
+/** Returns a factory of keep-alives; the sessions of one client share it. */
 export type Rule = (profile: Profile) => () => Warmer;
 
-/** What upgrades have shown of one provider, key and model. */
+/** Observed results of extended keep-alive for one provider, key and model. */
 export class ClientTrial {
   #known: ReturnType<typeof observeUpgrade> = UNTRIED;
 
@@ -43,7 +43,7 @@ export class ClientTrial {
   };
 }
 
-/** The planner's clock, which may ask for an hour, or makes exact pings alone. */
+/** Returns the planner's keep-alive rule, with extended keep-alive requests if `upgrades`, otherwise exact ones only. */
 export const clockRule = (upgrades: boolean): Rule => (profile) => {
   const trial = upgrades ? new ClientTrial() : undefined;
   return () => {

@@ -3,7 +3,7 @@ import { countMessageTokens } from "@tare/messages/internal";
 import { applyElisions, elide, type Elision, memoryArchive } from "@tare/prune";
 import type { CallPolicy, CallPolicyOptions } from "@tare/simulator/economy";
 
-/** Clears all results but the newest `keep`, for good, whenever the prompt exceeds `triggerTokens`. */
+/** Evicts all results but the newest `keep` permanently whenever the prompt exceeds `triggerTokens`. */
 export function clearOver(triggerTokens: number, keep: number): (options: CallPolicyOptions) => CallPolicy {
   return (options) => {
     const { countTokens } = options;
@@ -14,7 +14,7 @@ export function clearOver(triggerTokens: number, keep: number): (options: CallPo
         const view = applyElisions(messages, elisions);
         if (countRequestTokens({ messages: view, tools }, countTokens) > triggerTokens) {
           const newest = newestResults(view, keep);
-          // Selected from the view, in which evicted results are too short to be evicted again.
+          // From the view, because evicted results are too short to be selected again.
           const evicted = anyResult(view, options).filter(({ index }) => !newest.has(index));
           elisions.push(...await elide(messages, evicted, { countTokens, archive, recall: true }));
         }
@@ -24,10 +24,10 @@ export function clearOver(triggerTokens: number, keep: number): (options: CallPo
   };
 }
 
-/** Tokens of a placeholder, about. */
+/** Approximate tokens of a placeholder. */
 const PLACEHOLDER_TOKENS = 35;
 
-/** Returns every result that a placeholder would at least halve, whatever its age and kind, oldest first. */
+/** Returns every result that a placeholder would at least halve, oldest first. */
 function anyResult(
   messages: readonly Message[],
   { countTokens }: CallPolicyOptions,

@@ -5,7 +5,7 @@ import { WINDOW_SHARE } from "@tare/planner/internal";
 import { applyElisions, elide, type Elision, memoryArchive, selectElisions } from "@tare/prune";
 import type { CallPolicy, CallPolicyOptions, Recording } from "@tare/simulator/economy";
 
-/** What the clairvoyant goes by, the same as `planner-age`. */
+/** Options of the clairvoyant policy, the same as of `planner-age`. */
 export interface OptimumOptions {
   readonly profile: Profile;
   readonly countTokens: CountTokens;
@@ -13,34 +13,31 @@ export interface OptimumOptions {
   readonly protectTokens: number;
 }
 
-/** The cheapest way through a session. */
+/** Cheapest sequence of rewrites of a session. */
 export interface Optimum {
   readonly cost: number;
-  /** Numbers of the calls before which the prompt is rewritten. */
+  /** Indices of the calls before which the prompt is rewritten. */
   readonly rewrites: readonly number[];
-  /** All results that can ever go, in order, with the number of the first call before which each can. */
+  /** Evictable results in order, with the first call before which each is evictable. */
   readonly removable: readonly Removable[];
 }
 
-/** A result that can leave, from some call on. */
+/** A result that is evictable from some call on. */
 export interface Removable {
   readonly elision: Elision;
   readonly from: number;
 }
 
 /**
- * The clairvoyant: the cheapest choice of calls before which to rewrite, where each rewrite elides everything that
- * can go by then: all results of at least 1,024 bytes that report no error and stand before the protected tail.
- * Like `planner-age` it must rewrite before a call whose prompt would take more than {@linkcode WINDOW_SHARE} of
- * the window if that brings the prompt below; a prompt that can't be brought below is sent as it is.
+ * Returns the cheapest choice of calls before which to rewrite. Each rewrite evicts everything evictable: results of at
+ * least 1,024 bytes that report no error and precede the protected tail. Like `planner-age`, it must rewrite before a call
+ * whose prompt exceeds {@linkcode WINDOW_SHARE} of the window, if that makes it fit.
  *
- * Exact, by dynamic programming over pairs of successive rewrites. What a call costs depends on the last rewrite
- * alone, but for the call of a rewrite itself, which depends on the one before it as well: its cache serves
- * everything in front of the first result that had not gone by then.
+ * Exact, by dynamic programming over pairs of successive rewrites: a call's cost depends only on the last rewrite, except
+ * that of a rewritten call, which also depends on the previous one, because its cache serves everything before the first
+ * result that was not evicted yet. O(n²) in the number of calls.
  *
  *     V(i) = min over h < i of V(h) + cost of the calls h + 1 … i − 1 + cost of call i, rewritten, after h
- *
- * O(n²) in the number of calls.
  */
 export async function optimum(recording: Recording, options: OptimumOptions): Promise<Optimum> {
   const { profile, windowTokens } = options;
@@ -115,7 +112,7 @@ async function findRemovable(
   return [...removable.values()].sort((a, b) => a.elision.index - b.elision.index);
 }
 
-/** Tokens of the tools and of all messages before each position. */
+/** Returns the tokens of the tools and all messages before each position. */
 function messageEnds({ messages, tools }: Recording, countTokens: CountTokens): number[] {
   const ends = [countRequestTokens({ messages: [], tools }, countTokens)];
   for (const message of messages) {
@@ -124,7 +121,7 @@ function messageEnds({ messages, tools }: Recording, countTokens: CountTokens): 
   return ends;
 }
 
-/** Rewrites when {@linkcode optimum} says, whatever repairs come in between. */
+/** Returns a policy that rewrites at the calls of {@linkcode optimum}, regardless of refetches. */
 export async function clairvoyant(options: CallPolicyOptions): Promise<CallPolicy> {
   const { recording } = options;
   const { rewrites, removable } = await optimum(recording, {

@@ -9,26 +9,25 @@ import { BY_AGE } from "../../../packages/planner/retention/retention.ts";
 import { clearOver } from "./clear_over.ts";
 import { clairvoyant } from "./optimum.ts";
 
-/** The planner as it ships, and with other options, so that each part of it can be measured. */
+/** The released planner, and variants for measuring each part. */
 const PLANNERS: Readonly<Record<string, PlannerOptions>> = {
   planner: {},
-  /** Every result whole until it is evicted. */
+  /** No truncation. */
   "planner-untruncated": { mechanisms: { truncate: false } },
-  /** Lossless mode. */
   "planner-nothing": { forget: "nothing" },
-  /** Eviction alone. */
+  /** Eviction only. */
   "planner-repeating": { mechanisms: { references: false, notation: false } },
   "planner-references": { mechanisms: { references: true } },
   "planner-no-references": { mechanisms: { references: false } },
   "planner-no-notation": { mechanisms: { notation: false } },
-  /** Exactly the choices of the optimum: by age, never dropping turns, without a limit to its loss, results whole. */
+  /** Choices of the optimum: eviction by age, no dropped turns, no loss limit, no truncation. */
   "planner-age": {
     advanced: { retention: BY_AGE, lossLimit: Infinity },
     mechanisms: { truncate: false, references: false, notation: false },
   },
 };
 
-/** The policies of this repository, by name. */
+/** Policies of this repository, by name. */
 export const POLICIES: Readonly<Record<string, MakePolicy>> = {
   resend,
   "clear-100k-3": clearOver(100_000, 3),
@@ -45,11 +44,13 @@ export const POLICIES: Readonly<Record<string, MakePolicy>> = {
   optimum: clairvoyant,
 };
 
-/** Returns the policy of this name, and whether it offers the recall tool. */
+/** Returns a policy by name, and whether it offers the recall tool. */
 export function policyNamed(name: string): { readonly make: MakePolicy; readonly recall: boolean } {
   const make = Object.hasOwn(POLICIES, name) ? POLICIES[name] : undefined;
   if (!make) {
-    throw new RangeError(`Cannot play policy ${name}: it is none of ${Object.keys(POLICIES).join(", ")}`);
+    throw new RangeError(
+      `Cannot run policy ${name}: it is unknown. Use ${Object.keys(POLICIES).join(", ")}.`,
+    );
   }
   return { make, recall: name !== "resend" };
 }

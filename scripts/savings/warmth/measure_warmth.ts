@@ -13,38 +13,38 @@ import {
 import { POLICIES } from "../policies/policies.ts";
 import { RULES } from "./rules.ts";
 
-/** What a way of keeping sessions warm comes to. Costs are relative to those of the same sessions when nothing is kept warm. */
+/** Result of a keep-alive rule. Costs are relative to the same sessions without keep-alive. */
 export interface WarmthRow {
-  /** The client, or `all`. */
+  /** Client, or `all`. */
   readonly data: string;
   readonly rule: string;
   readonly sessions: number;
   readonly cost: number;
-  /** The same relative to resending everything, where prompts are pruned. */
+  /** Cost relative to resending everything, if prompts are pruned. */
   readonly vsResend?: number;
   readonly worst: number;
   /** Share of the sessions that lose over 2 %. */
   readonly losing: number;
-  /** Pings a session. */
+  /** Keep-alive requests per session. */
   readonly pings: number;
 }
 
-/** Anthropic's, in the price of one uncached input token. */
+/** Anthropic's, in cost units. */
 const OUTPUT_PRICE = 5;
 
 const PROFILE: Profile = { ...profileNamed("anthropic-5m"), price: { input: 1, output: OUTPUT_PRICE } };
 
-/** Of what a session loses no more counts as nothing. */
+/** Loss of a session that is ignored. */
 const LOSS_SHARE = 0.02;
 
-/** What {@linkcode measureWarmth} goes by. */
+/** Options of {@linkcode measureWarmth}. */
 export interface WarmthOptions extends Pick<WarmOptions, "tellsEnd"> {
   readonly countTokens: CountTokens;
-  /** Whether the planner prunes the prompts; else they are those that were recorded. */
+  /** Whether the planner prunes the prompts; otherwise they are replayed as recorded. */
   readonly prunes: boolean;
 }
 
-/** A session under one rule, without any, and resent. */
+/** Costs of a session under a rule, without keep-alive, and resent. */
 interface Trio {
   readonly cost: number;
   readonly pings: number;
@@ -54,7 +54,7 @@ interface Trio {
 
 type PlayRule = (recording: Recording) => Promise<{ readonly cost: number; readonly pings: number }>;
 
-/** Plays every session under each rule: those of each client, and all. */
+/** Replays every session under each rule; returns rows per client and for all. */
 export async function measureWarmth(
   sources: readonly Pick<Data, "name" | "recordings">[],
   options: WarmthOptions,
@@ -62,7 +62,7 @@ export async function measureWarmth(
   const rules = options.prunes ? plannedRules(options) : recordedRules(options);
   const played = new Map<string, Map<string, Trio[]>>();
   for (const { name, recordings } of sources) {
-    // Sessions of one client share a key, and with it what upgrades have shown.
+    // Sessions of one client share a key, and with it the observed results of extended keep-alive.
     const plays = rules.map(({ rule, make }) => ({ rule, play: make() }));
     for (const recording of recordings) {
       const [first, ...others] = plays;
@@ -85,13 +85,13 @@ export async function measureWarmth(
   });
 }
 
-/** A rule's name, and how it is made for one client. The first keeps nothing warm. */
+/** A named rule and its factory per client. The first is without keep-alive. */
 interface NamedRule {
   readonly rule: string;
   readonly make: () => PlayRule;
 }
 
-/** Rules that ask for an hour are played where it isn't granted, too. */
+/** The rule with extended keep-alive is also replayed with a provider that refuses it. */
 const ASKING = "upgrade";
 const REFUSED = "upgrade, refused";
 

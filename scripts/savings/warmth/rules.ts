@@ -3,7 +3,7 @@ import { clockRule, type IdleCall, type Rule } from "@tare/simulator/economy";
 
 const STEP_MS = 280_000;
 
-/** Pings at fixed times, as long as `most` says. */
+/** Returns a rule with at most `most` keep-alive requests at fixed intervals. */
 function fixed(most: (idle: IdleCall) => number): Rule {
   return () => () => ({
     next: (idle) => idle.pings < most(idle) ? { type: "exact", atMs: idle.usedMs + STEP_MS } : undefined,
@@ -14,21 +14,21 @@ const LEAST_TOKENS = 20_000;
 
 const isWorthIt = ({ promptTokens, isFirst }: IdleCall) => promptTokens >= LEAST_TOKENS && !isFirst;
 
-/** What the benchmark plays, by name. */
+/** Rules of the benchmark, by name. */
 export const RULES: Readonly<Record<string, Rule>> = {
   none: () => () => ({ next: () => undefined }),
   "2 pings": fixed((idle) => isWorthIt(idle) ? 2 : 0),
   "4 pings": fixed((idle) => isWorthIt(idle) ? 4 : 0),
   "11 pings": fixed((idle) => isWorthIt(idle) ? 11 : 0),
   "4 pings, 11 for a tool": fixed((idle) => isWorthIt(idle) ? idle.pending === "tool" ? 11 : 4 : 0),
-  // As long as the pings of a pause cost no more than writing again.
+  // While the requests of a pause cost no more than rewriting the prompt.
   "ski rental": (profile) => {
     const { read, write } = profile;
     return fixed(() => Math.floor((write - read) / read))(profile);
   },
   "one hour": () => () => ({ hour: "all", next: () => undefined }),
   "one hour, head": () => () => ({ hour: "head", next: () => undefined }),
-  // From when the whole prompt has expired for the first time.
+  // After the whole prompt has expired for the first time.
   "one hour, head, late": withLateHead(() => () => ({ next: () => undefined })),
   exact: clockRule(false),
   upgrade: clockRule(true),
@@ -36,7 +36,7 @@ export const RULES: Readonly<Record<string, Rule>> = {
   oracle: (profile) => fixed((idle) => bestPings(idle, profile))(profile),
 };
 
-/** The same, and the head is written for an hour once the provider has served nothing of a prompt that it knew. */
+/** Adds a one-hour head once the provider served nothing of a known prompt. */
 function withLateHead(rule: Rule): Rule {
   return (profile) => {
     const make = rule(profile);
@@ -57,7 +57,7 @@ function withLateHead(rule: Rule): Rule {
   };
 }
 
-/** As many pings as it takes to reach the next request, where that costs less than writing again. */
+/** Returns the keep-alive requests needed to reach the next request; 0 if rewriting is cheaper. */
 function bestPings(
   { askedMs, nextMs, promptTokens, nextSharedTokens }: IdleCall,
   { ttlMs, read, write }: Profile,

@@ -15,10 +15,10 @@ import { RULES } from "./rules.ts";
 
 const PROFILE = profileNamed("anthropic-5m");
 
-/** Seconds, who speaks, and tokens of the prompt and the reply. */
+/** Seconds, role, and tokens of prompt and reply. */
 type Line = readonly [second: number, role: "user" | "assistant" | "tool", prompt?: number, output?: number];
 
-/** A person asks three times, 20 minutes and an hour apart; in the second turn a tool takes seven minutes. */
+/** Three user messages, 20 minutes and an hour apart; in the second turn a tool takes seven minutes. */
 const LINES: readonly Line[] = [
   [0, "user"],
   [10, "assistant", 400_000, 1_000],
@@ -46,7 +46,7 @@ function recorded(id: string, lines = LINES) {
   return readRecording(JSON.stringify({ id, tools, messages, recorded_fixed_prefix_tokens: 30_000 }));
 }
 
-/** Plays the session under a rule, and writes down each ping: its kind, second and price. */
+/** Replays the session under a rule; returns the kind, second and price of each keep-alive request. */
 function played(rule: string, { grants = true, tellsEnd = false } = {}) {
   const pings: string[] = [];
   const warmer = RULES[rule]!(PROFILE)();
@@ -62,37 +62,37 @@ function played(rule: string, { grants = true, tellsEnd = false } = {}) {
   return { cost: Math.round(cost), pings };
 }
 
-/** Written, served, written, written, written; and what was said. */
+/** Written, read, written, written, written; and the output. */
 const BARE = 500_000 + (40_000 + 2_500) + 512_500 + 525_000 + 537_500 + 5 * 4_600;
 
-Deno.test("playSession() bills what is written, read and said by hand-computed numbers", () => {
+Deno.test("playSession() bills writes, reads and output by hand-computed numbers", () => {
   assertEquals(played("none"), { cost: BARE, pings: [] });
-  // Twice what is new; all but the last hour and a half are read.
+  // New tokens at twice the price; all but the last 90 minutes are read.
   const hour = 800_000 + (40_000 + 4_000) + (40_200 + 16_000) + (41_000 + 20_000) + (42_000 + 20_000) +
     23_000;
   assertEquals(played("one hour"), { cost: hour, pings: [] });
 });
 
-Deno.test("HourCache() bills as documented, and keeps what is read for as long as it did before", () => {
+Deno.test("HourCache() bills as documented and renews an entry for its lifetime when read", () => {
   const [prompt, answer, more] = [10_000, 500, 20].map((tokens, at) => ({ hash: at, tokens }));
   const minute = 60_000;
   const cache = new HourCache(PROFILE);
   const serve = (units: readonly PromptUnit[], atMs: number, marks?: Marks) =>
     Object.values(cache.serve(units, atMs, marks));
-  // Prompt, read, written, of that for an hour.
+  // Prompt, read, written, written for an hour.
   assertEquals(serve([prompt!], 0), [10_000, 0, 10_000, 0]);
   assertEquals(serve([prompt!, answer!, more!], 4 * minute, { hourUnits: 2, markedUnits: 2 }), [
     ...[10_520, 10_000, 500, 500],
   ]);
   assertEquals(serve([prompt!, answer!, more!], 60 * minute), [10_520, 10_500, 20, 0]);
-  // What came behind it is gone again, it isn't.
+  // The content after it has expired, it hasn't.
   assertEquals(serve([prompt!, answer!, more!], 110 * minute), [10_520, 10_500, 20, 0]);
   assertEquals(serve([prompt!, answer!, more!], 171 * minute), [10_520, 0, 10_520, 0]);
 });
 
-Deno.test("playSession() pings by a rule's numbers, and pays for those behind the end", () => {
+Deno.test("playSession() sends a rule's keep-alive requests, also after the end", () => {
   const two = (from: number, price: number) => [280, 560].map((second) => `exact ${from + second} ${price}`);
-  // The seven minutes are bridged by one; a last token of a prompt is always processed.
+  // One request bridges the seven minutes; a prompt's last token is always processed.
   const pings = [
     ...two(100, 40_201),
     `exact 1580 41001`,
@@ -107,7 +107,7 @@ Deno.test("playSession() pings by a rule's numbers, and pays for those behind th
   );
   assertEquals(played("2 pings").pings, pings);
   assertEquals(played("2 pings", { tellsEnd: true }).pings, pings.slice(0, -2));
-  // Foresight pings for the tool; 20 minutes take four, the hour twelve.
+  // With foresight: one for the tool, four for 20 minutes, eleven for the hour.
   assertEquals(played("oracle").pings, [
     ...[280, 560, 840, 1_120].map((second) => `exact ${100 + second} 40201`).slice(0, 4),
     "exact 1580 41001",
@@ -115,11 +115,11 @@ Deno.test("playSession() pings by a rule's numbers, and pays for those behind th
   ]);
 });
 
-Deno.test("the clock's pings in a made session: at first it has nothing to lose, an upgrade lasts for both pauses", () => {
-  // Before the first pause 5 % of 552,500 are 27,625, and a ping costs 40,200. Before the second they cover one.
+Deno.test("keep-alive clock: sends nothing without a budget, and one extension covers both pauses", () => {
+  // Before the first pause 5 % of 552,500 are 27,625, and a request costs 40,200. Before the second they cover one.
   const granted = played("upgrade");
   assertEquals(granted.pings, ["upgrade 1580 42005"]);
-  // It is read behind 7 minutes and behind 55, and has the prompt of 410,000 and the reply of 500.
+  // It is read after 7 and after 55 minutes: the prompt of 410,000 and the reply of 500.
   const kept = 1.15 * 410_500;
   assertAlmostEquals(granted.cost, BARE + 42_005 - 2 * kept, 2);
   const refused = played("upgrade", { grants: false });
@@ -131,7 +131,7 @@ Deno.test("the clock's pings in a made session: at first it has nothing to lose,
   assertEquals(played("exact").pings[0], "exact 1580 41001");
 });
 
-Deno.test("measureWarmth() has a row for each client and rule and for all, and shares what upgrades show by client", async () => {
+Deno.test("measureWarmth() returns a row per client and rule and for all, and shares observed extensions by client", async () => {
   const sources = [{ name: "a", recordings: [recorded("one"), recorded("two")] }, {
     name: "b",
     recordings: [recorded("three")],
@@ -155,6 +155,6 @@ Deno.test("measureWarmth() has a row for each client and rule and for all, and s
     pings: 0,
   });
   assertAlmostEquals(row("upgrade").cost, played("upgrade", { tellsEnd: true }).cost / BARE, 1e-6);
-  // The second session of a client asks for no upgrade that the first was refused.
+  // The client's second session requests no extension after the first was refused.
   assertEquals(row("upgrade, refused", "a").cost < row("upgrade, refused", "b").cost, true);
 });

@@ -241,5 +241,5 @@ Deno.test("peers: each one plays a generated session", async () => {
     const options = { profile, windowTokens: 200_000, countTokens, recall, repairs: true };
     assertEquals((await playRecording(recording, make, options)).refused, 0, name);
   }
-  assertThrows(() => peerNamed("nobody"), RangeError, "Cannot play policy nobody: it is none of");
+  assertThrows(() => peerNamed("nobody"), RangeError, "Cannot run policy nobody: it is unknown. Use");
 });

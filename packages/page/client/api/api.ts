@@ -4,10 +4,10 @@ export { RefusedError } from "../../../server/client.ts";
 
 const KEY = "tare.key";
 
-/** Told when the server wants a key, or another one than it was given; and when that one's budget is spent. */
+/** Callbacks for a missing or rejected key, and for a used-up budget. */
 export const gate: { locked: () => void; spent: () => void } = { locked() {}, spent() {} };
 
-/** Keeps a key in this browser, for this server; without one it is forgotten. */
+/** Stores a key in this browser; undefined removes it. */
 export function keepKey(key: string | undefined): void {
   if (key === undefined) localStorage.removeItem(KEY);
   else localStorage.setItem(KEY, key);
@@ -17,7 +17,7 @@ export function hasKey(): boolean {
   return localStorage.getItem(KEY) !== null;
 }
 
-/** Takes the key out of an address such as the server's start prints, `#key=…`, so that nobody sees it there. */
+/** Stores and removes a `#key=…` of the address, so that it isn't visible there. */
 export function takeKey(): void {
   const [, key, rest = ""] = /^#key=([^/]+)(.*)$/.exec(location.hash) ?? [];
   if (key === undefined) return;
@@ -25,9 +25,8 @@ export function takeKey(): void {
   history.replaceState(null, "", `#${rest || "/"}`);
 }
 
-/** The server that this page comes from. */
 export const api = client({
-  // A header can't hold every text; what it can't hold is no key of the server.
+  // Characters that a header can't contain occur in no key of the server.
   token: () => localStorage.getItem(KEY)?.replaceAll(/[^\x21-\x7e]/g, "?"),
   unreachable: "Cannot reach the server: is it running?",
   refused(status) {
@@ -40,7 +39,7 @@ export function errorMessage(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** A name for a request that may be sent again. Pages of hosts without TLS have no `randomUUID`. */
+/** Returns an idempotency key. `randomUUID` needs a secure context. */
 export function requestKey(): string {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0"))
     .join("");

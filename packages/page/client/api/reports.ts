@@ -8,12 +8,11 @@ export interface Subject {
   readonly id: string;
 }
 
-/** What stands above each view of a session. */
 export async function readHead({ id }: Subject): Promise<Head> {
   return headOf(await api.json("GET /sessions/{id}", { path: { id } }));
 }
 
-/** The prompt as the model sees it, block by block. */
+/** Reads the prompt as the model sees it, block by block. */
 export async function readPrompt({ id }: Subject): Promise<PromptReport> {
   const blocks: PromptReport["blocks"][number][] = [];
   for (;;) {
@@ -24,7 +23,7 @@ export async function readPrompt({ id }: Subject): Promise<PromptReport> {
   }
 }
 
-/** Asks that a message comes back and stays, or that a result leaves; without a wish, takes back what was asked. */
+/** Pins a message, to retain (or restore) or evict it; without `wish`, removes the pin. */
 export async function pin({ id }: Subject, place: number, wish?: PinReport["wish"]): Promise<void> {
   if (wish) await api.json("POST /sessions/{id}/pins", { path: { id }, body: { place, wish } });
   else await api.send("DELETE /sessions/{id}/pins/{place}", { path: { id, place: String(place) } });

@@ -10,40 +10,38 @@ export type PassingSession = Extract<Listed, { readonly kind: "gateway" }>;
 
 export type SessionWithMessages = Extract<Told<"GET /sessions/{id}">, { readonly kind: "agent" }>;
 
-/** What a turn or a session may cost, as far as people say it here. */
+/** Limits of a turn or session that the page can set. */
 export type TurnBudget = Omit<NonNullable<Body<"POST /sessions/{id}/turns">["budget"]>, "maxTokenUnits">;
 
 export type WaitingCall = SessionWithMessages["approvals"][number];
 
-/** Everything that happens in a session. */
 export type TalkEvent = EventOf<"GET /sessions/{id}/events">;
 
-/** What a session is called: what somebody named it, what was said first, or when it was made. */
+/** Returns a session's title, or its creation time. */
 export function titleOf({ title, createdAt }: Pick<OwnSession, "title" | "createdAt">): string {
   return title.trim() || `Session of ${new Date(createdAt).toLocaleString("en-GB", DATE)}`;
 }
 
-/** What a session of the gateway is called: what was said first, or its model and when it began. */
+/** Returns a gateway session's title, or its model and start time. */
 export function passingTitleOf({ title, model, createdAt }: PassingSession): string {
   return title.trim() || `${model}, ${new Date(createdAt).toLocaleString("en-GB")}`;
 }
 
-/** What stands above each view of a session: what it is called, and what it has cost. */
+/** Title, cost and facts of a session. */
 export interface Head {
   readonly title: string;
   readonly model: string;
-  /** How much that shall reason; nothing if it is as it likes. */
+  /** Reasoning effort. Default: the model's own. */
   readonly effort?: string | undefined;
-  /** The program whose loop it is, if that isn't this server's. */
+  /** Agent whose loop it is; null for this server's agent. */
   readonly agent: string | null;
-  /** The session that it goes on from; nothing if it doesn't. */
+  /** Id of the session that it was forked from. */
   readonly forkedFrom?: string | undefined;
   readonly sums: Sums;
-  /** Tokens of its newest prompt, and how much that may hold; nothing where that isn't known. */
+  /** Tokens of the newest prompt, and of the context window; null if unknown. */
   readonly prompt: { readonly tokens: number; readonly windowTokens: number | null } | null;
 }
 
-/** What stands above each view of a session. */
 export function headOf(session: Told<"GET /sessions/{id}">): Head {
   const { model, prompt } = session;
   if (session.kind === "agent") {

@@ -14,7 +14,7 @@ import { costsOf, overflowOf, programsOf, promptTokensOf, type Sum, SumList } fr
 import { Trouble } from "../parts/trouble.tsx";
 import { addressOf } from "../place.ts";
 
-/** What was saved, how planned sessions do beside those left as they are, and what was warned of. */
+/** Displays cost, estimated saving, holdout comparison and warnings. */
 export function OverviewView(): JSX.Element {
   const { value, trouble } = useLoaded(async () => ({
     session: await api.json("GET /overview", { query: { kind: "agent" } }),
@@ -37,15 +37,15 @@ export function OverviewView(): JSX.Element {
   );
 }
 
-/** What each of the two servers has told. */
+/** Reports on agent sessions and gateway sessions. */
 type Reports = Readonly<Record<Subject["kind"], Report>>;
 
 function Saved({ what, report: { today, all } }: { readonly what: string; readonly report: Report }) {
   return (
     <>
-      <h2>{what}, today</h2>
+      <h2>{what}: today</h2>
       <SumList sums={savedBy(today)} />
-      <h2>{what}, in all</h2>
+      <h2>{what}: total</h2>
       <SumList sums={savedBy(all)} />
     </>
   );
@@ -56,7 +56,7 @@ function savedBy(sums: Sums): Sum[] {
   return [
     ...costsOf(sums),
     ...overflowOf(sums),
-    { name: "Kept out of prompts", value: formatCount(savedTokens), note: "tokens" },
+    { name: "Removed from prompts", value: formatCount(savedTokens), note: "tokens" },
     ...programsOf(sums),
     promptTokensOf(sums),
     { name: "Output tokens", value: formatCount(outputTokens), note: counted(calls, "call") },
@@ -65,24 +65,24 @@ function savedBy(sums: Sums): Sum[] {
 
 function Groups({ session, gateway }: Reports) {
   const rows = [
-    ["Agent, planned", session.groups.planned],
-    ["Gateway, planned", gateway.groups.planned],
-    ["Gateway, control: left as they are", gateway.groups.control],
+    ["Agent, optimized", session.groups.planned],
+    ["Gateway, optimized", gateway.groups.planned],
+    ["Gateway, holdout (unchanged)", gateway.groups.control],
   ] as const;
   const otherwise = (sums: typeof rows[number][1]) =>
     sums === gateway.groups.control ? sums.projectedTokenUnits : sums.withoutTokenUnits;
   const each = (sum: number, sessions: number) => sessions === 0 ? "–" : formatCount(sum / sessions);
   return (
     <>
-      <h2>Planned beside control</h2>
+      <h2>Optimized sessions and holdout</h2>
       <p class="note">
-        Control: sessions of other agents that are left as they are, to compare with (TARE_CONTROL), or to see
-        what Tare would do (TARE_CONTROL=1). A session costs so many token units on average; otherwise: what a
-        planned one would have cost without Tare, and one of the control group with it, what reading back is
-        expected to cost included.
+        Holdout: sessions of other agents that are forwarded unchanged, for comparison (TARE_CONTROL), or as a
+        dry run (TARE_CONTROL=1). Costs are cost units, on average per session. Alternative: the baseline of
+        an optimized session, and the projected cost of a holdout session with Tare, expected refetch costs
+        included.
       </p>
       <NumbersTable
-        label="Planned beside control"
+        label="Optimized sessions and holdout"
         rows={rows}
         columns={[
           ["Group", ([name]) => name],
@@ -90,11 +90,11 @@ function Groups({ session, gateway }: Reports) {
           ["Calls", ([, sums]) => formatCount(sums.calls)],
           ["Prompt tokens", ([, sums]) => formatCount(sums.promptTokens)],
           ["From cache", ([, sums]) => share(sums.cachedTokens, sums.promptTokens)],
-          ["Token units", ([, sums]) => formatCount(sums.tokenUnits)],
-          ["A session", ([, sums]) => each(sums.tokenUnits, sums.sessions)],
-          ["Otherwise", ([, sums]) => each(otherwise(sums), sums.sessions)],
+          ["Cost units", ([, sums]) => formatCount(sums.tokenUnits)],
+          ["Per session", ([, sums]) => each(sums.tokenUnits, sums.sessions)],
+          ["Alternative", ([, sums]) => each(otherwise(sums), sums.sessions)],
           ["Cost", ([, sums]) => sums.calls === 0 ? "–" : money(sums)],
-          ["Without a price", ([, sums]) => unpriced(sums)],
+          ["Unpriced calls", ([, sums]) => unpriced(sums)],
         ]}
       />
     </>
@@ -108,7 +108,7 @@ function Warnings({ session, gateway }: Reports) {
   return (
     <>
       <h2>Warnings</h2>
-      {told.length === 0 && <p>None since the server’s start.</p>}
+      {told.length === 0 && <p>None since the server started.</p>}
       <ul class="warnings">
         {told.map(({ at, session: id, message, kind }) => (
           <li key={`${id} ${message}`}>
@@ -125,7 +125,7 @@ function Warnings({ session, gateway }: Reports) {
 
 const BY = { session: "By session", model: "By model", agent: "By agent" } as const;
 
-/** Where the money went: by day, and of a day or of all by session, model and agent, and what it went for. */
+/** Displays cost by day, and for a day or all days by cause, session, model and agent. */
 function Spend(): JSX.Element {
   const [day, setDay] = useState<string>();
   const [by, setBy] = useState<keyof typeof BY>("session");
@@ -133,14 +133,14 @@ function Spend(): JSX.Element {
   const sums = day === undefined ? days.value?.all : days.value?.rows.find(({ key }) => key === day);
   return (
     <>
-      <h2>Where the money went</h2>
+      <h2>Cost</h2>
       <Trouble text={days.trouble} />
-      {days.value && days.value.rows.length === 0 && <p>No call has been answered yet.</p>}
+      {days.value && days.value.rows.length === 0 && <p>No model calls yet.</p>}
       {days.value && sums && days.value.rows.length > 0 && (
         <>
           <Rows
             label="By day"
-            head="Day, by UTC"
+            head="Day (UTC)"
             rows={[{ ...days.value.all, key: "", session: null }, ...days.value.rows]}
             chosen={day ?? ""}
             name={({ key }) => (
@@ -156,21 +156,22 @@ function Spend(): JSX.Element {
           />
           <h3>{dayInWords(day ?? "")}: {money(sums)}</h3>
           <SpentTable sums={sums} />
-          <Choice label="Cut by" names={BY} chosen={by} choose={setBy} />
+          <Choice label="Group by" names={BY} chosen={by} choose={setBy} />
         </>
       )}
       <Cut key={`${by} ${day}`} by={by} day={day} />
       <Misses key={day} day={day} />
       <p class="note">
-        Saved: of what clients would have paid without Tare. From cache: of the prompts’ tokens. Missed the
-        cache: of the prompts’ cost, what was sent again because the cache didn’t hold it.
+        Estimated saving: share of the baseline, which is the cost without Tare. From cache: share of the
+        prompts’ tokens. Cache misses: share of the prompts’ cost for content that was read again because it
+        was not cached.
       </p>
       <Units />
     </>
   );
 }
 
-/** What a day is called: the two newest by their names. */
+/** Returns a day's label, with "Today" and "Yesterday". */
 function dayInWords(day: string): string {
   if (day === "") return "All days";
   const before = (days: number) => new Date(Date.now() - days * 24 * 60 * 60_000).toISOString().slice(0, 10);
@@ -178,7 +179,7 @@ function dayInWords(day: string): string {
   return name ? `${name}, ${day}` : day;
 }
 
-/** A day's money, or all of it, cut by something. */
+/** Displays the cost of a day or all days by session, model or agent. */
 function Cut({ by, day }: { readonly by: keyof typeof BY; readonly day: string | undefined }) {
   const days = day !== undefined && { from: day, to: day };
   const { value, trouble } = useLoaded(() => api.json("GET /spend", { query: { by, limit: 200, ...days } }));
@@ -189,7 +190,7 @@ function Cut({ by, day }: { readonly by: keyof typeof BY; readonly day: string |
       label={BY[by]}
       head={{ session: "Session", model: "Model", agent: "Agent" }[by]}
       rows={value.rows}
-      name={({ key, session }) => session ? linkTo(key, session) : <bdi>{key || "not known"}</bdi>}
+      name={({ key, session }) => session ? linkTo(key, session) : <bdi>{key || "unknown"}</bdi>}
     />
   );
 }
@@ -209,7 +210,7 @@ function Rows({ label, head, rows, name, chosen }: {
   readonly head: string;
   readonly rows: readonly Row[];
   readonly name: (row: Row) => ComponentChildren;
-  /** Key of the row that is chosen. Default: none. */
+  /** Key of the selected row. Default: none. */
   readonly chosen?: string;
 }) {
   return (
@@ -220,29 +221,29 @@ function Rows({ label, head, rows, name, chosen }: {
       columns={[
         [head, name, "begins"],
         ["Cost", money],
-        ["Without a price", unpriced],
-        ["Saved", saved],
+        ["Unpriced calls", unpriced],
+        ["Estimated saving", saved],
         ["Calls", ({ calls }) => formatCount(calls)],
         ["From cache", ({ cachedTokens, promptTokens }) => share(cachedTokens, promptTokens)],
-        ["Missed the cache", (row) => share(missed(row), row.tokenUnits)],
+        ["Cache misses", (row) => share(missed(row), row.tokenUnits)],
       ]}
     />
   );
 }
 
-/** What was sent again because the cache didn't hold it, in token units. */
+/** Returns the cost of content that was read again because it was not cached, in cost units. */
 function missed(
   { expiredTokenUnits, ownRewriteTokenUnits, changedTokenUnits, lostTokenUnits }: Sums,
 ): number {
   return expiredTokenUnits + ownRewriteTokenUnits + changedTokenUnits + lostTokenUnits;
 }
 
-/** Why prompts weren't read from the cache, of a day or of all; it is looked for once somebody asks. */
+/** Displays causes of cache misses, which are read when the element is opened. */
 function Misses({ day }: { readonly day: string | undefined }): JSX.Element {
   const [isOpen, setOpen] = useState(false);
   return (
     <details class="misses" onToggle={(event) => setOpen(event.currentTarget.open)}>
-      <summary>Why the cache was missed, and what would mend it</summary>
+      <summary>Causes of cache misses and remedies</summary>
       {isOpen && <Found day={day} />}
     </details>
   );
@@ -251,25 +252,26 @@ function Misses({ day }: { readonly day: string | undefined }): JSX.Element {
 function Found({ day }: { readonly day: string | undefined }) {
   const { value, trouble } = useLoaded(() => api.json("GET /misses", { query: { from: day, to: day } }));
   if (trouble !== undefined) return <Trouble text={trouble} />;
-  if (!value) return <p role="status">Looking …</p>;
+  if (!value) return <p role="status">Loading …</p>;
   const { sessions, calls, promptTokens, cachedTokens, misses } = value;
   return (
     <>
       <p class="note">
         {share(cachedTokens, promptTokens)} of the prompts’ tokens came from the cache, in{" "}
         {counted(calls, "call")} of the{" "}
-        {counted(sessions, "newest session")}. The rest, what need not have been first:
+        {counted(sessions, "newest session")}. The rest, without content that was new (avoidable causes are
+        bold):
       </p>
       <NumbersTable
-        label="Why the cache was missed"
+        label="Causes of cache misses"
         rows={misses}
         columns={[
-          ["Why", ({ avoidable, name }) => avoidable ? <strong>{name}</strong> : name, "begins"],
-          ["Paid for it", money],
-          ["Without a price", unpriced],
+          ["Cause", ({ avoidable, name }) => avoidable ? <strong>{name}</strong> : name, "begins"],
+          ["Cost", money],
+          ["Unpriced calls", unpriced],
           ["Tokens", ({ tokens }) => formatCount(tokens)],
           ["Calls", ({ calls }) => formatCount(calls)],
-          ["What would mend it", ({ remedy, dearest }) => (
+          ["Remedy", ({ remedy, dearest }) => (
             <>
               {remedy} <Changed dearest={dearest} />
             </>
@@ -280,12 +282,12 @@ function Found({ day }: { readonly day: string | undefined }) {
   );
 }
 
-/** The bytes that a client had changed for the dearest call. */
+/** Displays the bytes that the client changed before the most expensive call. */
 function Changed({ dearest: { changed, call } }: Pick<MissesReport["misses"][number], "dearest">) {
   if (!changed || changed.before === "" && changed.after === "") return null;
   return (
     <>
-      For call {call}:{" "}
+      In call {call},{" "}
       <q>
         <bdi>{changed.before}</bdi>
       </q>{" "}

@@ -1,6 +1,6 @@
 import type { JSX } from "preact";
 
-/** One of a few, of which each is a button. */
+/** A group of buttons with one selected. */
 export function Choice<Name extends string>({ label, names, chosen, choose }: {
   readonly label: string;
   readonly names: Readonly<Record<Name, string>>;

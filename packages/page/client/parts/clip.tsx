@@ -2,10 +2,10 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { formatCount } from "@tare/server/internal/format";
 
-/** Characters of a long text that are shown at first; each wish for more shows sixteen times as many. */
+/** Characters that are displayed at first; each request for more multiplies them by 16. */
 const FIRST = 4_000;
 
-/** A text as it is, in a box that scrolls; of a long one the beginning, until more is asked for. */
+/** Displays plain text in a scrollable box, long text in portions. */
 export function Clip(
   { text, label = "Text" }: { readonly text: string; readonly label?: string },
 ): JSX.Element {
@@ -21,7 +21,7 @@ export function Clip(
       >{isShort ? text : text.slice(0, length)}</pre>
       {!isShort && (
         <button type="button" class="quiet" onClick={() => setLength(length * 16)}>
-          {`Show more: ${formatCount(length)} of ${formatCount(text.length)} characters are shown`}
+          {`Show more: ${formatCount(length)} of ${formatCount(text.length)} characters`}
         </button>
       )}
     </div>

@@ -2,15 +2,14 @@ import { useCallback, useEffect, useRef, useState } from "preact/hooks";
 import { errorMessage } from "../api/api.ts";
 import { listen } from "../talk/heard.ts";
 
-/** What was read for a view, and what went wrong with it. */
+/** Data of a view, and the error of reading it. */
 export interface Loaded<T> {
   readonly value: T | undefined;
   readonly trouble: string | undefined;
-  /** Reads it again. */
   readonly reload: () => Promise<void>;
 }
 
-/** How often what belongs to no session is read again while somebody looks, in milliseconds. */
+/** Refresh interval of views without a session while the page is visible, in milliseconds. */
 const EVERY = 15_000;
 
 /** Loads the data of a view when it opens and when its session changes; without a session, periodically. */
@@ -26,7 +25,7 @@ export function useLoaded<T>(read: () => Promise<T>, sessionId?: string): Loaded
       (value) => ({ value, trouble: undefined }),
       (error) => ({ trouble: errorMessage(error) }),
     );
-    // One that was begun later may have been faster.
+    // A later read may have completed earlier.
     if (begun < reads.current.shown) return;
     reads.current.shown = begun;
     setState((before) => ({ ...before, ...answer }));
@@ -39,7 +38,7 @@ export function useLoaded<T>(read: () => Promise<T>, sessionId?: string): Loaded
     }
     let last: string | undefined;
     return listen(sessionId, ({ mark }) => {
-      // The first time too: something may have happened since the view was read.
+      // Also the first time: the session may have changed since it was read.
       if (last !== mark) reload();
       last = mark;
     });

@@ -4,10 +4,10 @@ import { memo } from "preact/compat";
 import { useMemo, useRef, useState } from "preact/hooks";
 import { Clip } from "./clip.tsx";
 
-/** A text that is longer is shown as it is: laying it out would stop the page. */
+/** Longest Markdown in characters; longer text is displayed as plain text, because its layout would block the page. */
 const LONGEST = 200_000;
 
-/** Draws Markdown as elements, never HTML; unchanged blocks aren't redrawn while the text grows. */
+/** Renders Markdown as elements, never as HTML; unchanged blocks aren't rendered again while the text grows. */
 export function Markdown({ text }: { readonly text: string }): JSX.Element {
   const known = useRef<Lexed>({ text: "", tokens: [] });
   const { tokens } = useMemo(() => known.current = lexOn(known.current, text), [text]);
@@ -15,16 +15,16 @@ export function Markdown({ text }: { readonly text: string }): JSX.Element {
   return <div class="markdown" dir="auto">{tokens.map((token, at) => <Block key={at} token={token} />)}</div>;
 }
 
-/** A text and the blocks that it consists of. */
+/** A text and its blocks. */
 interface Lexed {
   readonly text: string;
   readonly tokens: readonly Token[];
 }
 
-/** Blocks at the end of a growing text that what follows may still change. */
+/** Blocks at the end of a growing text that later text may change. */
 const OPEN_BLOCKS = 2;
 
-/** Reads a text; of one that goes on from the text before only the end. */
+/** Parses a text. If it extends the previous text, only the end is parsed again. */
 function lexOn(before: Lexed, whole: string): Lexed {
   const text = whole.length > LONGEST ? "" : whole.replaceAll(/\r\n?/g, "\n");
   const goesOn = before.text !== "" && text.startsWith(before.text);
@@ -41,7 +41,7 @@ const Block = memo(
 function block(token: MarkedToken): ComponentChildren {
   switch (token.type) {
     case "heading":
-      // One level below the page's own: a text that leaves levels out would mislead those who go by them.
+      // One level below the page's headings; skipped levels would mislead screen readers.
       return <h2 class={`depth-${token.depth}`}>{inline(token.tokens)}</h2>;
     case "paragraph":
       return <p>{inline(token.tokens)}</p>;
@@ -81,7 +81,7 @@ function list({ ordered, start, items, loose }: Tokens.List): ComponentChildren 
   return ordered ? <ol start={Number(start) || 1}>{entries}</ol> : <ul>{entries}</ul>;
 }
 
-/** The text of a list's entry stands without a paragraph around it. */
+/** Renders a list item's text without a paragraph. */
 function tight(token: MarkedToken): ComponentChildren {
   if (token.type === "checkbox") return null;
   return token.type === "text" ? (token.tokens ? inline(token.tokens) : decode(token.text)) : block(token);
@@ -126,8 +126,8 @@ function inline(tokens: readonly Token[]): ComponentChildren {
       case "link":
         return <Link href={token.href}>{inline(token.tokens)}</Link>;
       case "image":
-        // Fetching it would tell its server what was said.
-        return <Link href={token.href}>{`[picture: ${decode(token.text)}]`}</Link>;
+        // Fetching the image would notify its server.
+        return <Link href={token.href}>{`[image: ${decode(token.text)}]`}</Link>;
       case "escape":
         return token.text;
       case "text":
@@ -145,13 +145,13 @@ function Link({ href, children }: { readonly href: string; readonly children: Co
 
 function Code({ text, language }: { readonly text: string; readonly language?: string | undefined }) {
   const [word, setWord] = useState("Copy");
-  // Pages of hosts without TLS have no clipboard.
+  // The clipboard API needs a secure context.
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(text);
       setWord("Copied");
     } catch {
-      setWord("Can’t copy here");
+      setWord("Copying not supported");
     }
   };
   return (
@@ -177,7 +177,7 @@ const ENTITIES: Readonly<Record<string, string>> = {
   hellip: "…",
 };
 
-/** The characters that a text names; a name that isn't known stays as it is. */
+/** Replaces character references; unknown names stay unchanged. */
 function decode(text: string): string {
   if (!text.includes("&")) return text;
   return text.replaceAll(/&(?:#(\d{1,7})|#x([\da-f]{1,6})|([a-z]+));/gi, (whole, decimal, hex, name) => {

@@ -1,17 +1,17 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
 
-/** Rows of a table at first. */
+/** Rows that are displayed at first. */
 const ROWS = 25;
 
-/** A column. The first one names its rows; `words` and `begins` are texts, and the latter may be long. */
+/** A column. The first one labels the rows. `words` and `begins` are texts; `begins` may be long. */
 export type Column<Row> = readonly [
   head: string,
   cell: (row: Row) => ComponentChildren,
   kind?: "words" | "begins",
 ];
 
-/** A table of numbers, which scrolls by itself: its first rows, and as many more as are requested. */
+/** A scrollable table of numbers, displayed in portions. */
 export function NumbersTable<Row>({ label, columns, rows, isChosen, more = "More" }: {
   readonly label: string;
   readonly columns: readonly Column<Row>[];

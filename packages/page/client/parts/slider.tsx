@@ -1,21 +1,21 @@
 import type { ComponentChildren, JSX } from "preact";
 
-/** A picture of many things of which one is chosen, by pointer or by keys, and said in words. */
+/** Properties of a graphic in which one item is selected by pointer or keyboard. */
 export interface SliderProps {
   readonly label: string;
   readonly length: number;
   readonly at: number;
   readonly choose: (at: number) => void;
   readonly text: string;
-  /** Which of them stands at a place of the picture, in its own pixels; nothing for none. */
+  /** Returns the index of the item at a position in pixels; undefined if there is none. */
   readonly find: (x: number, y: number) => number | undefined;
   readonly children: ComponentChildren;
 }
 
-/** So many steps a page key takes. */
+/** Items that a page key moves by. */
 const PAGE = 10;
 
-/** A picture to choose from: arrow keys, Home, End and a click. Screen readers take it for a slider. */
+/** A graphic with one selected item: arrow keys, Home, End and click. It has the ARIA role `slider`. */
 export function Slider({ label, length, at, choose, text, find, children }: SliderProps): JSX.Element {
   const go = (to: number) => choose(Math.max(0, Math.min(length - 1, to)));
   const onKeyDown = (event: KeyboardEvent) => {
@@ -40,7 +40,7 @@ export function Slider({ label, length, at, choose, text, find, children }: Slid
     if (found !== undefined) go(found);
   };
   return (
-    <div class="picture" role="group" aria-label={`${label}, to scroll`}>
+    <div class="picture" role="group" aria-label={`${label}, scrollable`}>
       <div
         class="slider"
         role="slider"

@@ -4,20 +4,20 @@ import { counted, formatCount } from "@tare/server/internal/format";
 import { dollars, share } from "./format.ts";
 import { NumbersTable } from "./numbers_table.tsx";
 
-/** A cost, as far as prices are known. */
+/** A cost in cost units, and in dollars for the calls with a known price. */
 export type Priced = Pick<Sums, "usd" | "tokenUnits" | "unpricedCalls">;
 
-/** Whether a cost is known in dollars, at least of some calls. */
+/** Returns whether the price of at least some calls is known. */
 export function isPriced({ usd, unpricedCalls }: Priced): boolean {
   return usd > 0 || unpricedCalls === 0;
 }
 
-/** A cost in dollars; where no call has a price that of so many input tokens, which is what a token unit is. */
+/** Returns a cost in dollars, or in cost units if no call has a known price. */
 export function money(cost: Priced): string {
-  return isPriced(cost) ? dollars(cost.usd) : `${formatCount(cost.tokenUnits)} units`;
+  return isPriced(cost) ? dollars(cost.usd) : `${formatCount(cost.tokenUnits)} cost units`;
 }
 
-/** What was saved, as a share of what clients would have paid without Tare: of the dollars, else of the token units. */
+/** Returns the estimated saving as a share of the baseline, in dollars if known, otherwise in cost units. */
 export function saved(cost: Priced & Pick<Sums, "withoutUsd" | "withoutTokenUnits">): string {
   const { usd, withoutUsd, tokenUnits, withoutTokenUnits } = cost;
   return isPriced(cost)
@@ -25,64 +25,60 @@ export function saved(cost: Priced & Pick<Sums, "withoutUsd" | "withoutTokenUnit
     : share(withoutTokenUnits - tokenUnits, withoutTokenUnits);
 }
 
-/** How many calls aren't among the dollars; nothing if all are. */
+/** Returns the number of calls without a known price as text; "" if it is 0. */
 export function withoutPrice({ unpricedCalls }: Priced): string {
-  return unpricedCalls === 0 ? "" : `${counted(unpricedCalls, "call")} without a price`;
+  return unpricedCalls === 0 ? "" : `${counted(unpricedCalls, "unpriced call")}`;
 }
 
-/** Returns a number of calls without a price for a table. */
+/** Returns the number of unpriced calls for a table; "" if it is 0. */
 export function unpriced({ unpricedCalls }: Pick<Priced, "unpricedCalls">): string {
   return unpricedCalls === 0 ? "" : formatCount(unpricedCalls);
 }
 
-/** What money goes for: what each part is called, and what it is. */
+/** Causes of cost: key, label and meaning. */
 const PARTS:
   readonly (readonly [part: keyof CallReport["spent"]["tokenUnits"], name: string, meaning: string])[] = [
-    ["cacheRead", "Read from the cache", "what the provider’s cache still held"],
-    [
-      "new",
-      "New in the prompt",
-      "what no request held before, written to the cache where the provider does that",
-    ],
+    ["cacheRead", "Cache reads", "tokens that the provider’s cache served"],
+    ["new", "New content", "tokens that no earlier request contained; includes cache writes"],
     [
       "expired",
-      "Expired",
-      "missed the cache: the call came after the cache’s time, so that all was sent anew",
+      "Expired cache",
+      "cache misses: the call came after the cache’s lifetime, so the prompt was read again",
     ],
-    ["ownRewrite", "Own rewrites", "missed the cache: Tare had rewritten the prompt; its summaries too"],
-    ["changed", "Other tools or model", "missed the cache: it stands behind what had changed"],
-    ["lost", "Lost by the provider", "missed the cache, though the cache’s time wasn’t over"],
-    ["output", "Output", "the replies"],
-    ["ping", "Keeping warm", "requests that kept the provider’s cache from expiring while nothing was asked"],
+    ["ownRewrite", "Rewrites by Tare", "cache misses after Tare rewrote the prompt; includes its summaries"],
+    ["changed", "Changes by the client", "cache misses after other tools, another model or edited messages"],
+    ["lost", "Early cache loss", "cache misses within the cache’s lifetime"],
+    ["output", "Output", "generated tokens"],
+    ["ping", "Cache keep-alive", "requests that renew the provider’s cache during pauses"],
   ];
 
-/** What calls were paid for, in dollars, or in token units where no price is known; what cost nothing isn't told. */
+/** Displays cost by cause, in dollars, or in cost units without a known price. Causes without cost are omitted. */
 export function SpentTable({ sums }: { readonly sums: Sums }): JSX.Element {
   const unit = isPriced(sums) ? "Usd" : "TokenUnits";
   const whole = isPriced(sums) ? sums.usd : sums.tokenUnits;
   return (
     <NumbersTable
-      label="What it went for"
+      label="Cost by cause"
       columns={[
-        ["Went for", ([, name]) => name],
+        ["Cause", ([, name]) => name],
         [
-          isPriced(sums) ? "US dollars" : "Token units",
+          isPriced(sums) ? "US dollars" : "Cost units",
           ([part]) => isPriced(sums) ? dollars(sums[`${part}Usd`]) : formatCount(sums[`${part}TokenUnits`]),
         ],
         ["Share", ([part]) => share(sums[`${part}${unit}`], whole)],
-        ["Which is", ([, , meaning]) => meaning, "words"],
+        ["Meaning", ([, , meaning]) => meaning, "words"],
       ]}
       rows={PARTS.filter(([part]) => sums[`${part}${unit}`] > 0)}
     />
   );
 }
 
-/** What the units mean that a view shows. */
+/** Explains the units of a view. */
 export function Units(): JSX.Element {
   return (
     <p class="note">
-      A token unit is the price of one input token that isn’t in the cache. Dollars have the replies in them,
-      and are those of the calls whose price is known.
+      One cost unit is the price of one uncached input token; output isn’t included. Dollars include output,
+      and only calls whose price is known.
     </p>
   );
 }

@@ -4,14 +4,14 @@ import { counted, formatCount } from "@tare/server/internal/format";
 import { dollars, share } from "./format.ts";
 import { isPriced, withoutPrice } from "./spent.tsx";
 
-/** A number that a view is about. */
+/** A key number of a view. */
 export interface Sum {
   readonly name: string;
   readonly value: string;
   readonly note?: string;
 }
 
-/** The few numbers that a view is about. */
+/** Displays key numbers. */
 export function SumList({ sums }: { readonly sums: readonly Sum[] }): JSX.Element {
   return (
     <dl class="sums">
@@ -28,7 +28,7 @@ export function SumList({ sums }: { readonly sums: readonly Sum[] }): JSX.Elemen
   );
 }
 
-/** The prompts' tokens, and how many of them the cache served. */
+/** Returns the prompt tokens and the share that the cache served. */
 export function promptTokensOf(
   { promptTokens, cachedTokens }: Pick<CallSums, "promptTokens" | "cachedTokens">,
 ): Sum {
@@ -36,7 +36,7 @@ export function promptTokensOf(
   return { name: "Prompt tokens", value: formatCount(promptTokens), note };
 }
 
-/** What calls cost beside what clients would have paid without Tare: in dollars as far as prices are known, and in token units. */
+/** Returns the cost and its baseline, in dollars as far as prices are known, and in cost units. */
 export function costsOf(
   { tokenUnits, withoutTokenUnits, usd, withoutUsd, unpricedCalls }: Pick<
     CallSums,
@@ -44,42 +44,47 @@ export function costsOf(
   >,
 ): Sum[] {
   const beside = (cost: number, without: number, format: (cost: number) => string) =>
-    `of ${format(without)} without Tare: ${share(without - cost, without)} saved`;
+    `baseline ${format(without)}: ${share(without - cost, without)} estimated saving`;
   const cost = { usd, tokenUnits, unpricedCalls };
   const note = [isPriced(cost) ? beside(usd, withoutUsd, dollars) : "", withoutPrice(cost)].filter(Boolean);
   return [
     { name: "US dollars", value: isPriced(cost) ? dollars(usd) : "–", note: note.join("; ") },
     {
-      name: "Token units",
+      name: "Cost units",
       value: formatCount(tokenUnits),
       note: beside(tokenUnits, withoutTokenUnits, formatCount),
     },
   ];
 }
 
-/** What was saved beside resending everything, where a window didn't hold all that was said; nothing where all fitted. */
+/** Returns the saving against resending everything, for calls before the window overflowed; empty if it never did. */
 export function overflowOf(
   { calls, fittingCalls, fittingTokenUnits, resendTokenUnits, withoutCompactions }: CallSums,
 ): Sum[] {
   if (withoutCompactions === 0) return [];
   return [{
-    name: "While all fitted the window",
+    name: "Before the window was full",
     value: share(resendTokenUnits - fittingTokenUnits, resendTokenUnits),
     note:
-      `saved of resending everything, ${fittingCalls} of ${counted(calls, "call")}; then its client would ` +
-      `have compacted ${counted(withoutCompactions, "time")}`,
+      `estimated saving against resending everything, ${fittingCalls} of ${
+        counted(calls, "call")
+      }; afterwards the client ` +
+      `would have compacted ${counted(withoutCompactions, "time")}`,
   }];
 }
 
-/** What programs kept outside of every prompt; nothing if there were none. */
+/** Returns the tokens that code mode withheld from prompts; empty without programs. */
 export function programsOf(
   { programs, programCalls, failedProgramCalls, programKeptTokens }: CallSums,
 ): Sum[] {
   if (programs === 0) return [];
   return [{
-    name: "Kept outside by programs",
+    name: "Withheld by code mode",
     value: formatCount(programKeptTokens),
-    note: `tokens, no saving; ${counted(programs, "program")} made ${counted(programCalls, "call")}, ` +
+    note:
+      `tokens, not counted as saving; ${counted(programs, "program")} made ${
+        counted(programCalls, "call")
+      }, ` +
       `${formatCount(failedProgramCalls)} failed`,
   }];
 }

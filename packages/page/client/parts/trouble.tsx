@@ -2,12 +2,12 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { errorMessage } from "../api/api.ts";
 
-/** What went wrong; nothing if nothing did. */
+/** Displays an error, if there is one. */
 export function Trouble({ text }: { readonly text: string | undefined }): JSX.Element | null {
   return text === undefined ? null : <p class="trouble" role="alert">{text}</p>;
 }
 
-/** Returns the error of the last attempt, and what attempts something and resolves to whether it succeeded. */
+/** Returns the error of the last action, and a function that runs an action and resolves to whether it succeeded. */
 export function useAttempt(): readonly [
   string | undefined,
   (act: () => Promise<unknown>) => Promise<boolean>,

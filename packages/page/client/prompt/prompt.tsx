@@ -17,20 +17,20 @@ import { SessionHead } from "../session_head.tsx";
 type Block = PromptReport["blocks"][number];
 
 const STATES: Readonly<Record<Block["state"], string>> = {
-  alive: "as it was said",
-  said_once: "said once: without what stands above, and without notation that says nothing",
-  elided: "elided: a line stands in its place",
-  truncated: "truncated: head and tail are shown",
-  summarised: "summarised with others",
-  left: "left: a line says that it was there",
-  compact: "compact: names and types alone",
+  alive: "unchanged",
+  said_once: "compressed: repeated content and redundant formatting are removed",
+  elided: "evicted: replaced by a one-line placeholder",
+  truncated: "truncated: only head and tail are visible",
+  summarised: "summarized with other messages",
+  left: "evicted: mentioned in a one-line placeholder",
+  compact: "compact: names and types only",
 };
 
-/** What the model sees of a session: its prompt as blocks to scale. */
+/** Displays the model's view of a session as blocks to scale. */
 export function Prompt(
   { subject, block: wanted }: {
     readonly subject: Subject;
-    /** The block that is shown first. Default: the first that isn't as it was said. */
+    /** Id of the initially selected block. Default: the first that was changed. */
     readonly block?: string | undefined;
   },
 ): JSX.Element {
@@ -49,19 +49,19 @@ export function Prompt(
     <section class="report">
       <SessionHead place={{ view: "prompt", ...subject }} head={value?.head} />
       <Trouble text={trouble} />
-      {value && blocks.length === 0 && <p>Nothing has been said yet.</p>}
+      {value && blocks.length === 0 && <p>No messages yet.</p>}
       {value && blocks.length > 0 && (
         <>
           <SumList
             sums={[
-              { name: "The model sees", value: formatCount(value.prompt.tokens), note: "tokens" },
+              { name: "Current prompt", value: formatCount(value.prompt.tokens), note: "tokens" },
               {
-                name: "All that was said",
+                name: "Full history",
                 value: formatCount(value.prompt.originalTokens),
                 note: "tokens, tools included",
               },
               {
-                name: "Left out",
+                name: "Removed",
                 value: formatCount(Math.max(0, value.prompt.originalTokens - value.prompt.tokens)),
                 note: share(value.prompt.originalTokens - value.prompt.tokens, value.prompt.originalTokens),
               },
@@ -80,9 +80,9 @@ export function Prompt(
 const NAMES: Readonly<Record<Kind, string>> = {
   tools: "Tools",
   instructions: "Instructions",
-  user: "People",
+  user: "User",
   assistant: "Model",
-  result: "Results",
+  result: "Tool results",
 };
 
 function Picture(
@@ -112,7 +112,7 @@ function Picture(
       </Slider>
       <ul class="legend">
         {KINDS.map((kind) => <li key={kind} class={kind}>{NAMES[kind]}</li>)}
-        <li class="gone">Left out of the prompt</li>
+        <li class="gone">Removed from the prompt</li>
       </ul>
     </div>
   );
@@ -120,11 +120,11 @@ function Picture(
 
 function nameOf(block: Block): string {
   const { kind, tool, role, subject } = block;
-  if (kind === "line") return "A line for what left";
+  if (kind === "line") return "Placeholder";
   if (kind === "tool") return `Tool ${tool ?? ""}`;
-  // Whoever looks for one knows what it was about.
+  // The subject, such as a path, identifies a result.
   if (kindOf(block) === "result") return subject ? `${subject} (${tool})` : `Result of ${tool ?? "a call"}`;
-  return { user: "A person says", assistant: "The model says" }[role] ?? "Instructions";
+  return { user: "User message", assistant: "Model message" }[role] ?? "Instructions";
 }
 
 function inWords(block: Block): string {
@@ -156,7 +156,7 @@ function Detail(
       await changed();
     });
   return (
-    <section class="detail" aria-label="The chosen block">
+    <section class="detail" aria-label="Selected block">
       <h2>
         <bdi>{nameOf(block)}</bdi>
         <small>{STATES[state]}</small>
@@ -170,10 +170,8 @@ function Detail(
       <Trouble text={trouble} />
       {texts && (
         <div class="sides">
-          <Side title="In the prompt now" text={texts.now} none="Nothing." />
-          {texts.original && state !== "alive" && (
-            <Side title="As it was said" text={texts.original} none="" />
-          )}
+          <Side title="Current prompt" text={texts.now} none="Nothing." />
+          {texts.original && state !== "alive" && <Side title="Original" text={texts.original} none="" />}
         </div>
       )}
     </section>
@@ -206,22 +204,22 @@ function Wishes(
   if (pin) {
     const done = pin.state === "done";
     const told = pin.wish === "keep"
-      ? (done ? "Kept: it stays in the prompt." : "It comes back at the next rewrite, and stays.")
-      : (done ? "Let go: it has left the prompt." : "It leaves at the next rewrite.");
+      ? (done ? "Retained in the prompt." : "Pending: restored at the next rewrite and then retained.")
+      : (done ? "Evicted from the prompt." : "Pending: evicted at the next rewrite.");
     return (
       <p class="wish">
         <span role="status">{told}</span>
-        <button type="button" onClick={() => wish()}>Leave it to the planner</button>
+        <button type="button" onClick={() => wish()}>Remove pin</button>
       </p>
     );
   }
   return (
     <p class="wish">
       <button type="button" onClick={() => wish("keep")}>
-        {state === "alive" ? "Keep" : "Keep: bring it back"}
+        {state === "alive" ? "Retain" : "Restore and retain"}
       </button>
       {role === "tool" && state !== "elided" && (
-        <button type="button" onClick={() => wish("let_go")}>Let go</button>
+        <button type="button" onClick={() => wish("let_go")}>Evict</button>
       )}
     </p>
   );
@@ -231,9 +229,9 @@ function Left(
   { blocks, choose }: { readonly blocks: readonly Block[]; readonly choose: (at: number) => void },
 ) {
   const left = [...blocks.entries()].filter(([, { state, pin }]) => state !== "alive" || pin !== null);
-  if (left.length === 0) return <p>All of it is in the prompt as it was said.</p>;
+  if (left.length === 0) return <p>The prompt contains everything unchanged.</p>;
   return (
-    <section aria-label="What left, and what was asked for">
+    <section aria-label="Changed and pinned blocks">
       <NumbersTable
         label="Table of blocks"
         rows={left}
@@ -244,10 +242,11 @@ function Left(
               <bdi>{nameOf(block)}</bdi>
             </button>
           )],
-          ["Begins", ([, { title }]) => <bdi>{title}</bdi>, "begins"],
-          ["Now", ([, { tokens }]) => formatCount(tokens)],
-          ["Was", ([, { originalTokens }]) => formatCount(originalTokens)],
-          ["State", ([, { pin, state }]) => pin ? (pin.wish === "keep" ? "keep" : "let go") : state, "words"],
+          ["Beginning", ([, { title }]) => <bdi>{title}</bdi>, "begins"],
+          ["Tokens now", ([, { tokens }]) => formatCount(tokens)],
+          ["Original tokens", ([, { originalTokens }]) => formatCount(originalTokens)],
+          ["State", ([, { pin, state }]) =>
+            pin ? (pin.wish === "keep" ? "pinned: retain" : "pinned: evict") : STATES[state], "words"],
         ]}
       />
     </section>
@@ -256,11 +255,11 @@ function Left(
 
 const ROW = { height: 30, gap: 6 };
 
-/** Colours of blocks, by who says them. */
+/** Block kinds by role, in the order of their colours. */
 const KINDS = ["tools", "instructions", "user", "assistant", "result"] as const;
 type Kind = typeof KINDS[number];
 
-/** A piece of a block: blocks go on in the next row. */
+/** A part of a block in one row; a block may continue in the next row. */
 interface Piece {
   readonly at: number;
   readonly row: number;
@@ -308,16 +307,15 @@ function layOutStrip(blocks: readonly Block[], width: number) {
     seen,
     gone,
     outline: (at: number) => pieces.filter((piece) => piece.at === at).map(box).join(""),
-    /** Which block stands at a place. */
     find(x: number, y: number) {
       const row = Math.max(0, Math.min(rows - 1, Math.floor(y / (ROW.height + ROW.gap))));
-      // Of one that is too narrow to hit, its neighbour is found, and the keys lead there.
+      // A block that is too narrow to hit is reached by keyboard.
       return pieces.findLast((piece) => piece.row === row && piece.x <= x)?.at;
     },
   };
 }
 
-/** A stretch of the endless row, cut where rows end. */
+/** Cuts a range of the continuous row where rows end. */
 function cut(
   { from, to, width, rows }: {
     readonly from: number;
@@ -337,7 +335,7 @@ function cut(
   return pieces;
 }
 
-/** A hair's breadth stands between blocks, unless they are as thin. */
+/** Returns a rectangle's path, with a 1-pixel gap unless it is too narrow. */
 function box({ row, x, width }: Omit<Piece, "at">): string {
   const shown = width > 3 ? width - 1 : width;
   const y = row * (ROW.height + ROW.gap);

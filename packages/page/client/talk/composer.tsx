@@ -7,24 +7,24 @@ import type { TurnBudget } from "../api/sessions.ts";
 import { Trouble } from "../parts/trouble.tsx";
 
 export interface ComposerProps {
-  /** Sends a message; false restores it to be edited. */
+  /** Sends a message; false returns it to the field. */
   readonly send: (input: Content, budget?: TurnBudget) => Promise<boolean>;
-  /** Whether a turn runs, so that a message steers it. Default: false. */
+  /** Whether a turn is running, so that a message steers it. Default: false. */
   readonly isRunning?: boolean;
-  /** Cancels the turn. Default: it can't be. */
+  /** Cancels the turn. Default: unavailable. */
   readonly cancel?: () => void;
   /** Whether the model accepts images. Default: unknown. */
   readonly seesPictures?: boolean | undefined;
-  /** Continues a turn that was interrupted. Default: there is none. */
+  /** Continues an interrupted turn. Default: unavailable. */
   readonly goOn?: (budget?: TurnBudget) => void;
-  /** The last message, to be edited. Default: a new one is written. */
+  /** The last message, to be edited. Default: a new message. */
   readonly edits?: Content | undefined;
   readonly leave?: () => void;
-  /** Begins to edit it. Default: it can't be edited. */
+  /** Starts editing the last message. Default: unavailable. */
   readonly edit?: () => void;
 }
 
-/** Where inputs are written: text, files by drag and drop or from a list, limits for the turn. */
+/** The message field: text, attachments and limits of the turn. */
 export function Composer(
   { send, isRunning = false, cancel, goOn, seesPictures, edits, leave = () => {}, edit }: ComposerProps,
 ): JSX.Element {
@@ -42,7 +42,7 @@ export function Composer(
     setFiles(draft.files);
     setTrouble(undefined);
   };
-  // Before anything can be typed.
+  // A layout effect runs before anything can be typed.
   useLayoutEffect(() => {
     if (edits === undefined) return;
     const draft = { text, files };
@@ -115,9 +115,9 @@ export function Composer(
     >
       {edits !== undefined && (
         <p class="edits">
-          What you send goes on from before your last message, in a session of its own. This one stays as it
-          is, and so do files.
-          <button type="button" class="quiet" onClick={leave}>Leave it</button>
+          The edited message starts a new session from before your last message. This session and the files
+          stay unchanged.
+          <button type="button" class="quiet" onClick={leave}>Cancel edit</button>
         </p>
       )}
       {files.length > 0 && (
@@ -131,7 +131,7 @@ export function Composer(
               <button
                 type="button"
                 class="quiet"
-                aria-label={`Take ${name} out`}
+                aria-label={`Remove ${name}`}
                 onClick={() => setFiles(files.filter((_, other) => other !== at))}
               >
                 ×
@@ -143,23 +143,23 @@ export function Composer(
       <Trouble text={trouble} />
       {seesPictures === false && files.some(({ part }) => part.type === "image_url") && (
         <p class="trouble" role="status">
-          It isn’t known that this model looks at pictures: its provider may refuse the message.
+          This model is not known to support images; its provider may refuse the message.
         </p>
       )}
       {mentions.list}
       <label class="hidden" for="input">
         {isRunning
-          ? "Say something to the working agent"
+          ? "Message to the running agent"
           : edits === undefined
           ? "Your message"
-          : "Your last message, otherwise"}
+          : "Your last message, edited"}
       </label>
       <textarea
         id="input"
         ref={field}
         rows={1}
         dir="auto"
-        placeholder={isRunning ? "Steer it: this is read before its next step" : "Write to the agent"}
+        placeholder={isRunning ? "Steer the agent: it reads this before its next step" : "Write to the agent"}
         value={text}
         onInput={(event) => {
           setText(event.currentTarget.value);
@@ -188,7 +188,7 @@ const NO_LIMITS: LimitTexts = { maxSteps: "", maxTokens: "", maxUsd: "" };
 
 const FIELDS: readonly { readonly name: keyof TurnBudget; readonly label: string }[] = [
   { name: "maxSteps", label: "Model calls" },
-  { name: "maxTokens", label: "Tokens, read and written" },
+  { name: "maxTokens", label: "Input and output tokens" },
   { name: "maxUsd", label: "US dollars" },
 ];
 
@@ -207,7 +207,7 @@ function Limits(
     <details class="limits">
       <summary>{isLimited ? "Limited" : "Limits"}</summary>
       <div class="sheet">
-        <p>The turn ends when it has used up one of these.</p>
+        <p>The turn ends when it reaches one of these limits.</p>
         {FIELDS.map(({ name, label }) => (
           <label key={name}>
             <span>{label}</span>
@@ -231,17 +231,17 @@ interface Attached {
   readonly part: ContentPart;
 }
 
-/** Largest file in bytes, and all together as they are sent: the server takes bodies of 10 MiB, and base64 makes a file a third larger. */
+/** Largest file, and all encoded attachments, in bytes: the server accepts bodies of 10 MiB, and base64 adds a third. */
 const MAX_BYTES = 7 * 2 ** 20;
 const MAX_SENT = 9.5 * 2 ** 20;
 
-/** Largest picture in bytes before it is made smaller. */
+/** Largest image before it is scaled down, in bytes. */
 const MAX_PICTURE = 40 * 2 ** 20;
 
-/** Longest edge of a picture in pixels: models are shown no more of a larger one, and it would be paid for. */
+/** Longest edge of an image in pixels: models use no more of a larger one. */
 const MAX_EDGE = 2_000;
 
-/** Returns a file as a content part, images scaled down. @throws {RangeError} if it is too large or no image. */
+/** Returns a file as a content part, images scaled down. @throws {RangeError} if it is too large or not an image. */
 async function attach(file: File, others: readonly Attached[]): Promise<Attached> {
   const { name } = file;
   const part = await partOf(file);
@@ -251,15 +251,15 @@ async function attach(file: File, others: readonly Attached[]): Promise<Attached
   );
   if (sent > MAX_SENT) {
     throw new RangeError(
-      `Cannot attach ${name}: with the others it is ${megabytes(sent)} MB as it is sent, and ${
-        megabytes(MAX_SENT)
-      } MB is the most.`,
+      `Cannot attach ${name}: all attachments together would have ${
+        megabytes(sent)
+      } MB encoded. Attach at most ${megabytes(MAX_SENT)} MB.`,
     );
   }
   return { name, part };
 }
 
-/** Returns the draft of a message: its last text, and the parts before it as attachments. */
+/** Returns the draft of a message: its last text part, and the parts before it as attachments. */
 function takenApart(content: Content): { readonly text: string; readonly files: readonly Attached[] } {
   if (typeof content === "string") return { text: content, files: [] };
   const last = content.at(-1);
@@ -280,7 +280,7 @@ function megabytes(bytes: number): string {
 function assertFits({ name, size }: File, most: number): void {
   if (size <= most) return;
   throw new RangeError(
-    `Cannot attach ${name}: it has ${megabytes(size)} MB, and ${megabytes(most)} MB is the most.`,
+    `Cannot attach ${name}: it has ${megabytes(size)} MB. Attach at most ${megabytes(most)} MB.`,
   );
 }
 
@@ -301,12 +301,15 @@ async function partOf(file: File): Promise<ContentPart> {
   return { type: "file", file: { filename: name, file_data: await dataUrl(file) } };
 }
 
-/** Returns an image at the largest size that models are shown. Animations stay as they are. */
+/** Scales an image down to the largest size that models use. Animations stay unchanged. */
 async function fitted(file: File): Promise<File> {
   const { name, type } = file;
   assertFits(file, type === "image/gif" ? MAX_BYTES : MAX_PICTURE);
   const picture = await createImageBitmap(file).catch((cause) => {
-    throw new RangeError(`Cannot attach ${name}: this browser can’t read it as a picture.`, { cause });
+    throw new RangeError(
+      `Cannot attach ${name}: this browser can’t decode the image. Attach another format.`,
+      { cause },
+    );
   });
   const scale = MAX_EDGE / Math.max(picture.width, picture.height);
   if (type === "image/gif" || (scale >= 1 && file.size <= MAX_BYTES)) return file;
@@ -338,16 +341,16 @@ function dataUrl(file: File): Promise<string> {
 
 const MOST = 8;
 
-/** Pause after typing before files are searched, in milliseconds. */
+/** Debounce of the file search, in milliseconds. */
 const PAUSE = 100;
 
-/** A file that is being typed: `@` and a part of its path. */
+/** A file name that is being typed after `@`. */
 interface Mention {
   readonly from: number;
   readonly asked: string;
 }
 
-/** Completes files of the workspace after `@`: arrow keys choose, Enter or Tab inserts, Escape closes. */
+/** Completes workspace files after `@`: arrow keys select, Enter or Tab inserts, Escape closes. */
 function useMentions(
   { field, change }: {
     readonly field: RefObject<HTMLTextAreaElement | null>;
@@ -378,7 +381,7 @@ function useMentions(
       const query = { search: asked, limit: MOST };
       setFiles((await api.json("GET /agent/files", { query, signal: stop.signal })).files);
     };
-    // Whoever may not list files writes the path himself.
+    // Without permission to list files the path is typed without completion.
     const timer = setTimeout(() => read().catch(() => stop.signal.aborted || setFiles([])), PAUSE);
     return () => {
       clearTimeout(timer);
@@ -394,9 +397,9 @@ function useMentions(
     const box = field.current;
     if (!box || !mention) return;
     const { from, asked } = mention;
-    // In a folder one goes on.
+    // After a folder, completion continues.
     const put = path.endsWith("/") ? path : `${path} `;
-    // At once, with the caret behind it: what is typed next comes there.
+    // Synchronous, so that the next typed character is after it.
     box.focus();
     box.setRangeText(put, from, from + asked.length, "end");
     change(box.value);

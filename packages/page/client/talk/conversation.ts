@@ -9,7 +9,7 @@ import type { OwnSession, SessionWithMessages, TalkEvent, TurnBudget, WaitingCal
 /** Window event: the list of sessions has changed. */
 export const CHANGED = "tare-changed";
 
-/** A message to send, and limits of its turn. */
+/** A message to send, and its turn's limits. */
 export interface Sending {
   readonly input: Content;
   readonly budget?: TurnBudget;
@@ -41,9 +41,9 @@ export class SessionTalk {
   });
   #transcript = new TranscriptReducer();
   #last = 0;
-  /** Whether events are read: two readers would show them twice. */
+  /** Whether events are being read; a second reader would duplicate them. */
   #isReading = false;
-  /** Whether something has begun that may be after the end of this stream. */
+  /** Whether a turn may have started after the end of the current stream. */
   #goesOn = false;
   #frame: number | undefined;
 
@@ -73,17 +73,21 @@ export class SessionTalk {
     await this.#attempt(async () => {
       const asking = { path: this.#path, signal: this.#closing.signal };
       const session = await this.#connection.retry(() => api.json("GET /sessions/{id}", asking));
-      if (session.kind !== "agent") throw new Error("This session is another agent's: go on in that agent.");
+      if (session.kind !== "agent") {
+        throw new Error(
+          "Cannot open the chat: the session belongs to another agent. Continue it in that agent.",
+        );
+      }
       this.session = session;
       const { turn, messages, lastEvent, approvals } = session;
       this.#transcript = new TranscriptReducer(session);
-      // A running turn is shown by its events, which have more.
+      // A running turn is displayed from its events, which contain more.
       for (const message of messages.slice(0, turn?.firstMessage)) {
         this.#show({ type: "message_added", message });
       }
       for (const { id, session: helper } of session.helpers) {
         this.#show({ type: "helper_started", id, session: helper });
-        // The reducer doesn't store calls that have ended.
+        // The reducer forgets completed calls.
         const call = this.entries.findLast((entry) => entry.kind === "call" && entry.id === id);
         if (call?.kind === "call") this.entries[call.key] = { ...call, helper };
       }
@@ -110,7 +114,7 @@ export class SessionTalk {
     const { effort, seesPictures, ...known } = this.session;
     const isAsked = listed.model === known.model && listed.effort === effort;
     const isNamed = listed.title !== known.title;
-    // It is unknown for another model.
+    // The model's image support is unknown after a change of model.
     this.session = { ...known, ...listed, ...(isAsked && seesPictures !== undefined && { seesPictures }) };
     if (isNamed || !isAsked) this.#tell();
     if (this.#isReading || (listed.lastEvent <= this.#last && listed.status === "idle")) return;
@@ -132,8 +136,8 @@ export class SessionTalk {
   }
 
   /**
-   * Makes a copy that ends before the user's last message, and cancels what runs here. Resolves to its id and that message;
-   * undefined if it can't be made. `expected` is the message that was edited. Default: any.
+   * Forks the session before the user's last message, and cancels a running turn. Resolves to the new id and that message;
+   * undefined on failure. `expected` is the message that was edited. Default: any.
    */
   async forkBeforeLast(
     expected?: Content,
@@ -148,9 +152,11 @@ export class SessionTalk {
       const messages = session.kind === "agent" ? session.messages : [];
       const before = messages.findLastIndex(({ role }) => role === "user");
       const said = messages[before]?.content;
-      if (said === undefined || said === null) throw new Error("Nothing was said here yet.");
+      if (said === undefined || said === null) {
+        throw new Error("Cannot fork: the session has no message. Send one first.");
+      }
       if (expected !== undefined && plainText(said) !== plainText(expected)) {
-        throw new Error("Somebody has said something else since: read that first.");
+        throw new Error("Cannot send the edit: a newer message was added meanwhile. Read it first.");
       }
       const asked = { path, body: { before }, key: requestKey() };
       made = { id: (await api.json("POST /sessions/{id}/fork", asked)).session.id, input: said };
@@ -163,7 +169,7 @@ export class SessionTalk {
       const path = { ...this.#path, approval: approval.id };
       await api.send("POST /sessions/{id}/approvals/{approval}", { path, body: said });
     });
-    // The events have its outcome.
+    // The outcome arrives as events.
     if (done && !this.#isReading) this.follow();
     return done;
   }
@@ -187,18 +193,18 @@ export class SessionTalk {
   async #post(body: Body<"POST /sessions/{id}/turns">, key: string): Promise<boolean> {
     const done = await this.#attempt(async () => {
       const response = await api.send("POST /sessions/{id}/turns", { path: this.#path, body, key });
-      // Only follow() reads the events.
+      // Only follow() reads events.
       await response.body?.cancel();
     });
     if (!done) return false;
     this.isRunning = true;
-    // Not awaited: it ends with the turn.
+    // Not awaited, because it ends with the turn.
     this.follow();
     dispatchEvent(new Event(CHANGED));
     return true;
   }
 
-  /** Reads events until nothing runs any more. */
+  /** Reads events until nothing runs. */
   async follow(): Promise<void> {
     this.#goesOn = true;
     if (this.#isReading) return;
@@ -236,7 +242,7 @@ export class SessionTalk {
     this.#show(event);
     if (event.type === "turn_start") {
       this.isRunning = true;
-      // It is read already.
+      // This stream already contains the turn.
       this.#goesOn = false;
     }
     if (event.type === "step_end" && this.session) {
@@ -270,7 +276,7 @@ export class SessionTalk {
     }
   }
 
-  /** Draws once per frame, however many deltas arrive; a page in the background draws when it is visible. */
+  /** Renders at most once per frame; a page in the background renders when it becomes visible. */
   #tell(): void {
     if (this.#closing.signal.aborted) return;
     this.#frame ??= requestAnimationFrame(() => {
@@ -280,7 +286,7 @@ export class SessionTalk {
   }
 }
 
-/** Returns the text of a content, with a name for each part that is no text. */
+/** Returns the text of a content, with a name for each non-text part. */
 export function plainText(content: Content): string {
   if (typeof content === "string") return content;
   return content.map((part) => {

@@ -10,10 +10,10 @@ import { addressOf } from "../place.ts";
 import { Composer } from "./composer.tsx";
 import type { Sending } from "./conversation.ts";
 
-/** Where a session begins: its first input, and if wished its model and instructions. */
+/** Starts a session with its first input and optional model, effort and instructions. */
 export function NewSessionView(
   { seesPictures }: {
-    /** Whether the server's own model looks at pictures, as far as that is known. */
+    /** Whether the server's model supports images; undefined if unknown. */
     readonly seesPictures: boolean | undefined;
   },
 ): JSX.Element {
@@ -34,24 +34,24 @@ export function NewSessionView(
     });
   return (
     <section class="new">
-      <h1>What is to be done?</h1>
+      <h1>New session</h1>
       <Trouble text={trouble} />
       <Composer send={begin} {...(model.trim() === "" && { seesPictures })} />
       <details class="settings">
         <summary>Model, effort and instructions</summary>
-        <Field id="model" label="Model" value={model} change={setModel} placeholder="the server's own" />
+        <Field id="model" label="Model" value={model} change={setModel} placeholder="server default" />
         <Field
           id="effort"
           label="Effort"
           value={effort}
           change={setEffort}
-          placeholder="as the model likes, or low, medium, high"
+          placeholder="model default, or low, medium, high"
         />
         <label for="instructions">Instructions</label>
         <textarea
           id="instructions"
           rows={4}
-          placeholder="the server's own"
+          placeholder="server default"
           value={instructions}
           onInput={(event) => setInstructions(event.currentTarget.value)}
         />
@@ -60,31 +60,31 @@ export function NewSessionView(
   );
 }
 
-/** What a server is that has no agent, and how one's own agent is put behind it. */
+/** Describes a server without an agent, and how to connect agents to its gateway. */
 export function GatewayView({ passesOn = {} }: Pick<Told<"GET /agent">, "passesOn">): JSX.Element {
   const { chat, messages } = passesOn;
   const { origin } = location;
   return (
     <section class="new">
-      <h1>A gateway</h1>
+      <h1>Gateway</h1>
       <p>
-        This server has no agent to talk to. It stands between your own agent and its provider, keeps the
-        prompts small and the cache warm, and counts what that saves: the <a href="#/overview">overview</a>
-        {" "}
-        shows it.
+        This server is a gateway between your agent and its provider, without an agent of its own. It reduces
+        prompts, keeps the provider’s cache alive and records the estimated saving in the{" "}
+        <a href="#/overview">overview</a>.
       </p>
       <ul>
         {messages !== undefined && (
           <li>
-            Messages go to <bdi>{messages}</bdi>: <code>ANTHROPIC_BASE_URL={origin}</code>
+            Anthropic Messages requests are forwarded to <bdi>{messages}</bdi>:{" "}
+            <code>ANTHROPIC_BASE_URL={origin}</code>
           </li>
         )}
         <li>
           {chat === undefined
-            ? "Chat completions and responses go nowhere: OPENAI_API_KEY or OPENAI_BASE_URL of the server names their provider."
+            ? "Chat Completions and Responses requests are not forwarded: set OPENAI_API_KEY or OPENAI_BASE_URL of the server."
             : (
               <>
-                Chat completions and responses go to <bdi>{chat}</bdi>:{" "}
+                Chat Completions and Responses requests are forwarded to <bdi>{chat}</bdi>:{" "}
                 <code>OPENAI_BASE_URL={origin}/v1</code>
               </>
             )}
@@ -92,23 +92,23 @@ export function GatewayView({ passesOn = {} }: Pick<Told<"GET /agent">, "passesO
       </ul>
       <p>
         <code>tare run claude</code>{" "}
-        in this server’s folder starts Claude Code behind it, and other agents by their names. With{" "}
-        <code>TARE_MODEL</code> the server has an agent of its own.
+        in this server’s folder starts Claude Code through the gateway, and other agents by name. With{" "}
+        <code>TARE_MODEL</code> the server has its own agent.
       </p>
     </section>
   );
 }
 
-/** First inputs of sessions, for the view that opens them. */
+/** First inputs by session id, for the view that opens them. */
 const waiting = new Map<string, Sending>();
 
-/** Opens a session with an input that it begins with, or goes on with. */
+/** Opens a session and sends an input there. */
 export function handOver(id: string, sending: Sending): void {
   waiting.set(id, sending);
   location.hash = addressOf({ view: "talk", id });
 }
 
-/** Takes the first input of a session, once. */
+/** Returns the input for a session, once. */
 export function takeOver(id: string): Sending | undefined {
   const sending = waiting.get(id);
   waiting.delete(id);

@@ -20,10 +20,10 @@ import { plainText, type Said, type Sending, SessionTalk } from "./conversation.
 import { listen } from "./heard.ts";
 import { handOver, takeOver } from "./new_session.tsx";
 
-/** Entries that are drawn at first, and added whenever the first one comes into view. */
+/** Entries that are rendered at first, and added whenever the first one becomes visible. */
 const WINDOW = 60;
 
-/** Distance from the end, in pixels, within which new entries are followed. */
+/** Distance from the end within which new entries are followed, in pixels. */
 const NEAR = 48;
 
 export function TalkView({ id }: { readonly id: string }): JSX.Element {
@@ -40,7 +40,7 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
   const last = entries.findLast(({ kind }) => kind === "said");
   const isIdle = session !== undefined && !isRunning && !conversation.isSending;
   const edit = last?.kind === "said" && isIdle ? () => setEditing(last.content) : undefined;
-  /** Continues before the last message in a new session, with another message or the same. */
+  /** Continues before the last message in a new session, with a new or the same message. */
   const again = async (expected?: Content, sending?: Sending) => {
     const made = await conversation.forkBeforeLast(expected);
     if (made) handOver(made.id, sending ?? { input: made.input });
@@ -50,7 +50,7 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
     if (editing !== undefined) return await again(editing, { input, ...(budget && { budget }) });
     toEnd();
     await conversation.send({ input, ...(budget && { budget }) });
-    // What the server didn't take waits to be sent again.
+    // A rejected message is displayed with a button to retry.
     return true;
   };
   return (
@@ -60,7 +60,7 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
       onKeyDown={(event) => event.key === "Escape" && isRunning && conversation.cancel()}
     >
       <SessionHead place={{ view: "talk", id }} head={session && headOf(session)} />
-      <div class="log" ref={log} tabIndex={0} role="log" aria-live="off" aria-label="What was said">
+      <div class="log" ref={log} tabIndex={0} role="log" aria-live="off" aria-label="Messages">
         <Top hidden={first} more={earlier} />
         {entries.slice(first).map((item) => <Entry key={item.key} item={item} />)}
         {isRunning && <Working />}
@@ -78,21 +78,21 @@ export function TalkView({ id }: { readonly id: string }): JSX.Element {
           </p>
         )}
       </div>
-      {!isAtEnd && <button type="button" class="to-end" onClick={toEnd}>To the end</button>}
+      {!isAtEnd && <button type="button" class="to-end" onClick={toEnd}>Scroll to the end</button>}
       <p class="hidden" role="status">
         {isRunning
           ? "The agent is working."
           : conversation.approvals.length > 0
-          ? "The agent waits for your answer."
+          ? "The agent waits for an approval."
           : session
-          ? "The agent waits."
+          ? "The agent is idle."
           : ""}
       </p>
       <Trouble text={trouble} />
       {unsent && !conversation.isSending && (
         <p class="trouble unsent">
-          Not sent: <bdi>{plainText(unsent.input).slice(0, 80)}</bdi>
-          <button type="button" onClick={() => conversation.sendAgain()}>Send again</button>
+          Message not sent: <bdi>{plainText(unsent.input).slice(0, 80)}</bdi>
+          <button type="button" onClick={() => conversation.sendAgain()}>Retry</button>
         </p>
       )}
       {session && !isRunning && conversation.approvals.length === 0 && <Changes id={id} />}
@@ -137,7 +137,7 @@ function PlanView({ plan: { steps, done } }: { readonly plan: WorkPlan }) {
   );
 }
 
-/** Draws earlier entries once it comes into view, or on a click. */
+/** Renders earlier entries when it becomes visible, or on a click. */
 function Top({ hidden, more }: { readonly hidden: number; readonly more: () => void }) {
   const button = useRef<HTMLButtonElement>(null);
   useEffect(() => {
@@ -178,7 +178,7 @@ function useConversation(id: string): SessionTalk {
   return conversation;
 }
 
-/** Follows the end while it is in view, and keeps the position when entries are added above. */
+/** Follows the end while it is visible, and preserves the position when entries are added above. */
 function useScroll() {
   const log = useRef<HTMLDivElement>(null);
   const [isAtEnd, setAtEnd] = useState(true);
@@ -215,17 +215,16 @@ function useScroll() {
   };
 }
 
-/** An approval request, with everything that would run. */
+/** Requests an approval and displays everything that would run. */
 function QuestionView({ approval, answer }: {
   readonly approval: WaitingCall;
-  /** Resolves to false if the server refused it. */
+  /** Resolves to false if the server rejects it. */
   readonly answer: (said: Said) => Promise<boolean>;
 }): JSX.Element {
   const { name, why, effects, change, expiresAtMs } = approval;
   const [reason, setReason] = useState("");
   const [isSent, setSent] = useState(false);
   const box = useRef<HTMLFormElement>(null);
-  // Takes the focus only from the page itself, not from a field.
   useEffect(() => {
     if (document.activeElement === document.body) box.current?.focus();
   }, []);
@@ -257,22 +256,24 @@ function QuestionView({ approval, answer }: {
       </p>
       {change && <Diff change={change} />}
       {(change === undefined || change.omitted !== undefined) &&
-        <Clip text={readable(approval.arguments)} label="What it would run with" />}
-      {[...(effects?.writes ?? []).map((path) => `It writes ${path}`), ...(why === undefined ? [] : [why])]
+        <Clip text={readable(approval.arguments)} label="Arguments" />}
+      {[...(effects?.writes ?? []).map((path) => `Writes ${path}`), ...(why === undefined ? [] : [why])]
         .map((said) => <p key={said} class="until">{plain(said)}</p>)}
       <p class="until">
-        A message instead of an answer denies it, and so does silence until{" "}
+        Sending a message denies it, and so does no decision until{" "}
         {new Date(expiresAtMs).toLocaleString("en-GB", UNTIL)}.
       </p>
       <div class="answers">
         <button type="button" class="primary" disabled={isSent} onClick={() => say("allow")}>Allow</button>
-        <button type="button" disabled={isSent} onClick={() => say("always")}>Always in this session</button>
-        <label for={id}>Why not</label>
+        <button type="button" disabled={isSent} onClick={() => say("always")}>
+          Always allow in this session
+        </button>
+        <label for={id}>Reason for denial</label>
         <input
           id={id}
           value={reason}
           maxLength={2_000}
-          placeholder="The agent reads it"
+          placeholder="Visible to the agent"
           onInput={(event) => setReason(event.currentTarget.value)}
         />
         <button type="submit" class="stop" disabled={isSent}>Deny</button>
@@ -288,7 +289,7 @@ function readable(text: string): string {
   return plain(JSON.stringify(JSON.parse(text), null, 2));
 }
 
-/** One entry of a conversation. An entry that hasn't changed isn't drawn again. */
+/** Renders one entry of a conversation, again only after a change. */
 const Entry = memo(({ item }: { readonly item: TranscriptEntry }): JSX.Element | null => {
   switch (item.kind) {
     case "said":
@@ -300,7 +301,7 @@ const Entry = memo(({ item }: { readonly item: TranscriptEntry }): JSX.Element |
     case "rewrite":
       return <Rewritten item={item} />;
     case "warning":
-      // Some are sent in every turn, and once is enough.
+      // Some warnings are sent in every turn and displayed once.
       return item.isRepeated ? null : (
         <p class="notice warning">
           <bdi>{item.message}</bdi>
@@ -329,7 +330,7 @@ function Spoken({ content }: { readonly content: Content }) {
   );
 }
 
-/** Longest text of a person that is laid out whole. */
+/** Longest user text that is displayed in full, in characters. */
 const LONG = 4_000;
 
 function Part({ part }: { readonly part: ContentPart }) {
@@ -341,7 +342,7 @@ function Part({ part }: { readonly part: ContentPart }) {
     case "refusal":
       return <p class="plain" dir="auto">{part.refusal}</p>;
     case "image_url":
-      return <Picture url={part.image_url.url} alt="Attached picture" />;
+      return <Picture url={part.image_url.url} alt="Attached image" />;
     default:
       return (
         <p class="file">
@@ -351,7 +352,7 @@ function Part({ part }: { readonly part: ContentPart }) {
   }
 }
 
-/** An image of the content itself: others aren't fetched, because that would notify their server. */
+/** Displays an image that the content contains. Remote images aren't fetched, because that would notify their server. */
 function Picture({ url, alt }: { readonly url: string; readonly alt: string }) {
   if (/^data:image\/(png|jpeg|gif|webp);/.test(url)) return <img src={url} alt={alt} />;
   return (
@@ -403,7 +404,7 @@ function Call({ item }: { readonly item: EntryOf<"call"> }) {
       </summary>
       {item.helper !== undefined && (
         <p>
-          <a href={addressOf({ view: "talk", id: item.helper })}>The helper's session</a>
+          <a href={addressOf({ view: "talk", id: item.helper })}>Subagent session</a>
         </p>
       )}
       {result?.change
@@ -411,33 +412,39 @@ function Call({ item }: { readonly item: EntryOf<"call"> }) {
         : args.long !== "" && <Clip text={args.long} label="Arguments" />}
       {item.output !== undefined && !result && <Clip text={item.output.slice(-LIVE)} label="Output so far" />}
       {result && <Clip text={result.content} label="Result" />}
-      {result?.pictures?.map((url, at) => <Picture key={at} url={url} alt="What the model was shown" />)}
+      {result?.pictures?.map((url, at) => <Picture key={at} url={url} alt="Image for the model" />)}
       {result?.made && (
         <p>
           {counted(result.made.calls, "call")}, {formatCount(result.made.failed)} failed;{" "}
-          {counted(result.made.keptTokens, "token")} kept outside
+          {counted(result.made.keptTokens, "token")} withheld from the prompt
         </p>
       )}
     </details>
   );
 }
 
-const WORDS = { asked: "waits", running: "runs", failed: "failed", done: "", denied: "denied" } as const;
+const WORDS = {
+  asked: "waiting for approval",
+  running: "running",
+  failed: "failed",
+  done: "",
+  denied: "denied",
+} as const;
 
 /** Longest line of arguments in characters. */
 const LINE = 160;
 
-/** Characters of a running call's output that are shown. */
+/** Characters of a running call's output that are displayed. */
 const LIVE = 4_000;
 
-/** Returns a call's arguments in full; text that isn't JSON unchanged. */
+/** Returns a call's full arguments; unchanged if they aren't JSON. */
 function longArguments(text: string): string {
   try {
     const value = JSON.parse(text);
     if (typeof value !== "object" || value === null) return text;
     const values = Object.values(value).map((one) => typeof one === "string" ? one : JSON.stringify(one));
     if (values.length === 0) return "";
-    // What has lines of its own, such as a program, is read as it is.
+    // Multi-line values, such as programs, are displayed without JSON escapes.
     return values.some((one) => one.includes("\n"))
       ? Object.keys(value).map((name, at) =>
         `${name}:${values[at]!.includes("\n") ? "\n" : " "}${values[at]}`
@@ -468,11 +475,11 @@ function Rewritten({ item: { rewrite } }: { readonly item: EntryOf<"rewrite"> })
 const REASONS: Readonly<Record<string, string>> = {
   approval: "Stopped for approval.",
   cancelled: "Cancelled.",
-  step_limit: "The turn has reached its most steps.",
-  output_limit: "The turn has reached its longest output.",
-  budget: "The turn has used up its budget.",
-  stalled: "Nothing moved for too long.",
-  interrupted: "The server ended in the middle of this turn.",
+  step_limit: "The turn reached its step limit.",
+  output_limit: "The turn reached its output limit.",
+  budget: "The turn used up its budget.",
+  stalled: "The turn stopped after no progress for too long.",
+  interrupted: "The server stopped during this turn.",
   model_error: "The model's provider failed.",
   internal_error: "The server failed.",
 };
@@ -486,7 +493,7 @@ function End(
         <p class={reason === "approval" ? "" : "why"}>
           <bdi>{message ?? REASONS[reason] ?? reason}</bdi>
           {refusedPictures &&
-            " If its model takes no pictures, edit the message that has them, or ask another model."}
+            " If the model doesn't support images, edit the message that contains them, or choose another model."}
         </p>
       )}
       <p class="sums">{sumOf(ledger)}</p>
@@ -502,8 +509,8 @@ function sumOf(
     counted(calls, "call"),
     counted(promptTokens, "prompt token"),
     `${share(cachedTokens, promptTokens)} from cache`,
-    `${formatCount(outputTokens)} written`,
-    left > 0 && `${formatCount(left)} left out`,
+    `${formatCount(outputTokens)} output tokens`,
+    left > 0 && `${formatCount(left)} removed`,
     usd !== undefined && dollars(usd),
     estimated && "estimated",
   ];
@@ -512,10 +519,10 @@ function sumOf(
 
 type Turn = Told<"GET /sessions/{id}/changes">["turns"][number];
 
-/** Undo the changes of files, with the conversation too, or redo them. */
+/** Undo of file changes, undo with a fork of the conversation, or redo. */
 type Wish = "undo" | "back" | "redo";
 
-/** The files that the newest turn has changed, and undo and redo. */
+/** Displays the files that the newest turn changed, with undo and redo. */
 function Changes({ id }: { readonly id: string }): JSX.Element | null {
   const [turns, setTurns] = useState<readonly Turn[]>([]);
   const [refused, setRefused] = useState<
@@ -551,7 +558,7 @@ function Changes({ id }: { readonly id: string }): JSX.Element | null {
     <section class="changes" aria-label="Changed files">
       <details>
         <summary>
-          {counted(shown.files.length, "file")} changed by a turn{isUndone && ", and put back"}
+          {counted(shown.files.length, "file")} changed by a turn{isUndone && ", undone"}
         </summary>
         <ul>
           {shown.files.map(({ path, change }) => (
@@ -566,18 +573,18 @@ function Changes({ id }: { readonly id: string }): JSX.Element | null {
           ))}
         </ul>
       </details>
-      {done && <button type="button" class="quiet" onClick={() => ask("undo")}>Put back</button>}
+      {done && <button type="button" class="quiet" onClick={() => ask("undo")}>Undo file changes</button>}
       {done && (
         <button type="button" class="quiet" onClick={() => ask("back")}>
-          Put back, and go on from before it
+          Undo and continue from before the turn
         </button>
       )}
-      {isUndone && <button type="button" class="quiet" onClick={() => ask("redo")}>Make again</button>}
+      {isUndone && <button type="button" class="quiet" onClick={() => ask("redo")}>Redo file changes</button>}
       {refused && (
         <p class="trouble" role="alert">
           <bdi>{refused.why}</bdi>
           {refused.mayForce && (
-            <button type="button" onClick={() => ask(refused.wish, true)}>Do it all the same</button>
+            <button type="button" onClick={() => ask(refused.wish, true)}>Do it anyway</button>
           )}
         </p>
       )}
@@ -591,9 +598,10 @@ function Diff({ change }: { readonly change: FileChange }): JSX.Element {
   return (
     <div class="diff">
       <p>
-        <bdi>{plain(path)}</bdi>: {lines.length === 0
-          ? "nothing changes"
-          : `${counted(added, "line")} more, ${formatCount(removed)} less`}
+        <bdi>{plain(path)}</bdi>:{" "}
+        {lines.length === 0
+          ? "no changes"
+          : `${counted(added, "line")} added, ${formatCount(removed)} removed`}
       </p>
       {lines.length > 0 && (
         <pre tabIndex={0} role="group" aria-label={`Changes of ${path}`}>

@@ -18,13 +18,13 @@ import { addressOf } from "../place.ts";
 import { SessionHead } from "../session_head.tsx";
 
 const NAMES: Readonly<Record<Part, string>> = {
-  cached: "Read from cache",
-  written: "Written to cache",
-  fresh: "New",
+  cached: "Cache read",
+  written: "Cache write",
+  fresh: "Uncached",
   output: "Output",
 };
 
-/** Where a session's money went: what for, which results cost most, and a bar a call. */
+/** Displays a session's cost: by cause, by result, and a bar per call. */
 export function Calls({ subject }: { readonly subject: Subject }): JSX.Element {
   const { value, trouble, reload } = useLoaded(async () => ({
     head: await readHead(subject),
@@ -38,7 +38,7 @@ export function Calls({ subject }: { readonly subject: Subject }): JSX.Element {
     <section class="report">
       <SessionHead place={{ view: "calls", ...subject }} head={value?.head} />
       <Trouble text={trouble} />
-      {value && calls.length === 0 && <p>No call has been answered yet.</p>}
+      {value && calls.length === 0 && <p>No model calls yet.</p>}
       {calls.length > 0 && (
         <>
           <SumList
@@ -48,7 +48,7 @@ export function Calls({ subject }: { readonly subject: Subject }): JSX.Element {
             ]}
           />
           {value && <SpendOfSession subject={subject} spend={value.spend} changed={reload} />}
-          <h2>Call by call</h2>
+          <h2>Calls</h2>
           <Chart calls={calls} at={at} choose={setChosen} />
           <Detail call={calls[at]!} />
           <Table calls={calls} at={at} choose={setChosen} />
@@ -112,7 +112,7 @@ function Chart({ calls, at, choose }: Choice) {
       </Slider>
       <ul class="legend">
         {PARTS.map((part) => <li key={part} class={part}>{NAMES[part]}</li>)}
-        <li class="without">Without Tare</li>
+        <li class="without">Baseline (without Tare)</li>
         <li class="mark">Rewritten before this call</li>
       </ul>
     </div>
@@ -143,21 +143,21 @@ function Detail({ call }: { readonly call: CallReport }) {
   } = call;
   const tokens = partsOf(call);
   const of = (paid: number, without: number | null | undefined, format: (value: number) => string) =>
-    format(paid) + (typeof without === "number" ? ` of ${format(without)}` : "");
+    format(paid) + (typeof without === "number" ? ` (baseline ${format(without)})` : "");
   const figures: (readonly [name: string, value: string, part?: Part])[] = [
     ...PARTS.map((part) => [NAMES[part], formatCount(tokens[part]), part] as const),
     ["Prompt", formatCount(promptTokens)],
-    ...(without ? [["Prompt without Tare", formatCount(without.promptTokens)] as const] : []),
-    ["Token units", of(tokenUnits, without?.tokenUnits, formatCount)],
+    ...(without ? [["Baseline prompt", formatCount(without.promptTokens)] as const] : []),
+    ["Cost units", of(tokenUnits, without?.tokenUnits, formatCount)],
     ...(usd === null ? [] : [["US dollars", of(usd, without?.usd, dollars)] as const]),
   ];
   return (
-    <section class="detail" aria-label="The chosen call">
+    <section class="detail" aria-label="Selected call">
       <h2>
         Call {number}
         {turn !== null && <small>turn {turn}</small>}
         {purpose !== "turn" && <small>{purpose}</small>}
-        {estimated && <small>counted here, the provider told nothing</small>}
+        {estimated && <small>estimated: the provider reported no usage</small>}
       </h2>
       <dl class="figures">
         {figures.map(([name, value, part]) => (
@@ -169,21 +169,22 @@ function Detail({ call }: { readonly call: CallReport }) {
       </dl>
       {uncached.length > 0 && (
         <p>
-          Not from the cache:{" "}
+          Not served from the cache:{" "}
           {uncached.map(({ cause, tokens }) => `${formatCount(tokens)} ${causeInWords(cause)}`).join(", ")}.
         </p>
       )}
       {summary && (
         <p>
-          Before it a model summed up old turns: {formatCount(summary.promptTokens)} tokens read,{" "}
-          {formatCount(summary.outputTokens)} written.
+          Before this call a model summarized old turns: {formatCount(summary.promptTokens)} input tokens,
+          {" "}
+          {formatCount(summary.outputTokens)} output tokens.
         </p>
       )}
       {rewrites.map(({ mechanism, reason, removed, tokensBefore, tokensAfter }, at) => (
         <p key={at} class="why">
-          <strong>Rewritten: {formatCount(tokensBefore)} → {formatCount(tokensAfter)} tokens.</strong> Why:
+          <strong>Rewritten: {formatCount(tokensBefore)} → {formatCount(tokensAfter)} tokens.</strong> Reason:
           {" "}
-          <bdi>{reason}</bdi>. What: <bdi>{removed}</bdi>. By: {mechanism}.
+          <bdi>{reason}</bdi>. Removed: <bdi>{removed}</bdi>. Mechanism: {mechanism}.
         </p>
       ))}
     </section>
@@ -191,15 +192,15 @@ function Detail({ call }: { readonly call: CallReport }) {
 }
 
 const CAUSES: Readonly<Record<string, string>> = {
-  first_call: "as the first call of the session",
-  new: "were new",
-  own_rewrite: "moved by a rewrite",
-  tools_changed: "behind tools that changed",
+  first_call: "in the first call of the session",
+  new: "new",
+  own_rewrite: "after a rewrite by Tare",
+  tools_changed: "after changed tools",
   model_changed: "for another model",
-  client_changed: "behind what the client changed",
-  not_marked: "never asked to be cached",
-  expired: "kept longer than the cache does",
-  provider_lost: "lost by the provider’s cache",
+  client_changed: "after content that the client changed",
+  not_marked: "without a cache breakpoint",
+  expired: "expired in the cache",
+  provider_lost: "missing from the cache within its lifetime",
 };
 
 function causeInWords(cause: string): string {
@@ -208,7 +209,7 @@ function causeInWords(cause: string): string {
 
 function Table({ calls, at, choose }: Choice) {
   return (
-    <section aria-label="Calls in numbers">
+    <section aria-label="Calls as a table">
       <NumbersTable
         label="Table of calls"
         rows={calls.toReversed()}
@@ -225,33 +226,33 @@ function Table({ calls, at, choose }: Choice) {
             [NAMES[part], (call: CallReport) => formatCount(partsOf(call)[part])] as const
           ),
           ["Prompt", ({ promptTokens }) => formatCount(promptTokens)],
-          ["Prompt without Tare", ({ without }) => without ? formatCount(without.promptTokens) : "–"],
-          ["Token units", ({ tokenUnits }) => formatCount(tokenUnits)],
-          ["Units without Tare", ({ without }) => without ? formatCount(without.tokenUnits) : "–"],
+          ["Baseline prompt", ({ without }) => without ? formatCount(without.promptTokens) : "–"],
+          ["Cost units", ({ tokenUnits }) => formatCount(tokenUnits)],
+          ["Baseline cost units", ({ without }) => without ? formatCount(without.tokenUnits) : "–"],
         ]}
       />
       <p class="note">
-        Without Tare: what the client alone would have sent and paid, its own compactions included. The rest
-        is in tokens, as the provider counts them.
+        Baseline: the client’s prompt and cost without Tare, its own compactions included. Other numbers are
+        tokens as counted by the provider.
       </p>
       <Units />
     </section>
   );
 }
 
-/** What the tokens of a call were, from the base of its bar to its top. */
+/** Parts of a call's tokens, from the bottom of its bar to the top. */
 const PARTS = ["cached", "written", "fresh", "output"] as const;
 type Part = typeof PARTS[number];
 
 const HEIGHT = 200;
 
-/** Room above the highest of them for half a line, in pixels. */
+/** Space above the highest bar for half a line width, in pixels. */
 const HEAD = 2;
 
-/** Room under the bars for the marks of rewrites, in pixels. */
+/** Space below the bars for rewrite symbols, in pixels. */
 const FOOT = 14;
 
-/** Narrowest and widest bars, in pixels, with the space between them. */
+/** Narrowest and widest bar in pixels, including the gap. */
 const PITCH = { least: 5, most: 36 };
 
 function partsOf(
@@ -260,7 +261,7 @@ function partsOf(
   return { cached: cachedTokens, written: writtenTokens, fresh: newTokens, output: outputTokens };
 }
 
-/** Lays out a bar for each call as SVG paths, scrollable if they don't fit; `most` is the number of tokens at the top. */
+/** Lays out one bar per call as SVG paths, wider than the room if needed; `most` is the number of tokens at the top. */
 function layOutBars(calls: readonly CallReport[], room: number) {
   const pitch = Math.max(PITCH.least, Math.min(PITCH.most, room / Math.max(1, calls.length)));
   const most = calls.reduce(
@@ -295,7 +296,7 @@ function round(pixels: number): number {
 
 const BY = { subject: "By path or command", tool: "By tool", result: "By result", turn: "By turn" } as const;
 
-/** What a session's money went for, and which results cost most. */
+/** Displays a session's cost by cause, and the most expensive results. */
 function SpendOfSession({ subject, spend, changed }: {
   readonly subject: Subject;
   readonly spend: SessionSpend;
@@ -306,19 +307,25 @@ function SpendOfSession({ subject, spend, changed }: {
   return (
     <>
       <SpentTable sums={all} />
-      <h2>The dearest results in the prompt</h2>
-      <Results label="The dearest results in the prompt" subject={subject} rows={carried} changed={changed} />
-      <Choice label="Cut by" names={BY} chosen={by} choose={setBy} />
+      <h2>Most expensive results in the prompt</h2>
+      <Results
+        label="Most expensive results in the prompt"
+        subject={subject}
+        rows={carried}
+        changed={changed}
+      />
+      <Choice label="Group by" names={BY} chosen={by} choose={setBy} />
       {by === "turn" && <Turns turns={turns} />}
       {by === "result" && <Results label={BY.result} subject={subject} rows={results} changed={changed} />}
       {by === "tool" && <Carried by={by} rows={tools} />}
       {by === "subject" && <Carried by={by} rows={subjects} />}
       {programs && (
         <p class="note">
-          {formatCount(programs.programs)} programs made {formatCount(programs.calls)} calls, of which{" "}
-          {formatCount(programs.failed)} failed, and kept {formatCount(programs.keptTokens)}{" "}
-          tokens of what these returned outside of every prompt. That is no saving: nobody knows what would
-          have been called instead.
+          Code mode ran {formatCount(programs.programs)} programs with {formatCount(programs.calls)}{" "}
+          tool calls, {formatCount(programs.failed)} of them failed, and withheld{" "}
+          {formatCount(programs.keptTokens)}{" "}
+          tokens of their results from prompts. This is not counted as saving, because the calls of a session
+          without code mode are unknown.
         </p>
       )}
     </>
@@ -342,16 +349,16 @@ function Results({ label, subject, rows, changed }: {
     return (
       <p>
         {isPassing
-          ? "None is known here: what was said is with its client, and is seen again with its next request."
-          : "There is none."}
+          ? "No results in memory: the client stores the history. They appear again after its next request."
+          : "No results."}
       </p>
     );
   }
   return (
     <>
       <p class="note">
-        A result stands in the prompt of each call behind it, and is paid for each time: what that has cost
-        until now.
+        A result is part of the prompt of each later call and is paid for each time. The cost is the total so
+        far.
       </p>
       <Trouble text={trouble} />
       <NumbersTable
@@ -362,32 +369,32 @@ function Results({ label, subject, rows, changed }: {
             "Result",
             ({ id, subject: about, tool }) => (
               <a href={addressOf({ ...subject, view: "prompt", block: id })}>
-                <bdi>{about ?? tool ?? "A result"}</bdi>
+                <bdi>{about ?? tool ?? "Result"}</bdi>
               </a>
             ),
             "begins",
           ],
           ["Tool", ({ tool }) => <bdi>{tool}</bdi>, "words"],
-          ["Has cost", money],
+          ["Cost", money],
           ["Calls", ({ calls }) => formatCount(calls)],
           ["Tokens now", ({ tokens }) => formatCount(tokens)],
-          ["Let go", (result) => standing(result, letGo), "words"],
+          ["Eviction", (result) => standing(result, letGo), "words"],
         ]}
       />
     </>
   );
 }
 
-/** Whether a result has left, is about to, or may be let go. */
+/** Returns a result's eviction state, or a button that evicts it. */
 function standing(
   { pin, state, place, subject, tool }: SessionSpend["results"][number],
   letGo: (place: number) => void,
 ): JSX.Element | string {
-  if (pin?.wish === "keep") return "is kept";
-  if (pin?.state === "waiting") return "leaves at the next rewrite";
-  if (state !== "alive" && state !== "said_once" && state !== "truncated") return "has left";
+  if (pin?.wish === "keep") return "retained";
+  if (pin?.state === "waiting") return "evicted at the next rewrite";
+  if (state !== "alive" && state !== "said_once" && state !== "truncated") return "evicted";
   const what = subject ?? tool ?? "the result";
-  return <button type="button" aria-label={`Let go: ${what}`} onClick={() => letGo(place)}>Let go</button>;
+  return <button type="button" aria-label={`Evict: ${what}`} onClick={() => letGo(place)}>Evict</button>;
 }
 
 function Carried(
@@ -398,10 +405,10 @@ function Carried(
       label={BY[by]}
       rows={rows}
       columns={[
-        [by === "tool" ? "Tool" : "Path or command", ({ key }) => <bdi>{key || "not known"}</bdi>, "begins"],
-        ["Carrying it has cost", money],
+        [by === "tool" ? "Tool" : "Path or command", ({ key }) => <bdi>{key || "unknown"}</bdi>, "begins"],
+        ["Carrying cost", money],
         ["Results", ({ results }) => formatCount(results)],
-        ["Tokens when they came", ({ tokens }) => formatCount(tokens)],
+        ["Original tokens", ({ tokens }) => formatCount(tokens)],
       ]}
     />
   );
@@ -413,11 +420,11 @@ function Turns({ turns }: Pick<SessionSpend, "turns">) {
       label={BY.turn}
       rows={turns}
       columns={[
-        ["Turn", ({ turn }) => turn === null ? "No turn: titles, summaries and the like" : `Turn ${turn}`],
+        ["Turn", ({ turn }) => turn === null ? "Outside turns (titles, summaries)" : `Turn ${turn}`],
         ["Cost", money],
-        ["Without a price", unpriced],
+        ["Unpriced calls", unpriced],
         ["Calls", ({ calls }) => formatCount(calls)],
-        ["Answered first", ({ at }) => at === null ? "–" : new Date(at).toLocaleString("en-GB")],
+        ["First response", ({ at }) => at === null ? "–" : new Date(at).toLocaleString("en-GB")],
         ["Output tokens", ({ outputTokens }) => formatCount(outputTokens)],
       ]}
     />
