@@ -30,5 +30,5 @@ function read(name: string): number | undefined {
   if (!text) return undefined;
   const value = Number(text);
   if (Number.isFinite(value) && value > 0) return value;
-  throw new Error(`${name} is "${text}", but it must be a number above 0`);
+  throw new Error(`Cannot run tests: ${name} is "${text}", but it must be a number above 0.`);
 }

@@ -90,7 +90,9 @@ export async function benchTasks(args: readonly string[], surroundings: Surround
   });
   const tasks = TASKS.filter(({ name }) => values.task.some((part) => name.includes(part)));
   if (tasks.length === 0) {
-    throw new RangeError(`Cannot start: --task is ${JSON.stringify(values.task)}, but no task is named so.`);
+    throw new RangeError(
+      `Cannot start: --task is ${JSON.stringify(values.task)}, but no task has such a name.`,
+    );
   }
   const repeats = readCount("--repeats", values.repeats);
   const name = values.name ?? `tasks-${upstream.model}`;
@@ -130,13 +132,13 @@ export async function benchTasks(args: readonly string[], surroundings: Surround
   const summary = [...runs].map(([name, tasks]) => ({ name, ...summarise(tasks) }));
   results.summarise(summary);
   const about = upstream.target === undefined
-    ? `Scripted: the same worker in each arm's model's place, counted by a simulated provider, at ${PRICED_AS}'s list price.`
+    ? `Scripted: the same worker replaces each arm's model, counted by a simulated provider, at ${PRICED_AS}'s list price.`
     : `${upstream.model} at ${upstream.target}.`;
   return { text: `${tableOf(summary)}\n\n${about} ${HOW}`, stopped };
 }
 
 const HOW =
-  "Shares: 95 % intervals by Wilson. Cost per solved task: all that was paid over what was solved; 95 % intervals by a bootstrap over tasks (2,000 samples).";
+  "Shares: 95 % intervals by Wilson. Cost per solved task: total cost divided by solved tasks; 95 % intervals by a bootstrap over tasks (2,000 samples).";
 
 function upstreamOf(
   values: FlagValues & { readonly scripted: boolean },
@@ -154,8 +156,8 @@ function upstreamOf(
   }
   if (!model || !(key || baseUrl)) {
     throw new RangeError(
-      "Cannot start: no provider is named. Set OPENAI_API_KEY (or OPENAI_BASE_URL) and TARE_MODEL; or play the tasks " +
-        "with the scripted worker of the tests: --scripted.",
+      "Cannot start: no provider is set. Set OPENAI_API_KEY (or OPENAI_BASE_URL) and TARE_MODEL; or use the scripted " +
+        "worker of the tests: --scripted.",
     );
   }
   const baseURL = baseUrl || DEFAULT_PROVIDER.baseURL;
@@ -172,7 +174,7 @@ function upstreamOf(
 function overBudget({ spentUsd }: Results<Run>, { prices }: Upstream): string | undefined {
   if (spentUsd < prices.budgetUsd) return undefined;
   const [spent, budget] = [money(spentUsd), money(prices.budgetUsd)];
-  return `Stopped: ${spent} of the budget of ${budget} are spent. The same command with a higher --budget goes on from here.`;
+  return `Stopped: ${spent} of the budget of ${budget} are spent. The same command with a higher --budget resumes.`;
 }
 
 async function playOnce(

@@ -26,7 +26,7 @@ Deno.test("bench tasks: a missing provider or price is reported, with the mode t
   await assertRejects(
     () => bench([]),
     RangeError,
-    "play the tasks with the scripted worker of the tests: --scripted",
+    "use the scripted worker of the tests: --scripted",
   );
   const named = { OPENAI_API_KEY: "key", TARE_MODEL: "gpt-5" };
   await assertRejects(() => bench([], named), RangeError, "--price-in is not set");
