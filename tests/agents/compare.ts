@@ -105,7 +105,7 @@ function costOf({ calls }: Played): number {
 }
 
 /**
- * Returns the cost without any rewrite's saving: tools, instructions and question of each prompt, and
+ * Returns the lowest possible cost: each prompt's tools, instructions and question from the cache, and
  * everything new once.
  */
 function leastOf({ calls }: Played): number {

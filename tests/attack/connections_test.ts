@@ -4,8 +4,6 @@ import { type AttackedServer, startAttacked } from "./attacked_server.ts";
 import { flood, HALF_BODY, HALF_HEAD, requestFor } from "./flood.ts";
 import { cases } from "../cases.ts";
 
-/** Share of the connections of the largest attack; all of them would disturb concurrent tests. */
-
 async function attacked(
   { maxConnections, descriptors }: { readonly maxConnections?: number; readonly descriptors?: number },
   use: (server: AttackedServer) => Promise<void>,
