@@ -244,7 +244,9 @@ export function withoutCache({ writes: _, ...profile }: Profile): Profile {
 /** Read price below which references save. */
 const CHEAP_READ = 0.05;
 
-/** Returns whether references to visible blocks save at these prices, as replays of recorded sessions show. */
+/**
+ * Returns whether references to visible blocks save at these prices, as replays of recorded sessions show.
+ */
 export function referencesPay({ read }: Pick<Profile, "read">): boolean {
   return read < CHEAP_READ;
 }

@@ -89,8 +89,8 @@ export function asInTerminal(line: string, terminal: NonNullable<Compression["te
 }
 
 /**
- * Returns whether texts are successive states of one progress line: all but the last show progress after the same
- * words, and it grows.
+ * Returns whether texts are successive states of one progress line: all but the last show progress after the
+ * same words, and it grows.
  */
 function areProgress(frames: readonly string[]): boolean {
   if (frames.some(({ length }) => length > MAX_FRAME_CHARS)) return false;

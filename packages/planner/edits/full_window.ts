@@ -24,7 +24,10 @@ const RECENT_SHARE = 1 / 4;
 
 const ROOMY_SHARE = 0.7;
 
-/** Growth of a history before a failed summary is requested again, as a share of the window; doubled each time. */
+/**
+ * Growth of a history before a failed summary is requested again, as a share of the window; doubled each
+ * time.
+ */
 const RETRY_SHARE = 1 / 2;
 
 const LONG_TOKENS = 2_000;
