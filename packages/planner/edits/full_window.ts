@@ -14,7 +14,6 @@ import {
 } from "./make_summary.ts";
 import { type History, isSummary, type PlacedMessages, type PlacedView, placedView } from "./view.ts";
 
-/** Least share of a prompt that must be freed. */
 const WORTHWHILE_SHARE = 0.1;
 
 const LEAST_TOKENS = 50;
