@@ -189,7 +189,7 @@ Deno.test("tare() shortens long user texts in a full window, part by part", asyn
   assertStrictEquals(opening?.text, "Look at this.");
   assert(body?.text.includes("[elided: middle of this message"), body?.text);
   assertEquals(warnings, [
-    "The window is full: of 2 long messages of the user head and tail are shown.",
+    "The window is full: only head and tail of 2 long messages of the user are visible.",
   ]);
 });
 

@@ -230,7 +230,9 @@ export function profileNamed(name: string): Profile {
   const profile = Object.hasOwn(PROFILES, name) ? PROFILES[name] : undefined;
   if (profile) return profile;
   throw new RangeError(
-    `Cannot use profile ${JSON.stringify(name)}: it is none of ${Object.keys(PROFILES).join(", ")}`,
+    `Cannot use profile ${JSON.stringify(name)}: unknown name. Use one of ${
+      Object.keys(PROFILES).join(", ")
+    }.`,
   );
 }
 
@@ -242,10 +244,7 @@ export function withoutCache({ writes: _, ...profile }: Profile): Profile {
 /** Read price below which references save. */
 const CHEAP_READ = 0.05;
 
-/**
- * Whether references to visible blocks save at these prices: where reads are cheap, blocks stay in the
- * prompt. Elsewhere they save nothing on top of eviction, as replays of recorded sessions show.
- */
+/** Returns whether references to visible blocks save at these prices, as replays of recorded sessions show. */
 export function referencesPay({ read }: Pick<Profile, "read">): boolean {
   return read < CHEAP_READ;
 }
@@ -401,7 +400,7 @@ function routeAt(baseURL = ""): CacheRoute | undefined {
 }
 
 /**
- * Whether a model's tools can be deferred: it finds them by the provider's own search at this address.
+ * Returns whether a model's tools can be deferred: it finds them by the provider's own search at this address.
  *
  * @example
  * ```ts
@@ -435,7 +434,7 @@ export function currentProfile(profile: Profile | (() => Profile)): Profile {
   if (typeof profile !== "function") return profile;
   const current = profile();
   if (typeof current?.name === "string") return current;
-  throw new TypeError(`Cannot plan a prompt: options.profile gives ${current}; it must give a profile`);
+  throw new TypeError(`Cannot plan a prompt: options.profile returned ${current}. It must return a profile.`);
 }
 
 /**
@@ -448,7 +447,7 @@ export function currentWindow(
   const tokens = (typeof windowTokens === "function" ? windowTokens() : windowTokens) ?? Infinity;
   if (typeof tokens === "number" && tokens > 0) return tokens;
   throw new TypeError(
-    `Cannot plan a prompt: windowTokens gives ${tokens}; it must be a number above 0, or nothing`,
+    `Cannot plan a prompt: windowTokens is ${tokens}. It must be a number above 0, or undefined.`,
   );
 }
 
@@ -900,6 +899,7 @@ export function howToAsk({ model, baseURL }: Pick<CacheRequest, "model" | "baseU
   };
 }
 
+/** Example model of each profile with a published price. */
 export const EXAMPLE_MODELS: Readonly<Record<string, string>> = {
   "anthropic-5m": "claude-sonnet-5",
   "anthropic-1h": "claude-sonnet-5",

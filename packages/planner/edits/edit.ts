@@ -16,7 +16,6 @@ export interface DropEdit {
   readonly to: number;
   /** Archive reference of the messages, one JSON per line. */
   readonly ref: string;
-  /** The visible line, after the remaining messages of the range. */
   readonly text: string;
 }
 
@@ -26,7 +25,6 @@ export interface DropEdit {
  */
 export interface SummariseEdit extends Omit<DropEdit, "type"> {
   readonly type: "summarise";
-  /** Positions of the user's evicted messages. Default: none. */
   readonly users?: readonly number[];
   /** Role of the text. Default: `assistant`. */
   readonly role?: "user";

@@ -11,7 +11,7 @@ type Known = KnownConversation & { readonly id: string };
 const ROLES = { S: "instruction", u: "user", a: "reply", r: "result", t: "thought" } as const;
 
 /**
- * A history of items such as `u1`; text follows a colon: `r1:cleared` is another result of the call of `r1`.
+ * Returns a history of items such as `u1`; text follows a colon: `r1:cleared` is another result of the call of `r1`.
  */
 function history(words: string, more: Partial<RequestHistory> = {}): RequestHistory {
   const all = words.split(" ").filter((word) => word !== "");

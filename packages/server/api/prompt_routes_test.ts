@@ -118,7 +118,7 @@ Deno.test("promptRoutes() show what the model sees and bring back what is kept a
   assertEquals(told, [{
     number: 9,
     mechanism: "planner",
-    removed: "message 15 as asked; messages 3, 11 came back as asked",
+    removed: "message 15 as requested; messages 3, 11 restored as requested",
     asked: [wished[2], wished[0], wished[1]],
   }]);
 
@@ -265,7 +265,7 @@ Deno.test("promptRoutes() quote what leaves with a turn that is to let leave all
   const body = { input: "b", leavesNow: true };
   const seen = await events(await handler.fetch(request("POST", `${session}/turns`, body)));
   const rewrites = seen.flatMap(({ event }) => event.type === "context_rewritten" ? [event] : []);
-  assertEquals(rewrites.map(({ step, reason }) => [step, reason]), [[1, "it was asked for"]]);
+  assertEquals(rewrites.map(({ step, reason }) => [step, reason]), [[1, "requested"]]);
   assert(rewrites[0]!.tokensAfter < rewrites[0]!.tokensBefore - 2_000);
   // By its price alone it would have stayed.
   await play(handler, other, "b");
@@ -292,11 +292,11 @@ Deno.test("promptRoutes() refuse what can't be asked for, and say why", async ()
   const path = `${session}/pins`;
   for (
     const [body, message] of [
-      [{ place: 0, wish: "keep" }, "Cannot keep message 0: instructions never leave."],
-      [{ place: 9, wish: "keep" }, "Cannot keep message 9: the session has 5, numbered from 0."],
+      [{ place: 0, wish: "keep" }, "Cannot retain message 0: instructions are never evicted."],
+      [{ place: 9, wish: "keep" }, "Cannot retain message 9: the session has 5 messages, numbered from 0."],
       [
         { place: 1, wish: "let_go" },
-        "Cannot let go of message 1: it is the user's; only results of tools can be let go.",
+        "Cannot evict message 1: it is the user's. Only tool results can be evicted.",
       ],
     ] as const
   ) {
@@ -317,8 +317,7 @@ Deno.test("promptRoutes() refuse what can't be asked for, and say why", async ()
   const classic = agent(echoing().model, { policy: "classic" });
   const other = await newSession(classic);
   await play(classic, other, "a");
-  const unable =
-    "the policy classic rewrites at fixed triggers, whatever is asked for; the planner takes pins";
+  const unable = "the policy classic has no pins. Use the policy planner";
   assertEquals(
     await refused(classic, "POST", `${other}/pins`, { place: 3, wish: "keep" }),
     error(501, "not_supported", `Cannot pin message 3: ${unable}.`),
