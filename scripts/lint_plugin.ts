@@ -78,7 +78,6 @@ export const PORTABLE_PACKAGES: readonly string[] = [
   "server",
 ];
 
-/** Programs that only Deno runs. */
 const DENO_PROGRAMS = "tools/sandbox/network/";
 
 const IMPURE_GLOBALS = ["Deno", "process", "Date", "performance", "fetch", "setTimeout", "setInterval"];
@@ -158,7 +157,6 @@ export const PROVIDER_PLACES: readonly string[] = [
 
 const PROVIDER = /openai|anthropic|claude|deepseek|gemini|mistral|groq|xai\b/;
 
-/** Unpublished packages that import the server's typed client by its path. */
 const CLIENT_USERS: readonly string[] = ["page", "cli"];
 
 /** Returns a file's package and its path in it; undefined outside `packages/`. */

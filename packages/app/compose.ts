@@ -298,7 +298,7 @@ export async function connectTls(
 }
 
 /** Returns the options of prompt sessions, the agent's and the gateway's. `triggers` are those of classic sessions. */
-export function promptOptions(
+function promptOptions(
   { policy, off, truncateTokens }: Pick<Settings, "policy" | "off" | "truncateTokens">,
   triggers: PolicyOptions["triggers"] = {},
 ): PolicyOptions {

@@ -250,7 +250,7 @@ const LOOK_MS = 100;
 const PAUSE_MS = 30_000;
 
 /** Whom to ask, and how. */
-export interface AskedServer {
+interface AskedServer {
   readonly baseURL: string;
   readonly apiKey?: string | undefined;
   /** Default: the global `fetch`. */

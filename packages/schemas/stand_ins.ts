@@ -358,7 +358,7 @@ function names(tools: readonly ToolDefinition[]): string {
 }
 
 /** A tool by its name and the first sentence of its description, in one line of so many characters behind the name. */
-export function toolLine({ function: { name, description = "" } }: ToolDefinition, maxChars: number): string {
+function toolLine({ function: { name, description = "" } }: ToolDefinition, maxChars: number): string {
   // What others wrote gets no line of its own.
   const plain = description.replaceAll(/[\s\p{Cc}\p{Zl}\p{Zp}]+/gu, " ").trim();
   const sentence = /^.*?[.!?](?= |$)/u.exec(plain)?.[0] ?? plain;

@@ -62,7 +62,7 @@ export type {
 } from "./sessions/session_options.ts";
 export type { ToolSource } from "./turns/session_tools.ts";
 export type { RequestClient } from "./http/route.ts";
-export type { Heartbeat } from "./http/sse_response.ts";
+export type { Heartbeat } from "./http/dispatcher.ts";
 
 /** An agent server as a function from request to response, with no port of its own. */
 export interface HttpAgent {

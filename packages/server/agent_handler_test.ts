@@ -238,7 +238,9 @@ Deno.test("agentHandler() answers bad input with one JSON shape", async () => {
     error(
       404,
       "not_found",
-      `Cannot find 0123456789abcdef: the archive of session ${session.split("/").at(-1)} has no such reference.`,
+      `Cannot find 0123456789abcdef: the archive of session ${
+        session.split("/").at(-1)
+      } has no such reference.`,
     ),
   );
   assertEquals(await refused(handler, "GET", "/health"), { status: 200, body: { status: "ok" } });

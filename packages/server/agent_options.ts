@@ -4,7 +4,7 @@ import type { HttpGateway } from "@tare/gateway";
 import { checkGiven, type NeededOptions } from "@tare/messages/internal";
 import type { RunLimits } from "@tare/loop";
 import type { PolicyOptions } from "@tare/planner/policies";
-import type { Heartbeat } from "./http/sse_response.ts";
+import type { Heartbeat } from "./http/dispatcher.ts";
 import type {
   AdvancedOptions,
   ApprovalOptions,

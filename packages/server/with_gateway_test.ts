@@ -242,8 +242,7 @@ Deno.test("agentHandler() with a gateway serves the agent's paths and models wit
 });
 
 Deno.test(
-  "agentHandler() with a gateway lists the agent among the provider's models, and deletes its own " +
-    "responses",
+  "agentHandler() with a gateway lists the agent among the provider's models, and deletes its own responses",
   async () => {
     const { ask, seen } = both();
     assertEquals((await (await ask(get("/v1/models/agent"))).json()).id, "agent");
@@ -346,7 +345,7 @@ Deno.test("agentHandler() with a gateway forwards only paths of models with the 
   ) {
     const { status, passed, message } = await answered(server, [method, path]);
     assertEquals([path, status, passed], [path, 404, []]);
-    assertStringIncludes(message, `--forward ${path} (TARE_FORWARD) lets it pass`);
+    assertStringIncludes(message, `Allow it with --forward ${path} (TARE_FORWARD)`);
   }
   assertEquals(await answered(server, ["DELETE", "/v1/models/ft:gpt-5"]), {
     status: 405,
@@ -502,6 +501,6 @@ Deno.test("agentHandler() with a gateway forwards Anthropic's sessions, which ar
   );
   assertEquals([refused.status, (await refused.json()).error.message], [
     404,
-    "Cannot pass /v1/sessions on: the gateway has no upstream for it.",
+    "Cannot forward /v1/sessions: no upstream is configured for its protocol.",
   ]);
 });

@@ -21,7 +21,7 @@ const CLOSE_MS = 2_000;
 
 const HOUR_MS = 60 * 60_000;
 
-/** Most sessions that are loaded by name: by names of their own, else by names that several may have. */
+/** Most sessions that are loaded by name: by names of their own, then by names that several may have. */
 const LOADED = { own: 4, alike: 8 };
 
 /** Most sessions that wait for a store that failed; others are stored with their next commit. */
@@ -225,20 +225,23 @@ export class WriteBehind<S extends RegisteredSession> {
 
   /**
    * Passes on the stored sessions of these names that are newer than in memory, the surest last: those that have a name of
-   * their own, else those that may be meant. Nothing happens if the store is late or fails. Never rejects.
+   * their own; then those that may be meant, unless `take` returns that the former suffice, newer or not. Nothing happens if
+   * the store is late or fails. Never rejects.
    */
   async loadNamed(
     { own, alike }: { readonly own: readonly string[]; readonly alike: readonly string[] },
-    take: (loaded: readonly LoadedSession[]) => void,
+    take: (loaded: readonly LoadedSession[]) => boolean,
   ): Promise<void> {
     const { store, storesContent, waitMs } = this.#options;
     if (!storesContent || this.#isPaused) return;
     await this.#within(waitMs, async (isLate) => {
-      const sure = await store.findNamed(own, LOADED.own);
-      const meant = sure.length > 0 ? sure : await store.findNamed(alike, LOADED.alike);
-      const news = meant.filter((one) => this.isNews(one));
-      const loaded = await Promise.all(news.map(({ id, fence }) => this.#read(id, fence)));
-      if (!isLate()) take(loaded.flatMap((one) => one ?? []).reverse());
+      for (const [names, limit] of [[own, LOADED.own], [alike, LOADED.alike]] as const) {
+        const named = await store.findNamed(names, limit);
+        if (named.length === 0) continue;
+        const news = named.filter((one) => this.isNews(one));
+        const loaded = await Promise.all(news.map(({ id, fence }) => this.#read(id, fence)));
+        if (isLate() || take(loaded.flatMap((one) => one ?? []).reverse())) return;
+      }
     });
   }
 

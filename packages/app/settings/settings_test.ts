@@ -343,7 +343,7 @@ Deno.test("readSettings() reads a profile's file, and says what is wrong with it
     assertThrows(
       () => readSettings(["--profile", path], {}),
       RangeError,
-      `Cannot use the profile: read is -1, but it must be a number from 0. File: ${path}.`,
+      `Cannot use the profile: read is -1. It must be a number from 0. File: ${path}.`,
     );
   } finally {
     await Deno.remove(folder, { recursive: true });

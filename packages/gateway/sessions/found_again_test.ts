@@ -90,6 +90,27 @@ for (const dialect of DIALECTS) {
   });
 }
 
+Deno.test("a branch whose client cleared old results is found again after a restart, and not what it branched off", async () => {
+  const store = memoryStore();
+  const session = async (...messages: readonly object[]) => {
+    const { fetch } = gatewayed(() => completion({ content: "Yes." }), { store });
+    const response = await fetch(post({ model: "m", messages, tools: [READ] }));
+    assert(response.ok, await response.text());
+    return response.headers.get("x-tare-session");
+  };
+  const [task, next] = [{ role: "user", content: "Go." }, { role: "user", content: "Go on." }];
+  const steps = (results: readonly string[]) =>
+    results.flatMap((result, at) => CHAT.step(`${at}.ts`, result));
+  const first = await session(task);
+  assertEquals(await session(task, ...steps(["A.", "B.", "C.", "D."])), first);
+  const branch = await session(task, ...steps(["A.", "B.", "C."]), next);
+  assertNotEquals(branch, first);
+  // One that began alike is the newest.
+  await session(task);
+  const more = CHAT.step("more.ts", "E.");
+  assertEquals(await session(task, ...steps(["-", "-", "C."]), next, ...more), branch);
+});
+
 Deno.test("a response that is followed is known after a restart: what the upstream waits for, and its id there", async () => {
   const tools = [{ type: "function", name: "read", parameters: { type: "object", properties: {} } }];
   const upstream = responsesUpstream([

@@ -292,15 +292,20 @@ export function soughtNames({ client, scope, name, items, isKeyed, hasTools, fol
   const heads = countInstructions(items);
   const keys = items.map(({ key }, at) => at < heads ? instructionKey(scope, key) : key);
   const firsts = [keys[heads] ?? NOTHING, NOTHING];
+  const replied = items.findIndex((item) => historyItem(item).role === "reply");
+  const whole = wholes(keys, { heads, reach: REACH }).map((whole) => nameOf("whole", scope, whole));
+  const settled = replied < 0 ? 0 : keys.length - replied;
   const opening = openingText(personSpoke(items)?.words ?? "");
   return {
     own: [
       ...(follows === undefined ? [] : [nameOf("response", client ?? scope, follows)]),
       ...(name === undefined ? [] : [nameOf("name", scope, name)]),
-      ...wholes(keys, { heads, reach: REACH }).map((whole) => nameOf("whole", scope, whole)),
+      ...whole.slice(0, settled),
     ],
     alike: [
       ...endsOf(keys, { heads, reach: REACH }).map((end) => nameOf("end", client ?? scope, end)),
+      // What has no reply yet may be the beginning of several.
+      ...whole.slice(settled),
       // A history with nothing but instructions may continue in any way.
       ...new Set(firsts.map((first) => nameOf("first", scope, first))),
       nameOf("opening", scope, opening ?? NOTHING),

@@ -97,15 +97,15 @@ Deno.test("gateway() refuses what can't be asked for, and says why", async () =>
   await step("file0");
   for (
     const [pin, said] of [
-      [{ place: 0, wish: "let_go" }, "Cannot let go of message 0: it is the user's"],
-      [{ place: 99, wish: "keep" }, "Cannot keep message 99: the session has 3, numbered from 0."],
+      [{ place: 0, wish: "let_go" }, "Cannot evict message 0: it is the user's"],
+      [{ place: 99, wish: "keep" }, "Cannot retain message 99: the session has 3 messages, numbered from 0."],
     ] as const
   ) await assertRejects(async () => await (await shown()).setPin(pin), RangeError, said);
   const control = conversation({ control: 1 });
   await control.step("file0");
   assertEquals([(await shown()).noPins, (await control.shown()).noPins], [
     undefined,
-    "nothing leaves this session's prompt, which is sent as it is",
+    "this session's prompts are sent unchanged",
   ]);
 });
 
@@ -181,7 +181,7 @@ Deno.test("gateway() tells of a conversation what it cost, what left its prompt 
   const { at, reason, removed, tokensBefore, tokensAfter } = session.rewrites.at(-1)!;
   assert(at.startsWith("2026-01-01T") && tokensBefore > tokensAfter);
   assertStringIncludes(removed, "old result");
-  assertStringIncludes(reason, "tokens leave");
+  assertStringIncludes(reason, "tokens evicted");
   const [compaction] = session.compactionCalls;
   const { at: when, promptTokens, tokenUnits } = compaction!;
   assert(when > at && promptTokens > 0 && session.promptTokens > promptTokens);

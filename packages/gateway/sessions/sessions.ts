@@ -191,6 +191,8 @@ export class GatewaySessions
         if (settings?.client !== client || settings?.protocol !== protocol.name) continue;
         this.#takeIn(loaded, { countTokens, prompts, protocol, readers });
       }
+      // Another one may contain more of the request than one with which it shares a beginning.
+      return follows !== undefined || this.#knows(recognised);
     });
   }
 

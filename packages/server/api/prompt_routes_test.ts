@@ -68,85 +68,81 @@ async function play(handler: HttpAgent, session: string, inputs: string): Promis
   for (const input of inputs) await turn(handler, session, input);
 }
 
-Deno.test(
-  "promptRoutes() return the prompt and restore retained messages at the next rewrite, also after a " +
-    "restart",
-  async () => {
-    const { model, requests } = echoing();
-    const store = memoryStore();
-    let handler = agent(model, { store });
-    const session = await newSession(handler);
-    await play(handler, session, "abcd");
-    const before = [
-      ...["message-0 alive", "message-1 alive", "message-2 left", "message-3 left", "line-0 alive"],
-      ...["message-4 alive", "message-5 alive", "message-6 left", "message-7 left", "line-1 alive"],
-      ...["message-8 alive", "message-9 alive", "message-10 alive", "message-11 elided", "message-12 alive"],
-      ...["message-13 alive", "message-14 alive", "message-15 alive", "message-16 alive"],
-    ];
-    assertEquals(await standing(handler, session), before);
-    const ask = async (body: object) => (await call(handler, "POST", `${session}/pins`, body)).body;
-    const wished = [
-      { place: 3, wish: "keep", by: "user" },
-      { place: 11, wish: "keep", by: "ada" },
-      { place: 15, wish: "let_go", by: "user" },
-    ] as const;
-    for (const { place, wish, by } of wished) {
-      assertEquals(await ask({ place, wish, ...(by !== "user" && { by }) }), {
-        place,
-        wish,
-        by,
-        state: "waiting",
-      });
-    }
-    assertEquals(await standing(handler, session), before);
+Deno.test("promptRoutes() return the prompt and restore retained messages at the next rewrite, also after a restart", async () => {
+  const { model, requests } = echoing();
+  const store = memoryStore();
+  let handler = agent(model, { store });
+  const session = await newSession(handler);
+  await play(handler, session, "abcd");
+  const before = [
+    ...["message-0 alive", "message-1 alive", "message-2 left", "message-3 left", "line-0 alive"],
+    ...["message-4 alive", "message-5 alive", "message-6 left", "message-7 left", "line-1 alive"],
+    ...["message-8 alive", "message-9 alive", "message-10 alive", "message-11 elided", "message-12 alive"],
+    ...["message-13 alive", "message-14 alive", "message-15 alive", "message-16 alive"],
+  ];
+  assertEquals(await standing(handler, session), before);
+  const ask = async (body: object) => (await call(handler, "POST", `${session}/pins`, body)).body;
+  const wished = [
+    { place: 3, wish: "keep", by: "user" },
+    { place: 11, wish: "keep", by: "ada" },
+    { place: 15, wish: "let_go", by: "user" },
+  ] as const;
+  for (const { place, wish, by } of wished) {
+    assertEquals(await ask({ place, wish, ...(by !== "user" && { by }) }), {
+      place,
+      wish,
+      by,
+      state: "waiting",
+    });
+  }
+  assertEquals(await standing(handler, session), before);
 
-    handler = agent(model, { store });
-    assertEquals(await pinsOf(handler, session), wished.map((pin) => ({ ...pin, state: "waiting" })));
-    await play(handler, session, "e");
-    assertEquals(await pinsOf(handler, session), wished.map((pin) => ({ ...pin, state: "done" })));
-    assertEquals((await standing(handler, session)).slice(0, 17), [
-      ...["message-0 alive", "message-1 alive", "message-2 alive", "message-3 alive"],
-      ...["message-4 alive", "message-5 alive", "message-6 left", "message-7 left", "line-0 alive"],
-      ...["message-8 alive", "message-9 alive", "message-10 alive", "message-11 alive", "message-12 alive"],
-      ...["message-13 alive", "message-14 alive", "message-15 elided"],
-    ]);
-    const told = (await callsOf(handler, session)).flatMap(({ number, rewrites }) =>
-      rewrites.filter(({ asked }) => asked).map(({ mechanism, removed, asked }) => ({
-        number,
-        mechanism,
-        removed,
-        asked,
-      }))
-    );
-    assertEquals(told, [{
-      number: 9,
-      mechanism: "planner",
-      removed: "message 15 as asked; messages 3, 11 came back as asked",
-      asked: [wished[2], wished[0], wished[1]],
-    }]);
+  handler = agent(model, { store });
+  assertEquals(await pinsOf(handler, session), wished.map((pin) => ({ ...pin, state: "waiting" })));
+  await play(handler, session, "e");
+  assertEquals(await pinsOf(handler, session), wished.map((pin) => ({ ...pin, state: "done" })));
+  assertEquals((await standing(handler, session)).slice(0, 17), [
+    ...["message-0 alive", "message-1 alive", "message-2 alive", "message-3 alive"],
+    ...["message-4 alive", "message-5 alive", "message-6 left", "message-7 left", "line-0 alive"],
+    ...["message-8 alive", "message-9 alive", "message-10 alive", "message-11 alive", "message-12 alive"],
+    ...["message-13 alive", "message-14 alive", "message-15 elided"],
+  ]);
+  const told = (await callsOf(handler, session)).flatMap(({ number, rewrites }) =>
+    rewrites.filter(({ asked }) => asked).map(({ mechanism, removed, asked }) => ({
+      number,
+      mechanism,
+      removed,
+      asked,
+    }))
+  );
+  assertEquals(told, [{
+    number: 9,
+    mechanism: "planner",
+    removed: "message 15 as requested; messages 3, 11 restored as requested",
+    asked: [wished[2], wished[0], wished[1]],
+  }]);
 
-    // A retained message stays at any cost, and a restart sends the same bytes.
-    const twin = agent(echoing().model, { store });
-    await play(handler, session, "fg");
-    const shown = await standing(handler, session);
-    assertEquals(
-      shown.filter((one) => /^message-(3|11|15) /.test(one)),
-      ["message-3 alive", "message-11 alive", "message-15 left"],
-    );
-    assertEquals(await standing(twin, session), shown);
-    assert(requests.at(-1)?.includes(`1 ${LONG}`));
+  // A retained message stays at any cost, and a restart sends the same bytes.
+  const twin = agent(echoing().model, { store });
+  await play(handler, session, "fg");
+  const shown = await standing(handler, session);
+  assertEquals(
+    shown.filter((one) => /^message-(3|11|15) /.test(one)),
+    ["message-3 alive", "message-11 alive", "message-15 left"],
+  );
+  assertEquals(await standing(twin, session), shown);
+  assert(requests.at(-1)?.includes(`1 ${LONG}`));
 
-    // Without its pin it is treated like any other.
-    assertEquals((await call(handler, "DELETE", `${session}/pins/3`)).status, 204);
-    await play(handler, session, "h");
-    assertEquals((await standing(handler, session)).slice(2, 5), [
-      "message-2 left",
-      "message-3 left",
-      "line-0 alive",
-    ]);
-    assertEquals((await pinsOf(handler, session)).map(({ place }) => place), [11, 15]);
-  },
-);
+  // Without its pin it is treated like any other.
+  assertEquals((await call(handler, "DELETE", `${session}/pins/3`)).status, 204);
+  await play(handler, session, "h");
+  assertEquals((await standing(handler, session)).slice(2, 5), [
+    "message-2 left",
+    "message-3 left",
+    "line-0 alive",
+  ]);
+  assertEquals((await pinsOf(handler, session)).map(({ place }) => place), [11, 15]);
+});
 
 Deno.test("promptRoutes() return a block's current and original text, paginated", async () => {
   const handler = agent(echoing().model);
@@ -269,7 +265,7 @@ Deno.test("promptRoutes() quote the evictions of a turn that evicts everything, 
   const body = { input: "b", leavesNow: true };
   const seen = await events(await handler.fetch(request("POST", `${session}/turns`, body)));
   const rewrites = seen.flatMap(({ event }) => event.type === "context_rewritten" ? [event] : []);
-  assertEquals(rewrites.map(({ step, reason }) => [step, reason]), [[1, "it was asked for"]]);
+  assertEquals(rewrites.map(({ step, reason }) => [step, reason]), [[1, "requested"]]);
   assert(rewrites[0]!.tokensAfter < rewrites[0]!.tokensBefore - 2_000);
   // By cost alone it would have stayed.
   await play(handler, other, "b");
@@ -296,11 +292,11 @@ Deno.test("promptRoutes() refuse invalid pins with the reason", async () => {
   const path = `${session}/pins`;
   for (
     const [body, message] of [
-      [{ place: 0, wish: "keep" }, "Cannot keep message 0: instructions never leave."],
-      [{ place: 9, wish: "keep" }, "Cannot keep message 9: the session has 5, numbered from 0."],
+      [{ place: 0, wish: "keep" }, "Cannot retain message 0: instructions are never evicted."],
+      [{ place: 9, wish: "keep" }, "Cannot retain message 9: the session has 5 messages, numbered from 0."],
       [
         { place: 1, wish: "let_go" },
-        "Cannot let go of message 1: it is the user's; only results of tools can be let go.",
+        "Cannot evict message 1: it is the user's. Only tool results can be evicted.",
       ],
     ] as const
   ) {
@@ -321,8 +317,7 @@ Deno.test("promptRoutes() refuse invalid pins with the reason", async () => {
   const classic = agent(echoing().model, { policy: "classic" });
   const other = await newSession(classic);
   await play(classic, other, "a");
-  const unable =
-    "the policy classic rewrites at fixed triggers, whatever is asked for; the planner takes pins";
+  const unable = "the policy classic has no pins. Use the policy planner";
   assertEquals(
     await refused(classic, "POST", `${other}/pins`, { place: 3, wish: "keep" }),
     error(501, "not_supported", `Cannot pin message 3: ${unable}.`),

@@ -152,8 +152,7 @@ Deno.test("POST /fork: a fork continues from before a message, with the same byt
 });
 
 Deno.test(
-  "POST /fork: content evicted before the fork stays evicted, can be recalled, and outlives the original " +
-    "session",
+  "POST /fork: content evicted before the fork stays evicted, can be recalled, and outlives the original session",
   async () => {
     const big: Tool = {
       ...echo,
@@ -182,8 +181,7 @@ Deno.test(
 );
 
 Deno.test(
-  "POST /fork: a session is forked before the running turn's message, which continues, and not within the " +
-    "turn",
+  "POST /fork: a session is forked before the running turn's message, which continues, and not within the turn",
   async () => {
     const asked = steppedModel();
     const handler = agent(asked.model);

@@ -153,7 +153,7 @@ Deno.test("sessions: their routes also accept gateway sessions", async () => {
   assertEquals(await get(`${path}/pins`), { pins: [{ ...pin, state: "done" }] });
   const refusedPin = await call(server, "POST", `${path}/pins`, { place: 0, wish: "let_go" });
   assertEquals(refusedPin.status, 400);
-  assertStringIncludes(JSON.stringify(refusedPin.body), "Cannot let go of message 0: it is the user's");
+  assertStringIncludes(JSON.stringify(refusedPin.body), "Cannot evict message 0: it is the user's");
   assertEquals((await call(server, "DELETE", `${path}/pins/1`)).status, 204);
   for (const missing of [`${path}/pins/1`, `${path}/pins/x`]) {
     assertEquals((await call(server, "DELETE", missing)).status, 404);
@@ -274,7 +274,7 @@ Deno.test("gateway sessions: routes of the agent's sessions respond with advice"
   assertEquals([pinned.status, (pinned.body as { error: object }).error], [501, {
     status: 501,
     code: "not_supported",
-    message: "Cannot pin message 0: nothing leaves this session's prompt, which is sent as it is.",
+    message: "Cannot pin message 0: this session's prompts are sent unchanged.",
   }]);
 });
 

@@ -82,9 +82,7 @@ Deno.test("sessionRoutes() quote nothing if the policy has no costs", async () =
     error(
       501,
       "not_supported",
-      `Cannot quote session ${
-        session.split("/").at(-1)
-      }: the server's policy has no costs. Use the planner.`,
+      `Cannot quote session ${session.split("/").at(-1)}: the server's policy has no costs. Use the planner.`,
     ),
   );
 });

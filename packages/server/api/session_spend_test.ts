@@ -36,8 +36,7 @@ const result = (id: string, name: string, args: object): readonly Message[] => [
 ];
 
 Deno.test(
-  "reportSessionSpend() estimates the cost of each result: as new at first, then at each call's token " +
-    "price",
+  "reportSessionSpend() estimates the cost of each result: as new at first, then at each call's token price",
   () => {
     const messages: readonly Message[] = [
       { role: "user", content: "Go." },

@@ -351,7 +351,8 @@ Deno.test("parseSessions() accepts a session whose last calls have no result, as
 
 Deno.test("parseSessions() refuses calls without an answer and answers without a call", () => {
   const [, user, reply, b, a, done] = messages;
-  const open = (line: number, id: string) => `line ${line}: its call "${id}" isn't answered immediately after it`;
+  const open = (line: number, id: string) =>
+    `line ${line}: its call "${id}" isn't answered immediately after it`;
   const orphan = (line: number, id: string) =>
     `line ${line}: it answers call "${id}", which the reply before it didn't make`;
   for (

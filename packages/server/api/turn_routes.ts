@@ -4,7 +4,7 @@ import { Type } from "typebox";
 import { ERROR, HttpError, httpErrorBody, invalidRequest, notFound } from "../http/http_error.ts";
 import { json, route } from "../http/route.ts";
 import { closed, count, text } from "../http/schema.ts";
-import { type Heartbeat, sseResponse } from "../http/sse_response.ts";
+import { type Heartbeat, sseResponse } from "../http/dispatcher.ts";
 import type { EventLog } from "../sessions/event_log.ts";
 import type { NumberedEvent } from "../sessions/session_types.ts";
 import { BUDGET, EFFORT, SESSION_SETTINGS } from "../sessions/session_settings.ts";

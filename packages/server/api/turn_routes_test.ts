@@ -142,8 +142,7 @@ Deno.test("turnRoutes() end turns over the budget of turn or session, before the
 });
 
 Deno.test(
-  "turnRoutes() count dollars by the model's price, enforce a budget in them, and refuse one without a " +
-    "price",
+  "turnRoutes() count dollars by the model's price, enforce a budget in them, and refuse one without a price",
   async () => {
     const price = (model: string) => model === "priced" ? { input: 1_000, output: 10_000 } : undefined;
     const handler = agent(scriptedModel(Array(9).fill(echoing)), { price });

@@ -102,8 +102,7 @@ Deno.test("approvals: a turn's budget includes its cost before the approval", as
 });
 
 Deno.test(
-  "approvals: a turn that was interrupted after its answers reports denials, and the unknown outcome of " +
-    "allowed calls",
+  "approvals: a turn that was interrupted after its answers reports denials, and the unknown outcome of allowed calls",
   async () => {
     const write = recorder("write");
     const store = memoryStore();

@@ -105,8 +105,7 @@ Deno.test("approvals: a denied call doesn't run, and the model reads why; the tu
 });
 
 Deno.test(
-  "approvals: calls with one id, or the id of a program's call, are answered separately, after a restart " +
-    "too",
+  "approvals: calls with one id, or the id of a program's call, are answered separately, after a restart too",
   async () => {
     const write = recorder("write");
     const program = { code: "await Promise.all([tools.write({ n: 4 }), tools.write({ n: 5 })]);" };
@@ -191,8 +190,7 @@ Deno.test("approvals: a new message denies pending ones, and so does cancelling,
 });
 
 Deno.test(
-  "approvals: they survive a restart, and at the deadline are denied and the turn continues without new " +
-    "ones",
+  "approvals: they survive a restart, and at the deadline are denied and the turn continues without new ones",
   async () => {
     const write = recorder("write");
     const store = memoryStore();
@@ -237,8 +235,7 @@ Deno.test(
 );
 
 Deno.test(
-  "approvals: always allows calls like this one for the rest of the session, after a restart too, and " +
-    "nothing else",
+  "approvals: always allows calls like this one for the rest of the session, after a restart too, and nothing else",
   async () => {
     const shell = recorder("shell");
     const store = memoryStore();

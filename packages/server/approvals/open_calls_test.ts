@@ -92,8 +92,7 @@ Deno.test("AgentSession.start() answers open calls with an error if the client s
 });
 
 Deno.test(
-  "AgentSession.steerOrStart() keeps an input with open calls until their results are there, also over a " +
-    "restart",
+  "AgentSession.steerOrStart() keeps an input with open calls until their results are there, also over a restart",
   async () => {
     for (const restarts of [false, true]) {
       const store = memoryStore();

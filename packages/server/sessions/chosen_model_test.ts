@@ -40,8 +40,7 @@ function noting(store: Store = memoryStore(), options: Partial<Parameters<typeof
 }
 
 Deno.test(
-  "effort: a session's effort is requested, a turn overrides it, and the server's is the default of " +
-    "models that support it",
+  "effort: a session's effort is requested, a turn overrides it, and the server's is the default of models that support it",
   async () => {
     const { asked, handler } = noting(memoryStore(), { effort: "high" });
     const usual = await newSession(handler);

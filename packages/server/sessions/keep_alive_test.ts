@@ -171,8 +171,7 @@ const PRICE = { input: 3, output: 15, cacheRead: 0.3, cacheWrite: 3.75, cacheWri
 const PREFIX = 10_000;
 
 Deno.test(
-  "cache keep-alive: a prompt stays cached while a tool runs for twelve minutes, and is written again " +
-    "without it",
+  "cache keep-alive: a prompt stays cached while a tool runs for twelve minutes, and is written again without it",
   async () => {
     for (const keeps of [true, false]) {
       const { asked, errors, server, session, pass, timers, warmth, began, release } = served(
@@ -311,7 +310,7 @@ Deno.test("cache keep-alive: a closed server stops requested keep-alive", async 
 Deno.test("POST keep_warm reports why a session's cache can't be kept alive", async () => {
   const reasons: [TestOptions, number, string][] = [
     [{ keepWarm: "off" }, 400, "cache keep-alive is off"],
-    [{ price: () => undefined }, 400, "the price of its model isn't known"],
+    [{ price: () => undefined }, 400, "the price of its model is unknown"],
     [{ profile: profileNamed("openai") }, 409, "there is no cache"],
     [{ instructions: "Be brief." }, 409, "there is no cache"],
   ];

@@ -421,8 +421,7 @@ function askingServer(memory: ReturnType<typeof sharedMemory>) {
 }
 
 Deno.test(
-  "several servers: a follower reads the store only at the start, and for events too long for a " +
-    "notification",
+  "several servers: a follower reads the store only at the start, and for events too long for a notification",
   async () => {
     const { memory, all: [a] } = servers(1);
     const b = askingServer(memory);

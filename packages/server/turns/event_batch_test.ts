@@ -8,8 +8,7 @@ import { call, dictatedSession, USAGE } from "./dictation_fixture_test.ts";
 import { EventBatch } from "./play_turn.ts";
 
 Deno.test(
-  "EventBatch: the first delta is committed immediately, later ones every 100 ms, the last ones with the " +
-    "reply",
+  "EventBatch: the first delta is committed immediately, later ones every 100 ms, the last ones with the reply",
   async () => {
     const { session, clock, dictation, commits, shown } = await dictatedSession();
     const { done } = await session.start({ input: "q" });

@@ -188,8 +188,9 @@ export function turnPlayer(
         const sum = account.spent(own);
         payer?.note(sum);
         // Subagents pay for themselves while the turn waits for them.
-        keys?.paid(by, (own.usd ?? 0) - paidUsd);
-        paidUsd = own.usd ?? 0;
+        const usd = own.usd ?? 0;
+        if (usd > paidUsd) keys?.paid(by, usd - paidUsd);
+        paidUsd = usd;
         reserved.paid();
         return sum;
       },

@@ -207,8 +207,7 @@ const OPTIONS = {
 };
 
 Deno.test(
-  "deferred tools: a call of call_tool needs the named tool's approval, and describes nothing while it " +
-    "waits",
+  "deferred tools: a call of call_tool needs the named tool's approval, and describes nothing while it waits",
   async () => {
     let now: readonly Tool[] = MANY.map(({ definition }) => thing(`make__${definition.function.name}`));
     const toolSource: ToolSource = {

@@ -71,8 +71,7 @@ const answer: Model = async function* ({ messages }) {
 };
 
 Deno.test(
-  "telemetry: a tool that continues after its time limit has timed out, and a failed one has its error's " +
-    "type",
+  "telemetry: a tool that continues after its time limit has timed out, and a failed one has its error's type",
   async () => {
     const slow = await told(answer, () => new Promise(() => {}));
     await slow.turn.done;

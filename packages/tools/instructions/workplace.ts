@@ -284,7 +284,7 @@ async function linesOf({ folder, within, hidden }: SkillFolder): Promise<readonl
 }
 
 /** The names in a folder, if it can be looked into. */
-export function namesIn(folder: string): readonly string[] {
+function namesIn(folder: string): readonly string[] {
   try {
     return readdirSync(folder).sort();
   } catch {
@@ -402,7 +402,7 @@ async function readBeginning(
 }
 
 /** Whether a link of the project may lead there. */
-export function isFollowed(path: string, within: string): boolean {
+function isFollowed(path: string, within: string): boolean {
   return isWithin(path, within) && /\.md$/i.test(path);
 }
 

@@ -1,4 +1,3 @@
-// Backups of a database, as docs/several_servers.md describes them.
 import { assertEquals } from "@std/assert";
 import { join } from "@std/path";
 import type { Store } from "@tare/session";
@@ -11,7 +10,7 @@ import { sessionRecord } from "../../../../packages/session/store/store_suite_fi
 import { type Need, needs } from "../../../needs.ts";
 import { ownServer, query, startPostgres } from "../postgres.ts";
 
-// A backup of files needs whole pages in the log, and all of that since it began.
+// A backup of files needs full pages in the log, and the whole log since its beginning.
 const postgres = await startPostgres({ settings: { full_page_writes: "on", wal_keep_size: "256MB" } });
 
 async function withStore<T>(url: string, use: (store: Store) => Promise<T>): Promise<T> {
@@ -23,12 +22,11 @@ async function withStore<T>(url: string, use: (store: Store) => Promise<T>): Pro
   }
 }
 
-/** Whoever had it open when the backup was made counts as there for as long as a lease lasts. */
+/** Expires the servers that had the database open at the backup. */
 async function outlive(url: string): Promise<void> {
   await query(url, "UPDATE tare.servers SET is_dead = true");
 }
 
-/** That a store goes on where it was. */
 async function goesOn(store: Store): Promise<void> {
   await store.shared!.hold("z");
   await store.commit([{ type: "events", sessionId: "z", after: 700, events: [{ type: "turn_end" }] }]);
@@ -41,7 +39,7 @@ async function run(program: string, ...args: string[]): Promise<string> {
   return new TextDecoder().decode(stdout);
 }
 
-/** Copies files of a server that works. What it takes away meanwhile is no part of a backup. */
+/** Copies files of a running server; files that it removes meanwhile aren't part of the backup. */
 async function copyFiles(...args: string[]): Promise<void> {
   const { success, stderr } = await new Deno.Command("cp", { args, env: { LC_ALL: "C" } }).output();
   const said = new TextDecoder().decode(stderr).trimEnd();
@@ -52,7 +50,7 @@ async function copyFiles(...args: string[]): Promise<void> {
 Deno.test(
   needs(
     ownServer(postgres),
-    "a copy of the database's files, made while it was written to, goes on with the same bytes",
+    "backup: a file copy made during writes continues with the same bytes",
   ),
   async () => {
     const url = await postgres.makeDatabase();
@@ -95,7 +93,6 @@ Deno.test(
   },
 );
 
-/** The major version of a program, if it is there. */
 async function majorOf(program: string): Promise<number> {
   const told = await run(program, "--version").catch(() => "");
   return Number(/ (\d+)/.exec(told)?.[1] ?? 0);
@@ -115,7 +112,10 @@ const PG_DUMP: Need = {
 };
 
 Deno.test(
-  needs(PG_DUMP, "what pg_dump wrote while servers ran goes on in another database with the same bytes"),
+  needs(
+    PG_DUMP,
+    "backup: a pg_dump taken while servers ran continues in another database with the same bytes",
+  ),
   async () => {
     const [url, empty] = [await postgres.makeDatabase(), await postgres.makeDatabase()];
     const folder = await Deno.makeTempDir();

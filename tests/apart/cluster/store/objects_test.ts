@@ -1,4 +1,4 @@
-// Large texts of a database's archive in a bucket, of a server that speaks S3's protocol.
+// Large texts of a database's archive in the bucket of an S3-compatible server.
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { join } from "@std/path";
 import { StoreError } from "@tare/session";
@@ -15,7 +15,7 @@ import { FEW, withDatabase } from "./store.ts";
 
 const postgres = await startPostgres();
 
-/** Texts that don't become shorter, of some 30 kB. */
+/** Incompressible texts of some 30 kB. */
 const [one, two] = ["one", "two"].map((seed) => {
   let text = "";
   for (let block = 0; block < 700; block++) {
@@ -28,13 +28,10 @@ interface Place {
   readonly url: string;
   readonly s3: S3Server;
   readonly objects: ObjectStore;
-  /** What was warned of. */
   readonly warnings: string[];
-  /** Opens a store on that bucket, or on another. */
   readonly open: (objects?: ObjectStore) => Promise<Opening>;
 }
 
-/** Runs a test with a database and a bucket of its own. */
 async function inBucket(test: (place: Place) => Promise<void>): Promise<void> {
   await using s3 = await startS3();
   await withDatabase(postgres, async (url) => {
@@ -55,7 +52,6 @@ async function inBucket(test: (place: Place) => Promise<void>): Promise<void> {
   });
 }
 
-/** A session that this opening holds. */
 async function makeSession(store: Opening, id: string): Promise<void> {
   await store.commit([sessionRecord(id)]);
   await held(store, id);
@@ -63,7 +59,7 @@ async function makeSession(store: Opening, id: string): Promise<void> {
 
 const pending = (url: string) => query<{ name: string }>(url, "SELECT name FROM tare.objects");
 
-Deno.test("openS3Objects() keeps bytes by name in a real bucket", async () => {
+Deno.test("openS3Objects() stores bytes by name in a real bucket", async () => {
   await using s3 = await startS3();
   const objects = await openS3Objects({ ...s3.options, prefix: "some/where/" });
   assertEquals([objects.name, await s3.names()], ["s3://archive/some/where/", []]);
@@ -81,7 +77,7 @@ Deno.test("openS3Objects() keeps bytes by name in a real bucket", async () => {
   assertEquals([await s3.names(), await objects.get("a")], [["some/where/b"], undefined]);
 });
 
-Deno.test("openS3Objects() says what is wrong with a bucket, or with who uses it", async () => {
+Deno.test("openS3Objects() reports errors of the bucket and its credentials", async () => {
   await using s3 = await startS3();
   const silent = Promise.withResolvers<Response>();
   const answers = [() => new Response("busy", { status: 503 }), () => silent.promise];
@@ -120,7 +116,7 @@ Deno.test("openS3Objects() says what is wrong with a bucket, or with who uses it
   await other.shutdown();
 });
 
-Deno.test("openPostgresStore() keeps large texts in a bucket, one for all who have it, until nobody has it", () =>
+Deno.test("openPostgresStore() stores one large text in a bucket for all sessions that reference it, until none does", () =>
   inBucket(async ({ url, s3, open }) => {
     const [store, another] = [await open(), await open()];
     await makeSession(store, "a");
@@ -155,7 +151,7 @@ Deno.test("openPostgresStore() keeps large texts in a bucket, one for all who ha
     assertEquals([await s3.names(), await pending(url)], [[], []]);
   }));
 
-Deno.test("openPostgresStore() puts a text into the bucket before the commit that refers to it, and commits in their order", () =>
+Deno.test("openPostgresStore() uploads a text before the commit that references it, and commits in order", () =>
   inBucket(async ({ url, objects, open }) => {
     const [begun, end] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     const store = await open({
@@ -180,7 +176,7 @@ Deno.test("openPostgresStore() puts a text into the bucket before the commit tha
     assertEquals([await store.lastEvent("a"), await pending(url)], [2, []]);
   }));
 
-Deno.test("openPostgresStore() removes what a commit left that never came, and begins anew if it comes later still", () =>
+Deno.test("openPostgresStore() removes the uploads of a lost commit, and uploads again if it arrives later", () =>
   inBucket(async ({ url, s3, objects, open }) => {
     const store = await open();
     await makeSession(store, "a");
@@ -191,7 +187,6 @@ Deno.test("openPostgresStore() removes what a commit left that never came, and b
       ]);
     await assertRejects(refused, StoreError, "its last event is 0");
     assertEquals([(await s3.names()).length, (await pending(url)).length], [1, 1]);
-    // Not before an hour is over.
     await (await open()).close();
     assertEquals((await s3.names()).length, 1);
     const age = () => query(url, "UPDATE tare.objects SET made_at = made_at - interval '2 hours'");
@@ -199,7 +194,7 @@ Deno.test("openPostgresStore() removes what a commit left that never came, and b
     await (await open()).close();
     assertEquals([await s3.names(), await pending(url)], [[], []]);
 
-    // Whoever was stopped for so long has put its text, and commits when it was taken away again.
+    // A server that was stopped this long has uploaded its text, and commits after its removal.
     let stopped = 0;
     const late = await open({
       ...objects,
@@ -215,7 +210,7 @@ Deno.test("openPostgresStore() removes what a commit left that never came, and b
     assertEquals([stopped, await late.archive("b").get(ref), (await s3.names()).length], [2, two, 1]);
   }));
 
-Deno.test("openPostgresStore() has one object of a text that two put at once, and puts one again that goes meanwhile", () =>
+Deno.test("openPostgresStore() stores one object for concurrent uploads of a text, and uploads again after a deletion", () =>
   inBucket(async ({ url, s3, objects, open }) => {
     let waiting = 0;
     const both = Promise.withResolvers<void>();
@@ -237,7 +232,7 @@ Deno.test("openPostgresStore() has one object of a text that two put at once, an
       assertEquals(await store.archive(`s${at}`).get(refs[0]!), one);
     }
 
-    // What another session has isn't put again, unless that session goes before the commit.
+    // Another session's text isn't uploaded again, unless that session is deleted before the commit.
     const puts: string[] = [];
     const third = await open({
       ...objects,
@@ -257,7 +252,7 @@ Deno.test("openPostgresStore() has one object of a text that two put at once, an
     assertEquals(await third.readTexts("s2", [refs[0]!, other]), new Map([[refs[0]!, one], [other, two]]));
   }));
 
-Deno.test("openPostgresStore() keeps texts in the database while the bucket can't be used, and says so once", () =>
+Deno.test("openPostgresStore() stores texts in the database while the bucket is unavailable, and warns once", () =>
   inBucket(async ({ url, s3, objects, warnings, open }) => {
     let isAway = true;
     let tried = 0;
@@ -273,7 +268,7 @@ Deno.test("openPostgresStore() keeps texts in the database while the bucket can'
     const store = await open(flaky);
     await makeSession(store, "a");
     const refs = [await store.archive("a").put(one), await store.archive("a").put(two)];
-    // The second isn't tried so soon after.
+    // The second one isn't tried so soon after.
     assertEquals([tried, warnings], [1, [
       "Cannot write it: away. Until it can be used texts are kept in the database.",
     ]]);
@@ -282,12 +277,12 @@ Deno.test("openPostgresStore() keeps texts in the database while the bucket can'
     isAway = false;
     const other = await open(flaky);
     await makeSession(other, "b");
-    // It is in the database, for all who have it.
+    // The text is in the database, for all servers.
     await other.archive("b").put(one);
     assertEquals(await s3.names(), []);
     const ref = await other.archive("b").put(`${one}${two}`);
     assertEquals([(await s3.names()).length, await other.archive("b").get(ref)], [1, `${one}${two}`]);
-    // A session goes all the same, and its object when somebody next looks for such.
+    // A session is deleted all the same; its object is removed by the next cleanup.
     isAway = true;
     assertEquals([await other.deleteSession("b"), await other.getSession("b")], [true, undefined]);
     assertEquals(warnings.slice(1), [
@@ -296,11 +291,11 @@ Deno.test("openPostgresStore() keeps texts in the database while the bucket can'
     assertEquals((await s3.names()).length, 1);
     isAway = false;
     await (await open(flaky)).close();
-    // That of the text which couldn't be put may yet come.
+    // The object of the failed upload may still arrive.
     assertEquals([await s3.names(), (await pending(url)).length], [[], 1]);
   }));
 
-Deno.test("openPostgresStore() says which object is missing, or why it can't be read", () =>
+Deno.test("openPostgresStore() reports which object is missing or why it can't be read", () =>
   inBucket(async ({ s3, url, objects, open }) => {
     let isAway = false;
     const store = await open({
@@ -332,9 +327,9 @@ Deno.test("openPostgresStore() says which object is missing, or why it can't be 
     ]);
   }));
 
-Deno.test("openPostgresStore() refuses a database whose texts are in another bucket; copyContents() carries them", () =>
+Deno.test("openPostgresStore() refuses a database whose texts are in another bucket; copyContents() copies them", () =>
   inBucket(async ({ url, s3, objects, open }) => {
-    // As long as nothing is in it another one may be taken.
+    // An empty bucket may be replaced.
     const elsewhere = await openS3Objects({ ...s3.options, prefix: "elsewhere/" });
     await (await open(elsewhere)).close();
     const store = await open();

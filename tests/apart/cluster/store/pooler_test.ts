@@ -10,7 +10,6 @@ import { needs, PGBOUNCER } from "../../../needs.ts";
 
 const postgres = await startPostgres();
 
-/** Runs a test with a pgbouncer in front of a database. */
 async function withPooler(
   { database, ...settings }: { readonly database: string; readonly [setting: string]: string | number },
   test: (url: string) => Promise<void>,
@@ -31,7 +30,7 @@ async function withPooler(
     const path = join(folder, "pgbouncer.ini");
     await Deno.writeTextFile(path, ["[databases]", there, "[pgbouncer]", ...lines, ""].join("\n"));
     await Deno.chmod(folder, 0o755);
-    // It doesn't run as root.
+    // pgbouncer doesn't run as root.
     const args = Deno.uid() === 0 ? ["-u", "nobody", path] : [path];
     const pooler = new Deno.Command("pgbouncer", { args, stdout: "null", stderr: "piped" }).spawn();
     const listens = Promise.withResolvers<void>();
@@ -57,12 +56,10 @@ async function withPooler(
   }
 }
 
-/** A test that is skipped without pgbouncer, on a database of its own. */
 function poolerTest(name: string, test: (database: string) => Promise<void>): void {
   Deno.test(needs(PGBOUNCER, `openPostgresStore() ${name}`), () => withDatabase(postgres, test));
 }
 
-/** Why a store isn't opened. */
 async function refusalOf(url: string, options = {}): Promise<string> {
   return (await assertRejects(() => openPostgresStore(url, { ...FEW, ...options }), StoreError)).message;
 }
@@ -72,7 +69,6 @@ const ADVICE =
   "and the store listens and prepares statements, which takes connections of its own. Let it pool by session " +
   "(pool_mode = session), or connect to the database itself.";
 
-/** What a pooler may be like that hands out connections by transaction. */
 const BY_TRANSACTION = {
   "as it is": {},
   "that has one connection": { default_pool_size: 1 },
@@ -82,7 +78,7 @@ const BY_TRANSACTION = {
 
 for (const [name, settings] of Object.entries(BY_TRANSACTION)) {
   poolerTest(
-    `refuses a pooler by transaction, ${name}, and says what to do`,
+    `refuses a transaction pooler, ${name}, and suggests a fix`,
     (database) =>
       withPooler({ database, pool_mode: "transaction", ...settings }, async (url) => {
         const { host, pathname } = new URL(url);
@@ -95,7 +91,7 @@ for (const [name, settings] of Object.entries(BY_TRANSACTION)) {
 }
 
 poolerTest(
-  "refuses several poolers by transaction, each of which has one of its connections",
+  "refuses several transaction poolers, each with one of its connections",
   (database) =>
     withPooler(
       { database, pool_mode: "transaction" },
@@ -107,7 +103,7 @@ poolerTest(
             const { hostname, port } = poolers[asked++ % 2]!;
             return { hostname, port: Number(port) };
           });
-          // One connection asks and the other answers, each by another pooler.
+          // One connection sends and the other receives, each through another pooler.
           const impatient = { timeoutMs: 1000, statementMs: 60_000, connectMs: 60_000 };
           const message = await refusalOf(through(database, proxy), impatient);
           assertEquals(message.includes(`its notifications don't arrive. ${ADVICE}`), true, message);
@@ -116,7 +112,7 @@ poolerTest(
 );
 
 poolerTest(
-  "refuses a pooler by statement",
+  "refuses a statement pooler",
   (database) =>
     withPooler({ database, pool_mode: "statement" }, async (url) => {
       const message = await refusalOf(url);
@@ -125,7 +121,7 @@ poolerTest(
 );
 
 poolerTest(
-  "takes a pooler by session",
+  "accepts a session pooler",
   (database) =>
     withPooler({ database, pool_mode: "session" }, async (url) => {
       const [one, two] = [await openPostgresStore(url, FEW), await openPostgresStore(url, FEW)];

@@ -5,22 +5,20 @@ import type { Place } from "../../../../packages/session/store/store_suite_fixtu
 import { type Postgres, query } from "../postgres.ts";
 import { type Tampering, TcpProxy } from "../tcp_proxy.ts";
 
-/** Long for a busy machine to keep; a test that has it run out says so to store and database. */
+/** Lease that is long enough for a busy machine. */
 const LEASE_MS = 60_000;
 
-/** How stores are opened where many tests run beside each other. */
 export const FEW = { maxConnections: 2, leaseMs: LEASE_MS, renewMs: 20 } as const;
 
-/** What is lost on its way is sent again for so long: time enough for a busy machine. */
+/** Options with a long retry time. */
 export const PATIENT = { ...FEW, timeoutMs: 60_000 } as const;
 
-/** The same where attempts get lost that nobody hears the end of. Each takes so long then. */
+/** Options for lost attempts, each of which takes its full timeout. */
 export const LOSING = { ...PATIENT, maxConnections: 1, statementMs: 2000, connectMs: 2000 } as const;
 
-/** For who waits for the error: long for a busy machine to take for what does answer. */
+/** Options for tests that wait for the error. */
 export const GIVING_UP = { ...FEW, maxConnections: 1, timeoutMs: 4000 } as const;
 
-/** Runs a test on a database of its own. */
 export async function withDatabase(postgres: Postgres, test: (url: string) => Promise<void>): Promise<void> {
   const url = await postgres.makeDatabase();
   try {
@@ -30,20 +28,17 @@ export async function withDatabase(postgres: Postgres, test: (url: string) => Pr
   }
 }
 
-/** A proxy in front of a database's server. */
 export function proxyTo(url: string, tampering: Tampering = {}): TcpProxy {
   const { hostname, port } = new URL(url);
   return new TcpProxy(() => ({ hostname, port: Number(port || 5432) }), tampering);
 }
 
-/** The way to a database by a proxy in front of its server. */
 export function through(url: string, { port }: TcpProxy): string {
   const by = new URL(url);
   by.host = `127.0.0.1:${port}`;
   return by.href;
 }
 
-/** A place for tests that know of one opening alone: that takes whatever it writes to. */
 export function inPostgres(postgres: Postgres): Place {
   return (test) =>
     withDatabase(
@@ -52,7 +47,7 @@ export function inPostgres(postgres: Postgres): Place {
     );
 }
 
-/** The same in one database for all, which is emptied in between: for many short tests, one after the other. */
+/** Returns a place in one database that is emptied between tests: for many short tests in sequence. */
 export function inOneDatabase(postgres: Postgres): Place {
   let made: Promise<string> | undefined;
   return async (test) => {
@@ -64,13 +59,13 @@ export function inOneDatabase(postgres: Postgres): Place {
     try {
       await test(async (options) => holding(await openPostgresStore(url, { ...FEW, ...options })));
     } finally {
-      // After a failure too: else every shorter test that is tried then fails by what this one has left.
+      // After a failure too: otherwise fast-check's smaller cases fail on its leftovers.
       await query(url, tables.map((table) => `DELETE FROM tare.${table}`).join("; "));
     }
   };
 }
 
-/** A place for several openings, each of which reaches the database by a proxy of its own. */
+/** Returns a place for several openings, each with its own proxy to the database. */
 export function sharedInPostgres(postgres: Postgres): SharedPlace {
   return (test) =>
     withDatabase(postgres, async (url) => {
@@ -91,7 +86,6 @@ export function sharedInPostgres(postgres: Postgres): SharedPlace {
             const { proxy, id, skip } = opened.get(opening)!;
             proxy.set({ type: "stuck" });
             skip();
-            // A renewal that is on its way already is over at once.
             const end = "UPDATE tare.servers SET lease = '0', expires_at = '-infinity' WHERE id = $1";
             await query(url, end, [id]);
           },

@@ -8,10 +8,9 @@ import { FEW, proxyTo, through, withDatabase } from "./store.ts";
 
 const postgres = await startPostgres();
 
-/** What may pass is tried for a moment; each attempt has the time that a busy machine takes for it. */
+/** Options that retry briefly, with attempts long enough for a busy machine. */
 const BRIEFLY = { timeoutMs: 300, statementMs: 60_000, connectMs: 60_000 };
 
-/** Asserts how something fails, and that nothing of it says the password. */
 async function assertFails(
   act: () => Promise<unknown>,
   { url, code, message }: {
@@ -28,7 +27,6 @@ async function assertFails(
   }
 }
 
-/** The database as errors name it. */
 function placeIn(url: string): string {
   const { host, pathname } = new URL(url);
   return `postgres://${host}${pathname}`;
@@ -53,7 +51,7 @@ function assertRefused(
   });
 }
 
-test("says that the password is wrong", async (url) => {
+test("reports a wrong password", async (url) => {
   const wrong = new URL(url);
   wrong.password = "not%20this%20one";
   await assertRefused(wrong.href, {
@@ -63,7 +61,7 @@ test("says that the password is wrong", async (url) => {
   });
 });
 
-test("says that there is no such database", async (url) => {
+test("reports a missing database", async (url) => {
   const none = new URL(url);
   none.pathname = "/none";
   await assertRefused(none.href, {
@@ -72,9 +70,9 @@ test("says that there is no such database", async (url) => {
   });
 });
 
-test("says that no server is there", async (url) => {
+test("reports that no server responds", async (url) => {
   const { hostname, port } = new URL(url);
-  // A client's port is nobody else's, and nobody listens there.
+  // A client's port belongs to this process, and has no listener.
   using client = await Deno.connect({ hostname, port: Number(port || 5432) });
   const nobody = new URL(url);
   nobody.host = `127.0.0.1:${(client.localAddr as Deno.NetAddr).port}`;
@@ -85,7 +83,7 @@ test("says that no server is there", async (url) => {
   });
 });
 
-test("says what its URL should be", async () => {
+test("reports the expected form of its URL", async () => {
   for (const url of ["mysql://user:secret@host/database", "user:secret@host", ""]) {
     const error = await assertRejects(() => openPostgresStore(url), TypeError);
     assertEquals(
@@ -95,7 +93,7 @@ test("says what its URL should be", async () => {
   }
 });
 
-test("says that another version of the program made the tables", async (url) => {
+test("reports that another version of the program created the tables", async (url) => {
   await (await openPostgresStore(url, FEW)).close();
   const [row] = await query<{ version: number }>(
     url,
@@ -110,11 +108,11 @@ test("says that another version of the program made the tables", async (url) => 
   });
 });
 
-test("says that the server is too old", async (url) => {
-  // What a server says of itself, as an old one says it.
+test("reports that the server is too old", async (url) => {
+  // Replaces the server's version by an old one.
   const onAnswer = (piece: Uint8Array) => {
     const text = new TextDecoder("latin1").decode(piece);
-    // Whatever else it says may hold six digits too.
+    // Other messages may contain six digits too.
     if (!/version\0[^]*number\0/.test(text)) return piece;
     const old = text.replace(/(?<!\d)(1[5-9]|[2-9]\d)(\d{4})(?!\d)/, "14$2");
     return Uint8Array.from(old, (letter) => letter.charCodeAt(0));
@@ -126,7 +124,7 @@ test("says that the server is too old", async (url) => {
   await proxy[Symbol.asyncDispose]();
 });
 
-test("says that the user may not make the tables, and takes a schema that it was given", async (url) => {
+test("reports that the user may not create the tables, and accepts an existing schema", async (url) => {
   const user = `limited_${crypto.randomUUID().slice(0, 8)}`;
   await query(url, `CREATE USER ${user} PASSWORD 'of the limited'`);
   const limited = new URL(url);
@@ -152,7 +150,7 @@ test("says that the user may not make the tables, and takes a schema that it was
   await query(url, `DROP USER ${user}`);
 });
 
-test("gives a store whose commits say that the disk is full, keep nothing, and go on when there is room", async (url) => {
+test("returns a store whose commits report a full disk, store nothing, and continue when there is room", async (url) => {
   const store = await openPostgresStore(url, FEW);
   await store.commit([sessionRecord("a")]);
   await held(store, "a");
@@ -182,7 +180,7 @@ test("gives a store whose commits say that the disk is full, keep nothing, and g
   await store.close();
 });
 
-test("gives a store that says what is damaged", async (url) => {
+test("returns a store that reports damaged data", async (url) => {
   const store = await openPostgresStore(url, FEW);
   await store.commit([sessionRecord("a")]);
   await held(store, "a");

@@ -12,7 +12,7 @@ const postgres = await startPostgres();
 
 const state = (value: number): StoreRecord => ({ type: "state", sessionId: "a", name: "x", value });
 
-Deno.test("commit() that comes to the server late, behind others, from a connection that was given up, writes nothing", () =>
+Deno.test("commit() writes nothing when it reaches the server late, after others, from an abandoned connection", () =>
   withDatabase(postgres, async (url) => {
     const proxy = proxyTo(url);
     const store = await openPostgresStore(through(url, proxy), LOSING);
@@ -22,7 +22,7 @@ Deno.test("commit() that comes to the server late, behind others, from a connect
     await store.commit([state(1)]);
     await store.commit([state(2)]);
     proxy.set({ type: "open" });
-    // All is through, and done, once nobody is connected any more.
+    // Everything is done once all connections are closed.
     await store.close();
     await proxy[Symbol.asyncDispose]();
     const connected =
@@ -33,7 +33,7 @@ Deno.test("commit() that comes to the server late, behind others, from a connect
     await later.close();
   }));
 
-Deno.test("commit() goes on behind one of which nobody heard in time whether it was done", () =>
+Deno.test("commit() continues after one whose outcome wasn't reported in time", () =>
   withDatabase(postgres, async (url) => {
     let isMute = false;
     const onAnswer = (piece: Uint8Array) => isMute ? undefined : piece;
@@ -55,7 +55,7 @@ Deno.test("commit() goes on behind one of which nobody heard in time whether it 
     await proxy[Symbol.asyncDispose]();
   }));
 
-Deno.test("what a hold took of which nobody heard is given back", () =>
+Deno.test("hold: a session held by an unreported attempt is released", () =>
   withDatabase(postgres, async (url) => {
     const store = await openPostgresStore(url, FEW);
     await store.commit([sessionRecord("a"), sessionRecord("b")]);
@@ -73,7 +73,7 @@ Deno.test("what a hold took of which nobody heard is given back", () =>
     await other.close();
   }));
 
-Deno.test("a key that was claimed, of which nobody heard, is given back", () =>
+Deno.test("claimKey: a key claimed by an unreported attempt is released", () =>
   withDatabase(postgres, async (url) => {
     let isCut = false;
     const claims = (piece: Uint8Array) => new TextDecoder().decode(piece).includes("tare.claim_key");
@@ -95,7 +95,7 @@ Deno.test("a key that was claimed, of which nobody heard, is given back", () =>
       while ((state = (await other.claimKey(one)).state) === "running");
       states.push(state);
     }
-    // What came of the other one nobody knows still.
+    // The outcome of the other one is still unknown.
     assertEquals(states, ["new", "interrupted"]);
     await store.close();
     await other.close();
@@ -110,7 +110,7 @@ const event = (after: number): StoreRecord => ({
   events: [{ type: "call" }],
 });
 
-Deno.test("commitBriefly() is done once when its answer got lost, also behind others that came in between", () =>
+Deno.test("commitBriefly() is done once when its answer is lost, also after others that came in between", () =>
   withDatabase(postgres, async (url) => {
     let isMute = false;
     let lost = Promise.withResolvers<void>();
@@ -127,7 +127,6 @@ Deno.test("commitBriefly() is done once when its answer got lost, also behind ot
       isMute = true;
       const done = store.shared.commitBriefly(brief(fence, ...records));
       await lost.promise;
-      // The next attempt is heard.
       await meanwhile();
       isMute = false;
       return await done;
@@ -149,7 +148,7 @@ Deno.test("commitBriefly() is done once when its answer got lost, also behind ot
     await proxy[Symbol.asyncDispose]();
   }));
 
-Deno.test("commitBriefly() that comes to the server late, behind others, writes nothing", () =>
+Deno.test("commitBriefly() writes nothing when it reaches the server late, after others", () =>
   withDatabase(postgres, async (url) => {
     const proxy = proxyTo(url);
     const store = await openPostgresStore(through(url, proxy), LOSING);
@@ -168,10 +167,10 @@ Deno.test("commitBriefly() that comes to the server late, behind others, writes 
     await later.close();
   }));
 
-Deno.test("a commit that waits longer for a lock than it may is tried again, and done once", () =>
+Deno.test("commit() is retried and done once if it waits too long for a lock", () =>
   withDatabase(postgres, async (url) => {
     const refused = Promise.withResolvers<void>();
-    // PostgreSQL's code for a lock that wasn't to be had in time.
+    // PostgreSQL's code for a lock timeout.
     const isRefusal = (piece: Uint8Array) => new TextDecoder().decode(piece).includes("55P03");
     const proxy = proxyTo(url, {
       onAnswer(piece) {
