@@ -68,9 +68,9 @@ export type { Heartbeat } from "./http/dispatcher.ts";
 export interface HttpAgent {
   /** Handles a request. Its own signal isn't used: `Deno.serve` aborts it after every response. Never rejects. */
   readonly fetch: (request: Request, client?: Pick<RequestClient, "signal">) => Promise<Response>;
-  /** Handles a request without checking host, origin and key: for a caller that has done so. */
+  /** Handles a request of a caller that has checked host, origin and key. */
   readonly unguarded: (request: Request, client: RequestClient) => Promise<Response>;
-  /** Deletes the sessions, including chats, that have been idle for `idleMs` milliseconds. Returns their number. */
+  /** Deletes the sessions, including chats, that have been idle for `idleMs`. Returns their number. */
   readonly expire: (idleMs: number) => Promise<number>;
   /**
    * Continues the work of earlier processes: approvals time out, unfinished turns continue, and due webhooks are

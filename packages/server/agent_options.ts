@@ -14,11 +14,10 @@ import type {
   WorkspaceOptions,
 } from "./sessions/session_options.ts";
 
-/** Options of an agent server. */
 export interface AgentOptions extends SessionOptions {
   /** Keys of the requests, with their permissions and spending. Default: every request is the owner's. */
   readonly keys?: Keys | undefined;
-  /** HTTP access, and additional content. */
+  /** Options of HTTP access. */
   readonly http?: HttpOptions | undefined;
   /** Allowed hosts of webhooks. Default: none. */
   readonly webhooks?: WebhookOptions | undefined;
@@ -44,7 +43,7 @@ export interface HttpOptions {
   readonly heartbeat?: Heartbeat;
   /** Content besides the routes, such as a page, by path, for `GET` and `HEAD`, without a key. Default: none. */
   readonly files?: ReadonlyMap<string, (request: Request) => Response>;
-  /** Metrics that `GET /metrics` returns, and their access. Default: none. */
+  /** Metrics that `GET /metrics` returns. Default: none. */
   readonly metrics?: {
     readonly figures: Figures;
     /** Whether they are public; otherwise the owner and permitted keys may read them. */
@@ -54,9 +53,7 @@ export interface HttpOptions {
   readonly instance?: string;
   /** Addresses of the gateway's providers by protocol, as clients see them. Default: hidden. */
   readonly passesOn?: {
-    /** Provider of chat completions and responses. */
     readonly chat?: string;
-    /** Provider of Messages. */
     readonly messages?: string;
   };
 }
@@ -64,15 +61,15 @@ export interface HttpOptions {
 /** Allowed hosts of webhooks, and their connections. */
 export interface WebhookOptions {
   /**
-   * Hosts that may be notified, as `host` or `host:port`: by plain HTTP too, and at any address. `*` is all others,
-   * by HTTPS and at a public address.
+   * Hosts as `host` or `host:port`: by plain HTTP too, and at any address. `*` is all others, by HTTPS and at a
+   * public address.
    */
   readonly hosts: readonly string[];
   /** Returns the addresses of a host that isn't listed by name. Default: the system's. */
   readonly lookup?: (host: string) => Promise<readonly string[]>;
   /**
-   * Connects by TLS with such a host at this address only: its name could lead elsewhere by then. Default: none of
-   * these hosts can be reached.
+   * Connects by TLS with such a host at this address only, as its name could lead elsewhere by then. Default: these
+   * hosts can't be reached.
    */
   readonly connect?: (to: {
     readonly host: string;
@@ -85,7 +82,7 @@ export interface WebhookOptions {
   }>;
   /** Timer: calls back after `ms` milliseconds; returns a function that cancels it. Default: the real time. */
   readonly after?: (ms: number, work: () => void) => () => void;
-  /** Returns a number from 0 to 1, for the delay of the next attempt. Default: `Math.random`. */
+  /** Returns a random number from 0 to 1. Default: `Math.random`. */
   readonly random?: () => number;
 }
 

@@ -15,7 +15,6 @@ export type { SessionSpend } from "./api/session_spend.ts";
 
 type Table = ReturnType<typeof ownRoutes>[number];
 
-/** Types of each route's request and response, by `METHOD /path/{parameter}` below {@linkcode API_PATH}. */
 export type Api = {
   readonly [R in Table as R extends Route<infer M, infer P> ? `${M} ${P}` : never]: NonNullable<R["types"]>;
 };
@@ -74,21 +73,17 @@ export class RefusedError extends Error {
 }
 
 export interface ClientOptions {
-  /** The server's address. Default: the page's origin. */
   readonly url?: string;
   /** Returns the bearer token of the next request. Default: none. */
   readonly token?: () => string | undefined;
   /** Error message if the server can't be reached. */
   readonly unreachable: string;
-  /** Called with the status of each refusal. */
   readonly refused?: (status: number) => void;
-  /** Sends a request. Default: the runtime's. */
   readonly fetch?: (request: Request) => Promise<Response>;
 }
 
 /** A client of the server's routes. All methods reject with a {@linkcode RefusedError} if the request fails. */
 export interface Client {
-  /** Sends a request. Resolves to the response once it succeeded. */
   send<Name extends keyof Api>(name: Name, ...asking: Arguments<Name>): Promise<Response>;
   json<Name extends keyof Api>(name: Name, ...asking: Arguments<Name>): Promise<Told<Name>>;
   /** Sends a request with a stream of events. Resolves once the server has accepted it. */
@@ -200,7 +195,6 @@ function readEvent<Event>({ id, name, data }: RawEvent): Numbered<Event>[] {
   throw new RefusedError(error.status, error.message);
 }
 
-/** Longest pause between two attempts to reach the server, in milliseconds. */
 const MAX_PAUSE_MS = 4_000;
 
 /** Options of {@linkcode Reconnection}. */
@@ -236,7 +230,7 @@ export class Reconnection {
   }
 
   /**
-   * Yields the events of a stream to its end. After an interruption it continues after the last event, by `follow`.
+   * Yields the events of a stream to its end; after an interruption from the last event, by `follow`.
    *
    * @param after Number of the last event before. Without it a stream that fails before its first event isn't
    * repeated.

@@ -50,18 +50,13 @@ export type TranscriptEntry =
     | {
       readonly kind: "call";
       readonly id: string;
-      /** Empty if only the call's output was received. */
       readonly name: string;
       readonly arguments: string;
-      /** Id of the call that made this one. */
       readonly parent?: string;
-      /** Session of its subagent. */
       readonly helper?: string;
       /** Pending approval, or its answer. */
       readonly approval?: "asked" | Extract<SessionEvent, { readonly type: "approval_answered" }>;
-      /** Proposed change, if the approval contained one. */
       readonly proposed?: FileChange;
-      /** Output so far. */
       readonly output?: string;
       /** Absent while it runs. */
       readonly result?: CallResult;
@@ -83,9 +78,7 @@ export type TranscriptEntry =
 export type EntryOf<Kind extends TranscriptEntry["kind"]> = Extract<TranscriptEntry, { readonly kind: Kind }>;
 
 export interface TranscriptChange {
-  /** The entry now; absent if it was removed. */
   readonly entry?: TranscriptEntry;
-  /** The entry before; absent if it is new. */
   readonly before?: TranscriptEntry;
 }
 
@@ -103,7 +96,6 @@ export class TranscriptReducer {
   #warned: string | undefined;
   #hasPictures = false;
 
-  /** Begins before any event, or after those that led to this plan. */
   constructor({ plan }: { readonly plan?: WorkPlan | undefined } = {}) {
     this.#plan = plan;
   }
@@ -112,7 +104,6 @@ export class TranscriptReducer {
     return this.#plan;
   }
 
-  /** Calls without a result, the oldest first. */
   get openCalls(): readonly EntryOf<"call">[] {
     return this.#open;
   }

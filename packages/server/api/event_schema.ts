@@ -16,7 +16,6 @@ const APPROVAL_ID = text(
 
 const HASH = text("SHA-256 of a part of the tool's definition, in hex.");
 
-/** Reason for the approval. */
 export const BEGUN = Type.Literal(true, {
   description:
     "The call ran before the server stopped, and its outcome is unknown: if approved, it runs again.",
@@ -115,7 +114,6 @@ const BEGAN = Type.Optional(
   Type.Number({ minimum: 0, description: "Time of that call's first run, in milliseconds since the epoch." }),
 );
 
-/** Fields of each event besides `type`. */
 const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
   message_added: { message: MESSAGE },
   helper_started: { id: STRING, session: STRING },
@@ -223,7 +221,6 @@ const FIELDS: Readonly<Record<SessionEvent["type"], TProperties>> = {
   },
 };
 
-/** An event: the `data` of each server-sent event of a session's streams. */
 export const EVENT = Type.Unsafe<SessionEvent>({
   title: "Event",
   oneOf: Object.entries(FIELDS).map(([type, fields]) =>

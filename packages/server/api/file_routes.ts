@@ -14,7 +14,6 @@ import { SESSION, sessionBody } from "./session_body.ts";
 /** The model's tool for listing files: users see the same files. */
 const LISTS = "list_files";
 
-/** Returns the route that finds files of the workspace, for input completion. */
 export function fileRoutes({ tools, approvals = {} }: Pick<AgentOptions, "tools" | "approvals">) {
   return [
     route({
@@ -70,7 +69,6 @@ export function fileRoutes({ tools, approvals = {} }: Pick<AgentOptions, "tools"
   ];
 }
 
-/** Returns the path of a row that names a file, with its size, or a folder. */
 function pathOf(row: string): readonly string[] {
   const [, file] = /^(.*)\t\d+$/.exec(row) ?? [];
   return file !== undefined ? [file] : row.endsWith("/") ? [row] : [];
@@ -146,7 +144,6 @@ const REFUSED = {
   501: "The server has no checkpoints.",
 };
 
-/** Returns the routes that list, undo and redo file changes of turns. */
 export function undoRoutes(sessions: Sessions, checkpoints: Omit<Checkpoints, "close"> | undefined) {
   const kept = () => {
     if (checkpoints) return checkpoints;
@@ -264,7 +261,6 @@ async function putBack(
   }
 }
 
-/** Most files named to the model; it can find others itself. */
 const MOST_NAMED = 50;
 
 function toldToModel(verb: "undo" | "redo", { files, notCovered }: PutBack): string {

@@ -10,9 +10,8 @@ const CLOCK_MS = 60_000;
 const STORE_MS = 1_000;
 
 /**
- * Returns the health routes, and a function that marks the server as shutting down. A server is alive if it responds
- * at all; otherwise it should be restarted. It is ready if it can take a request now; otherwise others should get its
- * requests.
+ * Returns the health routes, and a function that marks the server as shutting down. A server that doesn't respond
+ * should be restarted; one that isn't ready should get no requests.
  */
 export function health({ store, models: { countTokens }, http: { instance } = {} }: AgentOptions) {
   let isEnding = false;
@@ -80,7 +79,6 @@ export function health({ store, models: { countTokens }, http: { instance } = {}
 
 const INSTANCE = optionalText("Id of this start of the server; it changes with each restart.");
 
-/** Returns whether the work succeeds within `ms` milliseconds. */
 async function within(ms: number, work: Promise<unknown>): Promise<boolean> {
   const late = Promise.withResolvers<boolean>();
   const timer = setTimeout(() => late.resolve(false), ms);

@@ -43,7 +43,6 @@ const OWN_KEY = closed({
   spentUsd: Type.Optional(KEY.properties.spentUsd),
 }, "OwnKey");
 
-/** Returns the routes that describe the request's key and manage keys. */
 export function keyRoutes(keys: Keys | undefined, webhooks: Pick<Webhooks, "removeOf">) {
   const known = () => {
     if (keys) return keys;

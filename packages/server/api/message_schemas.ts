@@ -4,7 +4,6 @@ import { tagged, textOr } from "../http/schema.ts";
 
 const TEXT = Type.String();
 
-/** A user's content: text, or parts in the chat-completions format. */
 export const USER_CONTENT = Type.Unsafe<Content>(textOr(
   tagged("type", {
     text: Type.Object({ text: TEXT }),

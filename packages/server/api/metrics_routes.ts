@@ -27,7 +27,6 @@ export function metricsRoutes({ figures, isOpen }: NonNullable<HttpOptions["metr
   ];
 }
 
-/** A metric that is read on demand: its kind, name, unit, description and reader. */
 type Observed = readonly ["sum" | "level", string, string, string, () => number | Promise<number>];
 
 /** Adds the state of a server to its metrics: its turns, and its part in a shared store. */

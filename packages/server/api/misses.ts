@@ -25,9 +25,7 @@ export const MISSES: Readonly<
     | "new",
     {
       readonly name: string;
-      /** Whether it is avoidable. */
       readonly isAvoidable: boolean;
-      /** Remedy, or what Tare does already. */
       readonly remedy: string;
     }
   >
@@ -108,7 +106,6 @@ export const MISSES: Readonly<
   new: { name: "new", isAvoidable: false, remedy: "These tokens were never sent before." },
 };
 
-/** Cache misses and their causes. */
 export const MISSES_REPORT = closed({
   sessions: COUNT,
   calls: COUNT,
@@ -149,7 +146,6 @@ const BLOCK_TOKENS = 128;
 export async function reportMisses(
   sessions: AsyncIterable<SessionCalls> | Iterable<SessionCalls>,
   { from = "", to = "9999-12-31" }: {
-    /** First and last day in UTC, such as `2026-01-31`. Default: any. */
     readonly from?: string | undefined;
     readonly to?: string | undefined;
   } = {},
@@ -218,7 +214,6 @@ function causeOf(
   }
 }
 
-/** Returns the time between two calls' answers; infinite if unknown. */
 function pauseMs(before: CallReport, { at }: CallReport): number {
   return before.at === null || at === null ? Infinity : Date.parse(at) - Date.parse(before.at);
 }

@@ -30,7 +30,6 @@ const UNITS =
   "prices are known.";
 const NO_SESSION = { 404: "There is no such session." };
 
-/** Returns the routes about cost, the prompt and pins. */
 export function promptRoutes(registry: ServerSessions) {
   return [
     route({
@@ -237,7 +236,6 @@ export function promptRoutes(registry: ServerSessions) {
   ];
 }
 
-/** Returns the error for a cache that can't be kept alive. */
 function notKept(id: string, why: Extract<ReturnType<Warmth["keepFor"]>, string> | undefined): HttpError {
   const cannot = `Cannot keep the cache of session ${id} alive: `;
   if (why === undefined) {
@@ -254,7 +252,6 @@ function notKept(id: string, why: Extract<ReturnType<Warmth["keepFor"]>, string>
   return new HttpError(409, "nothing_to_keep_warm", cannot + reason);
 }
 
-/** Returns the route that compares planned gateway sessions with the holdout. */
 export function ledgerRoutes(registry: ServerSessions) {
   return [
     route({

@@ -8,7 +8,6 @@ const TEXT = Type.String();
 const FLAG = Type.Boolean();
 const TIME = Type.String({ format: "date-time" });
 
-/** Returns a schema for each of these numeric fields. */
 export function numbers<const Names extends readonly string[]>(
   names: Names,
 ): { readonly [Name in Names[number]]: typeof NUMBER } {
@@ -126,7 +125,6 @@ export const KEPT_WARM = closed({
   }),
 }, "KeptWarm");
 
-/** State of a block. */
 export const BLOCK_STATE = Type.Enum([
   ...["alive", "said_once", "elided", "truncated", "summarised", "left", "compact"] as const,
 ]);
@@ -178,11 +176,9 @@ export const BLOCK_QUERY = {
   }),
 };
 
-/** A field for each total of calls. */
 export const SUMS = numbers(Object.keys(sumsOf.nothing) as (keyof Sums)[]);
 const GROUP_SUMS = closed({ ...SUMS, sessions: COUNT }, "GroupSums");
 
-/** Totals with the estimated saving. */
 export const OVERVIEW = closed({
   today: closed(SUMS, "Sums"),
   all: closed(SUMS, "Sums"),
@@ -204,7 +200,6 @@ export const SPEND_QUERY = {
   limit: limitOf(1_000, 100, "Most rows in the response."),
 };
 
-/** Cost over sessions. */
 export const SPEND_REPORT = closed({
   all: closed(SUMS, "Sums"),
   rows: Type.Array(closed({
@@ -227,7 +222,6 @@ export const MISSES_QUERY = {
   limit: limitOf(10_000, 200, "Most sessions of each kind, the newest first."),
 };
 
-/** Schemas of the fields of a list's items. */
 type Fields<List extends readonly object[]> = Record<keyof List[number], TSchema>;
 
 const LEDGER_GROUP = closed({
@@ -263,7 +257,6 @@ const PASSING = {
 
 export const PASSING_SESSION = closed(PASSING, "GatewaySession");
 
-/** A gateway session with evicted tokens by mechanism. */
 export const PASSING_SESSION_DETAILS = closed({
   ...PASSING,
   archiveBytes: NUMBER,

@@ -93,7 +93,6 @@ const RUNNING_TURN = closed({
   ledger: LEDGER,
 }, "RunningTurn");
 
-/** Whether a model receives images. */
 export const SEES_PICTURES = Type.Optional(Type.Boolean({
   description:
     "Whether its model is known to receive images; if unknown, its provider decides. Absent: unknown " +
@@ -123,10 +122,8 @@ export const ANY_SESSION = Type.Union([SESSION, PASSING_SESSION]);
 
 export const ANY_SESSION_DETAILS = Type.Union([SESSION_WITH_MESSAGES, PASSING_SESSION_DETAILS]);
 
-/** A session of either kind in a list. */
 export type SessionSummary = Reads<Static<typeof ANY_SESSION>>;
 
-/** A session of either kind with all its details. */
 export type SessionDetails = Reads<Static<typeof ANY_SESSION_DETAILS>>;
 
 /** The sessions of a server: the agent's, and with a gateway those of other agents. */
@@ -148,7 +145,6 @@ export async function assertSees(registry: ServerSessions, id: string, asker: As
   if (!found || !Keys.sees(asker, found.by)) throw sessionNotFound(id);
 }
 
-/** Returns the response body of pending approvals. */
 export function approvalBodies(questions: readonly Question[]) {
   return questions.map(({ approvalId, id: callId, pin: _pin, beganAtMs: _began, ...shown }) => ({
     id: approvalId,

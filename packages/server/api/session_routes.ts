@@ -271,9 +271,7 @@ export function agentSessionRoutes(sessions: Sessions) {
 }
 
 interface ForkPoint {
-  /** Number of messages that it begins with. */
   readonly length: number;
-  /** Content of the next message. */
   readonly input?: Content;
 }
 
@@ -310,5 +308,4 @@ function partBefore(
   );
 }
 
-/** Most positions in an error message. */
 const MOST_PLACES = 20;

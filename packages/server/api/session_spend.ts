@@ -54,7 +54,6 @@ export type SessionSpend = Reads<Static<typeof SESSION_SPEND>>;
 
 type ResultSpend = SessionSpend["results"][number];
 
-/** Most turns, tools and subjects in the report, and most results. */
 const MOST = { rows: 100, results: 10 };
 
 /**
@@ -66,7 +65,6 @@ const MOST = { rows: 100, results: 10 };
 export function reportSessionSpend(
   seen: SeenSession,
   { calls, isAnswered, sums = sumsOf.nothing }: {
-    /** Calls of the session, the oldest first. */
     readonly calls: readonly CallReport[];
     /** Whether the history contains the answer to the newest call. */
     readonly isAnswered: boolean;
@@ -111,7 +109,6 @@ export function reportSessionSpend(
   };
 }
 
-/** Returns the totals of programs; `undefined` if there were none. */
 function programsIn(
   { programs, programCalls: calls, failedProgramCalls: failed, programKeptTokens: keptTokens }: NonNullable<
     Parameters<typeof reportSessionSpend>[1]["sums"]
@@ -120,7 +117,6 @@ function programsIn(
   return programs === 0 ? undefined : { programs, calls, failed, keptTokens };
 }
 
-/** Returns the cost of each result, without those that no call has contained yet. */
 function spendOfResults(
   seen: SeenSession,
   calls: readonly CallReport[],
@@ -161,7 +157,6 @@ function isWhole({ state }: Pick<ResultSpend, "state">): boolean {
  * Returns the first call, from 0, that contained each message, if the last answer belongs to the call before `end`.
  */
 function firstCallsOf({ history: { messages } }: SeenSession, end: number): readonly number[] {
-  // One answer may be several messages.
   const answers = messages.map(({ role }, at) =>
     role === "assistant" && messages[at + 1]?.role !== "assistant" ? 1 : 0
   );
@@ -173,7 +168,6 @@ function firstCallsOf({ history: { messages } }: SeenSession, end: number): read
   });
 }
 
-/** Cost of a result's tokens in a range of calls. */
 type Carrying = (
   from: number,
   to: number,

@@ -12,7 +12,6 @@ import { sessionBody, SESSIONS } from "./session_body.ts";
 
 const FILE = "application/vnd.sqlite3";
 
-/** Returns the routes for export and import as JSON lines, and for backups. */
 export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">) {
   return [
     route({
@@ -65,7 +64,6 @@ export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">) {
       async answer({ path: { id }, query: { format } }) {
         const session = await sessions.get(id);
         if (format === "html") {
-          // Loaded on first use.
           const { sharedOf, sharePage } = await import("../share/share_page.ts");
           const { html, policy } = await sharePage(await sharedOf(session, sessions.store));
           return new Response(html, {
@@ -113,7 +111,6 @@ export function transferRoutes(sessions: Sessions, store: Pick<Store, "copy">) {
   ];
 }
 
-/** Returns a file name that every system accepts. */
 function fileNameOf({ title }: { readonly title: string }): string {
   const words = title.normalize("NFKD").replaceAll(/[^A-Za-z0-9]+/g, "-").slice(0, 60);
   return `${words.replaceAll(/^-+|-+$/g, "") || "session"}.html`;
@@ -139,12 +136,10 @@ const SESSION_LINE = Type.Union([MESSAGE, Type.Object({ messages: Type.Array(MES
 /** Fields of recordings that no API accepts. */
 const NOTES = ["ts", "usage", "meta", "error"];
 
-/** Most faults in an error message. */
 const MAX_FAULTS = 20;
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** A message and its position in the file. */
 interface PlacedMessage {
   readonly place: string;
   readonly message: unknown;

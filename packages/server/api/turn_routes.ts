@@ -16,30 +16,25 @@ import { SESSION, sessionBody } from "./session_body.ts";
 
 export const START_TURN = Type.Object({
   input: Type.Optional(USER_CONTENT),
-  /** Continues a turn that ended before the model had answered. */
   continue: Type.Optional(Type.Literal(true)),
   /**
    * Whether the input enters a running turn before its next model call. Default: a running turn refuses another one.
    */
   steer: Type.Optional(Type.Boolean()),
-  /** Whether the turn is queued. Default: it begins now, or is refused. */
   background: Type.Optional(Type.Boolean({
     description:
       "True to queue the turn: it begins after earlier ones of the session, once a slot is free, on any " +
       "server. The response returns its id immediately.",
   })),
-  /** Whether no user will answer approvals. Default: no. */
   unattended: Type.Optional(Type.Boolean({
     description: "True if no user will answer: the server's setting decides calls that need approval.",
   })),
   budget: Type.Optional(BUDGET),
-  /** Whether to evict everything that may be evicted. Default: evict if it pays. */
   leavesNow: Type.Optional(Type.Boolean({
     description:
       "True to evict everything that may be evicted with this turn's first call, at any cost: `quote` " +
       "returns it. Default: evict if it pays.",
   })),
-  /** Reasoning effort of this turn. Default: the session's. */
   effort: Type.Optional(EFFORT),
 }, {
   oneOf: [{ required: ["input"] }, { required: ["continue"] }],
@@ -78,7 +73,6 @@ export interface TurnRoutesOptions {
   readonly onError: (error: unknown) => void;
 }
 
-/** Body of `POST /tare/v1/sessions/{id}/model`. */
 const CHOOSE_MODEL = closed(
   {
     model: Type.Optional(SESSION_SETTINGS.properties.model),
@@ -88,7 +82,6 @@ const CHOOSE_MODEL = closed(
   { model: "some-model", effort: "high" },
 );
 
-/** Returns the routes that start, follow and cancel turns, and choose the model of the next ones. */
 export function turnRoutes({ sessions, heartbeat, onError }: TurnRoutesOptions) {
   const stream = (events: AsyncIterable<NumberedEvent>) => sseResponse(toSse(events, onError), heartbeat);
   return [
@@ -288,7 +281,6 @@ async function* toSse(
     for await (const { number, event } of events) yield { id: number, data: JSON.stringify(event) };
   } catch (error) {
     if (!(error instanceof HttpError)) onError(error);
-    // The status is already sent.
     yield { event: "error", data: JSON.stringify(httpErrorBody(error)) };
   }
 }

@@ -85,7 +85,6 @@ const NONE = { 501: "This server sends no webhooks." };
 const NO_WEBHOOK = { 404: "There is no such webhook.", ...NONE };
 const BAD_URL = "The URL's host isn't allowed, or the body isn't valid.";
 
-/** Returns the routes that manage webhooks. */
 export function webhookRoutes(
   { webhooks, deliverer }: {
     readonly webhooks: Webhooks;

@@ -14,23 +14,18 @@ import type {
   WaitingTurn,
 } from "../sessions/session_types.ts";
 
-/** An approval request, before it is committed. */
 export type AskedEvent = Extract<LoopEvent, { readonly type: "approval_asked" }>;
 
 /** Events committed before a turn starts, and the data to play it with. */
 export interface Opening extends Pick<WaitingTurn, "budget"> {
-  /** Cost of the turn before it continued. */
   readonly spent?: TurnLedger | undefined;
   readonly events: readonly SessionEvent[];
-  /** Messages of these events that enter the history. */
   readonly answers: readonly ToolMessage[];
-  /** Answers to the approvals of the turn that continues. */
   readonly answered: readonly AnsweredCall[];
   /** Calls that are always allowed. */
   readonly always: SessionQuestions["always"];
 }
 
-/** Approval requests at a turn's end, and the data with which it continues. */
 interface Closing {
   readonly events: readonly (
     & AskedEvent
@@ -39,7 +34,6 @@ interface Closing {
   readonly asks?: WaitingTurn | undefined;
 }
 
-/** Returns the answers of `say`, and whether no approval is pending after them. */
 export function hear(
   questions: SessionQuestions,
   say: (questions: SessionQuestions) => readonly ApprovalAnswered[],
@@ -77,7 +71,6 @@ export function openTurn(
     readonly id: string;
     readonly history: readonly Message[];
     readonly questions: SessionQuestions;
-    /** The turn that continues with the answers. */
     readonly asks: WaitingTurn | undefined;
   },
 ): Opening {
@@ -97,7 +90,6 @@ export function openTurn(
   return { ...left, budget };
 }
 
-/** Returns the approval requests at a turn's end. */
 export function closeTurn(
   asked: readonly AskedEvent[],
   { ledger, opening: { budget, spent = EMPTY_LEDGER }, options }: {
@@ -116,7 +108,6 @@ export function closeTurn(
 }
 
 interface PutQuestion extends Question {
-  /** Absent while unanswered. */
   readonly answer?: Answer;
 }
 
@@ -126,7 +117,6 @@ export interface SessionQuestions {
   readonly asked: readonly PutQuestion[];
   /** Approvals whose answers the newest turn began with. */
   readonly settled: readonly PutQuestion[];
-  /** Calls that are always allowed. */
   readonly always: readonly AskedCall[];
 }
 
@@ -169,7 +159,6 @@ export function openQuestions({ asked }: SessionQuestions): readonly Question[] 
 
 interface GivenAnswer extends Pick<Answer, "reason"> {
   readonly decision: "allow" | "deny" | "always";
-  /** Name of the user's key. Default: unknown. */
   readonly key?: string;
 }
 
@@ -235,13 +224,10 @@ function whyDenied({ reason, by }: Answer): string {
   }
 }
 
-/** Advice for the model if no user can approve. */
 const NOBODY = "Do what is possible without it, and report what remains.";
 
-/** Reason for the model why a call can't be approved. */
 export const CANNOT_ASK = `it needs approval, and no user can give it here. ${NOBODY}`;
 
-/** Returns the answered approvals of these calls, or of their nested calls. */
 export function answeredCalls(
   asked: SessionQuestions["asked"],
   calls: readonly ToolCall[],
@@ -262,7 +248,6 @@ function deniedResults({ asked }: SessionQuestions, calls: readonly ToolCall[]):
   });
 }
 
-/** Returns the result of a program that waited for the approval of its calls. */
 function stoppedResult(asked: SessionQuestions["asked"], call: ToolCall): string | undefined {
   const made = asked.filter(({ parent }) => parent === call.id);
   const denied = made.find(({ answer }) => answer?.decision === "deny");
@@ -303,7 +288,6 @@ function answersTo(
   });
 }
 
-/** Default time for an answer, in milliseconds. */
 const ANSWER_WITHIN_MS = 24 * 60 * 60_000;
 
 interface AskingSession {
@@ -318,11 +302,9 @@ interface TimedSessions {
   readonly now: () => number;
   /** Timer: calls back after `ms` milliseconds; returns a function that cancels it. */
   readonly after: (ms: number, work: () => void) => () => void;
-  /** Called if a denial fails; it is retried. */
   readonly onError: (error: unknown) => void;
 }
 
-/** Delay of a retry, in milliseconds. */
 const AGAIN_MS = 10_000;
 
 /** Longest delay of a timer, in milliseconds: longer ones fire immediately. */
@@ -370,7 +352,6 @@ export class ApprovalTimers {
         end().catch((error) => {
           if (this.#timers.get(id) !== timer) return;
           this.#timers.delete(id);
-          // A session that was deleted meanwhile needs no answer.
           if (error instanceof HttpError && error.status === 404) return;
           onError(error);
           again(AGAIN_MS);
@@ -381,7 +362,6 @@ export class ApprovalTimers {
   }
 }
 
-/** Returns the error for a turn that can't continue while approvals are pending. */
 function stillAsked(id: string): HttpError {
   return new HttpError(
     409,
@@ -391,7 +371,6 @@ function stillAsked(id: string): HttpError {
   );
 }
 
-/** Returns the error for a turn without an input and with nothing to continue. */
 function nothingToContinue(id: string): HttpError {
   return new HttpError(
     409,

@@ -40,9 +40,7 @@ const RULE = closed({
 export interface ApprovalRule {
   /** Name of the tool; `*` matches any characters. */
   readonly tool: string;
-  /**
-   * Path patterns, one of which the argument must match, such as `src/**`: relative to the workspace, or absolute.
-   */
+  /** Path patterns, such as `src/**`, one of which the argument must match. */
   readonly paths?: readonly string[];
   /** Command prefixes, word by word, one of which the argument must have. */
   readonly prefixes?: readonly string[];
@@ -51,7 +49,6 @@ export interface ApprovalRule {
   readonly decision: "allow" | "ask" | "deny";
 }
 
-/** A list of rules. */
 export const APPROVAL_RULES: TUnsafe<readonly ApprovalRule[]> = Type.Unsafe(
   Type.Array(
     // An argument without paths or prefixes would allow any value.
@@ -80,13 +77,11 @@ export function faultOfRules(value: unknown): string | undefined {
 
 const checkRules = checker(closed({ rules: APPROVAL_RULES }), "the file");
 
-/** Rules that allow every call. */
 export const ALLOW_EVERYTHING: readonly ApprovalRule[] = [{ tool: "*", decision: "allow" }];
 
 interface JudgeOptions {
   /** Lists of rules; the strictest decision of the lists wins. */
   readonly lists: readonly (readonly ApprovalRule[])[];
-  /** Calls that are always allowed, unless a rule denies them. */
   readonly always: readonly AskedCall[];
   readonly workspace: string;
   /** Names of tools that need no approval, though they aren't read-only. Default: none. */
@@ -97,7 +92,6 @@ type Decision = ApprovalRule["decision"];
 
 const STRICTEST_FIRST: readonly Decision[] = ["deny", "ask", "allow"];
 
-/** Reason of a denial by a rule, for the model. */
 const FORBIDDEN = "a rule forbids it. Find another way, or report that it can't be done.";
 
 /**
@@ -142,7 +136,6 @@ export function judgeBy({ lists, always, workspace, harmless = [] }: JudgeOption
   };
 }
 
-/** Returns a judge that allows calls that would need approval. */
 export function allowingAsked(judge: Judge): Judge {
   return async (call) => {
     const judgement = await judge(call);
@@ -151,7 +144,6 @@ export function allowingAsked(judge: Judge): Judge {
 }
 
 interface Place {
-  /** The path for users: relative to the workspace if inside. */
   readonly shown: string;
   /** The path after links, and its other spellings from the root. */
   readonly real: readonly string[];
@@ -161,20 +153,16 @@ interface Place {
 
 interface Subject {
   readonly call: ResolvedCall;
-  /** The workspace's folder, as given and after links. */
   readonly roots: readonly string[];
   readonly effects: Effects | undefined;
   /** Places by argument; under `undefined`, those that the tool reports it would touch. */
   readonly places: ReadonlyMap<string | undefined, readonly Place[]>;
-  /** Places that it would change, if known. */
   readonly changes: readonly Place[];
   readonly commands: ReadonlyMap<string, readonly Command[]>;
 }
 
 interface Command {
-  /** Absent if it isn't a simple command. */
   readonly words?: readonly CommandWord[];
-  /** Places that its words may name. */
   readonly places: readonly Place[];
 }
 
@@ -227,7 +215,6 @@ function placeAt(path: string, roots: readonly string[]): Place {
   return { shown: inside ?? path, real: spellings(path, roots), given: [] };
 }
 
-/** Returns the place of a text that may be a path. */
 async function placeOf(text: string, roots: readonly string[]): Promise<Place> {
   const path = text.length > MAX_PATH || text.includes("\0") ? undefined : resolve(roots[0]!, text);
   if (path === undefined) return { shown: "", real: [], given: [] };
@@ -235,7 +222,6 @@ async function placeOf(text: string, roots: readonly string[]): Promise<Place> {
   return { ...placeAt(real, roots), given: spellings(path, roots) };
 }
 
-/** Longest path of any system. */
 const MAX_PATH = 4_096;
 
 /** Returns a path under each name of the workspace. */
@@ -259,19 +245,15 @@ async function commandOf(text: string, roots: readonly string[]): Promise<Comman
   return { ...(words && { words }), places };
 }
 
-/** Most words that are checked as paths. */
 const MAX_WORDS = 1_000;
 
 interface Verdict {
   readonly list: readonly ApprovalRule[];
-  /** The first matching rule; absent if none matches. */
   readonly rule?: ApprovalRule;
   readonly decision?: Decision;
-  /** Reason why a rule that would allow it doesn't. */
   readonly why?: string;
 }
 
-/** Returns the decision of the first matching rule of a list. */
 function verdictBy(list: readonly ApprovalRule[], subject: Subject): Verdict {
   let why: string | undefined;
   for (const rule of list) {
@@ -362,7 +344,6 @@ function beginning(words: readonly CommandWord[], prefix: string, isStrict: bool
   return fits ? wanted.length : undefined;
 }
 
-/** Returns a function that decides which files a judged call may touch. */
 function allowing(
   subject: Subject,
   { lists, found, mayAsk }: {
@@ -390,7 +371,6 @@ function allowing(
   };
 }
 
-/** Returns whether a rule allows this very path, not by a pattern. */
 function namesExactly(
   { paths = [], decision }: ApprovalRule,
   { real }: Place,
@@ -477,7 +457,6 @@ function fitsGlob(
   { any, fits }: { readonly any: string; readonly fits: (pattern: string, part: string) => boolean },
 ): boolean {
   let [at, place] = [0, 0];
-  /** Position of the last `any`, and its current extent. */
   let last: { readonly at: number; place: number } | undefined;
   while (place < text.length) {
     const wanted = pattern[at];

@@ -92,7 +92,6 @@ interface OwnerAnswer {
   readonly error?: Pick<HttpError, "status" | "code" | "message">;
 }
 
-/** Changes that are stored besides events. Default of each: the stored value. */
 interface Change extends Partial<Pick<NextState, "title" | "value">> {
   readonly totals?: SessionTotals;
   readonly states?: object;
@@ -101,7 +100,6 @@ interface Change extends Partial<Pick<NextState, "title" | "value">> {
 }
 
 interface ReadOptions {
-  /** Absent: an unfinished turn runs on another server. */
   readonly end?: RecoveryOptions["end"] | undefined;
   readonly isLate?: boolean;
   /** Whether the turn continues here, if it can. Default: it ends. */
@@ -127,13 +125,11 @@ export class AgentSession {
   readonly #tools: SessionTools;
   #stored: StoredState & { readonly totals: SessionTotals } = { ...SessionRecords.NOTHING, totals: NO_TURNS };
   #history: readonly Message[] = [];
-  /** The history up to the last turn that has ended. */
   #known: KnownHistory | undefined;
   /** Cost of all turns, without keep-alive requests between them. */
   #cost = EMPTY_LEDGER;
   #questions = NO_QUESTIONS;
   #prompt!: SessionPrompt;
-  /** Inputs of a running turn that no event contains yet. */
   #waiting: readonly Content[] = [];
   #taken = 0;
   #queued: readonly QueuedTurn[] = [];
@@ -222,7 +218,6 @@ export class AgentSession {
     if (environment.store.shared) await session.ready();
     else {
       await session.#mend({ isLate: true, goesOn: true }).catch(async (error) => {
-        // A full store can still be read.
         if (!(error instanceof StoreError && error.code === "full")) throw error;
         environment.onError?.(error);
         await session.#mend({ isLate: true });
@@ -239,7 +234,6 @@ export class AgentSession {
     return this.#tools.current;
   }
 
-  /** Number of the last event before the running turn; `undefined` if none runs. */
   get runningAfter(): number | undefined {
     return this.#turn?.before ?? this.#elsewhereAfter;
   }
@@ -297,7 +291,6 @@ export class AgentSession {
     return this.ownership.ready();
   }
 
-  /** Changes pins or title, and commits the records with it. @throws {HttpError} 404 if the session is gone. */
   async change(change: SessionChange, records: readonly StoreRecord[]): Promise<void> {
     await this.#change(
       "title" in change
@@ -307,7 +300,6 @@ export class AgentSession {
     if (!this.ownership.isHeld) await this.ready();
   }
 
-  /** @throws {HttpError} 409 if calls have no result yet: no message may precede their results. */
   assertSettled(): void {
     if (openCalls(this.history).length > 0) throw callsOpen(this.id);
   }
@@ -349,7 +341,6 @@ export class AgentSession {
       const wished = effort === undefined
         ? settings.effort ?? this.totals.chosen?.effortOfOthers
         : effort ?? undefined;
-      // If the efforts of a model are unknown, the effort that was chosen for it is requested.
       const isFor = effort !== undefined || settings.effort !== undefined && now === before;
       const has = wished !== undefined && (known?.includes(wished) ?? isFor);
       checkBudgets({ session: settings.budget }, { rates: this.#needs.environment.ratesOf(now), model: now });
@@ -404,10 +395,7 @@ export class AgentSession {
     return this.#queued;
   }
 
-  /**
-   * Queues a turn. @throws {HttpError} 409 if there is nothing to continue, 429 if too many wait, 404 if the session
-   * is gone.
-   */
+  /** Queues a turn. @throws {HttpError} 409 if there is nothing to continue, 429 if too many wait. */
   async enqueue(
     request: Pick<TurnRequest, "input" | "budget" | "settings" | "unattended">,
     keep: (turn: QueuedTurn) => readonly StoreRecord[],
@@ -416,7 +404,6 @@ export class AgentSession {
     this.#checkEffort(request);
     const turn = { ...request, id: crypto.randomUUID(), askedAtMs: store.now() };
     const add = async () => {
-      // A turn that can't begin is refused immediately if that is known.
       if (!this.#turn && this.queued.length === 0) this.#opening(request);
       await this.#changeQueue({ add: turn }, keep(turn));
       if (!this.#turn) this.events.open();
@@ -429,7 +416,6 @@ export class AgentSession {
     return turn;
   }
 
-  /** Removes a queued turn. Returns false if it isn't queued. */
   async dequeue(id: string): Promise<boolean> {
     await this.ready();
     if (!this.queued.some((turn) => turn.id === id)) return false;
@@ -487,7 +473,6 @@ export class AgentSession {
     this.session.pin(change);
   }
 
-  /** @throws {HttpError} 429 if too much waits. */
   async #steer(input: Content, records: readonly StoreRecord[]): Promise<void> {
     const waiting = [...this.#waiting, input];
     assertMayWait(this.id, waiting);
@@ -554,7 +539,6 @@ export class AgentSession {
     });
   }
 
-  /** Denies pending approvals without continuing the turn. Returns false if there are none. */
   withdraw(): Promise<boolean> {
     return this.#exclusively(async () => {
       if (this.questions.length === 0) return false;
@@ -570,7 +554,6 @@ export class AgentSession {
     }, { answered: () => false });
   }
 
-  /** Cancels the running turn, on any server, and waits for its end. Returns false if none runs. */
   async cancel(): Promise<boolean> {
     if (await this.cancelHere()) return true;
     if (!this.isRunning) return false;
@@ -615,7 +598,6 @@ export class AgentSession {
     this.#release({ failure: sessionLeft(this.id) });
   }
 
-  /** Deletes the session if nothing runs in it and `when` returns true. Returns whether it did. */
   deleteIdle(when: () => boolean = () => true): Promise<boolean> {
     return this.#exclusively(async () => {
       if (this.#turn || !when()) return false;
@@ -629,7 +611,6 @@ export class AgentSession {
     }, { answered: () => false });
   }
 
-  /** @throws {HttpError} 400 if the model doesn't support the effort that a turn requests. */
   #checkEffort({ settings: { reasoning_effort: effort } = {} }: Pick<TurnRequest, "settings">): void {
     const { model } = this.settings;
     if (effort !== undefined) {
@@ -750,9 +731,7 @@ export class AgentSession {
         })
         .catch((error) => {
           if (error instanceof TurnLeft) return this.#leave();
-          // Events after the turn was left are dropped.
           if (this.ownership.isLeft) return;
-          // An internal error, or one of the store: the turn ends with its stored part.
           onError(error);
           const end = { reason: "internal_error", message: toHttpError(error).message } as const;
           return tenure.run(() =>
@@ -792,14 +771,12 @@ export class AgentSession {
     return start && start.number - 1;
   }
 
-  /** Records the cost of a keep-alive request, for the running turn if there is one. */
   #bookPing(cost: TurnLedger): void {
     this.#account?.pinged(cost);
     this.#needs.environment.keys?.paid(this.by, cost.usd ?? 0);
     const inTurn = this.#account !== undefined;
     const prompt = this.#prompt;
     const store = async () => {
-      // A prompt that was read again since doesn't include it.
       if (prompt !== this.#prompt) return;
       const { ledger, pinged = EMPTY_LEDGER, asks } = this.totals;
       const totals = {
@@ -878,7 +855,6 @@ export class AgentSession {
     const known: SessionTotals = { ...NO_TURNS, ...stored.totals as SessionTotals | undefined };
     const { days, pinged, chosen } = known;
     if (chosen) choose(settings, chosen);
-    // Events report only the cost of turns.
     const ledger = pinged ? addLedgers(rebuilt.ledger, pinged) : rebuilt.ledger;
     const totals = { ...known, ledger, turns: rebuilt.turns };
     const records = stateRecords(id, { totals, steering: [], turn: null });
@@ -906,13 +882,11 @@ export class AgentSession {
     return { waiting, runningAfter, open };
   }
 
-  /** Returns how a turn opens. @throws {HttpError} 409 if it can't be continued. */
   #opening(request: Parameters<typeof openTurn>[0]): Opening {
     const { id, history, totals: { asks } } = this;
     return openTurn(request, { id, history, questions: this.#questions, asks });
   }
 
-  /** Commits why a queued turn can't start. */
   async #refuse({ id, input }: QueuedTurn, message: string): Promise<void> {
     const start = { type: "turn_start", ...(input !== undefined && { input }), id } as const;
     const end = {
@@ -942,7 +916,6 @@ export class AgentSession {
     { committed, ended, settled = true }: {
       readonly committed?: () => void;
       readonly ended?: Partial<SessionTotals>;
-      /** Whether the turn waits until they are stored. Default: yes. */
       readonly settled?: boolean;
     },
   ): Promise<void> {
@@ -1046,7 +1019,6 @@ function storedTurn(
   return { settings, maxOutputTokens, unattended, budget, spent };
 }
 
-/** @throws {HttpError} the error in another server's answer. */
 function assertDone(answer: unknown): void {
   const { error } = (answer ?? {}) as OwnerAnswer;
   if (error) throw new HttpError(error.status, error.code, error.message);

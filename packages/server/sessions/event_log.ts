@@ -9,13 +9,10 @@ interface ToldLog extends Pick<Teller, "isHeard" | "wake" | "onError"> {
   readonly recordsOf: (committed: Parameters<Teller["recordsOf"]>[1]) => readonly StoreRecord[];
 }
 
-/** Events that other programs may be notified about. */
 const TOLD: readonly SessionEvent["type"][] = ["turn_end", "approval_asked"];
 
-/** Events that a reader has in memory at a time. */
 const PAGE = 256;
 
-/** Most events of other servers that stay in memory for readers. */
 const MOST_TOLD = 64;
 
 /**
@@ -28,7 +25,6 @@ export class EventLog implements OwnedEvents {
   readonly #told: ToldLog | undefined;
   #turn: { readonly id: string | undefined } | undefined;
   #last: number;
-  /** Events after the stored ones, which are committed with the next events. */
   #mended: readonly SessionEvent[] = [];
   #records: readonly StoreRecord[] = [];
   /** The newest commit, which readers get without the store. */
@@ -52,7 +48,6 @@ export class EventLog implements OwnedEvents {
     this.#last = last;
   }
 
-  /** Number of the newest event; 0 if there is none. */
   get last(): number {
     return this.#last;
   }
@@ -77,7 +72,6 @@ export class EventLog implements OwnedEvents {
     this.#live = true;
   }
 
-  /** Closes the log for now: readers at its end finish, or throw the failure. */
   close(failure?: unknown): void {
     this.#failure = failure;
     this.#live = false;
@@ -109,7 +103,6 @@ export class EventLog implements OwnedEvents {
     this.#wake();
   }
 
-  /** Reads the writes of other servers, unless these are too many. @throws {StoreError} */
   async catchUp({ lastEvent, told = [] }: Sighting): Promise<void> {
     const first = told[0]?.number ?? lastEvent + 1;
     const isRead = first > this.#last + 1 && lastEvent - this.#last <= MOST_TOLD;
@@ -188,7 +181,6 @@ export class EventLog implements OwnedEvents {
 
   async *#read(after: number, follows: { isTold: boolean }): AsyncGenerator<NumberedEvent, void> {
     for (let position = after;;) {
-      // Events that are stored after `last` may not be committed yet.
       const limit = Math.min(PAGE, this.#last - position);
       const newest = this.#newest;
       const page = position >= newest.after && limit > 0 ? newest.events.slice(position - newest.after) : [];
@@ -215,7 +207,6 @@ export class EventLog implements OwnedEvents {
     }
   }
 
-  /** Returns the newest stored turn: another process may have begun it. */
   async #findTurn({ onError }: ToldLog): Promise<{ readonly id: string | undefined }> {
     const starts = await this.#store.readEvents(this.#sessionId, { types: ["turn_start"] }).catch((error) => {
       // The commit doesn't fail because a notification lacks the turn's id.

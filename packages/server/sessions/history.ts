@@ -55,7 +55,6 @@ export const HISTORY_EVENTS: readonly SessionEvent["type"][] = [
 
 interface RestingHistory {
   readonly messages: readonly Message[];
-  /** Cost of all turns, including the completed steps of an interrupted one. */
   readonly ledger: TurnLedger;
   readonly turns: number;
   readonly questions: SessionQuestions;
@@ -155,7 +154,6 @@ export function rebuildHistory(
         break;
       case "tool_result":
         if (event.parent !== undefined) {
-          // Progress of the program shows that it doesn't end every process.
           if (turn) turn = { ...turn, resumed: 0 };
           break;
         }
@@ -198,13 +196,11 @@ export function rebuildHistory(
 
 export interface RecoveryOptions {
   readonly tools: readonly Tool[];
-  /** Inputs that arrived during the turn and that no event contains yet. */
   readonly waiting: readonly Content[];
   readonly helpers?: readonly StoredHelper[];
   readonly end: Pick<TurnEnd, "reason" | "message">;
 }
 
-/** End of a turn that an earlier process left unfinished. */
 export const INTERRUPTED: RecoveryOptions["end"] = {
   reason: "interrupted",
   message: "The server stopped during this turn. The turn can be continued.",
@@ -220,7 +216,7 @@ export async function readHistory(
     & Omit<RecoveryOptions, "waiting" | "end">
     & {
       readonly known?: KnownHistory | undefined;
-      /** End of a turn that has none. Absent: it runs elsewhere, and the result is the state before it. */
+      /** End of a turn that has none. Absent: it runs elsewhere. */
       readonly end?: RecoveryOptions["end"] | undefined;
       readonly goesOn: boolean;
       readonly unknownOutcome: ApprovalOptions["unknownOutcome"];
@@ -274,7 +270,6 @@ export async function readHistory(
     const { told, calls } = settleCalls(cut, { ...options, helpers, asked, unknownOutcome, made });
     const step = cut.isReplied ? cut.step + 1 : cut.step;
     const all = rebuildHistory([...events.slice(start), ...told], { messages }).messages;
-    // The outcome of calls that began since is unknown, even if they were approved.
     const isFresh = ({ asked: { id, parent } }: AnsweredCall) =>
       parent !== undefined && !journals.get(parent)?.made.has(id);
     const answered = answeredCalls(rebuilt.questions.settled, calls).filter(isFresh);
@@ -287,7 +282,6 @@ export async function readHistory(
   return { ...standing, rebuilt: rebuildHistory([...events, ...recovery], from), recovery, waiting: [] };
 }
 
-/** Returns the message that a session begins with: its instructions and the description of its environment. */
 export function systemMessage(instructions: string, workplace: unknown): readonly Message[] {
   const content = [instructions, workplace].filter(Boolean).join("\n\n");
   return content === "" ? [] : [{ role: "system", content }];
@@ -308,7 +302,6 @@ function settleCalls(
     & {
       readonly asked: StoredTurn;
       readonly unknownOutcome: ApprovalOptions["unknownOutcome"];
-      /** Calls without a result that the programs among them made. */
       readonly made: readonly UnansweredCall[];
     },
 ): { readonly told: readonly LoopEvent[]; readonly calls: readonly ToolCall[] } {
@@ -333,7 +326,6 @@ function unknownCalls(parent: string, { made, results }: Journal): readonly Unan
     .map(([id, call]) => ({ call: { id, type: "function", function: call }, parent }));
 }
 
-/** Removes what interrupted calls may have left. */
 async function clearUp(calls: readonly UnansweredCall[], tools: readonly Tool[]): Promise<void> {
   for (const { call } of calls) {
     const tool = toolOf(call, tools);
@@ -370,7 +362,6 @@ export async function readJournal(
   const results = new Map<string, Journal["results"][number]>();
   for (const event of eventsOf(stored)) {
     if (event.type === "assistant_message" && event.message.tool_calls?.some((call) => call.id === parent)) {
-      // Providers may reuse the ids of calls.
       beganAtMs = undefined;
       made.clear();
       results.clear();
@@ -385,7 +376,6 @@ export async function readJournal(
   return beganAtMs === undefined ? undefined : { beganAtMs, made, results: [...results.values()] };
 }
 
-/** Returns the journals of the programs among these calls, by id. */
 async function readJournals(
   id: string,
   unanswered: readonly UnansweredCall[],
@@ -409,7 +399,6 @@ function toolOf(call: ToolCall, tools: readonly Tool[]): Tool | undefined {
   return tools.find(({ definition }) => definition.function.name === meantCall(call).name);
 }
 
-/** Returns whether only a turn's end is missing. */
 function isAnswered(
   { answer }: Pick<NonNullable<RebuiltHistory["interrupted"]>, "answer">,
   waiting: readonly Content[],
@@ -455,7 +444,6 @@ export async function readTranscript(
   };
 }
 
-/** Returns the model's newest plan; `undefined` if there is none. */
 export function planIn(messages: readonly Message[]): WorkPlan | undefined {
   const calls = messages.flatMap((message) => message.role === "assistant" ? message.tool_calls ?? [] : []);
   return calls.reduce<WorkPlan | undefined>((plan, call) => planAfter(plan, describeCall(call)), undefined);
@@ -526,7 +514,6 @@ function interruptedResult({ type }: ToolCall, tool: Tool | undefined): HelperRe
   return { content: `Cannot report the result: interrupted, outcome unknown. ${advice}`, error: true };
 }
 
-/** Returns the subagents of a session's events, the oldest first. */
 function helperLinks(events: readonly SessionEvent[]): readonly HelperLink[] {
   return events.flatMap((event) => {
     if (event.type !== "helper_started") return [];
@@ -540,7 +527,6 @@ interface HelperResult {
   readonly error: boolean;
 }
 
-/** Returns a subagent's result: its answer, or its last text if its turn ended without one. */
 export function resultOfHelper(
   { reason, text, message }: Pick<TurnEnd, "reason" | "text" | "message">,
   session: string,
@@ -572,7 +558,6 @@ function readHelpers(links: readonly HelperLink[], store: Store): Promise<readon
     if (!await store.getSession(link.session)) return { ...link, ledger: EMPTY_LEDGER };
     const events = eventsOf(await store.readEvents(link.session, { types: COST_EVENTS }));
     const at = events.findIndex(({ type }) => type === "turn_end");
-    // Later turns of the subagent's session are paid for there.
     const { ledger } = rebuildHistory(at < 0 ? events : events.slice(0, at + 1));
     const end = events[at];
     return { ...link, ledger: { ...ledger, saved: {} }, ...(end?.type === "turn_end" && { end }) };
@@ -592,14 +577,11 @@ export function costOf(helpers: readonly StoredHelper[]): TurnLedger {
   return helpers.reduce((sum, { ledger }) => addLedgers(sum, ledger), EMPTY_LEDGER);
 }
 
-/** Labels of the agent's own sessions in the totals over all sessions. */
 export const OWN_SUMS = { group: "planned", agent: OWN_AGENT } as const;
 
 interface Beginning extends Pick<NextState, "title" | "totals" | "value"> {
   readonly store: Store;
-  /** Messages without the system message. */
   readonly messages: readonly Message[];
-  /** Environment, as the system message describes it. Default: none is described. */
   readonly workplace?: unknown;
 }
 

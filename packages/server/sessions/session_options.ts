@@ -11,7 +11,6 @@ import type { ToolSource } from "../turns/session_tools.ts";
 
 export interface SessionOptions {
   readonly store: Store;
-  /** Models that sessions may call. */
   readonly models: ModelOptions;
   /** Tools that sessions may use, in addition to each session's own `recall`. */
   readonly tools: readonly Tool[];
@@ -21,7 +20,6 @@ export interface SessionOptions {
   readonly prompt?: PolicyOptions | undefined;
   /** Calls that need approval. Default: all that aren't read-only. */
   readonly approvals?: ApprovalOptions | undefined;
-  /** Limits of sessions and turns. */
   readonly limits?: ServerLimits | undefined;
   /** Folder that the tools work in. Default: none is described. */
   readonly workspace?: WorkspaceOptions | undefined;
@@ -31,28 +29,23 @@ export interface SessionOptions {
   readonly telemetry?: Telemetry | undefined;
   /** Called with every error that clients don't receive. Default: such errors are dropped. */
   readonly onError?: ((error: unknown) => void) | undefined;
-  /** Options that few servers need. */
   readonly advanced?: AdvancedOptions | undefined;
 }
 
-/** The models that sessions may call, by name. */
 export interface ModelOptions {
   /** Returns a model's port. It also summarizes old turns when other content than tool results fills the window. */
   readonly model: (name: string) => Model;
   /** Model of sessions that name none. Default: none, and no agent. */
   readonly defaultModel?: string | undefined;
-  /** The provider's cache rules and prices, read on each use. */
   readonly profile: Profile | ((model: string) => Profile);
   /** Returns a model's price; `undefined` if it is unknown. Default: the list price, by name. */
   readonly price?: ((model: string) => Price | undefined) | undefined;
-  /** The context window in tokens, read on each use. */
   readonly windowTokens: number | ((model: string) => number);
   /**
    * Returns whether a model's window is only assumed: then the provider decides whether a prompt is too long.
    * Default: false.
    */
   readonly assumesWindow?: ((model: string) => boolean) | undefined;
-  /** Returns the token counter, once it is loaded. */
   readonly countTokens: () => Promise<CountTokens>;
   /** Returns the efforts that a model supports; `undefined` if the provider decides. Default: unknown. */
   readonly efforts?: ((model: string) => readonly string[] | undefined) | undefined;
@@ -99,11 +92,8 @@ export interface WorkspaceOptions {
   readonly folder?: string | undefined;
   /** Sandbox of commands, as clients see it. Default: hidden. */
   readonly sandbox?: {
-    /** Name of the sandbox program; absent if there is none. */
     readonly by?: string;
-    /** Reason why there is none. */
     readonly why?: string;
-    /** Hosts that commands reach without approval. */
     readonly domains: readonly string[];
   } | undefined;
   /** Description of the folder for sessions with the server's own instructions. Default: none. */
@@ -137,7 +127,6 @@ export interface AdvancedOptions {
   readonly after?: ((ms: number, work: () => void) => () => void) | undefined;
 }
 
-/** Options of an agent server's shutdown. */
 export interface CloseOptions {
   /**
    * Time that running steps have to end, in milliseconds. Their turns then continue in the next process that has the

@@ -42,17 +42,13 @@ export interface PromptState {
 interface SessionPromptOptions extends SessionNeeds {
   readonly stored: PromptState & Pick<SessionTotals, "days"> & { readonly title: string };
   readonly isStored: (state: PromptState) => boolean;
-  /** The session's earlier prompt, which is no longer used. Default: none. */
   readonly before?: SessionPrompt | undefined;
-  /** Runs work while nothing else changes the session. Throws if another server owns it. */
   readonly exclusively: (work: () => Promise<void>) => Promise<void>;
-  /** Called with the cost of a keep-alive request. Never throws. */
   readonly paid: (cost: TurnLedger) => void;
 }
 
 interface Waits extends Pick<Pingable["idle"], "pending" | "hasCommitted">, Pick<Pingable, "consent"> {}
 
-/** Estimated bytes of a request per prompt token. */
 const BYTES_A_TOKEN = 4;
 
 /** Ends of a turn after which the cache isn't kept alive. */
@@ -84,10 +80,6 @@ function namesSteps(call: ToolCall): boolean {
   return made.name === PLAN_TOOL_NAME && planAfter(undefined, made) !== undefined;
 }
 
-/**
- * Returns the positions of the plan's results: of the newest call that names its steps, and of the newest one after
- * it.
- */
 function placesOfPlan(messages: readonly Message[]): readonly number[] {
   const from = messages.findLastIndex((message) =>
     message.role === "assistant" &&
@@ -131,7 +123,6 @@ export class SessionPrompt implements TurnPrompt {
         inSlices: Session.inSlices,
         assumesWindow: () => environment.models.assumesWindow?.(settings.model) ?? false,
       },
-      // The session can be used without the model.
       summarise: async (request) => {
         const unfinished = (usage: Usage) => this.#bookUnfinished(usage);
         return await summariseWith(summaryModel(kept), { countTokens, unfinished })(request);
@@ -156,7 +147,6 @@ export class SessionPrompt implements TurnPrompt {
     return isSame ? known : this.#state = { context, pins, tools: this.#told };
   }
 
-  /** References of content evicted from the prompt, the oldest first. */
   get archived(): readonly string[] {
     const refs = JSON.stringify(this.state.context).matchAll(/"ref":"([0-9a-f]{16})"/g);
     return [...new Set(Array.from(refs, ([, ref]) => ref!))];
@@ -196,7 +186,6 @@ export class SessionPrompt implements TurnPrompt {
     this.#kept = prompt;
   }
 
-  /** Records a request's extended keep-alive for all sessions. */
   learns({ warmth }: Pick<LedgerEntry, "warmth">): void {
     if (warmth?.upgrade) this.#options.environment.warmth?.observe(this.#key, warmth.upgrade);
   }
@@ -295,7 +284,6 @@ export class SessionPrompt implements TurnPrompt {
     bookCalls({ book }, events, { rates: this.#rates, nowMs: this.#now() });
   }
 
-  /** Records the usage of an incomplete summary: no turn's ledger includes it. */
   #bookUnfinished(usage: Usage): void {
     const { environment: { keys }, by } = this.#options;
     const told = { number: 0, at: null, turn: null, purpose: UNFINISHED, rates: this.#rates };
@@ -310,7 +298,6 @@ export class SessionPrompt implements TurnPrompt {
     telemetry?.booked(booked[0], model);
   }
 
-  /** Returns the state of a fork after the first `length` messages. */
   fork(length: number): PromptState {
     const { id, archive } = this.#options;
     const { prompt, state } = this.conversation.fork(length, { id, archive });
@@ -403,7 +390,6 @@ export function callsOf(events: Iterable<SessionEvent>, rates: Rates): CallRepor
     }
     if (event.type !== "step_end" && event.type !== "reply_unfinished") continue;
     const { usage, cost, atMs } = event;
-    // The loop by itself doesn't report the time.
     const at = atMs === undefined ? null : new Date(atMs).toISOString();
     const number = calls.length + 1;
     if (event.type === "reply_unfinished") {

@@ -32,7 +32,6 @@ export const EFFORT = Type.String({
   description: "Reasoning effort, such as low, medium or high. Default: the model's own.",
 });
 
-/** Settings that a session is created with, including defaults. */
 export const SESSION_SETTINGS = closed({
   instructions: text(
     "Start of the system message. The server's own instructions are followed by a description of the " +
@@ -67,13 +66,11 @@ export interface StoredSettings extends SessionSettings {
   readonly forkedFrom?: ForkedFrom;
 }
 
-/** The session and the call that a subagent was started for. */
 export interface HelperParent {
   readonly session: string;
   readonly call: string;
 }
 
-/** Returns the parent of a stored session; `undefined` if it isn't a subagent. */
 export function parentOf(
   { parent, settings }: Pick<SessionRecord, "parent" | "settings">,
 ): HelperParent | undefined {
@@ -87,13 +84,11 @@ export interface ForkedFrom {
   readonly messages: number;
 }
 
-/** Settings of a session that may change between its turns. */
 export interface Chosen extends Pick<SessionSettings, "model" | "effort"> {
   /** The effort that was chosen for another model, and that isn't requested from this one. */
   readonly effortOfOthers?: string;
 }
 
-/** Returns the settings of a session: those at its creation, with later choices. */
 export function storedSettings(stored: unknown, chosen?: Chosen): SessionSettings {
   const { helper: _helper, forkedFrom: _forkedFrom, ...settings } = stored as StoredSettings;
   if (chosen) choose(settings, chosen);

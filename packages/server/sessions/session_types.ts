@@ -29,11 +29,9 @@ export interface NotifiedSession {
   readonly settings: SessionSettings;
 }
 
-/** Notifies other programs of the events of sessions. */
 export interface Teller {
   /** Reads the notified programs. Called before a turn begins, so that no commit waits for it. Never rejects. */
   readonly refresh: () => Promise<void>;
-  /** Returns whether any program is notified, as of the last refresh. */
   readonly isHeard: () => boolean;
   readonly recordsOf: (
     session: NotifiedSession,
@@ -44,14 +42,11 @@ export interface Teller {
       readonly turn?: { readonly id: string | undefined } | undefined;
     },
   ) => readonly StoreRecord[];
-  /** Called with errors that affect only notifications. */
   readonly onError: (error: unknown) => void;
-  /** Called after such records were committed, or if a server is gone that had notifications to send. */
   readonly wake: () => void;
 }
 
 export interface SessionEnvironment extends SessionOptions {
-  /** Returns the cache rules and prices of a model. */
   readonly ratesOf: (model: string) => Rates & { readonly profile: Profile };
   readonly windowOf: (model: string) => number;
   readonly teller?: Teller | undefined;
@@ -61,16 +56,12 @@ export interface SessionEnvironment extends SessionOptions {
    * @throws {HttpError} 429, or 503 if the server is shutting down
    */
   readonly takeSlot: (of?: "running") => () => void;
-  /** Returns whether the server is shutting down: it continues no turns then. */
   readonly isEnding: () => boolean;
   readonly open: (id: string) => Promise<PlayedSession>;
-  /** Commits `count` new sessions, if the limit permits. */
   readonly admit: (count: number, commit: () => Promise<void>) => Promise<void>;
-  /** Called when a turn of a session begins or ends, and when the session is gone. */
   readonly changed: (session: WatchedSession) => void;
   /** Called with a session that other servers wait for and that could not be released. */
   readonly unsettled?: (session: WatchedSession) => void;
-  /** Called with each warning for users. */
   readonly warned?: (sessionId: string, message: string) => void;
 }
 
@@ -99,9 +90,7 @@ interface PlayedSession {
   readonly events: { readonly read: (after: number) => AsyncIterable<NumberedEvent> };
 }
 
-/** A turn that continues once its approvals are answered. */
 export interface WaitingTurn {
-  /** Deadline of the answers, in milliseconds since the epoch. */
   readonly untilMs: number;
   readonly budget?: Budget | undefined;
   readonly spent: TurnLedger;
@@ -111,31 +100,26 @@ export interface SessionTotals {
   readonly ledger: TurnLedger;
   readonly turns: number;
   readonly days: Days;
-  /** Tokens of the newest call's prompt; absent before the first. */
   readonly promptTokens?: number | undefined;
   /** Model and effort that were chosen since the creation; absent if none were. */
   readonly chosen?: Chosen | undefined;
   /** Part of the ledger that keep-alive requests between turns cost; absent if there were none. */
   readonly pinged?: TurnLedger | undefined;
-  /** The turn that continues once its approvals are answered; absent if none is pending. */
   readonly asks?: WaitingTurn | undefined;
 }
 
-/** Name of this agent among the agents of a gateway. */
 export const OWN_AGENT = "tare";
 
 export const NO_TURNS: SessionTotals = { turns: 0, ledger: EMPTY_LEDGER, days: {} };
 
 interface Payer extends Pick<TurnApprovals, "judge"> {
   readonly note: (ledger: TurnLedger) => void;
-  /** Returns which budget of that turn is exhausted; `undefined` if none is. */
   readonly overBudget: () => string | undefined;
   /** Reserves the highest cost of a model call in the budgets of that turn. Returns the function that frees it. */
   readonly reserve: (
     most: TurnLedger,
     request: Pick<ModelRequest, "signal" | "progress">,
   ) => Promise<() => void>;
-  /** Returns the same tool, whose file changes are attributed to that turn. */
   readonly watch: (tool: Tool) => Tool;
 }
 
@@ -146,12 +130,9 @@ export interface TurnRequest {
   readonly results?: readonly ToolMessage[] | undefined;
   /** Tools that the client runs: a call of one ends the turn. Default: none. */
   readonly clientTools?: readonly ToolDefinition[] | undefined;
-  /** Tools of this turn. Default: the session's own. */
   readonly tools?: readonly Tool[] | undefined;
   readonly payer?: Payer | undefined;
-  /** Settings of the model. Default: the provider's own. */
   readonly settings?: ModelSettings | undefined;
-  /** Budget of this turn. Default: no limit of its own. */
   readonly budget?: Budget | undefined;
   /** Whether the first call evicts everything that may be evicted, at any cost. Default: evicts if it pays. */
   readonly leavesNow?: boolean | undefined;
@@ -163,9 +144,7 @@ export interface TurnRequest {
    */
   readonly unattended?: "by_setting" | "deny" | undefined;
   readonly told?: readonly ApprovalAnswered[] | undefined;
-  /** Id of a turn that was queued. Default: it wasn't. */
   readonly id?: string | undefined;
-  /** Frees the slot that was taken for this turn. Default: one is taken. */
   readonly giveBack?: (() => void) | undefined;
   /** Returns records that are committed with the turn's start, or with a steering input. */
   readonly keep?: ((effect: "starts" | "steers") => readonly StoreRecord[]) | undefined;
@@ -176,7 +155,6 @@ export interface StoredTurn
   readonly spent?: TurnLedger | undefined;
 }
 
-/** A turn that another process left, as it continues. */
 export interface OpenTurn {
   readonly before: number;
   readonly asked: StoredTurn;
@@ -221,11 +199,9 @@ export type SessionEvent =
     readonly always?: true;
     /** Source of the decision: a user; the deadline; a message with which the user continued; or cancellation. */
     readonly by: "person" | "time" | "message" | "cancel";
-    /** Name of the user's key, `owner` for the owner's. */
     readonly key?: string;
   };
 
-/** An event with its number in the session, from 1. */
 export interface NumberedEvent {
   readonly number: number;
   readonly event: SessionEvent;
@@ -235,7 +211,6 @@ export interface Question extends AskedCall {
   /** Id that the server makes: a model may reuse the ids of calls. */
   readonly approvalId: string;
   readonly askedAtMs: number;
-  /** Deadline of the answer, in milliseconds since the epoch. */
   readonly expiresAtMs: number;
 }
 
@@ -247,13 +222,10 @@ export interface TurnPrompt extends Pick<PromptSession, "view" | "sent"> {
   readonly offerTools: (tools: readonly Tool[], mayTell: boolean) => ToolOffer;
   /** Whether everything that a restart needs is stored. */
   readonly isStored: boolean;
-  /** Returns the cache key of the conversation with these messages. */
   readonly cacheKey: (messages: readonly Message[]) => string;
-  /** Records that the provider rejected a prompt as too long, with this message. */
   readonly rejected: (words: string, view: SessionView) => void;
 }
 
-/** A subagent: the call that it was started for, and its session. */
 export interface HelperLink {
   readonly id: string;
   readonly session: string;

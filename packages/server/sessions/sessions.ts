@@ -58,9 +58,6 @@ import type { AdvancedOptions, CloseOptions, SessionOptions } from "./session_op
 
 export interface NewSession extends CreateSession {
   readonly messages?: readonly Message[];
-  /**
-   * Whether the description of the folder follows its instructions. Default: if it has no instructions of its own.
-   */
   readonly isAtWorkplace?: boolean;
 }
 
@@ -69,19 +66,15 @@ interface CreateOptions {
   readonly keep?: (made: readonly ListedSession[]) => readonly StoreRecord[];
 }
 
-/** System message of sessions without their own instructions. */
 export const DEFAULT_INSTRUCTIONS: string =
   "You are an agent that works in a folder of files, the workspace, with tools. " +
   "Find out what you need to know with the tools instead of guessing; make independent calls in one step. " +
   "When you are done, answer briefly, and name the files that your answer rests on.";
 
-/** Idle sessions that stay in memory. */
 const MAX_IDLE = 16;
 
-/** Delay before a retry of unsettled sessions, in milliseconds. */
 const AGAIN_MS = 10_000;
 
-/** Interval of searches for turns that other servers left, in milliseconds. */
 const LOOK_MS = 3_000;
 
 /**
@@ -106,7 +99,6 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
   readonly #admitting = new Queue();
   readonly #approvals: ApprovalTimers;
   readonly queue: TurnQueue;
-  /** Sessions that other servers wait for and that could not be released. */
   readonly #unsettled = new Set<WatchedSession>();
   readonly #settling = new Queue();
   #stopAgain = () => {};
@@ -301,7 +293,6 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     return links.filter((_, index) => found[index]);
   }
 
-  /** Deletes a session and its subagents. @throws {HttpError} 404 if there is none. */
   async delete({ id }: Pick<AgentSession, "id">): Promise<void> {
     const session = await this.get(id);
     // A client that has read a turn's end may start the next one immediately.
@@ -312,7 +303,6 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     }
   }
 
-  /** Names that client tools can't have. */
   get takenNames(): readonly string[] {
     const { tools, advanced: { toolSource } = {} } = this.#options;
     const mayStandFor = toolSource !== undefined || tools.some(({ mayDefer }) => mayDefer);
@@ -393,10 +383,8 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     }
   }
 
-  /** Continues turns that other processes left, and starts queued ones. */
   async #goOn(): Promise<void> {
     const { store } = this.#options;
-    // Each server searches in its own random order.
     for (const { id, isHeld } of shuffled(await store.sessionsWith("turn"))) {
       if (this.#isClosed) return;
       if (!isHeld && !this.held.find(id)?.isPlayed && !this.#broken.has(id)) await this.#takeOver(id);
@@ -406,7 +394,6 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     this.#freed();
   }
 
-  /** Searches at intervals for turns that other servers left, or have no room for. */
   #lookAgain(): void {
     if (this.#isClosed) return;
     const { onError = () => {} } = this.#options;
@@ -445,7 +432,6 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
   async #takeLeft(shared: SharedStore): Promise<void> {
     const { store } = this.#options;
     for (const id of await shared.left()) {
-      // Other servers take them too.
       if ((await new SessionRecords(store, id).look())?.holder !== "left") continue;
       if ((await store.getSession(id))?.kind === "agent") await this.get(id);
       // A session of a gateway has no turn that must end.
@@ -482,7 +468,6 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     const end = (session: AgentSession) =>
       leaveWithinMs === undefined ? session.stop() : session.leave(due.signal);
     await Promise.all(sessions.map(end)).finally(disarm);
-    // Readers that follow a turn that waits for approval would not end.
     for (const { events } of this.held.values()) if (!events.failed) events.close();
     this.#approvals.close();
     this.#stopAgain();
@@ -494,7 +479,6 @@ export class Sessions implements SessionKind<AgentSession, SessionSummary, Sessi
     return this.#options.advanced?.after ?? systemClock.after;
   }
 
-  /** Names of the tools that sessions may have; `server__*` represents all tools of a server whose tools change. */
   get #toolNames(): readonly string[] {
     const { tools, advanced: { toolSource } = {} } = this.#options;
     return [
@@ -604,19 +588,15 @@ function shuffled<T>(all: readonly T[]): readonly T[] {
   return rest;
 }
 
-/** Seconds after which a client that was refused a turn may retry. */
 const RETRY_AFTER_S = 5;
 
-/** Time that a request waits for a slot before it is refused, in milliseconds. */
 const WAIT_MS = 30_000;
 
 interface TurnSlotsOptions {
   readonly freed: () => void;
-  /** Timer: calls back after `ms` milliseconds; returns a function that cancels it. */
   readonly after: (ms: number, work: () => void) => () => void;
 }
 
-/** Limits how many turns run at the same time, over all sessions and routes. */
 export class TurnSlots {
   readonly limit: number;
   #taken = 0;

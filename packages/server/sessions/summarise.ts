@@ -11,7 +11,6 @@ import {
 import { addUsage, countMessageTokens, transcribe } from "@tare/messages/internal";
 import type { Summarise } from "@tare/planner";
 
-/** Longest time of a summary, in milliseconds. */
 const SUMMARY_TIMEOUT_MS = 120_000;
 
 /** Tokens reserved for the answer: a share of the window, and at most. */
@@ -133,7 +132,6 @@ function instructPart(
   }${sofar}\n\n${transcript}`;
 }
 
-/** Returns the transcript in parts that fit with the instruction and the summary of earlier parts. */
 function transcriptParts(
   request: Parameters<Summarise>[0],
   { promptTokens, countTokens }: { readonly promptTokens: number; readonly countTokens: CountTokens },
@@ -141,7 +139,6 @@ function transcriptParts(
   const frame = countMessageTokens(said(instructPart(request, "", "")), countTokens);
   const whole = request.messages.map(transcribe).join("\n\n");
   if (frame + countTokens(whole) <= promptTokens) return [whole];
-  // A quarter is reserved for the summary of the earlier parts.
   const most = Math.max(1, (promptTokens - frame) * 0.75);
   const parts: string[][] = [[]];
   let tokens = 0;

@@ -52,7 +52,6 @@ export interface PlayedTurn {
   readonly result: TurnResult;
   /** Approvals to be requested, committed with the turn's end so that no crash comes between. */
   readonly asked: readonly AskedEvent[];
-  /** The newest events, to be committed with the turn's end. */
   readonly last: readonly SessionEvent[];
 }
 
@@ -152,7 +151,6 @@ export function turnPlayer(
       payer?.reserve(most, request) ?? account.reserve(most, { ...request, overBudget: overOwn }),
   });
   let taken: readonly Tool[] = [];
-  // Earlier cost was paid where it occurred.
   let paidUsd = resumed?.ledger.usd ?? 0;
   const overBudgets = (ledger: TurnLedger) =>
     overOwn(ledger) ?? payer?.overBudget() ?? keys?.spent(by)?.message;
@@ -187,7 +185,6 @@ export function turnPlayer(
       totalOf(own) {
         const sum = account.spent(own);
         payer?.note(sum);
-        // Subagents pay for themselves while the turn waits for them.
         const usd = own.usd ?? 0;
         if (usd > paidUsd) keys?.paid(by, usd - paidUsd);
         paidUsd = usd;
@@ -217,7 +214,6 @@ function isHarmless({ definition }: Tool): boolean {
   return HARMLESS.includes(definition.function.name);
 }
 
-/** Returns whether calls of a tool are read-only. */
 function isReader({ stance, resolve }: Tool): boolean {
   return stance === "rederivable" && !resolve;
 }
@@ -243,12 +239,10 @@ export class TurnLeft extends Error {
 
 type TurnWarmth = Pick<SessionPrompt, "made" | "learns" | "waitsForCalls" | "goesOn">;
 
-/** Returns a model that passes its newest prompt to the cache keep-alive. */
 function tellingKeepable(model: Model, warmth: TurnWarmth): Model {
   return (request) => model({ ...request, keepable: (prompt) => warmth.made(prompt) });
 }
 
-/** Returns a model that doesn't retry a reply after a part of it was streamed. */
 function withoutRestarts(model: Model): Model {
   return ({ restarted: _, ...request }) => model(request);
 }
@@ -258,7 +252,6 @@ interface ReservedCallOptions {
   readonly countTokens: CountTokens;
   readonly keys: SessionEnvironment["keys"];
   readonly by: string | undefined;
-  /** Reserves cost in the budgets of turn and session. Returns the function that releases it. */
   readonly reserve: (
     most: TurnLedger,
     request: Pick<ModelRequest, "signal" | "progress">,
@@ -275,7 +268,6 @@ class ReservedCall {
     this.#options = options;
   }
 
-  /** Returns a model whose calls are reserved first. */
   model(model: Model): Model {
     // deno-lint-ignore no-this-alias
     const reserved = this;
@@ -284,7 +276,6 @@ class ReservedCall {
       await reserved.#setAside(request);
       try {
         for await (const event of model(request)) {
-          // The receiver of this event pays for the call next.
           reserved.#isOver ||= event.type === "completed";
           yield event;
         }
@@ -319,7 +310,6 @@ class ReservedCall {
   }
 }
 
-/** Returns a model that calls `assertOwn` first. */
 function ownModel(model: Model, assertOwn: () => void): Model {
   return (request) => {
     assertOwn();
@@ -327,7 +317,6 @@ function ownModel(model: Model, assertOwn: () => void): Model {
   };
 }
 
-/** Returns the background commands that these messages report as running. */
 function runningIn(messages: readonly Message[]): readonly string[] {
   const running = new Set<string>();
   for (const { role, content } of messages) {
@@ -357,7 +346,6 @@ function inSession(
   };
 }
 
-/** Returns a tool that calls `assertOwn` first. */
 function ownTool(tool: Tool, assertOwn: () => void): Tool {
   return {
     ...tool,
@@ -372,19 +360,13 @@ interface RunTurnOptions extends Omit<RunOptions, "context" | "tools" | "unliste
   readonly takeTools: (signal?: AbortSignal) => Promise<TakenTools>;
   readonly prompt: TurnPrompt;
   readonly modelName: string;
-  /** A warning at the start of the turn. */
   readonly notice?: string | undefined;
-  /** Description of the environment. */
   readonly workplace?: Pick<Workplace, "changes"> | undefined;
-  /** Returns the news of background commands after these messages. */
   readonly news: (messages: readonly Message[]) => string | undefined;
   readonly time: TurnTime & Required<Pick<TurnTime, "now">>;
   readonly warmth: TurnWarmth;
-  /** Whether the first call evicts everything that may be evicted. */
   readonly leavesNow: boolean;
-  /** Returns whether another process continues the turn at its next step. */
   readonly isLeft: () => boolean;
-  /** Commits events; if settled, also the changed state of the prompt session. */
   readonly commit: CommitEvents;
 }
 
@@ -444,9 +426,7 @@ async function runTurn(
   let answeredAtMs = now();
   const asked: AskedEvent[] = [];
   let result: TurnResult | undefined;
-  /** The reply whose calls run while it is being committed. */
   let reply: Promise<void> | undefined;
-  // Leaving this loop, also by an error, stops the turn.
   const played = (async function* () {
     result = yield* run({
       ...options,
@@ -538,7 +518,6 @@ async function runTurn(
   }
 }
 
-/** Returns the messages of a continued turn with more news: after the earlier news, and before its input. */
 function tellingToo(messages: readonly Message[], news: readonly Message[]): readonly Message[] {
   const opener = messages.findIndex(({ role }) => role !== "system");
   return messages.toSpliced(opener < 0 ? messages.length : opener, 0, ...news);
@@ -588,7 +567,6 @@ function betweenCalls(calls: readonly ToolCall[]): (event: LoopEvent) => boolean
   };
 }
 
-/** Time that an event waits for more, to be committed together, in milliseconds. */
 const GATHER_MS = 100;
 
 /**
@@ -603,7 +581,6 @@ type CommitEvents = (
 interface EventBatchOptions {
   readonly commit: CommitEvents;
   readonly clock: Clock;
-  /** Called when a commit fails that no caller waits for: no event can be added any more. */
   readonly failed: () => void;
 }
 
@@ -615,11 +592,9 @@ interface EventBatchOptions {
 export class EventBatch {
   readonly #options: EventBatchOptions;
   #gathered: SessionEvent[] = [];
-  /** Settles after the last commit. */
   #committed: Promise<void> = Promise.resolve();
   #failure: { readonly error: unknown } | undefined;
   #deltasFromMs = -Infinity;
-  /** Number of times that all gathered events were taken. */
   #taken = 0;
   #disarm: (() => void) | undefined;
 
@@ -627,7 +602,6 @@ export class EventBatch {
     this.#options = options;
   }
 
-  /** Commits an event soon. @throws the error of a failed commit. */
   add(event: SessionEvent): void {
     if (this.#failure) throw this.#failure.error;
     this.#gather(event);
@@ -658,7 +632,6 @@ export class EventBatch {
     return this.#gathered.splice(0, reply < 0 ? this.#gathered.length : reply);
   }
 
-  /** Settles once no commit is in progress. @throws the error of a failed commit. */
   get committed(): Promise<void> {
     return this.#committed;
   }
@@ -700,7 +673,6 @@ function isDelta(event: SessionEvent): event is Extract<SessionEvent, { readonly
 
 interface Budgets {
   readonly turn?: Budget;
-  /** Budget of all turns of the session together. */
   readonly session?: Budget;
 }
 
@@ -747,7 +719,6 @@ function hasLimit(budget: Budget): boolean {
 const LIMITS = ["maxSteps", "maxTokens", "maxUsd", "maxTokenUnits"] as const;
 
 function usedUp(what: string, budget: Budget, ledger: TurnLedger, rates: Rates): string | undefined {
-  // Older turns don't contain the cost of their calls.
   const all = callCost(ledger, rates);
   const spent = {
     maxSteps: ledger.calls,

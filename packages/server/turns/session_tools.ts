@@ -8,34 +8,28 @@ import { Catalogue, standIns } from "@tare/schemas";
 export interface ToolSource {
   /** Names of the servers. Each tool's name begins with its server's and `__`. */
   readonly names: readonly string[];
-  /** Returns the known tools of these servers, without waiting. */
   known(names: readonly string[]): readonly Tool[];
   /** Returns the current tools of these servers, and warnings about missing ones. Never rejects. */
   take(names: readonly string[], signal?: AbortSignal): Promise<{
     readonly tools: readonly Tool[];
-    /** A sentence about each missing tool or server. */
     readonly warnings: readonly string[];
   }>;
 }
 
 export type TakenTools = Awaited<ReturnType<ToolSource["take"]>>;
 
-/** Returns the name that represents all tools of a server. */
 export function allToolsOf(server: string): string {
   return `${server}__*`;
 }
 
-/** Returns whether these names contain a tool, or all tools of its server. */
 export function includesTool(given: readonly string[], name: string): boolean {
   const server = name.split("__", 1)[0]!;
   return given.includes(name) || (server !== name && given.includes(allToolsOf(server)));
 }
 
 interface SessionToolsOptions {
-  /** Names of tools, or of all tools of a server. */
   readonly given: readonly string[];
   readonly own: readonly Tool[];
-  /** Source of more tools. Default: none. */
   readonly source?: ToolSource | undefined;
   /** Names of the tools that may run; the others are listed and refuse. Default: all. */
   readonly mayUse?: readonly string[] | undefined;
@@ -67,7 +61,6 @@ export class SessionTools {
     this.#servers = source?.names.filter((name) => given.some((one) => one.startsWith(`${name}__`))) ?? [];
   }
 
-  /** Tools of the last turn; before the first one, the known ones. */
   get current(): readonly Tool[] {
     return this.#taken ?? this.#chosen(this.#options.source?.known(this.#servers) ?? []);
   }
@@ -93,19 +86,13 @@ export class SessionTools {
 
 /** State of a session's tools between turns. Plain data. */
 export interface OfferState {
-  /** Whether tools that may be deferred are only listed by name and one line. */
   readonly isDeferred: boolean;
-  /** Deferrable tools, as they were last described to the model. */
   readonly told: Catalogue["told"];
 }
 
-/** Offer of a session's tools to the model in a turn. */
 export interface ToolOffer {
-  /** Tools whose definitions its requests contain. */
   readonly listed: readonly Tool[];
-  /** Tools that may be called too. */
   readonly unlisted: readonly Tool[];
-  /** Message for the model before the turn. */
   readonly notice?: Message;
   readonly state: OfferState | undefined;
   /**
@@ -121,9 +108,7 @@ export interface OfferOptions {
   readonly countTokens: CountTokens;
   /** Names of tools that are never deferred. Default: none. */
   readonly alwaysFull?: readonly string[] | undefined;
-  /** Whether any may be deferred. Default: yes. */
   readonly mayDefer?: boolean | undefined;
-  /** Whether a message can be added now: none may come between calls and their results. */
   readonly mayTell: boolean;
 }
 
@@ -173,7 +158,6 @@ const { find: { definition: FIND_TOOLS }, call: { definition: CALL_TOOL } } = st
 });
 const STAND_INS = [FIND_TOOLS, CALL_TOOL];
 
-/** Names of the tools that represent others. */
 export const STAND_IN_NAMES: readonly string[] = STAND_INS.map((tool) => tool.function.name);
 
 /** Most tools of a request that every provider accepts. */
@@ -214,7 +198,6 @@ function parserOf(definition: Tool["definition"]): ReturnType<typeof argumentsPa
   return parse;
 }
 
-/** Returns the tokens of the lists and definitions that replace deferred definitions in a request. */
 function measure(
   messages: readonly Message[],
   fullTokens: number,

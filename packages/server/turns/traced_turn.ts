@@ -7,13 +7,11 @@ import { type Chat, type Operation, Telemetry } from "@tare/session/telemetry";
 import type { SessionEnvironment, TurnPrompt } from "../sessions/session_types.ts";
 
 interface AskedModel {
-  /** The provider's name in the telemetry conventions. */
   readonly provider: string;
   readonly model: string;
   readonly address?: URL;
 }
 
-/** Returns the telemetry attributes of a model. */
 export function askedModel(environment: SessionEnvironment, model: string): AskedModel {
   const address = environment.models.address?.(model);
   const provider = providerOf(environment.ratesOf(model).profile);
@@ -28,7 +26,6 @@ interface TracedTurnOptions extends AskedModel {
 
 type Traced = Pick<RunOptions, "model" | "settings"> & { readonly prompt: TurnPrompt };
 
-/** Ends of a turn without an answer. */
 const FAILED: readonly string[] = ["cancelled", "stalled", "model_error", "internal_error"];
 
 /** Plays a turn with telemetry: a span for the turn, with one for each model call and each tool that runs. */
@@ -57,7 +54,6 @@ export async function tracedTurn<
   }
 }
 
-/** Returns a model that records calls outside turns, such as for a summary. */
 export function tracedModel(model: Model, about: Omit<TracedTurnOptions, "agent">): Model {
   return (request) => tracedReply(model, request, beginChat(request, about), true);
 }
@@ -172,7 +168,6 @@ async function* tracedReply(
 ): AsyncGenerator<ModelEvent> {
   const { signal } = request;
   const stopped = () => chat.end(Telemetry.errorTypeOf(signal.reason));
-  // The caller doesn't wait for a model that continues after that.
   signal.addEventListener("abort", stopped);
   const events = chat.within(() => model(request))[Symbol.asyncIterator]();
   try {

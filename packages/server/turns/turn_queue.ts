@@ -5,16 +5,13 @@ import { HttpError } from "../http/http_error.ts";
 import { queueFull } from "../sessions/session_errors.ts";
 import type { TurnRequest } from "../sessions/session_types.ts";
 
-/** A turn that waits until earlier ones of its session have ended and a slot is free. */
 export interface QueuedTurn extends Pick<TurnRequest, "input" | "budget" | "settings" | "unattended"> {
   readonly id: string;
-  /** In milliseconds since the epoch. */
   readonly askedAtMs: number;
 }
 
 export type QueueChange = { readonly add: QueuedTurn } | { readonly remove: string };
 
-/** Most queued turns of a session. */
 const MOST_IN_A_SESSION = 100;
 
 /** Returns a session's queue after a change. @throws {HttpError} 429 if it is too long. */
@@ -37,7 +34,6 @@ export function queueStates(queued: readonly QueuedTurn[]): object {
 }
 
 interface QueueRow {
-  /** Time at which the oldest was queued, in milliseconds since the epoch. */
   readonly atMs: number;
   readonly count: number;
 }
@@ -51,7 +47,6 @@ interface TurnQueueOptions {
   readonly onError: (error: unknown) => void;
 }
 
-/** Seconds after which a refused client may retry. */
 const RETRY_AFTER_S = 30;
 
 /** The queued turns of a store's sessions: any server with a free slot starts the oldest. */
@@ -64,7 +59,6 @@ export class TurnQueue {
     this.#looking = new Coalescer(() => this.#lookOnce(), options.onError);
   }
 
-  /** Returns the number of queued turns in all sessions. @throws {StoreError} */
   async length(): Promise<number> {
     return (await this.#rows()).reduce((sum, { value: { count } }) => sum + count, 0);
   }
@@ -91,7 +85,6 @@ export class TurnQueue {
     while (this.#options.room() > 0 && await this.#startSome());
   }
 
-  /** Starts the oldest turns, one per session. Returns false if none could start. */
   async #startSome(): Promise<boolean> {
     const { store, room, start } = this.#options;
     const rows = await this.#rows();
@@ -109,7 +102,6 @@ export class TurnQueue {
 
   async #rows() {
     const rows = await this.#options.store.sessionsWith("queue");
-    // `queueStates` made the stored value.
     return rows.map(({ value, ...row }) => ({ ...row, value: value as QueueRow }));
   }
 }
@@ -117,7 +109,6 @@ export class TurnQueue {
 /** Most inputs that wait for the next model call of a running turn. */
 const MAX_WAITING = 100;
 
-/** Most characters of their JSON. */
 const MAX_WAITING_CHARS = 16 * 2 ** 20;
 
 /** Checks the number and size of waiting inputs, which each commit stores whole. @throws {HttpError} 429 */
