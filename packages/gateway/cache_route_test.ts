@@ -8,7 +8,6 @@ const CODEX = "https://chatgpt.com/backend-api/codex";
 const user = (content: string) => ({ role: "user", content });
 const assistant = (content: string) => ({ role: "assistant", content });
 
-/** A gateway before a provider at this address, and what it is sent for histories of chat messages. */
 function routed(baseURL: string, options: Parameters<typeof gatewayed>[1] = {}) {
   const upstream = { ...UPSTREAM, baseURL };
   const answer = () => completion({ content: "Yes." });
@@ -39,10 +38,9 @@ Deno.test("gateway names a conversation to a provider that asks for it, the same
   assertMatch(key, /^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-8[0-9a-f]{3}-[0-9a-f]{12}$/);
   const gone = [...FIRST, assistant("Yes."), user("Now the printer.")];
   assertEquals(await keyOf(gone), key);
-  // A fork, and somebody who asks the same anew.
   assertEquals(await keyOf([...gone.slice(0, -1), user("Now the lexer.")]), key);
   assertEquals(await routed(OPENAI).ask(FIRST).then(({ body }) => body.prompt_cache_key), key);
-  // Others of the same agent would only be in its way.
+  // Different conversations of an agent need different caches.
   assertNotEquals(await keyOf([SYSTEM, user("Write a test, please.")]), key);
 });
 
@@ -102,7 +100,7 @@ Deno.test("gateway keeps a conversation's name when its client begins the histor
   const store = memoryStore();
   const headers = { "x-tare-session": "n" };
   const before = routed(OPENAI, { store });
-  // Without tools or answers it could be for a title.
+  // Without tools or answers it may be for a title.
   const more = { tools: [READ] };
   const { body: { prompt_cache_key: key } } = await before.ask(FIRST, { more, headers });
   const summary = [SYSTEM, user("Here is what was done: all of it.")];

@@ -29,7 +29,6 @@ Deno.test("gateway recognises sessions by name or content, follows forks, and do
   assertEquals(await ask(["T", "rolled back"], { "x-tare-session": "n" }), named);
 });
 
-/** Requests that fill the memory of a gateway: sessions of one message each. */
 async function flood(fetch: (request: Request) => Promise<Response>): Promise<void> {
   for (let at = 0; at < 50; at++) {
     const content = `${at} ${"x".repeat(2_000)}`;

@@ -4,7 +4,6 @@ import { chunk, completion, gatewayed, post, sse } from "./fixture_test.ts";
 
 const BODY = { model: "m", messages: [{ role: "user", content: "Go." }] };
 
-/** The gateway served by `Deno.serve`, and the signals of its calls to the upstream. */
 function served(answer: () => Response, { reportsClient }: { readonly reportsClient: boolean }) {
   const signals: AbortSignal[] = [];
   const { fetch, ledger } = gatewayed(() => new Response(), {
@@ -30,7 +29,7 @@ Deno.test("gateway() served by Deno.serve doesn't take a finished request for a 
   const warnings: unknown[] = [];
   console.warn = (...message) => warnings.push(message);
   try {
-    // The last one: the runtime warns once in a process.
+    // Last, because the runtime warns once per process.
     for (const reportsClient of [false, true]) {
       assertEquals(warnings, []);
       const stream = () => sse(chunk({ content: "So it is." }, "stop"), "[DONE]");

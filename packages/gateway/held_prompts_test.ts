@@ -28,7 +28,6 @@ Deno.test("gateway expects of a sub-agent's first prompt the tools that its pare
   assertEquals(await expected("m", [SEARCH, TASK, READ], "all"), 0);
   const tokens = countToolTokens(SEARCH, estimateTokens);
   assertEquals(await expected("m", [SEARCH, READ], "a part"), tokens - tokens % 128);
-  // Another model has another cache.
   assertEquals(await expected("n", [SEARCH, READ], "another part"), 0);
 });
 
@@ -53,7 +52,7 @@ Deno.test("gateway expects of instructions that end otherwise, and of a first me
   const shared = [
     await ask(`${half}Today is Friday.`, text(half), text("Go.")),
     await ask(`${half}Today is Monday.`, text(half), text("Stay.")),
-    // What stands behind a picture isn't looked at alone.
+    // Blocks after an image are not compared alone.
     await ask(`${half}Today is Monday.`, picture, text(half)),
   ];
   const wanted = [tokens, 2 * tokens, tokens];
@@ -84,12 +83,10 @@ Deno.test("gateway expects of a cache what a request for a summary left there, i
   assertLess(countMessageTokens(listed("a file"), estimateTokens) - 150, expected);
 });
 
-/** Three blocks of a system prompt. */
 function systemOf(text: string): readonly string[] {
   return ["", " ", "  "].map((end) => text.repeat(40) + end);
 }
 
-/** Asks a new gateway over Messages, whose provider caches prompts up to marks. */
 function marking(options: Partial<GatewayOptions> = {}) {
   const { fetch } = gatewayed(
     ({ body: { model } }, index) => {
@@ -114,7 +111,6 @@ function marking(options: Partial<GatewayOptions> = {}) {
   };
   const mark = { cache_control: { type: "ephemeral" } };
   const said = ["Go on.", "Yes.", "And then?", "Yes.", "And last?"];
-  /** Sends the first `length` messages, one of them marked, and gives what was sent and what is expected. */
   return async (length: number, marked: number, system = systemOf("You help people. ")) => {
     const messages = said.slice(0, length).map((text, at) => ({
       role: at % 2 === 0 ? "user" : "assistant",
@@ -124,7 +120,7 @@ function marking(options: Partial<GatewayOptions> = {}) {
       model: "m",
       max_tokens: 10,
       tools: [tool],
-      // All four are its own, so that none is added.
+      // The client sets all four breakpoints, so that none is added.
       system: system.map((text) => ({ type: "text", text, ...mark })),
       messages,
     };
@@ -139,7 +135,7 @@ function marking(options: Partial<GatewayOptions> = {}) {
 Deno.test("gateway expects no more of a cache that goes by marks than these let it hold", async () => {
   const ask = marking();
   const [first, second] = [await ask(1, 0), await ask(3, 2)];
-  // Its mark stands in front of what the one before was marked behind.
+  // Its breakpoint is before the previous request's.
   const third = await ask(5, 1);
   const other = await ask(5, 4, systemOf("You help nobody. "));
   assertEquals([first, second, third, other].map(([, expected]) => expected), [0, first![0], first![0], 0]);
@@ -156,7 +152,6 @@ Deno.test("gateway expects the marked blocks with which a system prompt begins, 
 });
 
 Deno.test("gateway sends the same messages wherever a client marks its system prompt, request by request", async () => {
-  /** The messages of each request of a long session, in which each request marks these blocks of its system prompt. */
   const sent = async (marksOf: (request: number) => readonly boolean[]) => {
     const { fetch, seen } = gatewayed(() => new Response("{}", { status: 503 }), {
       upstreams: { messages: { ...UPSTREAM, windowTokens: 20_000, profile: profileNamed("anthropic-5m") } },

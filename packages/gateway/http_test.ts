@@ -62,7 +62,6 @@ Deno.test("warned() makes a header of any sentence", () => {
   assertEquals([warned(undefined), warned("a\nü")], [{}, { "x-tare-warning": "a " }]);
 });
 
-/** A request whose body comes in these pieces. */
 function sent(...pieces: readonly Uint8Array<ArrayBuffer>[]): Request {
   return new Request("http://localhost/", { method: "POST", body: ReadableStream.from(pieces) });
 }

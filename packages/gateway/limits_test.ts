@@ -6,7 +6,6 @@ const MIB = 2 ** 20;
 const encode = (text: string) => new TextEncoder().encode(text);
 const REQUEST = { model: "m", stream: true, messages: [{ role: "user", content: "Hi" }], tools: [BASH] };
 
-/** What a client gets of a stream of these pieces, or of a whole reply, and what was told of it. */
 async function passed(pieces: readonly string[], type = "text/event-stream") {
   let next = 0;
   const upstream = () =>

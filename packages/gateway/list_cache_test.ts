@@ -11,7 +11,6 @@ import { ListCache } from "./request_cache.ts";
 
 const encode = (text: string) => new TextEncoder().encode(text);
 
-/** Reads each piece anew, and counts them. */
 function counting(lists?: ListCache) {
   const counted = { items: 0 };
   const readers: RequestReaders = {
@@ -43,7 +42,6 @@ Deno.test("ListCache spares a request all items that one before it began with", 
   const second = requestOf(bodyOf(said.slice(0, 3)), readers);
   assertStrictEquals(second.items[1]?.parts, first.items[1]?.parts);
   assertEquals(counted.items, 3);
-  // The same again, and one that goes on from the list before, as what is no turn does.
   requestOf(bodyOf(said.slice(0, 3)), readers);
   requestOf(bodyOf([...said.slice(0, 3), message("Sum it up.")]), readers);
   assertEquals(counted.items, 4);
@@ -93,7 +91,7 @@ Deno.test("ListCache finds the longest list at whatever length it ends, of one c
       assertEquals(counted.items, 1);
     }
   }
-  // One that goes back behind what two lists hold begins with neither.
+  // A list that is cut back before both cached lists begins with neither.
   counted.items = 0;
   requestOf(bodyOf([...conversations[0]!.slice(0, 40), message("else")]), readers);
   assertEquals(counted.items, 1);
@@ -131,7 +129,6 @@ Deno.test("ListCache changes nothing of what is read, whatever the bytes", () =>
   }));
 });
 
-/** What is made of a request, or why nothing is. */
 function outcome(text: string, readers: RequestReaders) {
   try {
     const { known: _, ...read } = requestOf(text, readers);

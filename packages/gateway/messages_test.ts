@@ -75,7 +75,7 @@ Deno.test("gateway passes errors of the Messages format on as they are, byte for
     "req_1",
     text,
   ]);
-  // With the client's own request, should that be what was wrong.
+  // The client's own request is tried as well.
   assertEquals(seen.length, 2);
   const big = new Request("http://localhost/v1/messages", { method: "POST", body: "{}" });
   assertEquals((await (await fetch(big)).json()).type, "error");
@@ -100,7 +100,6 @@ Deno.test("gateway keeps one session where instructions change in a few lines, a
   assertEquals(new Set([one, found, other]).size, 3);
   assertEquals(await ask([says("user", "Find a."), ...step("x", ["X."])], agent), found);
   assertEquals(await ask([says("user", "Find b."), ...step("x", ["X."])], agent), other);
-  // The same words to an agent with other instructions.
   assertNotEquals(await ask([says("user", "Go.")], agent), one);
   assertEquals(await ask([...resumed, ...step("b", ["B."])], { status: "M a.ts" }), one);
 });
@@ -222,7 +221,6 @@ Deno.test("gateway goes on with a conversation that is resumed under another nam
   assertEquals(recalls(), true);
   assertEquals(await ask([...later, ...step("g", ["G."])], { session: "s2", status: "M a.ts" }), two);
   assertEquals(recalls(), true);
-  // What merely begins alike is a conversation of its own.
   assertNotEquals(await ask([...opening, ...step("f0", ["Other."])], { session: "s3" }), two);
   assertEquals(recalls(), false);
 });

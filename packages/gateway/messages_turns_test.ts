@@ -31,13 +31,12 @@ const call = (id: string): Json => ({
 });
 const result = (id: string): Json => ({ type: "tool_result", tool_use_id: id, content: longResult(id) });
 
-/** A value without the marks of the cache, which move from request to request. */
+/** Returns a value without cache breakpoints, which move from request to request. */
 // deno-lint-ignore no-explicit-any
 function unmarked(value: unknown): any {
   return JSON.parse(JSON.stringify(value, (name, field) => name === "cache_control" ? undefined : field));
 }
 
-/** Asks a gateway as Claude Code does. */
 function claude() {
   const { fetch, seen, ledger: report } = gatewayed(({ url, body }) => {
     if (new URL(url).pathname.endsWith("/count_tokens")) return Response.json({ input_tokens: 7 });
@@ -83,7 +82,6 @@ Deno.test("gateway recognises Claude Code's compaction behind the last result, a
   assertMatch(JSON.stringify(last.body.messages), /\[elided: Bash result/);
   const late = { role: "user", content: [result("toolu_late"), { type: "text", text: SUM_UP }] };
   const compaction = await ask([...messages, call("toolu_late"), late]);
-  // It sees what had left, marks aside.
   assertEquals(unmarked(compaction.body.messages), unmarked([...messages, call("toolu_late"), late]));
   assertEquals([compaction.body.tools, compaction.body.system], [last.body.tools, unmarked(SYSTEM)]);
   assertEquals([compaction.session, compaction.epoch], [last.session, last.epoch]);

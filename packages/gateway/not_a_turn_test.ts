@@ -23,7 +23,6 @@ const USER = { role: "user", content: TASK };
 const OPENAI = "https://api.openai.com/v1";
 const NAMES = Array.from({ length: 8 }, (_, at) => `file${at}.ts`);
 
-/** Asks a gateway before an upstream of chat completions. */
 function chatGateway(
   answer: (body: { readonly messages: readonly Json[]; readonly tools?: readonly Json[] }) => string,
 ) {
@@ -38,7 +37,6 @@ function chatGateway(
     };
   };
   const ledger = async () => (await report()).planned;
-  /** Plays a turn of some steps, step by step, after what was said before. */
   const work = async (before: readonly Json[], headers = {}) => {
     let messages = [...before];
     let last = await ask(messages, undefined, headers);
@@ -51,7 +49,6 @@ function chatGateway(
   return { fetch, seen, ask, work, ledger };
 }
 
-/** Asks a gateway before an upstream of responses, as Codex does. */
 function codexGateway(replies: readonly ScriptedItems[]) {
   const upstream = responsesUpstream(replies);
   const { fetch, sessions } = gateway({ ...OPTIONS, fetch: upstream.fetch });
@@ -120,7 +117,7 @@ Deno.test("gateway leaves out of a transcript what had left the prompt, if it is
     assertEquals(turn.status, 200);
     await turn.text();
   }
-  // Some cut what they quote.
+  // Some clients truncate quotes.
   const QUOTED_CHARS = 12_000;
   const quote = (content: unknown) => {
     const text = String(content ?? "");
@@ -147,16 +144,15 @@ Deno.test("gateway leaves out of a transcript what had left the prompt, if it is
   const sent = seen.at(-1)?.body.messages[1].content;
   assertMatch(sent, /\[tool\]: \[elided: bash result, \d+ bytes; recall with ref [0-9a-f]{16}\]… \(cut\)/);
   assertStringIncludes(sent, TASK);
-  // Of a window that is told as much is quoted as fits, the newest first.
+  // With a known window, as many of the newest quotes remain as fit.
   tells = true;
   await ask(transcript);
   const told = seen.at(-1)?.body.messages[1].content;
   assertMatch(told, /\[elided: bash result/);
   assert(told.length > sent.length && told.length < limit, `${told.length}, ${sent.length}`);
-  // One more result would not fit.
   assert(told.length > limit - QUOTED_CHARS, `${told.length}`);
   tells = false;
-  // What quotes nothing that left is refused as it was, and so is what stays too long.
+  // A rejected request without quotes, or still too long, remains rejected.
   const long = await ask(`${TASK} ${"word ".repeat(limit)}`);
   assertEquals([long.status, long.warning, seen.length - before], [400, null, 5]);
   const both = await ask(`${transcript} ${"word ".repeat(limit)}`);
@@ -193,7 +189,6 @@ Deno.test("gateway recognises an instruction to sum up that is appended behind a
   assertMatch(JSON.stringify(last.body), /\[elided: bash result/);
   assertEquals(compaction.body.messages, [...messages, ...more, { role: "user", content: SUM_UP }]);
   assertEquals([compaction.session, compaction.epoch], [last.session, last.epoch]);
-  // The same first message, then the summary, as a program writes it that takes the tags off.
   const fresh = [SYSTEM, {
     role: "user",
     content: `${TASK}\n\nThis session is being continued.\n${SUMMARY}`,
@@ -201,7 +196,6 @@ Deno.test("gateway recognises an instruction to sum up that is appended behind a
   const next = await ask(fresh);
   const { sessions, compactions } = await ledger();
   assertEquals([next.session, sessions, compactions], [last.session, 1, 1]);
-  // What the client did before the summary isn't the session's history any more.
   assertNotEquals((await ask([...messages, { role: "user", content: "Back." }])).session, last.session);
 });
 
@@ -221,7 +215,7 @@ Deno.test("gateway shows a summary with other instructions and no tools all that
   assertMatch(JSON.stringify(last.body), /\[elided: bash result/);
   assertEquals(summary.body.messages, [compressor, ...messages.slice(1), instruction]);
   assertEquals([summary.session, summary.epoch, summary.body.tools], [last.session, last.epoch, undefined]);
-  // Nothing said that it is a compaction, until the client goes on from it.
+  // It isn't counted as a compaction until the client continues from it.
   assertEquals((await ledger()).compactions, 0);
   const next = await ask([SYSTEM, { role: "user", content: SUMMARY }, { role: "user", content: "Go on." }]);
   const { sessions, compactions } = await ledger();
@@ -251,7 +245,6 @@ Deno.test("gateway goes on with a session whose client cuts off the start of its
   const { messages, last } = await work([SYSTEM, { role: "user", content: TASK }]);
   const next = await ask([SYSTEM, { role: "user", content: "What came before: …" }, ...messages.slice(-4)]);
   assertEquals([next.session, (await ledger()).sessions], [last.session, 1]);
-  // What isn't its end isn't where it went on.
   const other = await ask([SYSTEM, { role: "user", content: "Another task." }, ...messages.slice(-4, -2)]);
   assertEquals([other.session === last.session, (await ledger()).sessions], [false, 2]);
 });
@@ -272,7 +265,7 @@ Deno.test("gateway goes on with a session whose client says a summary as the mod
   assertEquals(told.map(({ session }) => session), Array(3).fill(last.session));
   const { sessions, compactions } = await ledger();
   assertEquals([sessions, compactions], [1, 1]);
-  // What it began with is known until it has gone on from there.
+  // The summary is known until the client has continued from it.
   const other = await ask([SYSTEM, { role: "user", content: `It said: ${SUMMARY}` }]);
   assertNotEquals(other.session, last.session);
 });
@@ -337,7 +330,7 @@ Deno.test("gateway knows a title that comes before the first turn by its key for
   const titled = await ask([{ role: "system", content: "You are a title generator." }, USER], {}, headers);
   const { last } = await work([SYSTEM, USER], headers);
   assertEquals([titled.session, (await ledger()).sessions], [last.session, 1]);
-  // A sub-agent of that key has tools and is answered: it is a conversation of its own.
+  // A subagent with that key has tools and replies: it is another conversation.
   const helper = await ask([{ role: "system", content: "You explore." }, USER], undefined, headers);
   assertNotEquals(helper.session, last.session);
 });
@@ -360,7 +353,7 @@ Deno.test("gateway counts tokens of the view that the model had last, and passes
   assertStringIncludes(seen.at(-1)?.url ?? "", "/v1/responses/input_tokens");
   assertEquals(seen.at(-1)?.body, view);
   assertMatch(JSON.stringify(view), /\[elided: /);
-  // Of a conversation that isn't known all is counted.
+  // Of an unknown conversation all tokens are counted.
   input = [said("user", "Something else altogether, never heard of before.", "msg_other")];
   await (await fetch(post(request(), {}, "/responses/input_tokens"))).text();
   assertEquals(seen.at(-1)?.body, request());
@@ -377,7 +370,6 @@ Deno.test("gateway passes a summary of a conversation that it doesn't know on as
 
 Deno.test("gateway takes nothing for a summary that is a turn", async () => {
   const { ask, ledger } = chatGateway(() => "Hi");
-  // A chat without tools, and a task that speaks of summaries at length.
   const chat = await ask([{ role: "user", content: "Hello, who are you and what can you do?" }], {});
   const more = [{ role: "assistant", content: "Hi" }, { role: "user", content: SUM_UP }];
   const next = await ask([{ role: "user", content: "Hello, who are you and what can you do?" }, ...more], {});
@@ -386,7 +378,7 @@ Deno.test("gateway takes nothing for a summary that is a turn", async () => {
   assertNotEquals(task.session, chat.session);
 });
 
-/** What a client may ask for before its first turn, without tools: the last one is as short as can be. */
+/** Requests before the first turn, without tools: the last allows only the shortest reply. */
 const BEFORE: readonly (readonly [messages: readonly object[], more?: object])[] = [
   [[{ role: "user", content: "quota" }], { max_completion_tokens: 1 }],
   [[{ role: "system", content: "You are a title generator." }, USER], {}],
@@ -415,7 +407,7 @@ Deno.test("gateway begins a session with its first turn, whatever its client ask
       ["turn", 1],
       ["turn", 1],
     ]);
-    // Nothing of what came before is said to have changed or expired.
+    // Earlier requests are not reported as changed or expired.
     const [, , , { uncached = [], changed = null } = {}, { changed: later = null } = {}] = calls;
     assertEquals([uncached.map(({ cause }) => cause), changed, later], [["first_call"], null, null]);
     const alone = calls.slice(0, 4).map(({ without, tokenUnits }) => [without?.tokenUnits, tokenUnits]);

@@ -220,7 +220,7 @@ Deno.test("gateway passes on with the server's key by what models are used, and 
     `--forward ${path} (TARE_FORWARD).`;
   const error = { message, type: "invalid_request_error", param: null, code: "not_found" };
   assertEquals(await ask(path.slice("/v1".length)), [404, 0, { error }]);
-  // Who speaks another protocol is told in that.
+  // The error has the form of the client's protocol.
   assertEquals(await ask(path.slice("/v1".length), "GET", { "anthropic-version": "2023-06-01" }), [404, 0, {
     type: "error",
     error: { type: "not_found_error", message },

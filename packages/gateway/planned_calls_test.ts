@@ -17,7 +17,6 @@ import {
 
 const BODY = { model: "m", messages: [{ role: "user", content: "Go." }] };
 
-/** What is told of the calls that a request comes to: the class of error of each. */
 async function told(
   request: Request,
   answer: (forwarded: Forwarded, index: number) => Response | Promise<Response>,
@@ -60,7 +59,6 @@ Deno.test("the gateway tells of each call to its upstream, however it ends", asy
   assertEquals(empty.errors, [""]);
 });
 
-/** A stream that begins, and goes on as it is told. */
 function begun(end: (controller: ReadableStreamDefaultController<Uint8Array>) => void): Response {
   const bytes = new TextEncoder().encode(`data: ${JSON.stringify(chunk({ content: "So" }))}\n\n`);
   const body = new ReadableStream<Uint8Array>({
@@ -105,7 +103,7 @@ Deno.test("a call that was broken off is counted, and said to be, and what it le
 
 Deno.test("each request that was sent is counted, whatever becomes of its reply", async () => {
   const json = { headers: { "content-type": "application/json" } };
-  // What a provider is asked for fails once its client has left.
+  // A provider's call fails once its client has disconnected.
   const never = (signal: AbortSignal) =>
     new Promise<Response>((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
   const open = (signal: AbortSignal) => {
@@ -178,7 +176,7 @@ Deno.test("calls that a recall leads to stand beside each other in the client's 
     ["chat m", "theirs"],
   ]);
   assertEquals(count("tare.recalls"), { "": 1 });
-  // Whoever makes the request writes them anew.
+  // The caller of `fetch` adds them.
   assertEquals(seen.map(({ headers }) => headers.get("traceparent")), [null, null]);
 });
 

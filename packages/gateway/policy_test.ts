@@ -2,13 +2,10 @@ import { assertEquals, assertMatch } from "@std/assert";
 import type { GatewayOptions } from "@tare/gateway";
 import { call, completion, type Forwarded, gatewayed, post, READ, UPSTREAM } from "./fixture_test.ts";
 
-/** A provider whose models have a small window. */
 const SMALL = { upstreams: { chat: { ...UPSTREAM, windowTokens: 11_000 } } };
 
-/** A result of about so many tokens. */
 const text = (tokens: number, name: string) => `${name} `.repeat(tokens * 4 / (name.length + 1));
 
-/** A turn that reads a file; it goes on, or ends with an answer. */
 function turn(id: string, tokens: number, answer?: string): object[] {
   return [
     { role: "user", content: `Read ${id}.` },
@@ -18,7 +15,6 @@ function turn(id: string, tokens: number, answer?: string): object[] {
   ];
 }
 
-/** What an upstream is sent for each of these histories, one after the other. */
 async function sentFor(histories: readonly (readonly object[])[], options: Partial<GatewayOptions>) {
   const { fetch, seen } = gatewayed(() => completion({ content: "ok" }, 0), options);
   const answers: Response[] = [];

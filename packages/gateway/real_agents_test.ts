@@ -18,7 +18,6 @@ import { type AskedResponse, functionCall, responsesUpstream, says } from "./res
 
 const NAMES = Array.from({ length: 8 }, (_, at) => `file${at}.ts`);
 
-/** Plays Codex: a turn of eight steps and an answer for each task, then the last task. Gives what the upstream saw. */
 async function playCodex(
   tasks: readonly string[],
   cut: (input: readonly Json[]) => readonly Json[] = (it) => it,
@@ -53,7 +52,6 @@ Deno.test("gateway keeps project rules, surroundings and tasks that come as user
     input.filter(({ type }) => type === "message"),
   );
   assertStringIncludes(JSON.stringify(asked.input), "RULE-7: never touch generated files.");
-  // Not because nothing left.
   assert(JSON.stringify(asked).length < JSON.stringify(input).length / 2);
   assertMatch(JSON.stringify(asked.input), /\[elided: /);
 });
@@ -64,7 +62,7 @@ Deno.test("gateway keeps a turn that was interrupted, with all its calls, when t
     "<turn_aborted>The user interrupted the turn.</turn_aborted>",
     "msg_aborted",
   );
-  // No answer comes: the turn ends in the result of its last call.
+  // Without a final answer the turn ends in the result of its last call.
   const { input, asked } = await playCodex(
     ["Find the constants.", "Continue."],
     (input) => [...input.slice(0, -1), interrupted],
@@ -133,7 +131,6 @@ Deno.test("gateway makes the last call of a turn without recall, so that a model
   assertEquals(seen.at(-1)?.body.tools, [READ]);
   const roles = seen.at(-1)?.body.messages.map(({ role }: { readonly role: string }) => role);
   assertEquals(roles, ["user", ...Array.from({ length: 4 }, () => ["assistant", "tool"]).flat()]);
-  // All of it is what the upstream finds again.
   const messages = [...HELLO.messages, answer.choices[0].message, { role: "user", content: "More." }];
   await (await fetch(post({ ...HELLO, messages }))).text();
   assertEquals(seen.at(-1)?.body.messages.slice(0, 9), seen.at(-2)?.body.messages);
@@ -202,7 +199,7 @@ Deno.test("gateway shows the upstream each item in its own spelling again, so th
     status: "completed",
     summary: [],
   });
-  /** opencode tells an item's content alone. */
+  /** opencode sends only an item's content. */
   const spelledByOpencode = ({ id: _, status: __, content, ...item }: Json) => ({
     ...item,
     ...(item.type === "reasoning" || !content ? {} : { content }),
@@ -274,7 +271,7 @@ Deno.test("gateway goes on with a session that Codex resumes, whose items come i
   const outputs = ({ input }: AskedResponse) => input.flatMap(({ output }) => output ?? []);
   const [before, after] = upstream.asked.slice(-2).map(outputs);
   assertMatch(String(before?.[0]), /^\[elided: exec_command result/);
-  // A new turn may evict more, and what was evicted stays so.
+  // A new turn may evict more, and evictions remain.
   for (const [at, output] of before!.entries()) {
     if (after?.[at] !== output) {
       assertMatch(String(after?.[at]), /^\[elided: exec_command result/);

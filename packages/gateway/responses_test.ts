@@ -95,7 +95,6 @@ Deno.test("gateway gives a stored response's open recall its answer, under the u
 
 Deno.test("gateway adds each item once to a conversation that the upstream stores, and no recall", async () => {
   const stored: object[] = [];
-  // Calls whatever it may, as a model that is asked for what it has seen.
   const reply = (asked: AskedResponse) => {
     const names = asked.tools?.map(({ name }) => name) ?? [];
     const isAnswered = asked.input.some(({ type, call_id }) =>

@@ -23,7 +23,7 @@ function answer(url: string): Response {
   );
 }
 
-/** Sends a result in the terms of a protocol, and returns what the upstream got of it. */
+/** Sends a result in a protocol, and returns the upstream's form of it. */
 type Send = (result: ToolResult, id: string) => Promise<string>;
 
 function protocols(): Readonly<Record<string, Send>> {

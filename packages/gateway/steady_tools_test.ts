@@ -10,7 +10,6 @@ const tool = (name: string, more: object = {}) => ({
   function: { name, description: `Does ${name}.`, parameters: { type: "object", properties: {} }, ...more },
 });
 
-/** What a gateway sends of tools, each time as JSON. */
 function sentTools(options: Parameters<typeof gatewayed>[1] = {}) {
   const { fetch, seen } = gatewayed(() => completion({ content: "Yes." }), { recall: false, ...options });
   const ask = async (tools: readonly object[], headers: Record<string, string> = {}) => {
@@ -28,13 +27,11 @@ Deno.test("gateway sends tools in the order in which they first came, new ones b
   const [a, b, c, d] = ["a", "b", "c", "d"].map((name) => tool(name));
   assertEquals(await names([a!, b!, c!]), "a b c");
   assertEquals(await names([c!, a!, b!]), "a b c");
-  // A server of tools is away, and comes back with one more.
   assertEquals(await names([b!, a!]), "a b");
   assertEquals(await names([d!, c!, b!, a!]), "a b c d");
-  // What says something else is sent as it says it, in its place.
   const { body } = await ask([c!, tool("b", { description: "Does more." }), a!]);
   assertEquals([namesOf(body.tools), body.tools[1].function.description], ["a b c", "Does more."]);
-  // Two of one name can't be told apart.
+  // Tools with the same name are ambiguous.
   assertEquals(await names([b!, a!, a!]), "b a a");
 });
 
@@ -62,7 +59,6 @@ Deno.test("gateway sends tools as they were first spelled, and the client's own 
   }
 });
 
-/** Requests in the Messages format, as they are sent on from a client with these tools and instructions. */
 async function sentMessages(
   requests: readonly { readonly tools?: readonly object[]; readonly system?: unknown }[],
   { baseURL = "http://claude.example/v1", headers = {} }: {
@@ -97,7 +93,6 @@ Deno.test("gateway leaves the marks of tools where they stand when it sends thes
       one.name + (one.cache_control ? "!" : "")
     ).join(" ")
   );
-  // The last is the gateway's own.
   assertEquals(marks, ["a b!", "a b!", "a b c!"]);
 });
 

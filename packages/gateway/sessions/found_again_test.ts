@@ -20,7 +20,6 @@ import {
 } from "./conversations_fixture_test.ts";
 import { CHAT, DIALECTS } from "./dialects_fixture_test.ts";
 
-/** Conversations that go on step by step, each once all others have been there. */
 function inTurns(
   conversations: readonly { readonly rules: string; readonly files: readonly string[] }[],
 ): Asked[] {
@@ -54,7 +53,7 @@ for (
     const gatewaysAt = [
       () => ({ isAnew: true }),
       (at: number) => ({ which: (at + Math.floor(at / rounds)) % 3 }),
-      // In the middle of a round the new one knows some of them, and others that look the same.
+      // In the middle of a round a new gateway knows some of them, and similar ones.
       (at: number) => ({ isAnew: at % (3 * rounds) === rounds / 2 }),
     ];
     for (const isShared of [true, false]) {
@@ -105,7 +104,7 @@ Deno.test("a branch whose client cleared old results is found again after a rest
   assertEquals(await session(task, ...steps(["A.", "B.", "C.", "D."])), first);
   const branch = await session(task, ...steps(["A.", "B.", "C."]), next);
   assertNotEquals(branch, first);
-  // One that began alike is the newest.
+  // The newest session has only the same beginning.
   await session(task);
   const more = CHAT.step("more.ts", "E.");
   assertEquals(await session(task, ...steps(["-", "-", "C."]), next, ...more), branch);
@@ -138,7 +137,6 @@ Deno.test("a response that is followed is known after a restart: what the upstre
   assertEquals(paths[2], "GET /v1/responses/resp_2");
 });
 
-/** A conversation of which results have left, and the request that follows. */
 const asked = conversation(CHAT, MANNERS[0]!).slice(0, 10);
 
 Deno.test("what is kept of a conversation is its own client's", async () => {
@@ -222,7 +220,7 @@ Deno.test("what a client left before its end, and what an upstream refused, is k
         await reader.read();
         await reader.cancel();
       } else await response.text();
-      // What nobody waits for is written meanwhile.
+      // Writes that no answer waits for complete meanwhile.
       await new Promise((resolve) => setTimeout(resolve));
     }
     return sent;

@@ -12,7 +12,6 @@ import { profileNamed } from "@tare/planner";
 import { BASH, chatStep, longResult, SUM_UP } from "../agents_fixture_test.ts";
 import { completion, gatewayed, OPTIONS, post, UPSTREAM } from "../fixture_test.ts";
 
-/** A gateway whose client goes on with one conversation, a call of a tool for each step. */
 function conversation(options: Partial<GatewayOptions> = {}) {
   const bodies: string[] = [];
   const { fetch, sessions } = gatewayed(({ text }) => {
@@ -219,10 +218,9 @@ Deno.test("gateway() counts the turns of a conversation, also where its client b
   const histories = [
     first,
     [...first, ...look],
-    // What is said while it works belongs to the turn.
+    // A message during a turn belongs to it.
     [...first, ...look, user("And be quick.")],
     [...first, ...look, user("And be quick."), said("A file."), user("Thanks. And what is in it?")],
-    // The same again.
     [...first, ...look, user("And be quick."), said("A file."), user("Thanks. And what is in it?")],
     [...first, ...look, said("A file."), user(SUM_UP)],
     [user("Go on from this: A summary of all that was done here."), ...look],
@@ -272,7 +270,7 @@ Deno.test("gateway() tells what each conversation has cost by day and model, wit
   const later = gatewayed(() => completion({}), options).sessions;
   assertEquals(await rows(later, { by: "session" }), each);
   assertEquals(await rows(later, { by: "session", to: "2026-01-01" }), [[...each[0]!.slice(0, 3), 1]]);
-  // What was spent stays so when its session is gone.
+  // Spending remains when its session is deleted.
   await store.deleteSession((await store.listSessions())[0]!.id);
   assertEquals(await rows(sessions, { by: "day", to: "2026-01-02" }), [["2026-01-02", 1], ["2026-01-01", 1]]);
   assertEquals(await rows(sessions, { by: "model" }), [["b", 2], ["a", 1]]);

@@ -7,7 +7,6 @@ import { type Asked, assertSame, conversation, MANNERS, play, whole } from "./co
 import { CHAT } from "./dialects_fixture_test.ts";
 import { OPTIONS, post } from "../fixture_test.ts";
 
-/** A store whose calls can be made to fail or hang. */
 function faulty() {
   let fault: (<T>(act: () => Promise<T>) => Promise<T>) | undefined;
   const guarded = <T extends object>(whole: T): T =>
@@ -54,7 +53,7 @@ for (
       assertStringIncludes(error, "Cannot store sessions: ");
       assertStringIncludes(error, `${said}. Requests continue without it`);
     }
-    // What wasn't written is written at the end, if it can be.
+    // Unwritten sessions are written at the end, if possible.
     store.mend();
     await opened!.close();
     const again: Asked = { ...asked.at(-1)!, pauseMs: (asked.length + 1) * 10_000 };
@@ -74,7 +73,7 @@ Deno.test("a store that is slow holds requests up for a moment, not each of them
   const onError = (error: unknown) => errors.push((error as Error).message);
   let opened: ReturnType<typeof gateway> | undefined;
   const played = await play(asked, CHAT, async (at, options) => {
-    // That it answers at last doesn't mean that it is quick.
+    // A late response doesn't end the outage.
     if (at === 5) {
       for (const answer of late.splice(0)) answer();
       await new Promise((resolve) => setTimeout(resolve));
@@ -187,7 +186,7 @@ Deno.test("what is kept expires by the gateway's limits", async () => {
     const one = gateway({ ...OPTIONS, fetch, store, now: () => nowMs, ...more });
     const ask = async () =>
       await (await one.fetch(post({ model: "m", messages: [{ role: "user", content: "Hello?" }] })))!.text();
-    // Once an hour is enough.
+    // At most one cleanup per hour.
     await ask();
     await ask();
     await one.close();

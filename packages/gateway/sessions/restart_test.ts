@@ -23,7 +23,6 @@ for (const dialect of DIALECTS) {
 
     Deno.test(`gateways that are killed after each answer send what one sends that never was: ${of}`, async () => {
       const expected = await expectedRun();
-      // Something left, and something was recalled that had.
       assertMatch(expected.sent.join(), /\[elided: [^\]]*\bref [0-9a-f]{16}\]/);
       assert(expected.sent.length > asked.length + 8);
       assert(!expected.sent.join().includes("Cannot recall"));

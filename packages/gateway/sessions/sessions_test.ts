@@ -63,7 +63,6 @@ Deno.test("GatewaySessions takes an opening alone for a new conversation, which 
     3,
   ]]);
   assertEquals(await begun(), 2);
-  // Where the model has answered, it is a fork.
   find("Sabc");
   const fork = find("Sabx");
   assertEquals([await fork.archive.get(ref), edited(fork)], ["before", [1]]);
@@ -143,7 +142,7 @@ Deno.test("GatewaySessions weighs what sessions archive, hide and remember of hi
   wide.find("a");
   wide.find("L");
   assertEquals(wide.sessions.held.size, 1);
-  // What was forgotten while it was worked with stays forgotten.
+  // A session that was evicted while in use stays evicted.
   long.sessions.weigh(first);
   assertEquals(long.sessions.held.size, 0);
 });

@@ -7,14 +7,12 @@ import { sharedMemory } from "../../../tests/shared_memory.ts";
 import { conversation, MANNERS, play, type Played } from "./conversations_fixture_test.ts";
 import { CHAT, DIALECTS } from "./dialects_fixture_test.ts";
 
-/** A long conversation in which results leave, calls recall, and a client has it summed up. */
 const asked = conversation(CHAT, MANNERS[0]!);
 
 const LATER_MS = 1_000_000 + 24 * 60 * 60_000;
 
 type Json = Record<string, unknown>;
 
-/** All that a gateway tells of its sessions: the ledger, the overview, each session and its calls. */
 async function told({ sessions: registry }: HttpGateway) {
   const { warnings: _, ...overview } = await registry.overview();
   const sessions: GatewaySessionSummary[] = [];
@@ -33,7 +31,6 @@ async function told({ sessions: registry }: HttpGateway) {
 
 type Told = Awaited<ReturnType<typeof told>>;
 
-/** Plays it with one gateway, and gives what that tells, and another one, opened on the store of it when it has ended. */
 async function restarted(
   stores: { readonly first: Store; readonly second: () => Promise<Store> },
   more: Partial<GatewayOptions> = {},
@@ -52,7 +49,7 @@ async function restarted(
   return { before, after, played };
 }
 
-/** As sums in another order give it too. */
+/** Rounds numbers whose summands may be in another order. */
 const rounded = (of: unknown): unknown =>
   JSON.parse(
     JSON.stringify(of, (_, value) => typeof value === "number" ? Number(value.toPrecision(10)) : value),
@@ -73,9 +70,7 @@ Deno.test("a gateway knows after a restart its sessions, their calls, sums, ledg
   try {
     const { before, after } = await restarted({ first, second });
     assertEquals(after, before);
-    // It isn't nothing.
     const { planned } = before.ledger;
-    // The others are forks of it.
     assertEquals([planned.sessions, planned.compactions], [1, 1]);
     assert(before.sessions.length > 2 && planned.recalls > 5);
     assertEquals(callsIn(before).reduce((sum, count) => sum + count, 0), planned.calls);
@@ -165,7 +160,7 @@ Deno.test("what two servers were asked of one conversation at the same time is a
   const stores = [memory.open().store, memory.open().store];
   let opened: HttpGateway[] = [];
   let at = 0;
-  // Each saves behind the other's back: what it knew when its request came is old then.
+  // Both save concurrently, from states that are outdated then.
   const held: PromiseWithResolvers<void>[] = [];
   const late = (store: Store): Store => ({
     ...store,
@@ -248,7 +243,6 @@ Deno.test("a session that was removed meanwhile is written as a whole again", as
   await opened!.close();
   const again = await told(gateway({ ...laterOptions, store }));
   assertEquals(again, before);
-  // One of them recalled.
   assertEquals(callsIn(again), [13]);
 });
 

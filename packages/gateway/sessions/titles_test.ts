@@ -5,7 +5,6 @@ import { BASH, chatStep, codexOpening, codexStep, type Json, SUM_UP } from "../a
 import { completion, OPTIONS, post } from "../fixture_test.ts";
 import { responsesUpstream } from "../responses_fixture_test.ts";
 
-/** A gateway and what its sessions are called, the newest first. */
 function titled(fetch: typeof globalThis.fetch, options: Partial<GatewayOptions> = {}) {
   const made = gateway({ ...OPTIONS, fetch, ...options });
   return {
@@ -30,7 +29,7 @@ Deno.test("gateway calls a session by what the person said, though rules and sur
   const one = codexOpening("Find the constants.");
   await ask(body(one), "/responses");
   await ask(body([...one, ...codexStep("a", "1")]), "/responses");
-  // What goes before its task is the same, so that it is a fork.
+  // Its beginning is the same, so that it is a fork.
   const two = codexOpening("Write a test.");
   await ask(body(two), "/responses");
   await ask(body([...two, ...codexStep("b", "2")]), "/responses");
