@@ -31,7 +31,7 @@ function routed(baseURL: string, options: Parameters<typeof gatewayed>[1] = {}) 
 const SYSTEM = { role: "system", content: "Be brief." };
 const FIRST = [SYSTEM, user("Mend the parser, please.")];
 
-Deno.test("gateway names a conversation to a provider that asks for it, the same for all that begin alike", async () => {
+Deno.test("cache routing: conversations with the same beginning send the same key", async () => {
   const { ask } = routed(OPENAI);
   const keyOf = async (...args: Parameters<typeof ask>) => (await ask(...args)).body.prompt_cache_key;
   const key = await keyOf(FIRST);
@@ -44,7 +44,7 @@ Deno.test("gateway names a conversation to a provider that asks for it, the same
   assertNotEquals(await keyOf([SYSTEM, user("Write a test, please.")]), key);
 });
 
-Deno.test("gateway asks for a day in the cache where that costs nothing, and for nothing that the client has set", async () => {
+Deno.test("cache routing: a day's retention is requested where it is free, unless the client sets one", async () => {
   const { ask } = routed(OPENAI);
   const asked = async (model: string, more: object = {}) => {
     const { body } = await ask(FIRST, { more: { ...more, model } });
@@ -59,7 +59,7 @@ Deno.test("gateway asks for a day in the cache where that costs nothing, and for
   assertEquals([body.prompt_cache_key, body.prompt_cache_retention], ["mine", "24h"]);
 });
 
-Deno.test("gateway names a conversation by headers where these count, unless the client does", async () => {
+Deno.test("cache routing: headers name a conversation unless the client sends them", async () => {
   const { ask } = routed(CODEX);
   const { headers, body } = await ask(FIRST);
   assertEquals(headers.get("session_id"), body.prompt_cache_key);
@@ -73,7 +73,7 @@ Deno.test("gateway names a conversation by headers where these count, unless the
   ]);
 });
 
-Deno.test("gateway names nothing to others, nor where its client's bytes are to pass", async () => {
+Deno.test("cache routing: other providers and unchanged requests get no key", async () => {
   const sent = JSON.stringify({ model: "gpt-5.4", messages: FIRST });
   for (
     const baseURL of ["https://proxy.example/v1", "https://api.openai.com.example/v1", "http://localhost/v1"]
@@ -96,7 +96,7 @@ Deno.test("gateway names nothing to others, nor where its client's bytes are to 
   assertEquals(counted.seen[0]?.text, input);
 });
 
-Deno.test("gateway keeps a conversation's name when its client begins the history anew, after a restart too", async () => {
+Deno.test("cache routing: the key survives a new history and a restart", async () => {
   const store = memoryStore();
   const headers = { "x-tare-session": "n" };
   const before = routed(OPENAI, { store });
@@ -111,7 +111,7 @@ Deno.test("gateway keeps a conversation's name when its client begins the histor
   assertNotEquals((await after.ask(summary, { more })).body.prompt_cache_key, key);
 });
 
-Deno.test("gateway sends its client's own request where the provider refuses what names the conversation", async () => {
+Deno.test("cache routing: the client's own request is sent if the provider rejects the key", async () => {
   const upstream = { ...UPSTREAM, baseURL: OPENAI };
   const { fetch, seen } = gatewayed(
     ({ body }) =>

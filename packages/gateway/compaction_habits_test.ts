@@ -29,7 +29,7 @@ async function compactedAt(agent: string, windowTokens: number) {
   return calls.flatMap(({ without }, at) => without?.compacts ? [calls[at - 1]!.without!.promptTokens] : []);
 }
 
-Deno.test("gateway reckons with a client that compacts where its agent does, by the reply that it asks for too", async () => {
+Deno.test("baseline: clients compact where their agent does, with the requested reply length", async () => {
   const [pi] = await compactedAt("pi", 40_000);
   const [opencode] = await compactedAt("opencode", 40_000);
   assert(pi! > 20_000 && pi! < 40_000 - 16_384, `${pi}`);
@@ -80,7 +80,7 @@ async function withoutTare(windowTokens: number): Promise<number> {
   return withoutTokenUnits;
 }
 
-Deno.test("gateway takes a compaction back that it thought of, once the client compacts later by itself", async () => {
+Deno.test("baseline: an assumed compaction is removed once the client compacts later", async () => {
   const thought = await withoutTare(40_000);
   const nothing = await withoutTare(1_000_000);
   assertAlmostEquals(thought, nothing, 0.01 * nothing);

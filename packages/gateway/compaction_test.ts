@@ -116,7 +116,7 @@ function clientsOf(dialect: Dialect, windowTokens: number, headers: Record<strin
 }
 
 for (const dialect of DIALECTS) {
-  Deno.test(`compaction: the request for a summary sees what had left, and changes no turn: ${dialect.name}`, async () => {
+  Deno.test(`compaction: a summary request contains evicted content and changes no turn: ${dialect.name}`, async () => {
     const clients = clientsOf(dialect, 200_000);
     const talk = await clients.reads(clients.unread, 45);
     const view = clients.sent.at(-1)!;
@@ -152,7 +152,7 @@ function cachingProvider() {
     const [promptTokens, cachedTokens] = [Math.ceil(text.length / 4), Math.floor(shared / 4)];
     paid += promptTokens - 0.9 * cachedTokens;
     const content = text.includes("TEXT ONLY")
-      ? "A summary of what was done, by which the work goes on."
+      ? "A summary of what was done, to continue the work."
       : "Well.";
     return Response.json({
       choices: [{ message: { role: "assistant", content }, finish_reason: "stop" }],
@@ -166,7 +166,7 @@ function cachingProvider() {
   return { answer, paid: () => paid };
 }
 
-Deno.test("compaction: the ledger's baseline is what the client would have paid, and Tare costs no more", async () => {
+Deno.test("compaction: the ledger's baseline is the client's cost without Tare, and Tare costs no more", async () => {
   const [through, direct] = [cachingProvider(), cachingProvider()];
   // The JSON around texts is not part of the prompt.
   const textOf = ({ messages }: { readonly messages: readonly object[] }) =>
@@ -190,7 +190,7 @@ Deno.test("compaction: the ledger's baseline is what the client would have paid,
     }
     if (from > 0) break;
     await ask([...messages, { role: "user", content: SUM_UP }]);
-    messages = [SYSTEM, { role: "user", content: "A summary of what was done, by which the work goes on." }];
+    messages = [SYSTEM, { role: "user", content: "A summary of what was done, to continue the work." }];
   }
   const { compactions, tokenUnits, withoutTokenUnits, savedTokens } = (await ledger()).planned;
   assert(compactions === 1 && savedTokens > 0);
@@ -222,7 +222,7 @@ const FORKED: (typeof ACTS extends fc.Arbitrary<infer Acts> ? [Acts] : never)[] 
 for (const dialect of DIALECTS) {
   for (const headers of [{}, { "x-tare-session": "mine" }]) {
     const how = Object.keys(headers).length > 0 ? "by name" : "by content";
-    Deno.test(`recall finds whatever left, after any compaction, fork and restart: ${dialect.name}, ${how}`, async () => {
+    Deno.test(`recall: all evicted content is found after any compaction, fork and restart: ${dialect.name}, ${how}`, async () => {
       await fc.assert(
         fc.asyncProperty(ACTS, async (acts) => {
           const clients = clientsOf(dialect, 10_000, headers);
@@ -256,7 +256,7 @@ for (const dialect of DIALECTS) {
   }
 }
 
-Deno.test("compaction: in a full window the newest of what left is shown, and the rest can be recalled", async () => {
+Deno.test("compaction: a full window shows the newest evicted content, and the rest can be recalled", async () => {
   const windowTokens = 20_000;
   const { fetch, seen } = gatewayed(() => completion({ content: "Well." }, 0), {
     upstreams: { chat: { ...UPSTREAM, windowTokens } },
@@ -279,7 +279,7 @@ Deno.test("compaction: in a full window the newest of what left is shown, and th
   assert(body.tools.some((tool: typeof BASH) => (tool.function as { name: string }).name === "recall"));
 });
 
-Deno.test("compaction: a request that is refused for its length is made shorter", async () => {
+Deno.test("compaction: a request rejected for its length is shortened", async () => {
   const windowTokens = 26_000;
   for (const told of [true, false]) {
     const { fetch, seen } = gatewayed(({ text }) => {

@@ -175,7 +175,7 @@ async function play({ tools, find }: Way) {
 }
 
 for (const [name, way] of Object.entries(WAYS)) {
-  Deno.test(`gateway expects of the cache what is served, where deferred tools are found by ${name}`, async () => {
+  Deno.test(`deferred tools: the predicted cache matches the served one, with tools found by ${name}`, async () => {
     const { served, predicted, calls, asked, sent } = await play(way);
     for (const [at, { cachedTokens }] of served.entries()) {
       // The provider reads the whole previous prompt from the cache.

@@ -131,7 +131,7 @@ const PLAYS: Readonly<Record<keyof typeof WAYS, Play>> = {
 };
 
 for (const [protocol, play] of Object.entries(PLAYS)) {
-  Deno.test(`gateway keeps the results of calls that failed longer than others, as ${protocol} and its clients state it`, async () => {
+  Deno.test(`eviction: results of failed calls are retained longer, in the forms of ${protocol} and its clients`, async () => {
     const ways = WAYS[protocol as keyof typeof WAYS];
     const requests = await play(ways);
     const leftAt = ways.map(({ text }, at) => {

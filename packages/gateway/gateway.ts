@@ -303,7 +303,6 @@ export function gateway(options: GatewayOptions): HttpGateway {
   };
 }
 
-/** A requested path under `/v1`. */
 interface Asked {
   readonly sent: string;
   /** The path with decoded parts, unless one of them contains a `/`. */

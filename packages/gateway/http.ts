@@ -16,7 +16,6 @@ const OWN_RESPONSE_HEADERS = new RegExp(
     "transfer-encoding|upgrade|access-control-.*)$",
 );
 
-/** Bytes of an error that are quoted. */
 const MAX_QUOTED_BYTES = 1_000;
 
 export interface UpstreamCall {

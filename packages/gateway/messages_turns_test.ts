@@ -76,7 +76,7 @@ function claude() {
   return { ask, work, ledger };
 }
 
-Deno.test("gateway recognises Claude Code's compaction behind the last result, and the history behind it", async () => {
+Deno.test("sessions: Claude Code's compaction and the history after it are recognised", async () => {
   const { ask, work, ledger } = claude();
   const { messages, last } = await work();
   assertMatch(JSON.stringify(last.body.messages), /\[elided: Bash result/);
@@ -92,7 +92,7 @@ Deno.test("gateway recognises Claude Code's compaction behind the last result, a
   assertEquals([next.session, next.body.messages, sessions, compactions], [last.session, fresh, 1, 1]);
 });
 
-Deno.test("gateway lets Claude Code's titles and counts move nothing, and keeps its sub-agents apart", async () => {
+Deno.test("sessions: Claude Code's titles and token counts change nothing, and subagents have their own", async () => {
   const { ask, work, ledger } = claude();
   const title = { system: [{ type: "text", text: "Write a title, in sentence case." }], tools: undefined };
   const titled = await ask([{ role: "user", content: TASK }], title);
@@ -114,7 +114,7 @@ Deno.test("gateway lets Claude Code's titles and counts move nothing, and keeps 
   assertEquals(resumed.session, last.session);
 });
 
-Deno.test("gateway knows Claude Code's session by whatever device: two first starts at once agree on one late", async () => {
+Deno.test("sessions: Claude Code's device id doesn't matter, and concurrent first requests share a session later", async () => {
   const { ask, ledger } = claude();
   const from = (device_id: string) => ({
     metadata: { user_id: JSON.stringify({ device_id, account_uuid: "", session_id: "e6b0a7ba" }) },
@@ -128,7 +128,7 @@ Deno.test("gateway knows Claude Code's session by whatever device: two first sta
   assertEquals([session, (await ledger()).sessions], [first.session, 1]);
 });
 
-Deno.test("gateway says that it has no upstream for a protocol, in its own words", async () => {
+Deno.test("gateway() rejects a protocol without upstream, in its own error format", async () => {
   const { fetch } = gatewayed(() => Response.json({}), { upstreams: { messages: UPSTREAM } });
   const told = async (path: string) => {
     const response = await fetch(post({ model: "m" }, {}, path));

@@ -79,7 +79,7 @@ const answers = (reply: ScriptedItems): ScriptedItems[] => [...NAMES.map(() => [
 const SUMMARY =
   "The user wants four constants of src/ in answer.txt; eight files were read, none was written yet.";
 
-Deno.test("gateway has Codex' own compaction made from all that its client sent, and the session continues", async () => {
+Deno.test("compaction: Codex' request contains all that its client sent, and the session continues", async () => {
   const { ask, work, ledger } = codexGateway(answers([said("assistant", SUMMARY, "msg_sum")]));
   const { input, last } = await work();
   assertMatch(JSON.stringify(last.asked), /\[elided: exec_command result/);
@@ -102,7 +102,7 @@ Deno.test("gateway has Codex' own compaction made from all that its client sent,
   assert(compactionTokenUnits > 0 && compactionTokenUnits < tokenUnits);
 });
 
-Deno.test("gateway leaves out of a transcript what had left the prompt, if it is refused otherwise", async () => {
+Deno.test("compaction: evicted content is omitted from a transcript that is too long", async () => {
   const limit = 80_000;
   let tells = false;
   const { fetch, seen } = gatewayed(({ text }) => {
@@ -164,7 +164,7 @@ Deno.test("gateway leaves out of a transcript what had left the prompt, if it is
   ]);
 });
 
-Deno.test("gateway recognises a compaction that the provider makes, and the opaque history behind it", async () => {
+Deno.test("compaction: the provider's own compaction and its opaque history are recognised", async () => {
   const { ask, work, ledger } = codexGateway(
     answers([{ type: "compaction", id: "cmp_1", encrypted_content: "gAAAA-opaque" }]),
   );
@@ -179,7 +179,7 @@ Deno.test("gateway recognises a compaction that the provider makes, and the opaq
   assertEquals([next.asked?.input, next.session, (await ledger()).compactions], [fresh, last.session, 1]);
 });
 
-Deno.test("gateway recognises an instruction to sum up that is appended behind a history, tools and all", async () => {
+Deno.test("compaction: an instruction at the end of a history with tools is recognised", async () => {
   const { ask, work, ledger } = chatGateway(({ messages }) =>
     JSON.stringify(messages.at(-1)).includes("TEXT ONLY") ? `<summary>\n${SUMMARY}\n</summary>` : "Go on."
   );
@@ -199,7 +199,7 @@ Deno.test("gateway recognises an instruction to sum up that is appended behind a
   assertNotEquals((await ask([...messages, { role: "user", content: "Back." }])).session, last.session);
 });
 
-Deno.test("gateway shows a summary with other instructions and no tools all that its client sent", async () => {
+Deno.test("compaction: a summary request with other instructions and no tools contains evicted content", async () => {
   const snapshot = `<state_snapshot>${SUMMARY}</state_snapshot>`;
   const { ask, work, ledger } = chatGateway(({ tools }) => tools ? "Go on." : snapshot);
   const { messages, last } = await work([SYSTEM, { role: "user", content: TASK }]);
@@ -222,7 +222,7 @@ Deno.test("gateway shows a summary with other instructions and no tools all that
   assertEquals([next.session, sessions, compactions], [last.session, 1, 1]);
 });
 
-Deno.test("gateway recognises a summary of a transcript by what it quotes, without any name of a session", async () => {
+Deno.test("compaction: a summary of a transcript is recognised by its quotes, without a session name", async () => {
   const { ask, work, ledger } = chatGateway(({ tools }) => tools ? "Go on." : SUMMARY);
   const { messages, last } = await work([SYSTEM, { role: "user", content: TASK }]);
   const transcript = [
@@ -240,7 +240,7 @@ Deno.test("gateway recognises a summary of a transcript by what it quotes, witho
   assertEquals([next.session, sessions, compactions], [last.session, 1, 1]);
 });
 
-Deno.test("gateway goes on with a session whose client cuts off the start of its history in the middle of a turn", async () => {
+Deno.test("sessions: a history whose beginning is cut off during a turn continues", async () => {
   const { ask, work, ledger } = chatGateway(({ tools }) => tools ? "Go on." : SUMMARY);
   const { messages, last } = await work([SYSTEM, { role: "user", content: TASK }]);
   const next = await ask([SYSTEM, { role: "user", content: "What came before: …" }, ...messages.slice(-4)]);
@@ -249,7 +249,7 @@ Deno.test("gateway goes on with a session whose client cuts off the start of its
   assertEquals([other.session === last.session, (await ledger()).sessions], [false, 2]);
 });
 
-Deno.test("gateway goes on with a session whose client says a summary as the model, and then puts calls behind it", async () => {
+Deno.test("sessions: a summary as a message of the model, with calls after it, continues the session", async () => {
   const { ask, work, ledger } = chatGateway(({ messages }) =>
     messages.at(-1)?.content === SUM_UP ? SUMMARY : "Go on."
   );
@@ -270,7 +270,7 @@ Deno.test("gateway goes on with a session whose client says a summary as the mod
   assertNotEquals(other.session, last.session);
 });
 
-Deno.test("gateway goes on with a session whose client worked on while it was summed up", async () => {
+Deno.test("sessions: a history that grew during its compaction continues", async () => {
   const { ask, work, ledger } = chatGateway(({ messages }) =>
     messages.at(-1)?.content === SUM_UP ? SUMMARY : "Go on."
   );
@@ -291,7 +291,7 @@ Deno.test("gateway goes on with a session whose client worked on while it was su
   assertEquals([sessions, compactions], [1, 1]);
 });
 
-Deno.test("gateway recognises an instruction to sum up behind a history that begins otherwise in a new process", async () => {
+Deno.test("compaction: an instruction after a history with another beginning is recognised after a restart", async () => {
   const { ask, work, ledger } = chatGateway(({ messages }) =>
     messages.at(-1)?.content === SUM_UP ? SUMMARY : "Go on."
   );
@@ -307,7 +307,7 @@ Deno.test("gateway recognises an instruction to sum up behind a history that beg
   assertEquals([next.session, (await ledger()).sessions], [last.session, 1]);
 });
 
-Deno.test("gateway lets no title or summary move a session, whether content, key or name tells whose it is", async () => {
+Deno.test("sessions: titles and summaries change no session that is recognised by content, key or name", async () => {
   const title = [
     { role: "system", content: "You are a title generator. You output ONLY a thread title." },
     { role: "user", content: "Generate a title for this conversation:" },
@@ -324,7 +324,7 @@ Deno.test("gateway lets no title or summary move a session, whether content, key
   }
 });
 
-Deno.test("gateway knows a title that comes before the first turn by its key for one of the same conversation", async () => {
+Deno.test("sessions: a title before the first turn belongs to the conversation with its key", async () => {
   const { ask, work, ledger } = chatGateway(() => "Reading four constants");
   const headers = { "x-session-id": "ses_1" };
   const titled = await ask([{ role: "system", content: "You are a title generator." }, USER], {}, headers);
@@ -335,7 +335,7 @@ Deno.test("gateway knows a title that comes before the first turn by its key for
   assertNotEquals(helper.session, last.session);
 });
 
-Deno.test("gateway counts tokens of the view that the model had last, and passes the count on", async () => {
+Deno.test("gateway() counts the tokens of the newest view and forwards the count", async () => {
   const { fetch, seen } = gatewayed(({ url }) =>
     url.endsWith("/input_tokens")
       ? Response.json({ object: "response.input_tokens", input_tokens: 7 })
@@ -359,7 +359,7 @@ Deno.test("gateway counts tokens of the view that the model had last, and passes
   assertEquals(seen.at(-1)?.body, request());
 });
 
-Deno.test("gateway passes a summary of a conversation that it doesn't know on as it came", async () => {
+Deno.test("gateway() forwards the summary of an unknown conversation unchanged", async () => {
   const { ask, ledger } = chatGateway(() => SUMMARY);
   const messages = [SYSTEM, { role: "user", content: TASK }];
   for (const name of NAMES) messages.push(...chatStep(name, longResult(name)) as typeof messages);
@@ -368,7 +368,7 @@ Deno.test("gateway passes a summary of a conversation that it doesn't know on as
   assertEquals([body, session, (await ledger()).sessions], [{ model: "m", messages: request }, null, 0]);
 });
 
-Deno.test("gateway takes nothing for a summary that is a turn", async () => {
+Deno.test("compaction: turns are not mistaken for summary requests", async () => {
   const { ask, ledger } = chatGateway(() => "Hi");
   const chat = await ask([{ role: "user", content: "Hello, who are you and what can you do?" }], {});
   const more = [{ role: "assistant", content: "Hi" }, { role: "user", content: SUM_UP }];
@@ -385,7 +385,7 @@ const BEFORE: readonly (readonly [messages: readonly object[], more?: object])[]
   [[SYSTEM, USER], { tools: [BASH], max_completion_tokens: 1 }],
 ];
 
-Deno.test("gateway begins a session with its first turn, whatever its client asked for before under the same name", async () => {
+Deno.test("sessions: a session begins with its first turn, whatever preceded it under the same name", async () => {
   for (const headers of [{ "x-session-id": "ses_1" }, { "x-tare-session": "mine" }]) {
     const { fetch, sessions, ledger } = gatewayed(() => completion({ content: "Yes." }, 900), {
       upstreams: { chat: { ...UPSTREAM, profile: profileNamed("openai") } },
@@ -418,7 +418,7 @@ Deno.test("gateway begins a session with its first turn, whatever its client ask
   }
 });
 
-Deno.test("gateway passes what comes before the first turn on as it came, and what warms the cache as the turn begins", async () => {
+Deno.test("gateway() forwards requests before the first turn unchanged, and cache warming as the turn begins", async () => {
   const { ask } = chatGateway(() => "Yes.");
   const headers = { "x-session-id": "ses_1" };
   for (const [messages, more] of BEFORE.slice(0, 2)) {
@@ -430,7 +430,7 @@ Deno.test("gateway passes what comes before the first turn on as it came, and wh
   assertEquals(warmed, turn.body);
 });
 
-Deno.test("gateway keeps the session of a chat without tools, with titles between its turns and after a restart", async () => {
+Deno.test("sessions: a chat without tools continues with titles between its turns and after a restart", async () => {
   for (const headers of [{}, { "x-session-id": "ses_1" }, { "x-tare-session": "mine" }]) {
     const store = memoryStore();
     const open = () => gatewayed(() => completion({ content: "Yes." }), { store });
@@ -460,7 +460,7 @@ Deno.test("gateway keeps the session of a chat without tools, with titles betwee
   }
 });
 
-Deno.test("gateway takes nobody who repeats a title for one who goes on from a summary", async () => {
+Deno.test("sessions: a repeated title is not mistaken for a summary", async () => {
   const titled = "Reading four constants of src/";
   const { ask, work, ledger } = chatGateway(({ tools }) => tools ? "Go on." : titled);
   const { last } = await work([SYSTEM, USER]);
@@ -474,7 +474,7 @@ Deno.test("gateway takes nobody who repeats a title for one who goes on from a s
   assertEquals((await ledger()).compactions, 0);
 });
 
-Deno.test("gateway leaves no session alone because requests beside its turns are refused", async () => {
+Deno.test("sessions: rejected requests other than turns don't stop edits", async () => {
   const { fetch, seen } = gatewayed(
     ({ body }) =>
       "prompt_cache_key" in body && body.messages.at(-1).content === SUM_UP

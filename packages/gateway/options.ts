@@ -47,7 +47,7 @@ export interface GatewayOptions {
    * With a client's own key all paths under `/v1` are forwarded. Default: none.
    */
   readonly forward?: readonly string[];
-  /** Policy and mechanisms by which prompts are rewritten. Default: the planner with all mechanisms. */
+  /** Policy and mechanisms of rewrites. Default: the planner with all mechanisms. */
   readonly planning?: PolicyOptions;
   /**
    * Whether requests with tools get the recall tool. Without it nothing is truncated at ingestion, since the model
@@ -56,7 +56,6 @@ export interface GatewayOptions {
   readonly recall?: boolean;
   /** Share of sessions, from 0 to 1, that are forwarded unchanged, as a holdout. Default: 0. */
   readonly control?: number;
-  /** Limits of memory and requests. */
   readonly limits?: {
     /** Largest request body in bytes. Default: 32 MiB, Anthropic's limit. */
     readonly bodyBytes?: number;

@@ -576,7 +576,7 @@ interface Sent {
 }
 
 /**
- * Returns the error for a conversation that exceeds the window, in words by which clients recognise it: some compact
+ * Returns the error for a conversation that exceeds the window, in words that clients recognise: some compact
  * then.
  */
 function refuseTooLong(protocol: Protocol, error: PromptTooLong, turn: GatewayTurn): Response {

@@ -45,7 +45,7 @@ async function playCodex(
 
 const TASKS = ["Find the constants.", "Now sum them up.", "Now write them down.", "What did I ask first?"];
 
-Deno.test("gateway keeps project rules, surroundings and tasks that come as user messages", async () => {
+Deno.test("real agents: rules, environments and tasks in user messages are retained", async () => {
   const { input, asked } = await playCodex(TASKS);
   assertEquals(
     asked.input.filter(({ type }) => type === "message"),
@@ -56,7 +56,7 @@ Deno.test("gateway keeps project rules, surroundings and tasks that come as user
   assertMatch(JSON.stringify(asked.input), /\[elided: /);
 });
 
-Deno.test("gateway keeps a turn that was interrupted, with all its calls, when the user says continue", async () => {
+Deno.test("real agents: an interrupted turn is retained with all its calls", async () => {
   const interrupted = said(
     "user",
     "<turn_aborted>The user interrupted the turn.</turn_aborted>",
@@ -75,7 +75,7 @@ Deno.test("gateway keeps a turn that was interrupted, with all its calls, when t
 const RECALLING = { content: null, tool_calls: [call("recall", { ref: "none" }, "r1")] };
 const HELLO = { model: "m", messages: [{ role: "user", content: "Hello." }], tools: [READ] };
 
-Deno.test("gateway tells clients what the last call took, and its ledger what all took", async () => {
+Deno.test("usage: the client receives the last call's usage, the ledger records all", async () => {
   const usage = (prompt_tokens: number) => ({
     prompt_tokens,
     completion_tokens: 5,
@@ -105,7 +105,7 @@ Deno.test("gateway tells clients what the last call took, and its ledger what al
   }
 });
 
-Deno.test("gateway tells what the last call took over responses too, whole and streamed", async () => {
+Deno.test("usage: the responses API reports the last call's usage, whole and streamed", async () => {
   for (const stream of [false, true]) {
     const upstream = responsesUpstream([[functionCall("recall", { ref: "none" }, "r1")], [says("Done.")]]);
     const { fetch } = gateway({ ...OPTIONS, fetch: upstream.fetch });
@@ -117,7 +117,7 @@ Deno.test("gateway tells what the last call took over responses too, whole and s
   }
 });
 
-Deno.test("gateway makes the last call of a turn without recall, so that a model that recalls the same again and again ends in words", async () => {
+Deno.test("recall: a turn's last call has no recall tool, so that repeated recalls end with a text", async () => {
   const { fetch, seen } = gatewayed(({ body }, index) => {
     const recall = body.tools.some((tool: typeof READ) => tool.function.name === "recall");
     const again = recall && body.messages.at(-1).content !== "More.";
@@ -136,7 +136,7 @@ Deno.test("gateway makes the last call of a turn without recall, so that a model
   assertEquals(seen.at(-1)?.body.messages.slice(0, 9), seen.at(-2)?.body.messages);
 });
 
-Deno.test("gateway answers as many recalls in a row as ask for something new, up to 64", async () => {
+Deno.test("recall: up to 64 successive recalls of new content are answered", async () => {
   for (const [wanted, answered] of [[11, 11], [100, 64]] as const) {
     const { fetch, seen } = gatewayed(({ body }, index) => {
       const again = index < wanted && body.tools.length > 1;
@@ -152,7 +152,7 @@ Deno.test("gateway answers as many recalls in a row as ask for something new, up
   }
 });
 
-Deno.test("gateway ends recalls of the same in words too when they are streamed, in one stream that says nothing of them", async () => {
+Deno.test("recall: repeated streamed recalls end with a text in one stream without recalls", async () => {
   const { fetch, seen } = gatewayed(({ body }, index) => {
     if (body.tools.length === 1) {
       return sse(chunk({ role: "assistant", content: "Done." }), chunk({}, "stop"), "[DONE]");
@@ -177,7 +177,7 @@ Deno.test("gateway ends recalls of the same in words too when they are streamed,
   assertEquals(upstream.asked.map(({ tools }) => tools?.length), [...Array(4).fill(2), 1]);
 });
 
-Deno.test("gateway keeps the prose of tools that were never called, and recall's", async () => {
+Deno.test("schemas: descriptions of uncalled tools and of recall are retained", async () => {
   const { fetch, seen } = gatewayed(() => completion({ content: "Hi" }, 0));
   const messages: Json[] = [{ role: "user", content: "Find the constants." }];
   for (const name of NAMES) {
@@ -190,7 +190,7 @@ Deno.test("gateway keeps the prose of tools that were never called, and recall's
   assertStringIncludes(recall.function.description, "Reads back what left this conversation");
 });
 
-Deno.test("gateway shows the upstream each item in its own spelling again, so that a recall breaks no prefix", async () => {
+Deno.test("real agents: each item is restored to its first spelling, so that recalls break no prefix", async () => {
   const reasoning = (id: string) => ({
     type: "reasoning",
     id,
@@ -228,7 +228,7 @@ Deno.test("gateway shows the upstream each item in its own spelling again, so th
   }
 });
 
-Deno.test("gateway shows recalls of several replies at their places, before and behind what was said", async () => {
+Deno.test("recall: recalls of several replies appear at their places before and after texts", async () => {
   const upstream = responsesUpstream([
     [functionCall("recall", { ref: "none" }, "r1"), says("One.", "msg_1"), functionCall("recall", {}, "r2")],
     [functionCall("recall", { ref: "none" }, "r3"), execCommand("a.ts")],
@@ -251,7 +251,7 @@ Deno.test("gateway shows recalls of several replies at their places, before and 
   ]);
 });
 
-Deno.test("gateway goes on with a session that Codex resumes, whose items come in another spelling then", async () => {
+Deno.test("sessions: a session resumed by Codex with respelled items continues", async () => {
   const upstream = responsesUpstream([]);
   const { fetch } = gateway({ ...OPTIONS, fetch: upstream.fetch });
   const ask = async (input: readonly Json[]) => {

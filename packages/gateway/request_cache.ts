@@ -88,7 +88,7 @@ export class RequestCache {
 
 /**
  * Caches parsed JSON by its bytes, so that only the new items of a repeated history are parsed. Equal bytes give the
- * same objects, by which others cache tokens and hashes. Takes at most `maxBytes` bytes of text; the least recently
+ * same objects, which are keys of other caches. Takes at most `maxBytes` bytes of text; the least recently
  * used are evicted first.
  */
 export class JsonCache<T> implements JsonReader<T> {

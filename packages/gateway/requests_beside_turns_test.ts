@@ -104,7 +104,7 @@ const KINDS: Readonly<Record<string, (turn: Asked, dialect: Dialect, fields: Fie
     body: countPath === path ? { ...body, ...shortest } : body,
     reply: says("I"),
   }),
-  "summary that nothing goes on from": ({ path, body }, dialect, { list }) => {
+  "summary that is not continued": ({ path, body }, dialect, { list }) => {
     const history = [...listOf(body, list), dialect.says("user", SUM_UP, "msg_sum")];
     const { tools: _, ...rest } = body;
     return {
@@ -150,7 +150,6 @@ interface Outcome {
 const START_MS = 1_000_000;
 const TTL_MS = 300_000;
 
-/** A provider's prefix cache of blocks. */
 class BlockCache {
   readonly #blocks = new Map<string, { readonly id: number; usedMs: number }>();
 

@@ -188,7 +188,6 @@ const marks = (body: JsonRecord) =>
 
 const RESULT_ID: Readonly<Record<string, string>> = { chat: "tool_call_id", responses: "call_id" };
 
-/** Returns a sent list without the client's changes. */
 function undone(dialect: Dialect, sent: readonly Json[], items: readonly Respelled[]): string[] {
   const exact = new Map(items.flatMap(({ before, now }) => now.map((one) => [bare(one), bare(before)])));
   const dropped = new Set(items.flatMap(({ before, now }) => now.length === 0 ? [bare(before)] : []));
@@ -307,7 +306,7 @@ for (const dialect of DIALECTS) {
   const asked = conversation(dialect, MANNERS[0]!).slice(0, 34);
   for (const restarts of [false, true]) {
     const of = `${dialect.name}, ${restarts ? "with restarts" : "without a restart"}`;
-    Deno.test(`a client that spells otherwise what a model is shown in the same words changes nothing else: ${of}`, async () => {
+    Deno.test(`respelling: changes that the model doesn't see change nothing else: ${of}`, async () => {
       const expected = await whole(asked, dialect);
       const counted = callsOf(expected, expected.sent);
       assert(recalled(expected).some((count) => count > 1));
@@ -347,7 +346,7 @@ for (const dialect of DIALECTS) {
   const asked = conversation(dialect, MANNERS[0]!).slice(0, 23);
   for (const restarts of [false, true]) {
     const of = `${dialect.name}, ${restarts ? "with restarts" : "without a restart"}`;
-    Deno.test(`whatever a client does to its spelling, its session and what left and was recalled stay: ${of}`, async () => {
+    Deno.test(`respelling: sessions, evictions and recalls survive any change of spelling: ${of}`, async () => {
       let most = 0;
       await fc.assert(
         fc.asyncProperty(ways(asked.length, any, restarts), async (ways) => {
@@ -381,7 +380,7 @@ function replaced(item: Json, what: RegExp, by: (found: string) => string): Json
 for (const dialect of DIALECTS) {
   const asked = conversation(dialect, MANNERS[0]!).slice(0, 12);
   for (const [what, change] of Object.entries(CHANGES)) {
-    Deno.test(`a client that changes ${what} has another conversation, however it is spelled: ${dialect.name}`, async () => {
+    Deno.test(`respelling: a change of ${what} begins another conversation, in any spelling: ${dialect.name}`, async () => {
       let changed = 0;
       const about = fc.record({ at: fc.nat(20), how: any, isAnew: fc.boolean() });
       await fc.assert(
@@ -417,7 +416,7 @@ function asItWas(
   return { items: items.map(({ before, now }) => ({ before, now: now.length === 0 ? [] : [before] })) };
 }
 
-Deno.test("openclaw, which takes the underscores out of ids, keeps what its model recalled", async () => {
+Deno.test("respelling: openclaw, which removes underscores from ids, retains recalls", async () => {
   const replies = [
     { tool_calls: [call("recall", { ref: "none" }, "call_r_0")] },
     {
@@ -468,7 +467,7 @@ Deno.test("openclaw, which takes the underscores out of ids, keeps what its mode
   assertEquals(new Set(told).size, 1);
 });
 
-Deno.test("Copilot, which says in one process that nothing was refused and in the next takes notes instead, keeps its session", async () => {
+Deno.test("respelling: Copilot's optional fields, which differ between processes, continue its session", async () => {
   const { fetch, seen } = gatewayed(() => completion({ content: "Yes." }));
   const results = Array.from({ length: 24 }, (_, at) => chatStep(`f${at}.ts`, longResult(`f${at}.ts`)))
     .flat();
@@ -526,7 +525,7 @@ async function amidTurn() {
 
 const GO_ON = { role: "user", content: "Go on." };
 
-Deno.test("Copilot, which forgets the last steps of a turn that is broken off, goes on with its session", async () => {
+Deno.test("respelling: Copilot, which omits the last steps of an interrupted turn, continues its session", async () => {
   const { history, newest, ask } = await amidTurn();
   const resumed = await ask([...history.slice(0, -4), GO_ON]);
   assertEquals(resumed, { id: newest.id, sent: [...newest.sent.slice(0, -4), GO_ON] });
@@ -534,14 +533,14 @@ Deno.test("Copilot, which forgets the last steps of a turn that is broken off, g
   assertEquals((await ask(next)).id, newest.id);
 });
 
-Deno.test("Copilot, which has another result for the last call that it knows of, goes on with its session", async () => {
+Deno.test("respelling: Copilot, which replaces the last result, continues its session", async () => {
   const { history, newest, ask } = await amidTurn();
   const unknown = { ...history.at(-3)!, content: "It was interrupted before a result was recorded." };
   const resumed = await ask([...history.slice(0, -3), unknown, GO_ON]);
   assertEquals(resumed, { id: newest.id, sent: [...newest.sent.slice(0, -3), unknown, GO_ON] });
 });
 
-Deno.test("Qwen Code, which clears its old results by itself, goes on with its session", async () => {
+Deno.test("respelling: Qwen Code, which clears old results, continues its session", async () => {
   const { history, newest, ask } = await amidTurn();
   const cleared = history.map((message, at) =>
     message.role === "tool" && at < 30
@@ -560,7 +559,7 @@ Deno.test("Qwen Code, which clears its old results by itself, goes on with its s
   assertEquals(another.id === newest.id, false);
 });
 
-Deno.test("a client that goes on from a step of a turn that is over begins a branch, and so does one that asks otherwise", async () => {
+Deno.test("sessions: a request from within a finished turn, or with another text, begins a fork", async () => {
   const { history, newest, ask } = await amidTurn();
   const done = [...history, { role: "assistant", content: "Done." }];
   const more = [...done, { role: "user", content: "And now?" }, ...chatStep("more.ts", "It is short.")];
@@ -572,7 +571,7 @@ Deno.test("a client that goes on from a step of a turn that is over begins a bra
   assertEquals([newest.id, over.newest.id].some((id) => [other.id, branch.id].includes(id)), false);
 });
 
-Deno.test("a client that changes the white space of what it has sent breaks its own prefix, and that is booked", async () => {
+Deno.test("respelling: a client's changed white space breaks its prefix, which is recorded", async () => {
   const { fetch, sessions } = gatewayed(() => completion({ content: "Yes." }));
   const results = Array.from({ length: 4 }, (_, at) => chatStep(`f${at}.ts`, longResult(`f${at}.ts`))).flat();
   const messages: Json[] = [{ role: "user", content: "Go." }, ...results];

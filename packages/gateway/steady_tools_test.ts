@@ -22,7 +22,7 @@ function sentTools(options: Parameters<typeof gatewayed>[1] = {}) {
 const namesOf = (tools: readonly { readonly function: { readonly name: string } }[]) =>
   tools.map((one) => one.function.name).join(" ");
 
-Deno.test("gateway sends tools in the order in which they first came, new ones behind", async () => {
+Deno.test("tools: their first order is retained, and new tools follow", async () => {
   const { names, ask } = sentTools();
   const [a, b, c, d] = ["a", "b", "c", "d"].map((name) => tool(name));
   assertEquals(await names([a!, b!, c!]), "a b c");
@@ -35,7 +35,7 @@ Deno.test("gateway sends tools in the order in which they first came, new ones b
   assertEquals(await names([b!, a!, a!]), "b a a");
 });
 
-Deno.test("gateway sends tools as they were first spelled, and the client's own bytes where it leaves them alone", async () => {
+Deno.test("tools: their first spelling is retained, and unchanged bodies are forwarded as bytes", async () => {
   const first = [tool("a"), tool("b")];
   const turned = JSON.parse(
     `[{"function":{"parameters":{"properties":{},"type":"object"},"description":"Does b.","name":"b"},"type":"function"},${
@@ -80,7 +80,7 @@ async function sentMessages(
   return seen.map(({ body }) => body);
 }
 
-Deno.test("gateway leaves the marks of tools where they stand when it sends these in another order", async () => {
+Deno.test("tools: cache breakpoints retain their positions when tools are reordered", async () => {
   const mark = { cache_control: { type: "ephemeral" } };
   const named = (name: string, more: object = {}) => ({ name, input_schema: { type: "object" }, ...more });
   const bodies = await sentMessages([
@@ -96,7 +96,7 @@ Deno.test("gateway leaves the marks of tools where they stand when it sends thes
   assertEquals(marks, ["a b!", "a b!", "a b c!"]);
 });
 
-Deno.test("gateway holds the number for the bill still that only Anthropic leaves out of the prompt", async () => {
+Deno.test("gateway() fixes the billing number in instructions, which only Anthropic removes", async () => {
   const line = (number: string) => `x-anthropic-billing-header: cc_version=2.3.4; cch=${number};`;
   const systemOf = (
     number: string,

@@ -60,7 +60,7 @@ function requests(dialect: Dialect, tail: (typeof TAILS)[string], headers: Recor
 
 for (const dialect of DIALECTS) {
   for (const [what, tail] of Object.entries(TAILS)) {
-    Deno.test(`gateway keeps the session of a client that ends each request in another context: ${dialect.name}, ${what}`, async () => {
+    Deno.test(`sessions: requests that end in changing context continue a session: ${dialect.name}, ${what}`, async () => {
       const played = async (headers: Record<string, string>, isAnew = false) => {
         const store = memoryStore();
         let one: HttpGateway | undefined;
@@ -85,7 +85,7 @@ for (const dialect of DIALECTS) {
   }
 }
 
-Deno.test("gateway keeps Codex' session when its stream breaks after a finished thought", async () => {
+Deno.test("sessions: Codex' session continues after a stream that breaks after reasoning", async () => {
   const { fetch } = gateway({ ...OPTIONS, fetch: responsesUpstream([]).fetch });
   const sessions = new Set<string | null | undefined>();
   const ask = async (input: readonly Json[]) => {
@@ -104,7 +104,7 @@ Deno.test("gateway keeps Codex' session when its stream breaks after a finished 
   assertEquals(sessions.size, 1);
 });
 
-Deno.test("gateway keeps conversations apart whose titles and subagents come in between", async () => {
+Deno.test("sessions: conversations with titles and subagents between their requests are separate", async () => {
   const { fetch, sessions } = gatewayed(() => completion({ content: "Go on." }));
   const ask = async (messages: readonly object[], tools?: readonly object[]) => {
     const response = await fetch(post({ model: "m", messages, ...(tools && { tools }) }));
@@ -131,7 +131,7 @@ Deno.test("gateway keeps conversations apart whose titles and subagents come in 
   assertEquals((await sessions.ledger({})).planned.sessions, 2);
 });
 
-Deno.test("gateway begins no session for requests that are no turn and are about none", async () => {
+Deno.test("sessions: requests that are no turns and about no session begin none", async () => {
   const { fetch, ledger } = gatewayed(() => completion({ content: "I" }));
   const messages = [{ role: "user", content: "quota" }];
   const response = await fetch(post({ model: "m", messages, max_completion_tokens: 1 }));

@@ -441,7 +441,6 @@ export class Turns {
     return { key: `${key} 1m`, name: `${model}[1m]` };
   }
 
-  /** Whether that window is only assumed. */
   #assumesWindow(protocol: Protocol, { client, model }: { readonly client: string; readonly model: string }) {
     const { windowTokens, assumesWindow = () => true } = upstreamOf(protocol, this.#options);
     if (typeof windowTokens === "number") return false;

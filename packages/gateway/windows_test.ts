@@ -36,13 +36,13 @@ async function play(windowTokens: GatewayUpstream["windowTokens"], model = "gpt-
   return { before: before === 7, after: after === 7 };
 }
 
-Deno.test("gateway goes by a model's published window, until an error of the provider's tells it", async () => {
+Deno.test("window: the published window counts until an error of the provider reports another", async () => {
   assertEquals(await play(undefined), { before: true, after: false });
   // This model has no published window.
   assertEquals(await play(undefined, "other"), { before: true, after: false });
 });
 
-Deno.test("gateway asks for a model's window, which an error outranks, and goes by one that is set unless less is told", async () => {
+Deno.test("window: an error overrides the option's function, and its number only if smaller", async () => {
   const asked = (tokens: number) => (model: string) => model === "gpt-5" ? tokens : undefined;
   assertEquals(await play(asked(30_000)), { before: false, after: false });
   assertEquals(await play(asked(200_000)), { before: true, after: false });
@@ -60,7 +60,7 @@ function longConversation(results: number): object[] {
   ];
 }
 
-Deno.test("gateway makes a shorter request of one that is refused for its length, and sends that once", async () => {
+Deno.test("window: a request rejected for its length is shortened and sent once more", async () => {
   const { windowTokens: _, ...rest } = { ...UPSTREAM, profile: profileNamed("local") };
   const { fetch, seen } = gatewayed(
     ({ text }) =>
@@ -74,7 +74,7 @@ Deno.test("gateway makes a shorter request of one that is refused for its length
   assertEquals(seen.map(({ text }) => text.length > 160_000), [true, false]);
 });
 
-Deno.test("gateway refuses what people said and the window can't hold, as the protocol does, and says what to do", async () => {
+Deno.test("window: user text beyond the window is rejected in the protocol's format, with advice", async () => {
   const chat = { ...UPSTREAM, windowTokens: 10_000 };
   const { fetch, seen } = gatewayed(() => completion({ content: "Hi" }), {
     upstreams: { chat, messages: chat },
@@ -146,7 +146,7 @@ async function firstSight(
   return { received: tokens("received"), sent: tokens("sent") };
 }
 
-Deno.test("gateway sends what the window holds of a long history that it sees for the first time", async () => {
+Deno.test("window: a long history is reduced to the window in its first request", async () => {
   for (const [results, window] of [[46, 200_000], [20, 200_000], [1, 200_000]] as const) {
     const { received, sent } = await firstSight({ results });
     const isRight = received < 0.8 * window ? sent >= received : sent > 0.3 * window && sent < 0.9 * window;
@@ -154,7 +154,7 @@ Deno.test("gateway sends what the window holds of a long history that it sees fo
   }
 });
 
-Deno.test("gateway knows by beta or name that a client uses a window of a million tokens", async () => {
+Deno.test("window: a million tokens are recognised by beta header or model name", async () => {
   const million = { "anthropic-beta": "oauth-2025-04-20,context-1m-2025-08-07" };
   const whole = async (given: Partial<Parameters<typeof firstSight>[0]>) => {
     const { received, sent } = await firstSight({ results: 60, profile: "local", ...given });

@@ -195,7 +195,6 @@ export function conversation(
   return asked;
 }
 
-/** Plays a conversation with one gateway without a store. */
 export function whole(asked: readonly Asked[], dialect: Dialect): Promise<Played> {
   let one: HttpGateway | undefined;
   return play(asked, dialect, (_, options) => one ??= gateway(options));

@@ -44,7 +44,7 @@ function letterOf(parts: WireItem["parts"]): keyof typeof ROLES {
   return roles.includes("user") ? "u" : "i";
 }
 
-/** Share of changed text, by lines, up to which instructions remain the same. */
+/** Largest share of changed text, by lines, of the same instructions. */
 const CHANGED_SHARE = 0.25;
 
 const MAX_KNOWN = 128;
@@ -238,7 +238,7 @@ export function expandHidden(
   return { items: expanded, hidden: kept };
 }
 
-/** Newest states of a history by which its session is looked up: a turn may add two items for each of many tools. */
+/** Newest states of a history that are looked up: a turn may add two items for each of many tools. */
 const REACH = 64;
 
 const MAX_UNNAMED_ITEMS = 16;
@@ -246,7 +246,6 @@ const MAX_UNNAMED_ITEMS = 16;
 /** Most names of ends of a history: it may be rolled back a few turns. */
 const MAX_ENDS = 8;
 
-/** Key of a missing first item. */
 const NOTHING = "";
 
 interface Owner {
@@ -263,7 +262,7 @@ export interface SoughtHistory extends Owner {
 }
 
 /**
- * Returns the names by which a request's session is looked up: `own` names are unique, `alike` names may be of several.
+ * Returns the names for looking up a request's session: `own` names are unique, `alike` names may be of several.
  */
 export function soughtNames({ client, scope, name, items, isKeyed, hasTools, follows }: SoughtHistory): {
   readonly own: readonly string[];

@@ -37,7 +37,7 @@ for (
     "it is away",
   ]] as const
 ) {
-  Deno.test(`a store that ${how} costs no answer, is told of once, and again when it has worked in between`, async () => {
+  Deno.test(`outage: a store that ${how} changes no answer, and is reported once per outage`, async () => {
     const { kept, ...store } = faulty();
     const errors: string[] = [];
     const onError = (error: unknown) => errors.push((error as Error).message);
@@ -64,7 +64,7 @@ for (
   });
 }
 
-Deno.test("a store that is slow holds requests up for a moment, not each of them, and is told of once", async () => {
+Deno.test("outage: a slow store delays only the first requests, and is reported once", async () => {
   const { kept, ...store } = faulty();
   const late: (() => void)[] = [];
   const slow = <T>(act: () => Promise<T>) => new Promise<void>((resolve) => late.push(resolve)).then(act);
@@ -90,7 +90,7 @@ Deno.test("a store that is slow holds requests up for a moment, not each of them
   await opened!.close();
 });
 
-Deno.test("nothing is written before the first byte of an answer is out, and its end waits until it is", async () => {
+Deno.test("store: writes begin after an answer's first byte, and its end waits for them", async () => {
   const kept = memoryStore();
   const events: string[] = [];
   let written = () => {};
@@ -150,7 +150,7 @@ Deno.test("nothing is written before the first byte of an answer is out, and its
   await close();
 });
 
-Deno.test("the bytes of an answer that isn't streamed don't wait until it is written", async () => {
+Deno.test("store: the bytes of an answer that isn't streamed don't wait for writes", async () => {
   const kept = memoryStore();
   let written = () => {};
   const store: Store = {
@@ -170,7 +170,7 @@ Deno.test("the bytes of an answer that isn't streamed don't wait until it is wri
   await close();
 });
 
-Deno.test("what is kept expires by the gateway's limits", async () => {
+Deno.test("store: stored sessions expire by the gateway's limits", async () => {
   const kept = memoryStore();
   const limits: unknown[] = [];
   const store: Store = {

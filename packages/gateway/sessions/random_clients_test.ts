@@ -123,7 +123,7 @@ for (
     "gateways on one store that take turns": { gateways: 3, isAnew: false },
   })
 ) {
-  Deno.test(`${what}: random clients have the sessions that they have without`, async () => {
+  Deno.test(`${what}: random clients have the same sessions as without`, async () => {
     await fc.assert(
       fc.asyncProperty(client, async (client) => {
         const requests = requestsOf(client);

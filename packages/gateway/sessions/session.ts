@@ -63,7 +63,7 @@ export interface SessionResponse extends Followed {
   readonly id: string;
 }
 
-/** A call by which the client compacted the conversation. */
+/** A call with which the client compacted the conversation. */
 export interface Compaction
   extends Pick<Sums, "promptTokens" | "cachedTokens" | "outputTokens" | "tokenUnits"> {
   readonly atMs: number;
@@ -114,7 +114,6 @@ export interface SessionFacts {
   readonly begunWith?: { readonly pieces: readonly string[]; readonly isAnswered: boolean } | undefined;
   /** Successive edited requests that the upstream refused while it accepted the client's own. */
   readonly refusals: number;
-  /** Whether it is forwarded unchanged from now on. */
   readonly isReverted: boolean;
   readonly responses: readonly SessionResponse[];
   readonly compactions: readonly Compaction[];
@@ -144,7 +143,6 @@ export interface SessionParts {
   readonly unevicted?: Shown | undefined;
   /** The prompt that its provider has cached. Default: unknown. */
   readonly held?: StoredPrompt | undefined;
-  /** Names of earlier ends of its history, the newest first. Default: none. */
   readonly ends?: readonly string[];
 }
 
@@ -269,7 +267,7 @@ export class SessionArchive implements Archive {
     for (const [ref, at] of this.#listed) this.#listed.set(ref, Math.min(at, length + 1));
   }
 
-  /** Lists a text that was archived for a longer history of the parent. */
+  /** Lists a text, such as one that the parent archived for a longer history. */
   list(ref: string): void {
     if (!this.#listed.has(ref)) this.#listed.set(ref, this.#length);
   }
@@ -286,7 +284,9 @@ export class SessionArchive implements Archive {
     const ref = createHash("sha256").update(bytesFromText(content)).digest("hex").slice(0, 16);
     const known = this.#texts.get(ref);
     if (known !== undefined && known !== content) {
-      return Promise.reject(new Error(`Cannot archive a text under ${ref}: other content stands there`));
+      return Promise.reject(
+        new Error(`Cannot archive a text under ${ref}: the reference belongs to other content`),
+      );
     }
     if (known === undefined) this.#bytes += ENTRY_BYTES + content.length;
     this.#texts.set(ref, content);
@@ -313,7 +313,7 @@ export class GatewaySession implements KnownConversation {
   #history: readonly Message[] = [];
   #ends: readonly string[];
   #tools: readonly ReturnType<typeof steadyTools>["first"][number][] = [];
-  /** The newest tools that needed no change, without bytes, which would retain the whole request. */
+  /** Newest unchanged tools, without bytes, which would retain the whole request. */
   #sameTools: readonly ToolDefinition[] | undefined;
 
   constructor(

@@ -55,7 +55,6 @@ export interface GatewaySessionSummary extends Sums {
   readonly id: string;
   /** Name of its key. Absent: the owner's. */
   readonly key?: string;
-  /** First line of the user's first message. */
   readonly title: string;
   readonly protocol: string;
   /** The model of the newest request. */
@@ -93,7 +92,6 @@ export interface GatewaySessionDetails extends GatewaySessionSummary {
   readonly compactionCalls: readonly (Omit<Compaction, "atMs"> & { readonly at: string })[];
 }
 
-/** Options of {@linkcode GatewaySessions}. */
 export interface SessionsOptions {
   /** Share of sessions, from 0 to 1, that are forwarded unchanged, as a holdout. Default: 0. */
   readonly control?: number | undefined;
@@ -105,7 +103,6 @@ export interface SessionsOptions {
   readonly storing?: WriteBehindOptions | undefined;
   /** Returns the parts for loading sessions of a protocol and client. Default: none is loaded. */
   readonly makingOf?: (protocol: string, client: string | undefined) => Promise<Making | undefined>;
-  /** Called with each loaded session. */
   readonly restored?: (session: GatewaySession) => void;
   readonly warmth?: Warmth | undefined;
   /** Returns the context window of a session's model, in tokens. Default: unknown. */
@@ -125,15 +122,12 @@ export class GatewaySessions
   readonly store: WriteBehindOptions["store"] | undefined;
   readonly warmth: Warmth | undefined;
   readonly warnings: ToldWarnings = new ToldWarnings();
-  /** The sessions in memory. */
   readonly held: HeldSessions<GatewaySession>;
   readonly #options: SessionsOptions;
   readonly #writer: WriteBehind<GatewaySession> | undefined;
   readonly #recognition = new Recognition<GatewaySession>();
   readonly #instructions = new InstructionKeys();
-  /** Ids by client names. */
   readonly #names = new Map<string, string>();
-  /** Totals of evicted sessions. */
   readonly #evicted = new Map<SessionGroup, { readonly sessions: number; readonly days: Days }>();
 
   constructor(options: SessionsOptions) {
@@ -177,7 +171,6 @@ export class GatewaySessions
   async look(
     recognised: Recognised,
     { follows, protocol, readers }: Pick<Making, "protocol" | "readers"> & {
-      /** The response that the request continues from. */
       readonly follows: string | undefined;
     },
   ): Promise<void> {

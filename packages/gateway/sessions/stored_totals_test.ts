@@ -58,7 +58,7 @@ const rounded = (of: unknown): unknown =>
 const callsIn = ({ each }: Told) => each.map(({ calls }) => calls.length);
 const titlesIn = ({ sessions }: Told) => sessions.map(({ title }) => title);
 
-Deno.test("a gateway knows after a restart its sessions, their calls, sums, ledger and overview", async () => {
+Deno.test("restart: a gateway knows its sessions, calls, totals, ledger and overview", async () => {
   const folder = await Deno.makeTempDir();
   const path = `${folder}/tare.db`;
   const first = await openStore(path);
@@ -85,7 +85,7 @@ Deno.test("a gateway knows after a restart its sessions, their calls, sums, ledg
   }
 });
 
-Deno.test("a gateway knows what others on its store were asked, also while they go on", async () => {
+Deno.test("shared store: a gateway knows the calls of others, also during their sessions", async () => {
   const memory = sharedMemory();
   const stores = [memory.open().store, memory.open().store];
   const open = new Map<number, HttpGateway>();
@@ -114,7 +114,7 @@ Deno.test("a gateway knows what others on its store were asked, also while they 
   );
 });
 
-Deno.test("without what was said a gateway keeps what sessions and their calls came to, and nothing else", async () => {
+Deno.test("store: without content only the totals of sessions and calls are stored", async () => {
   const folder = await Deno.makeTempDir();
   const path = `${folder}/tare.db`;
   let kept = await openStore(path);
@@ -155,7 +155,7 @@ Deno.test("without what was said a gateway keeps what sessions and their calls c
   }
 });
 
-Deno.test("what two servers were asked of one conversation at the same time is added up, and no call is lost", async () => {
+Deno.test("shared store: concurrent calls of two servers in one conversation are all added", async () => {
   const memory = sharedMemory();
   const stores = [memory.open().store, memory.open().store];
   let opened: HttpGateway[] = [];
@@ -196,7 +196,7 @@ Deno.test("what two servers were asked of one conversation at the same time is a
   assertEquals([callsIn(one!), (one!.ledger as { planned: { calls: number } }).planned.calls], [[3], 3]);
 });
 
-Deno.test("a session that another server holds waits, and is written once that gives it back", async () => {
+Deno.test("shared store: a session held by another server is written once it is released", async () => {
   const memory = sharedMemory();
   const [mine, other] = [memory.open().store, memory.open().store];
   const errors: string[] = [];
@@ -229,7 +229,7 @@ const laterOptions = await (async () => {
   return given!;
 })();
 
-Deno.test("a session that was removed meanwhile is written as a whole again", async () => {
+Deno.test("shared store: a session that was deleted meanwhile is written as a whole", async () => {
   const store = memoryStore();
   let opened: HttpGateway | undefined;
   await play(asked.slice(0, 12), CHAT, async (at, options) => {
@@ -247,7 +247,7 @@ Deno.test("a session that was removed meanwhile is written as a whole again", as
 });
 
 for (const dialect of DIALECTS) {
-  Deno.test(`sessions of a restarted gateway are opened by their ids: ${dialect.name}`, async () => {
+  Deno.test(`restart: sessions are opened by their ids: ${dialect.name}`, async () => {
     const store = memoryStore();
     let given: GatewayOptions | undefined;
     const some = conversation(dialect, MANNERS[0]!).slice(0, 9);

@@ -22,7 +22,7 @@ const CHAT: typeof globalThis.fetch = async (...args) => {
   return completion({ content: JSON.stringify(messages.at(-1)).includes("TEXT ONLY") ? SUMMARY : "Hi" });
 };
 
-Deno.test("gateway calls a session by what the person said, though rules and surroundings of others stand in front", async () => {
+Deno.test("titles: a session has the user's text as its title, without preceding rules and environments", async () => {
   const { fetch } = responsesUpstream([() => []]);
   const { ask, titles } = titled((...args) => fetch(...args));
   const body = (input: readonly Json[]) => ({ model: "gpt-5", input, store: false });
@@ -37,7 +37,7 @@ Deno.test("gateway calls a session by what the person said, though rules and sur
   assertEquals([await titles("CONSTANTS"), await titles("rule-7")], [["Find the constants."], []]);
 });
 
-Deno.test("gateway calls a session the same when its client goes on from a summary, and after a restart", async () => {
+Deno.test("titles: a session retains its title after a summary and after a restart", async () => {
   const store = memoryStore();
   const first = titled(CHAT, { store });
   const body = (messages: readonly Json[]) => ({ model: "m", messages, tools: [BASH] });
