@@ -18,7 +18,7 @@ export interface EndedTurn {
   readonly isStream: boolean;
 }
 
-/** Statuses of a provider that rejects a request's content. */
+/** Statuses of rejected content. */
 const REFUSALS: readonly number[] = [400, 422];
 
 /** Headers that mark a request as a repetition of an earlier one. */

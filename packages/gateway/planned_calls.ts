@@ -37,10 +37,10 @@ const MAX_REPEATED_RECALLS = 3;
 const TOKEN_BYTES = 3;
 const STREAMED_BYTES = 16;
 
-/** Statuses of an upstream that rejects a request's content. */
+/** Statuses of rejected content. */
 const REFUSALS: readonly number[] = [400, 422];
 
-/** Statuses of an upstream that rejects a request, possibly for its length. */
+/** Statuses of a request that may be too long. */
 const TOO_LONG: readonly number[] = [400, 413];
 
 /** Consequences of a failure, by its cause. */
@@ -561,10 +561,7 @@ interface ReadReply {
 interface LastReply {
   readonly response: Response;
   readonly usage?: WireReply["usage"];
-  /**
-   * Resolves when the session is stored, or after a short wait. Absent: nothing is stored, or the stream has waited for
-   * it.
-   */
+  /** Resolves when the session is stored, or after a short wait. Absent: there is no store. */
   readonly saved?: Promise<void> | undefined;
 }
 
@@ -576,8 +573,7 @@ interface Sent {
 }
 
 /**
- * Returns the error for a conversation that exceeds the window, in words that clients recognise: some compact
- * then.
+ * Returns the error for a prompt beyond the window, in words that clients recognise: some then compact.
  */
 function refuseTooLong(protocol: Protocol, error: PromptTooLong, turn: GatewayTurn): Response {
   const { promptTokens, windowTokens, message } = error;

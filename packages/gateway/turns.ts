@@ -345,7 +345,7 @@ export class Turns {
     if (isTurn) session.answeredBy({ id, upstreamId, owed });
   }
 
-  /** Whether a turn's cache may be kept alive after it: its session continues, edited. */
+  /** Whether keep-alive may follow a turn: not for one-shot requests, the holdout and subagents. */
   keepsWarm({ session, oneShot, request: { protocol } }: GatewayTurn): boolean {
     const { facts: { control } } = session;
     return this.#warmth !== undefined && protocol.pings !== undefined && oneShot === undefined && !control &&

@@ -29,5 +29,5 @@ Deno.test("SessionArchive counts the bytes of each text once", async () => {
 
 Deno.test("SessionArchive rejects two texts with one reference", async () => {
   const archive = new SessionArchive({ texts: new Map([["2cf24dba5fb0a30e", "not hello"]]) });
-  await assertRejects(() => archive.put("hello"), Error, "the reference belongs to other content");
+  await assertRejects(() => archive.put("hello"), Error, "the reference is taken");
 });

@@ -284,9 +284,7 @@ export class SessionArchive implements Archive {
     const ref = createHash("sha256").update(bytesFromText(content)).digest("hex").slice(0, 16);
     const known = this.#texts.get(ref);
     if (known !== undefined && known !== content) {
-      return Promise.reject(
-        new Error(`Cannot archive a text under ${ref}: the reference belongs to other content`),
-      );
+      return Promise.reject(new Error(`Cannot archive a text under ${ref}: the reference is taken`));
     }
     if (known === undefined) this.#bytes += ENTRY_BYTES + content.length;
     this.#texts.set(ref, content);
