@@ -85,7 +85,7 @@ export class GatewayTurn {
   readonly #recalled = new Set<string>();
   #view: SessionView | undefined;
   #sending: HeldPrompt | undefined;
-  /** Tokens that it shares with the provider's cache, counted locally; `undefined` if unknown. */
+  /** Tokens of the newest prompt in the provider's cache, counted locally; `undefined` if unknown. */
   #heldTokens: number | undefined;
   #routed: ReturnType<typeof routeToCache> | undefined;
   #edited = false;

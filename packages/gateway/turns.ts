@@ -459,7 +459,7 @@ export class Turns {
     const { profile: rules, baseURL } = upstreamOf(protocol, this.#options);
     return ({ archive, control, agent = "", basis: { model, ttlMs } }, stored) => {
       const profile = () => typeof rules === "function" ? rules(model) : rules;
-      // Tare adds the breakpoints, with the shortest lifetime.
+      // If the client sets no breakpoints, Tare does, with the shortest lifetime.
       const isMarked = ttlMs === 0 && !control && routeToCache({ baseURL, model, key: "" }).needsMarks;
       return policySession({
         ...planning,
