@@ -13,7 +13,7 @@ import { profileNamed } from "@tare/planner";
 import { createHash } from "node:crypto";
 import { BASH, chatStep, type Json, longResult, SUM_UP } from "./agents_fixture_test.ts";
 import { completion, gatewayed, OPTIONS, post, UPSTREAM } from "./fixture_test.ts";
-import { type Dialect, DIALECTS, type Reply } from "./kept/dialects_fixture_test.ts";
+import { type Dialect, DIALECTS, type Reply } from "./sessions/dialects_fixture_test.ts";
 import fc, { cases } from "../../tests/cases.ts";
 
 const SYSTEM = { role: "system", content: "You are a coding agent with a shell." };

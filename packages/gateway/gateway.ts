@@ -35,7 +35,7 @@ import type { PolicyOptions } from "@tare/planner/policies";
 import type { GatewayOptions, GatewayUpstream } from "./options.ts";
 import { PlannedCalls } from "./planned_calls.ts";
 import { readBody, readPath } from "./http.ts";
-import type { GatewaySessionDetails, GatewaySessionSummary } from "./sessions/gateway_kind.ts";
+import type { GatewaySessionDetails, GatewaySessionSummary } from "./sessions/sessions.ts";
 import { Turns } from "./turns.ts";
 
 export type { GatewayOptions, GatewayUpstream } from "./options.ts";
@@ -303,7 +303,7 @@ export function gateway(options: GatewayOptions): HttpGateway {
       return isUpgrade(request) || !refusal(asked, request, protocolOf(asked, request).protocol);
     },
     maxBodyBytes: maxBytes,
-    sessions: new SessionRegistry([turns.kind]),
+    sessions: new SessionRegistry([turns.sessions]),
     close: () => turns.close(),
   };
 }

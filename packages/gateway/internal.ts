@@ -4,5 +4,5 @@
  * @module
  */
 export { readBody, readBytes, readPath, withClientSignal } from "./http.ts";
-export type { GatewaySessionDetails, GatewaySessionSummary } from "./sessions/gateway_kind.ts";
+export type { GatewaySessionDetails, GatewaySessionSummary } from "./sessions/sessions.ts";
 export type { Compaction } from "./sessions/session.ts";

@@ -54,7 +54,7 @@ export function pingableOf(
   const isSubscribed = upstream.apiKey === undefined && pings.isSubscription(headers);
   let isOver = false;
   return {
-    session: session.conversation,
+    session: session.session,
     key: keyOf({ client, request: wire }, options),
     idle: {
       pending: told.callsClient ? "tool" : "person",
@@ -88,7 +88,7 @@ export function pingableOf(
 /** So many conversations and clients are remembered. */
 const MAX_KNOWN = 1_000;
 
-type Asking = Pick<GatewaySession, "id" | "facts" | "conversation">;
+type Asking = Pick<GatewaySession, "id" | "facts" | "session">;
 
 /**
  * Conversations that work for another one of the same client, which waits for its tools when they begin: they end with their
@@ -100,10 +100,10 @@ export class SubAgents {
   readonly #helpers = new LRUCache<string, true>({ max: MAX_KNOWN });
 
   /** A conversation of a client that keeps its conversations apart asks for something. */
-  asks({ id, facts: { scope }, conversation }: Asking): void {
+  asks({ id, facts: { scope }, session }: Asking): void {
     const waiting = this.#waiting.get(scope);
     if (waiting === id) this.#waiting.delete(scope);
-    else if (waiting !== undefined && sumsOf.days(conversation.state.days).calls === 0) {
+    else if (waiting !== undefined && sumsOf.days(session.state.days).calls === 0) {
       this.#helpers.set(id, true);
     }
   }

@@ -145,12 +145,12 @@ export class PlannedCalls {
       for (const message of turn?.warnings ?? []) {
         this.#onError(new Error(message));
         const at = new Date(this.#options.now()).toISOString();
-        this.#turns.kind.warnings.add({ at, session: turn!.session.id, message });
+        this.#turns.sessions.warnings.add({ at, session: turn!.session.id, message });
       }
     } catch (error) {
       if (signal.aborted) throw error;
       if (turn && error instanceof PromptTooLong) {
-        this.#turns.save(turn.session);
+        this.#turns.sessions.save(turn.session);
         return refuseTooLong(protocol, error, turn);
       }
       turn = undefined;
@@ -189,7 +189,7 @@ export class PlannedCalls {
     const type = response.headers.get("content-type") ?? "";
     const isStream = type.includes("text/event-stream");
     if (!turn || call.counts || !response.ok || !(isStream || type.includes("json"))) {
-      if (session && !call.counts) this.#turns.save(session);
+      if (session && !call.counts) this.#turns.sessions.save(session);
       if (!turn) response = this.#unplanned(protocol, call, response);
       return passOn(traced?.over(response) ?? response, abort, { ...turn?.headers(), ...warned(warning) });
     }
@@ -346,7 +346,7 @@ export class PlannedCalls {
             const call = { request, body, response: last, reply: answer, isStream, callsClient };
             this.#attempt("warmth", () => this.#turns.waits(turn, call));
           }
-          const saved = this.#turns.save(turn.session);
+          const saved = this.#turns.sessions.save(turn.session);
           // Whoever has heard the end may ask the next server.
           if (isStream) await saved;
           yield rest;
@@ -362,7 +362,7 @@ export class PlannedCalls {
       }
     } finally {
       // Who broke it off may ask the next server.
-      if (!isEnded) await this.#turns.save(turn.session);
+      if (!isEnded) await this.#turns.sessions.save(turn.session);
     }
   }
 
@@ -445,7 +445,7 @@ export class PlannedCalls {
         if (joined.length === 0) continue;
         yield joined;
         // The client has begun to read. Should the process end now, the next one must know what was rewritten.
-        if (isUnsaved) this.#turns.save(session);
+        if (isUnsaved) this.#turns.sessions.save(session);
         isUnsaved = false;
       }
       const rest = splitter.end();

@@ -7,8 +7,8 @@ import type { JsonRecord } from "@tare/wire";
 import fc, { cases } from "../../tests/cases.ts";
 import { type Json, SUM_UP } from "./agents_fixture_test.ts";
 import { OPTIONS, post, UPSTREAM } from "./fixture_test.ts";
-import { type Asked, conversation, type Manner, MANNERS } from "./kept/conversations_fixture_test.ts";
-import { type Dialect, DIALECTS, type Reply } from "./kept/dialects_fixture_test.ts";
+import { type Asked, conversation, type Manner, MANNERS } from "./sessions/conversations_fixture_test.ts";
+import { type Dialect, DIALECTS, type Reply } from "./sessions/dialects_fixture_test.ts";
 
 const TITLE_RULES = "You are a title generator. You output ONLY a thread title, in at most 50 characters.";
 const TITLE = "Four constants of the folder";

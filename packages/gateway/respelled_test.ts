@@ -11,8 +11,8 @@ import {
   type Played,
   played,
   whole,
-} from "./kept/conversations_fixture_test.ts";
-import { type Dialect, DIALECTS } from "./kept/dialects_fixture_test.ts";
+} from "./sessions/conversations_fixture_test.ts";
+import { type Dialect, DIALECTS } from "./sessions/dialects_fixture_test.ts";
 
 /** What a client does to what it sends back, in one request. */
 interface Spelling {

@@ -12,8 +12,8 @@ import {
   longResult,
 } from "./agents_fixture_test.ts";
 import { completion, gatewayed, OPTIONS, post } from "./fixture_test.ts";
-import { type Asked, play, type Step, turn } from "./kept/conversations_fixture_test.ts";
-import { type Dialect, DIALECTS } from "./kept/dialects_fixture_test.ts";
+import { type Asked, play, type Step, turn } from "./sessions/conversations_fixture_test.ts";
+import { type Dialect, DIALECTS } from "./sessions/dialects_fixture_test.ts";
 import { responsesUpstream } from "./responses_fixture_test.ts";
 
 /** A block as OpenClaw appends it, another one each time. */

@@ -25,8 +25,10 @@ import {
   writeRequest,
 } from "@tare/wire/internal";
 import { keptOut, withoutSearches } from "./deferral.ts";
-import type { Followed, HeldPrompt, HeldPrompts } from "./memory.ts";
-import type { GatewaySession, HiddenPlace } from "./sessions/session.ts";
+import type { HeldPrompt, HeldPrompts } from "@tare/planner/internal/parts";
+import type { Followed } from "./request_cache.ts";
+import type { HiddenPlace } from "./sessions/history.ts";
+import type { GatewaySession } from "./sessions/session.ts";
 
 /** What a model asks to have back. */
 type Recalled = Parameters<typeof recallOriginal>[1];
@@ -162,14 +164,14 @@ export class GatewayTurn {
 
   /** What answers to the client say of it. */
   headers(): Readonly<Record<string, string>> {
-    const { session: { conversation }, request, countTokens } = this.#options;
-    const { epoch, savedTokenUnits } = conversation.state;
+    const { session: { session }, request, countTokens } = this.#options;
+    const { epoch, savedTokenUnits } = session.state;
     const messages = messagesOf(request.items);
     const { definitions = [], search } = this.#options.deferred ?? {};
     const tools = [...this.#tools(false).filter((tool) => tool !== search), ...definitions];
     const tokens = countRequestTokens({ messages, tools }, countTokens);
     return {
-      "x-tare-session": conversation.id,
+      "x-tare-session": session.id,
       "x-tare-epoch": String(epoch),
       "x-tare-tokens-received": String(tokens),
       ...(this.#view && {
@@ -177,7 +179,7 @@ export class GatewayTurn {
         "x-tare-cached-predicted": String(this.#predictedTokens(this.#view)),
       }),
       // A policy that knows nothing of costs can't tell.
-      ...(conversation.knowsCosts && { "x-tare-saved-token-units": String(Math.round(savedTokenUnits)) }),
+      ...(session.knowsCosts && { "x-tare-saved-token-units": String(Math.round(savedTokenUnits)) }),
     };
   }
 
@@ -217,7 +219,7 @@ export class GatewayTurn {
       };
       this.#view = await prompts.view(history, call);
     }
-    this.#routed = route?.(session.conversation.cacheKey(history.messages, { isTurn }));
+    this.#routed = route?.(session.session.cacheKey(history.messages, { isTurn }));
     let ends: readonly number[] | undefined;
     const bytes = writeRequest(withKnown(request, spelled, items), {
       items,
@@ -274,7 +276,7 @@ export class GatewayTurn {
 
   #predictedTokens({ promptTokens, predictedCachedTokens }: SessionView): number {
     if (this.#heldTokens === undefined) return predictedCachedTokens;
-    const { profile } = this.session.conversation;
+    const { profile } = this.session.session;
     return servedTokens(profile, { promptTokens, sharedTokens: this.#heldTokens });
   }
 

@@ -3,7 +3,8 @@ import { estimateTokens } from "@tare/messages";
 import { plannerSession, profileNamed } from "@tare/planner";
 import { CHAT_PROTOCOL, readRequest, readWireBody } from "@tare/wire/internal";
 import { call } from "./fixture_test.ts";
-import { HeldPrompts, Memory } from "./memory.ts";
+import { HeldPrompts } from "@tare/planner/internal/parts";
+import { RequestCache } from "./request_cache.ts";
 import { GatewaySessions } from "./sessions/sessions.ts";
 import { GatewayTurn } from "./turn.ts";
 
@@ -11,11 +12,11 @@ const encode = (value: unknown) => new TextEncoder().encode(JSON.stringify(value
 
 Deno.test("GatewayTurn answers recalls from the session's archive and goes on behind them", async () => {
   const maxBytes = 100_000;
-  const readers = new Memory({ maxBytes }).readers("c");
+  const readers = new RequestCache({ maxBytes }).readers("c");
   const sessions = new GatewaySessions({ maxBytes });
   const body = { model: "m", messages: [{ role: "user", content: "Go." }] };
   const request = readRequest(readWireBody(encode(body)), CHAT_PROTOCOL, readers);
-  const session = sessions.find({
+  const session = sessions.sessionOf({
     basis: { model: "m" },
     countTokens: estimateTokens,
     scope: "",
@@ -24,7 +25,7 @@ Deno.test("GatewayTurn answers recalls from the session's archive and goes on be
       plannerSession({ profile: profileNamed("none"), countTokens: estimateTokens, archive }),
   });
   const ref = await session.archive.put("the original");
-  const options = { client: "c", session, request, recall: true, prompts: session.conversation, readers };
+  const options = { client: "c", session, request, recall: true, prompts: session.session, readers };
   const held = new HeldPrompts({ maxBytes: 1_000 });
   const turn = new GatewayTurn({ ...options, held, countTokens: estimateTokens, now: () => 0 });
   const { signal } = new AbortController();

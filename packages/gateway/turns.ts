@@ -2,6 +2,7 @@ import type { Warmth } from "@tare/session";
 import { Session } from "@tare/session/internal";
 import { type CallReport, reportCall, type Sums, sumsOf, UNFINISHED } from "@tare/session/internal/report";
 import { contentText, type CountTokens } from "@tare/messages";
+import { reasonOf } from "@tare/messages/internal";
 import { listPrice, listWindow, readTooLong } from "@tare/planner";
 import {
   type About,
@@ -11,7 +12,7 @@ import {
   routeToCache,
   searchesTools,
 } from "@tare/planner/internal";
-import type { Rates } from "@tare/planner/internal/parts";
+import type { Rates, StoredPrompt } from "@tare/planner/internal/parts";
 import { policySession } from "@tare/planner/policies";
 import { RECALL_TOOL } from "@tare/prune";
 import {
@@ -32,20 +33,10 @@ import { createHash } from "node:crypto";
 import { setTimeout as setTimer } from "node:timers";
 import { functionsInFront } from "./deferral.ts";
 import { type EndedTurn, keyOf, pingableOf, SubAgents } from "./keep_warm.ts";
-import { Keeper } from "./kept/keeper.ts";
-import type { Making } from "./kept/kept_session.ts";
-import { type Followed, Memory, type StoredPrompt } from "./memory.ts";
+import { type Followed, RequestCache } from "./request_cache.ts";
 import type { SetOptions } from "./options.ts";
-import {
-  type Compaction,
-  countInstructions,
-  type GatewaySession,
-  hasAnswers,
-  type Recognised,
-  type SessionFacts,
-  textOf,
-} from "./sessions/session.ts";
-import { GatewayKind } from "./sessions/gateway_kind.ts";
+import { countInstructions, hasAnswers, textOf } from "./sessions/history.ts";
+import type { Compaction, GatewaySession, Making, Recognised, SessionFacts } from "./sessions/session.ts";
 import { GatewaySessions } from "./sessions/sessions.ts";
 import { GatewayTurn, type SentCall } from "./turn.ts";
 import { upstreamOf } from "./http.ts";
@@ -79,13 +70,10 @@ const MAX_WINDOWS = 1_000;
 
 /** Finds out which conversation each request belongs to, and takes note of what becomes of it. */
 export class Turns {
-  /** Its sessions, as they are registered. */
-  readonly kind: GatewayKind;
+  readonly sessions: GatewaySessions;
   readonly #options: SetOptions;
   #countTokens: CountTokens | undefined;
-  readonly #memory: Memory;
-  readonly #sessions: GatewaySessions;
-  readonly #keeper: Keeper | undefined;
+  readonly #cache: RequestCache;
   /** Absent: nothing is kept warm. */
   readonly #warmth: Warmth | undefined;
   readonly #subAgents = new SubAgents();
@@ -95,39 +83,30 @@ export class Turns {
   readonly #millions = new LRUCache<string, true>({ max: MAX_WINDOWS });
 
   constructor(options: SetOptions) {
-    const { control, now, store, limits: { memoryBytes = 96 * 2 ** 20 } = {}, retention = {} } = options;
+    const { control, now, store, warmth, limits: { memoryBytes = 96 * 2 ** 20 } = {}, retention = {} } =
+      options;
     this.#options = options;
-    this.#warmth = options.warmth;
-    this.#memory = new Memory({ maxBytes: memoryBytes });
-    this.#sessions = new GatewaySessions({
-      control,
+    this.#warmth = warmth;
+    this.#cache = new RequestCache({ maxBytes: memoryBytes });
+    this.sessions = new GatewaySessions({
+      ...{ control, warmth, now },
       resumed: (session, { uncounted: [made] }) => made && this.#countCompaction(session, made),
-      maxBytes: this.#memory.sessionBytes,
-      now,
-    });
-    this.#keeper = store && new Keeper({
-      store,
-      isWhole: retention.content ?? true,
-      sessions: this.#sessions,
-      keepMs: retention.maxAgeMs ?? (() => 30 * DAY_MS),
-      keepBytes: retention.maxBytes ?? 2 ** 30,
-      waitMs: retention.waitMs ?? 250,
+      maxBytes: this.#cache.sessionBytes,
+      storing: store && {
+        ...{ store, now },
+        storesContent: retention.content ?? true,
+        maxAgeMs: retention.maxAgeMs ?? (() => 30 * DAY_MS),
+        maxBytes: retention.maxBytes ?? 2 ** 30,
+        waitMs: retention.waitMs ?? 250,
+        onFailure: (error, isFirst) => this.#storeFailed(error, isFirst),
+      },
       makingOf: (name, client) => this.#makingOf(name, client),
-      restored: ({ conversation: { id }, facts, held }) => this.#remember(id, facts, held),
-      failed: () => options.telemetry.failedOpen("store"),
-      onError: options.onError ?? (() => {}),
-      now,
-    });
-    this.kind = new GatewayKind({
-      sessions: this.#sessions,
-      keeper: this.#keeper,
-      warmth: this.#warmth,
-      windowOf: ({ facts: { protocol: name, client = "" }, conversation }) => {
+      restored: ({ id, facts, held }) => this.#remember(id, facts, held),
+      windowOf: ({ facts: { protocol: name, client = "" }, session }) => {
         const protocol = PROTOCOLS.find((one) => one.name === name);
         if (!protocol || !options.upstreams[name]) return undefined;
-        return this.#windowOf(protocol, { client, model: conversation.state.model });
+        return this.#windowOf(protocol, { client, model: session.state.model });
       },
-      now,
     });
   }
 
@@ -136,15 +115,18 @@ export class Turns {
     return this.#countTokens ??= await this.#options.countTokens();
   }
 
-  /** Stores a session: resolves once that is done, or after a short while; never rejects. Default: nothing is stored. */
-  save(session: GatewaySession): Promise<void> | undefined {
-    return this.#keeper?.save(session);
-  }
-
-  /** Waits until all is kept, for a while. Never rejects. */
+  /** Waits until all sessions are stored, for a while. Never rejects. */
   async close(): Promise<void> {
     this.#warmth?.close();
-    await this.#keeper?.close();
+    await this.sessions.close();
+  }
+
+  #storeFailed(error: unknown, isFirst: boolean): void {
+    const { telemetry, onError } = this.#options;
+    telemetry.failedOpen("store");
+    if (!isFirst) return;
+    const what = "Requests continue without it; after a restart a session may be recognised as a new one.";
+    onError?.(new Error(`Cannot store sessions: ${reasonOf(error)}. ${what}`, { cause: error }));
   }
 
   /** The id that a response has at the upstream, as it stands in a path. */
@@ -154,26 +136,27 @@ export class Turns {
     { request, by }: Pick<Call, "request" | "by">,
   ): Promise<string> {
     const client = clientOf(protocol, request, by);
-    const known = this.#memory.followed(client, id) ?? await this.#lookFor(id, protocol, client);
+    const known = this.#cache.followed(client, id) ?? await this.#lookFor(id, protocol, client);
     return known ? encodeURIComponent(known.upstreamId) : id;
   }
 
   /** Looks for what is kept of a response, whatever session it belongs to. */
   async #lookFor(id: string, protocol: Protocol, client: string): Promise<Followed | undefined> {
-    if (!this.#keeper) return undefined;
+    if (!this.#options.store) return undefined;
     const nothing = { scope: hashOf([client, null]), items: [], basis: { model: "" } };
     const countTokens = await this.#counter();
-    const readers = this.#memory.readers(client);
+    const readers = this.#cache.readers(client);
     const prompts = this.#promptsOf(protocol, { client, countTokens });
-    await this.#keeper.look({ client, ...nothing, countTokens, prompts }, { follows: id, protocol, readers });
-    return this.#memory.followed(client, id);
+    const looked = { client, ...nothing, countTokens, prompts };
+    await this.sessions.look(looked, { follows: id, protocol, readers });
+    return this.#cache.followed(client, id);
   }
 
   /** Finds the session of a request; nothing for a request that can't be planned. */
   async begin(protocol: Protocol, { request, bytes, counts, by }: Call): Promise<GatewayTurn | undefined> {
     const { recall: offers = true, now } = this.#options;
     const client = clientOf(protocol, request, by);
-    const readers = this.#memory.readers(client);
+    const readers = this.#cache.readers(client);
     const isObserved = request.headers.get("x-tare")?.toLowerCase() === "observe";
     const upstream = upstreamOf(protocol, this.#options);
     const { baseURL } = upstream;
@@ -200,7 +183,6 @@ export class Turns {
     else if (!counts) this.#millions.delete(sized);
     const countTokens = await this.#counter();
     const wire = await Session.inSlices(readingRequest(body, protocol, readers));
-    const sessions = this.#sessions;
     const choosesTools = !hints.forbidsTools && !(hints.forcesTool && !hasAnswers(wire.items));
     const hasTools = (wire.tools ?? []).length > 0 && choosesTools;
     const ttlMs = protocol.cacheTtlMs?.(wire);
@@ -219,8 +201,9 @@ export class Turns {
       countTokens,
       prompts: this.#promptsOf(protocol, { client, countTokens }),
     };
-    await this.#keeper?.look(recognised, { follows, protocol, readers });
-    const followed = follows === undefined ? undefined : this.#memory.followed(client, follows);
+    const { sessions } = this;
+    await sessions.look(recognised, { follows, protocol, readers });
+    const followed = follows === undefined ? undefined : this.#cache.followed(client, follows);
     const found = sessions.held.get(followed?.sessionId ?? "");
     const purpose = counts ? "other" : hints.purpose;
     const oneShot = found ? undefined : oneShotOf(wire, {
@@ -234,7 +217,7 @@ export class Turns {
     if (oneShot && !about && (counts || !isFirst)) return undefined;
     const precedes = isFirst && !counts;
     const session = found ??
-      (precedes ? sessions.precede(recognised) : about?.known ?? sessions.find(recognised));
+      (precedes ? sessions.precede(recognised) : about?.known ?? sessions.sessionOf(recognised));
     if (this.#warmth && protocol.pings && !counts && (!oneShot || precedes)) {
       if (!oneShot) this.#warmth.goesOn(session.id);
       // A subagent without tools begins with a request that may be none of its turns.
@@ -245,10 +228,10 @@ export class Turns {
     const prompts = isStateful
       ? undefined
       : precedes
-      ? session.conversation.draft()
+      ? session.session.draft()
       : oneShot
       ? viewFor(oneShot, wire)
-      : session.conversation;
+      : session.session;
     const isLeft = session.facts.control || session.facts.isReverted;
     const isHelped = !isLeft && !counts && (!oneShot || prompts !== undefined);
     const asked = isHelped
@@ -286,9 +269,9 @@ export class Turns {
       precedes,
       ...(this.#options.telemetry.captureContent && { keepsText: true }),
       countTokens,
-      held: this.#memory.prompts,
+      held: this.#cache.prompts,
       readers,
-      seen: (id, parts) => this.#memory.refer(client, id, parts),
+      seen: (id, parts) => this.#cache.refer(client, id, parts),
       now,
     });
   }
@@ -304,7 +287,7 @@ export class Turns {
     const { mechanisms: { schemas = true } = {}, alwaysFull } = this.#options.planning ?? {};
     if (!schemas) return undefined;
     const windowTokens = this.#windowOf(wire.protocol, { client, model: wire.model });
-    const { profile } = session.conversation;
+    const { profile } = session.session;
     return functionsInFront(wire, { profile, windowTokens, countTokens, alwaysFull });
   }
 
@@ -318,7 +301,7 @@ export class Turns {
 
   #ratesOf({ request: { protocol, model }, session }: GatewayTurn): Rates {
     const { price = listPrice } = upstreamOf(protocol, this.#options);
-    return { profile: session.conversation.profile, price: price(model) };
+    return { profile: session.session.profile, price: price(model) };
   }
 
   /**
@@ -360,11 +343,11 @@ export class Turns {
     turn.remember();
     const isTurn = turn.oneShot === undefined;
     if (isTurn) turn.session.replied({ callsClient });
-    this.#sessions.weigh(turn.session);
+    this.sessions.weigh(turn.session);
     const { writer: { id }, session, client } = turn;
     if (id === undefined || upstreamId === undefined) return;
     const owed = callsClient && recalls.length > 0 ? turn.lastAnswers : [];
-    this.#memory.follow(client, id, { sessionId: session.id, upstreamId, owed });
+    this.#cache.follow(client, id, { sessionId: session.id, upstreamId, owed });
     if (isTurn) session.answeredBy({ id, upstreamId, owed });
   }
 
@@ -382,11 +365,10 @@ export class Turns {
     const rates = this.#ratesOf(turn);
     const pingable = pingableOf(turn, {
       ...call,
-      isCurrent: async () =>
-        this.#sessions.isCurrent(session) && (await this.#keeper?.isNewest(session) ?? true),
+      isCurrent: async () => this.sessions.isCurrent(session) && await this.sessions.isNewest(session),
       booked: (entry) => {
         this.book(session, sumsOf.ping(entry, rates), { model });
-        this.save(session);
+        this.sessions.save(session);
       },
     }, this.#options);
     if (pingable) this.#warmth?.waits(pingable);
@@ -399,17 +381,17 @@ export class Turns {
     which?: { readonly model: string | undefined; readonly tool?: string },
   ): void {
     const atMs = this.#options.now();
-    session.conversation.book(more, atMs, which);
+    session.session.book(more, atMs, which);
     this.#options.keys?.paid(session.facts.by, more.usd ?? 0);
-    this.#options.telemetry.booked(more, which?.model ?? session.conversation.state.model ?? "");
-    this.#sessions.book(session, more, atMs);
+    this.#options.telemetry.booked(more, which?.model ?? session.session.state.model ?? "");
+    this.sessions.book(session, more, atMs);
   }
 
   /** What belongs to a session beside it. */
   #remember(sessionId: string, { client, responses, lastMs }: SessionFacts, held?: StoredPrompt): void {
     if (client === undefined) return;
-    if (held) this.#memory.prompts.restore(client, held, lastMs);
-    for (const { id, ...followed } of responses) this.#memory.follow(client, id, { sessionId, ...followed });
+    if (held) this.#cache.prompts.restore(client, held, lastMs);
+    for (const { id, ...followed } of responses) this.#cache.follow(client, id, { sessionId, ...followed });
   }
 
   #noteCall(
@@ -419,21 +401,20 @@ export class Turns {
   ): CallReport {
     const { session, oneShot, request: { model } } = turn;
     const rates = this.#ratesOf(turn);
-    const { conversation } = session;
     const { upgrade } = entry?.warmth ?? {};
     if (upgrade) this.#warmth?.observe(keyOf(turn, this.#options), upgrade);
     const made = reportCall(usage, {
-      number: 1 + sumsOf.days(conversation.state.days).calls,
+      number: 1 + sumsOf.days(session.session.state.days).calls,
       at: new Date(this.#options.now()).toISOString(),
       turn: oneShot === undefined ? session.facts.turns?.all ?? null : null,
       purpose,
       ledger: entry,
       rates,
-      rewrites: purpose === "turn" ? conversation.state.unsent : [],
+      rewrites: purpose === "turn" ? session.session.state.unsent : [],
     });
     const pingCreditTokenUnits = entry?.warmth?.creditTokenUnits ?? 0;
     this.book(session, { ...sumsOf.call(made), pingCreditTokenUnits, savedTokens }, { model });
-    conversation.note(made);
+    session.session.note(made);
     return made;
   }
 
@@ -449,7 +430,7 @@ export class Turns {
     if (!protocol || !this.#options.upstreams[name]) return undefined;
     const countTokens = await this.#counter();
     const prompts = this.#promptsOf(protocol, { client, countTokens });
-    return { protocol, countTokens, prompts, readers: this.#memory.readers(client) };
+    return { protocol, countTokens, prompts, readers: this.#cache.readers(client) };
   }
 
   /** The context window of a model; nothing where it isn't known. */
@@ -611,7 +592,7 @@ function viewFor(
   if (!about || about.shared === 0) return undefined;
   const { known: session, shared } = about;
   const restores = purpose === "compaction" || namesSummary(instructionsOf(items));
-  return session.conversation.glimpse(session.lengthOf(items.slice(0, shared)), { restores });
+  return session.session.glimpse(session.lengthOf(items.slice(0, shared)), { restores });
 }
 
 /** The text of the instructions with which a request begins. */

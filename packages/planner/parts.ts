@@ -15,6 +15,14 @@
  *
  * @module
  */
-export { PrefixCache, type PrefixCacheOptions, type PromptUnit, type UnitsRequest } from "./cache/prefix.ts";
+export {
+  type HeldPrompt,
+  HeldPrompts,
+  PrefixCache,
+  type PrefixCacheOptions,
+  type PromptUnit,
+  type StoredPrompt,
+  type UnitsRequest,
+} from "./cache/prefix.ts";
 export { type IdleClock, pingClock } from "./clock/clock.ts";
 export { callCost, callCostParts, type CostParts, promptCost, type Rates } from "./ledger/ledger.ts";

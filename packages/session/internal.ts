@@ -6,10 +6,12 @@
 export { Coalescer } from "./coalescer.ts";
 export { DocumentReader, type DocumentReaderOptions } from "./documents.ts";
 export { type ContentsItem, sumContents } from "./store/contents.ts";
-export { applyPatch, diffJson, type JsonPatch } from "./store/json_patch.ts";
 export {
+  applyPatch,
   type ArchivedText,
+  diffJson,
   JsonPacker,
+  type JsonPatch,
   type NextState,
   type PackedJson,
   SessionRecords,
@@ -20,6 +22,7 @@ export {
   type WholeValue,
 } from "./store/session_records.ts";
 export { isConflict } from "./store/store_error.ts";
+export { hashPrefixes } from "./hash_prefixes.ts";
 export { expiryClock } from "./expiry_clock.ts";
 export { isFenced, type OwnedEvents, type OwnedSession, Ownership, Queue, type Tenure } from "./ownership.ts";
 export {
@@ -35,6 +38,7 @@ export {
   type SessionCall,
   type SessionInit,
   type SessionState,
+  type StoredCopy,
 } from "./session.ts";
 export {
   type HeldOptions,
@@ -83,5 +87,12 @@ export type {
   TypedEvent,
   WaitingSession,
 } from "./store/port.ts";
+export {
+  type LoadedSession,
+  type SessionContent,
+  WriteBehind,
+  type WriteBehindOptions,
+  type WrittenKind,
+} from "./write_behind.ts";
 export type { KeptWarm, Pingable } from "./warmth.ts";
 export { s3Address } from "./store/s3_address.ts";

@@ -126,7 +126,7 @@ export interface RegisteredSession {
   /** Name of the key with which it was made. Absent: the owner's. */
   readonly by?: string | undefined;
   /** What its model sees, and what its calls came to. */
-  readonly conversation: Session;
+  readonly session: Session;
 }
 
 /** A change of a session that a user asks for. */
@@ -382,12 +382,12 @@ export class OpenSession<Summary = unknown, Details = unknown> {
 
   /** Totals of its calls by day. */
   get days(): Days {
-    return this.#session.conversation.state.days;
+    return this.#session.session.state.days;
   }
 
   /** Why nothing can be asked of its messages, in words that follow "Cannot pin"; `undefined` if it can. */
   get noPins(): string | undefined {
-    return this.#session.conversation.noPins;
+    return this.#session.session.noPins;
   }
 
   details(): Promise<Details> {
@@ -414,7 +414,7 @@ export class OpenSession<Summary = unknown, Details = unknown> {
     keep: (pin: PinReport) => readonly StoreRecord[] = () => [],
   ): Promise<PinReport> {
     const seen = await this.seen();
-    const pin = this.#session.conversation.makePin(seen.history.messages, wanted);
+    const pin = this.#session.session.makePin(seen.history.messages, wanted);
     const report = reportPins({ ...seen, pins: [pin] })[0]!;
     await this.#kind.change(this.#session, { pins: { set: pin } }, () => keep(report));
     return report;
@@ -422,7 +422,7 @@ export class OpenSession<Summary = unknown, Details = unknown> {
 
   /** Removes the pin of a message, and returns whether there was one. @throws {StoreError} */
   async removePin(place: number, keep: () => readonly StoreRecord[] = () => []): Promise<boolean> {
-    if (!this.#session.conversation.state.pins.some((pin) => pin.place === place)) return false;
+    if (!this.#session.session.state.pins.some((pin) => pin.place === place)) return false;
     await this.#kind.change(this.#session, { pins: { remove: place } }, keep);
     return true;
   }
@@ -444,7 +444,7 @@ export class OpenSession<Summary = unknown, Details = unknown> {
 
   /** Returns the original of what was evicted from its prompt, by its reference. */
   async archived(ref: string): Promise<string | undefined> {
-    return await this.#session.conversation.archive.get(ref);
+    return await this.#session.session.archive.get(ref);
   }
 
   /** Deletes it. @throws {StoreError} */

@@ -29,6 +29,7 @@ import { createHash } from "node:crypto";
 import { setImmediate } from "node:timers";
 import { addDays, addToDay, type CallReport, type Days, type Sums } from "./report/calls.ts";
 import type { SeenSession } from "./report/prompt_report.ts";
+import type { StoredState } from "./store/session_records.ts";
 
 /** What is known of a conversation beside its messages and what its prompts are made by. Plain data, which is kept. */
 export interface SessionState {
@@ -59,6 +60,31 @@ export interface DatedRewrite extends Rewrite {
   readonly atMs: number;
 }
 
+/** A session that is written after the fact as its store has it, as far as that is known. */
+export interface StoredCopy extends Pick<StoredState, "title" | "whole" | "summed" | "refs"> {
+  /** Fencing number of its newest hold when it was last read or written; 0 where the store isn't shared. Absent: it isn't stored. */
+  readonly fence?: number | undefined;
+  /** The session that it is a fork of: the nearest of its ancestors that was stored. Absent: it is none. */
+  readonly parent?: string | undefined;
+  /** The days of its stored totals. */
+  readonly days: Days;
+  /** Its totals as JSON. */
+  readonly totals?: string;
+  /** Number of its last event, each of which is a call. */
+  readonly lastEvent: number;
+  /** The newest stored call that was made in this process. */
+  readonly lastCall?: CallReport | undefined;
+  /** Ids of its newest commits, the newest first. */
+  readonly writes: readonly string[];
+  /** What its stored names are of. Absent: unknown. */
+  readonly named?: unknown;
+  /** How it is stored if a commit succeeded that failed or wasn't answered; the newest first. */
+  readonly attempts?: readonly StoredCopy[];
+}
+
+/** A session of which nothing is stored. */
+export const NOT_STORED: StoredCopy = { title: "", refs: new Set(), days: {}, lastEvent: 0, writes: [] };
+
 /** What a conversation is made of. */
 export interface SessionInit {
   readonly id: string;
@@ -71,6 +97,8 @@ export interface SessionInit {
   readonly tools?: PromptSessionOptions["tools"];
   /** Its stored state. Default: it is new. */
   readonly state?: Partial<SessionState> | undefined;
+  /** What is stored of it, if it is written after the fact. Default: nothing. */
+  readonly stored?: StoredCopy;
 }
 
 /** A call for which a prompt is planned. */
@@ -183,6 +211,7 @@ export class Session {
   readonly #countTokens: CountTokens;
   readonly #tools: SessionInit["tools"];
   #state: SessionState;
+  #stored: StoredCopy;
   #calls: readonly CallReport[] = [];
   #seen: Pick<SeenSession, "history" | "view"> | undefined;
   /** What its client asked with then, as that spelled it. */
@@ -191,18 +220,29 @@ export class Session {
   #changed: NonNullable<LedgerEntry["changed"]> | undefined;
 
   /** A conversation as it was kept, or a new one. */
-  constructor({ id, archive, prompts, countTokens, tools, state }: SessionInit) {
+  constructor({ id, archive, prompts, countTokens, tools, state, stored = NOT_STORED }: SessionInit) {
     this.id = id;
     this.archive = archive;
     this.#prompts = prompts;
     this.#countTokens = countTokens;
     this.#tools = tools;
     this.#state = { ...NEW, ...state };
+    this.#stored = stored;
   }
 
   /** What is known of it: the same object as long as nothing has changed. */
   get state(): SessionState {
     return this.#state;
+  }
+
+  /** What is stored of it, if it is written after the fact. */
+  get stored(): StoredCopy {
+    return this.#stored;
+  }
+
+  /** It was written to its store, or that was tried. */
+  wrote(stored: StoredCopy): void {
+    this.#stored = stored;
   }
 
   /** What its prompts are made by, to be kept: see `PromptSession.state` and `lookedAt`. */
@@ -404,12 +444,14 @@ export class Session {
   /** A conversation that goes on from the first `length` messages, with an archive that holds what this one's does. */
   fork(length: number, { id, archive }: ForkPlace): Session {
     const { title, model, epoch, pins } = this.#state;
+    const { fence, refs, parent = this.id } = this.#stored;
     return new Session({
       id,
       archive,
       prompts: this.#prompts.fork(length, archive),
       countTokens: this.#countTokens,
       state: { title, model, epoch, pins: pins.filter(({ place }) => place < length) },
+      stored: { ...NOT_STORED, refs, parent: fence === undefined ? parent : this.id },
     });
   }
 

@@ -9,13 +9,13 @@ import {
   assertSame,
   played,
   whole,
-} from "../../packages/gateway/kept/conversations_fixture_test.ts";
+} from "../../packages/gateway/sessions/conversations_fixture_test.ts";
 import {
   CHAT,
   type Dialect,
   MESSAGES,
   RESPONSES,
-} from "../../packages/gateway/kept/dialects_fixture_test.ts";
+} from "../../packages/gateway/sessions/dialects_fixture_test.ts";
 import type { Recording } from "@tare/simulator/economy";
 import { generateWorkload } from "../workload.ts";
 import {

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import type { Message } from "@tare/messages";
 import { anchorOf, type WireItem } from "@tare/wire/internal";
-import { expandHidden, type HiddenPlace } from "./session.ts";
+import { expandHidden, type HiddenPlace } from "./history.ts";
 
 const said = (content: string, role: "user" | "assistant" = "assistant"): Message => ({ role, content });
 const item = (content: string, role?: "user" | "assistant"): WireItem => ({

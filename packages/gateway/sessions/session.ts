@@ -1,23 +1,39 @@
-import type { Session } from "@tare/session/internal";
-import type { Overview, Sums } from "@tare/session/internal/report";
+import { type LoadedSession, Session, type SessionContent, type SessionState } from "@tare/session/internal";
+import type { Days, Overview, Sums } from "@tare/session/internal/report";
 import { contentText, type CountTokens, type Message, type ToolDefinition } from "@tare/messages";
-import { firstWords, hashBytes, hashPiece, personsWords } from "@tare/messages/internal";
+import { firstWords, hashBytes, hashPiece } from "@tare/messages/internal";
 import type { PromptSession, SessionView } from "@tare/planner";
-import type { Continuation, KnownConversation } from "@tare/planner/internal";
+import type { Continuation, KnownConversation, StoredHistory } from "@tare/planner/internal";
 import type { Archive } from "@tare/prune";
+import { bytesFromText, placeholderRefs } from "@tare/prune/internal";
 import {
-  anchorOf,
   type ItemPart,
   type Protocol,
+  readItems,
   steadyTools,
-  underClientIds,
   type WireItem,
   type WireReply,
   type WireRequest,
-  withoutThoughts,
 } from "@tare/wire/internal";
-import type { Followed, StoredPrompt } from "../memory.ts";
-import type { LayeredArchive } from "./layered_archive.ts";
+import { createHash } from "node:crypto";
+import type { StoredPrompt } from "@tare/planner/internal/parts";
+import type { Followed } from "../request_cache.ts";
+import {
+  countInstructions,
+  countTurns,
+  expandHidden,
+  hasAnswers,
+  type HiddenPlace,
+  type Known,
+  type NamedHistory,
+  namesOf,
+  openingText,
+  personSpoke,
+  QUOTED_CHARS,
+  quotes,
+  readHistoryItem,
+  writeHistoryItem,
+} from "./history.ts";
 
 /** What a session is recognised by. */
 export interface Recognised {
@@ -45,7 +61,7 @@ export interface Recognised {
   readonly countTokens: CountTokens;
   /** Decides what leaves the prompts of a session: of a new one, or of one that goes on from what was stored. */
   readonly prompts: (
-    session: Pick<SessionFacts, "control" | "basis" | "agent"> & { readonly archive: LayeredArchive },
+    session: Pick<SessionFacts, "control" | "basis" | "agent"> & { readonly archive: SessionArchive },
     stored?: Pick<PromptSession, "state" | "lookedAt">,
   ) => PromptSession;
 }
@@ -80,21 +96,6 @@ export interface ClientSummary {
   readonly uncounted: readonly Compaction[];
   /** Whether the client said that it is a summary. */
   readonly isSaid: boolean;
-}
-
-/** What the upstream sees at a place of the client's history that the client doesn't know of: recalls and the like. */
-export interface HiddenPlace {
-  /** Length of the client's history when they came. */
-  readonly after: number;
-  /** Which it is of those of one reply. */
-  readonly part: number;
-  /** Names the items of the client in whose place they stand. */
-  readonly replaces: readonly string[];
-  /** Names those before which they stand: the first that is there. */
-  readonly before: readonly string[];
-  /** Names what a model thought that stands among these already. */
-  readonly thoughts: readonly string[];
-  readonly items: readonly WireItem[];
 }
 
 /** What is known of whose conversation it is, and where it stands. Plain data, which is kept. */
@@ -156,32 +157,15 @@ export interface SessionFacts {
   readonly compactions: readonly Compaction[];
 }
 
-/** What is in the store of a session. */
-export interface Kept {
-  /**
-   * Fencing number of the session's newest hold when it was last read or saved here, 0 where the store isn't shared.
-   * Absent: it was never saved.
-   */
-  readonly fence?: number;
-  /** References of the texts that are there. */
-  readonly refs: ReadonlySet<string>;
-  /** The session of which it is a fork: the last of its forebears that was saved. Absent: it is none. */
-  readonly parent?: string;
-  /** Names of the ends that its history had when it was saved, the newest first. */
-  readonly ends: readonly string[];
-}
-
 /** What was sent last: messages, or of a session that was stored hashes of those that aren't lines. */
 export type Shown = readonly (Message | number)[];
 
 /** What a session is made of. */
 export interface SessionParts {
-  readonly conversation: Session;
-  readonly archive: LayeredArchive;
-  /** Counts the sessions of a gateway, forks included. */
-  readonly number: number;
-  /** How many items the client's history has. */
-  readonly length: number;
+  readonly session: Session;
+  readonly archive: SessionArchive;
+  /** How many items the client's history has. Default: none. */
+  readonly length?: number;
   readonly facts: SessionFacts;
   /** Default: nothing is hidden. */
   readonly hidden?: readonly HiddenPlace[];
@@ -191,9 +175,70 @@ export interface SessionParts {
   readonly unevicted?: Shown | undefined;
   /** What its provider holds of its newest prompt. Default: that isn't known. */
   readonly held?: StoredPrompt | undefined;
-  /** Default: nothing is kept of it. */
-  readonly kept?: Kept;
+  /** Names of the ends that its history had, the newest first. Default: none. */
+  readonly ends?: readonly string[];
 }
+
+/** What of a session never changes: the settings of its record. */
+export interface GatewaySettings
+  extends
+    Pick<SessionFacts, "protocol" | "agent" | "control">,
+    Partial<Pick<SessionFacts, "scope" | "client" | "name">> {
+  /** The session that it is a fork of, whether that is stored or not. */
+  readonly forkOf?: string;
+}
+
+/** The totals of a session, and what else lists report of it. */
+export interface GatewayTotals
+  extends
+    Pick<SessionState, "model" | "epoch" | "savedTokenUnits">,
+    Pick<SessionFacts, "lastMs" | "isReverted"> {
+  readonly days: Days;
+}
+
+/** Facts and state that are stored with a session's value. */
+type OtherFacts = Omit<
+  SessionFacts,
+  Exclude<keyof GatewaySettings, "agent"> | "by" | "startedMs" | "lastMs" | "isReverted"
+>;
+type OtherState = Omit<SessionState, keyof GatewayTotals | "title">;
+
+/** The form of stored values: values of another one aren't read. */
+const FORMAT = 6;
+
+/** What a session continues from, in addition to its settings, totals, title and texts. Plain data. */
+interface StoredValue {
+  readonly format: number;
+  readonly facts: OtherFacts;
+  readonly session: OtherState;
+  /** The items of its client's history, and the stems of its last one. */
+  readonly items: readonly string[];
+  readonly stems: readonly number[];
+  /** Instructions by their names: hashes and lengths of their lines. */
+  readonly instructions: Readonly<Record<string, readonly number[]>>;
+  readonly hidden: readonly (Omit<HiddenPlace, "items"> & { readonly items: readonly string[] })[];
+  /** References of the texts that were archived for it, with the length of its history at that time. */
+  readonly archived: readonly (readonly [ref: string, length: number])[];
+  /** Hashes of the messages that the last call showed. */
+  readonly shown: readonly number[];
+  /** Hashes of those of the last call without evictions; absent if that is the same. */
+  readonly unevicted?: readonly number[];
+  readonly held?: StoredPrompt;
+  /** The messages of `shown` that contain placeholders. */
+  readonly lines: readonly Message[];
+  readonly ends: readonly string[];
+  readonly state: unknown;
+  readonly lookedAt: unknown;
+}
+
+/** By what a session is recognised. */
+export interface SessionHistory {
+  readonly history: StoredHistory;
+  readonly instructions: readonly Known[];
+}
+
+/** What a stored session is made with. */
+export type Making = Pick<Recognised, "countTokens" | "prompts"> & Parameters<typeof readItems>[1];
 
 /** So many compactions of a session are remembered. */
 const MAX_COMPACTIONS = 100;
@@ -219,14 +264,108 @@ const CALL_BYTES = 1_024;
 /** A reference to an archived text, wherever it stands. */
 const ANY_REF = /\b[0-9a-f]{16}\b/g;
 
-/** How far behind its place an anchor is looked for: clients may put items of their own in between. */
-const REACH = 48;
+/** Number of sessions made in this process. */
+let made = 0;
+
+/** Memory for a text in addition to its characters, in bytes. */
+const ENTRY_BYTES = 200;
+
+/** What an archive begins with. */
+interface ArchiveInit {
+  /** Texts by reference. Default: none. */
+  readonly texts?: ReadonlyMap<string, string>;
+  /** References of the session's texts. Default: none. */
+  readonly listed?: Iterable<readonly [ref: string, length: number]>;
+  /** Reads texts that aren't in memory. Default: there are none. */
+  readonly stored?: Archive["get"] | undefined;
+}
+
+/**
+ * The archive of a session, in memory and in its store. A fork has the texts that were archived before it; from then on
+ * neither sees what the other archives. A text belongs to the session whose history was complete up to there when it was
+ * archived: a fork has all texts, and lists those of the history that it shares.
+ */
+export class SessionArchive implements Archive {
+  readonly #texts: Map<string, string>;
+  /** References of the session's texts, each with the length of its history at that time, in messages. */
+  readonly #listed: Map<string, number>;
+  readonly #stored: Archive["get"] | undefined;
+  #length = 0;
+  #bytes = 0;
+
+  constructor({ texts = new Map(), listed = [], stored }: ArchiveInit = {}) {
+    this.#texts = new Map(texts);
+    this.#listed = new Map(listed);
+    this.#stored = stored;
+    for (const text of texts.values()) this.#bytes += ENTRY_BYTES + text.length;
+  }
+
+  /** Bytes of memory that its texts take; what forks share counts for each. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** The references of the session's texts, with the length of its history at that time; the oldest first. */
+  get listed(): Iterable<readonly [ref: string, length: number]> {
+    return this.#listed;
+  }
+
+  /** All texts in memory, by reference. */
+  get texts(): Iterable<readonly [ref: string, content: string]> {
+    return this.#texts;
+  }
+
+  /** Returns the references of the session's texts, the oldest first. */
+  refs(): readonly string[] {
+    return [...this.#listed.keys()];
+  }
+
+  /** The history has so many messages: what is archived from now on is of these. */
+  grewTo(length: number): void {
+    this.#length = length;
+  }
+
+  /** The history went back to so many messages: what was evicted stays listed, but not for a fork of an earlier place. */
+  cutBack(length: number): void {
+    for (const [ref, at] of this.#listed) this.#listed.set(ref, Math.min(at, length + 1));
+  }
+
+  /** Lists a text that a fork shares, though it was archived of a longer history. */
+  list(ref: string): void {
+    if (!this.#listed.has(ref)) this.#listed.set(ref, this.#length);
+  }
+
+  /** Returns another archive with all that this one has now. It lists the texts of the first `length` messages. */
+  fork(length: number): SessionArchive {
+    const listed = [...this.#listed].filter(([, at]) => at <= length);
+    return new SessionArchive({ texts: this.#texts, listed, stored: this.#stored });
+  }
+
+  /** Stores a text in memory. @throws {Error} if its reference belongs to other content. */
+  put(content: string): Promise<string> {
+    // `archiveRef`, but at once: handing a text to another thread takes four times as long as hashing it here.
+    const ref = createHash("sha256").update(bytesFromText(content)).digest("hex").slice(0, 16);
+    const known = this.#texts.get(ref);
+    if (known !== undefined && known !== content) {
+      return Promise.reject(new Error(`Cannot archive a text under ${ref}: other content stands there`));
+    }
+    if (known === undefined) this.#bytes += ENTRY_BYTES + content.length;
+    this.#texts.set(ref, content);
+    this.list(ref);
+    return Promise.resolve(ref);
+  }
+
+  async get(ref: string): Promise<string | undefined> {
+    return this.#texts.get(ref) ?? await this.#stored?.(ref);
+  }
+}
 
 /** A conversation that passes through the gateway: whose it is, where it stands, and what only the upstream knows. */
 export class GatewaySession implements KnownConversation {
-  readonly conversation: Session;
-  readonly archive: LayeredArchive;
-  readonly number: number;
+  readonly session: Session;
+  readonly archive: SessionArchive;
+  /** Orders the sessions of a process as they were made. */
+  readonly number: number = ++made;
   #length: number;
   #facts: SessionFacts;
   #hidden: readonly HiddenPlace[];
@@ -236,31 +375,121 @@ export class GatewaySession implements KnownConversation {
   #held: (() => StoredPrompt) | undefined;
   /** What the upstream could see of its newest turn. */
   #history: readonly Message[] = [];
-  #kept: Kept;
+  #ends: readonly string[];
   /** Its tools as they first came. */
   #tools: readonly ReturnType<typeof steadyTools>["first"][number][] = [];
   /** The newest tools that came as they first did. Their bytes would hold the whole request. */
   #sameTools: readonly ToolDefinition[] | undefined;
 
   constructor(
-    { conversation, archive, number, length, facts, hidden = [], shown = [], unevicted = shown, held, kept }:
+    { session, archive, length = 0, facts, hidden = [], shown = [], unevicted = shown, held, ends = [] }:
       SessionParts,
   ) {
-    this.conversation = conversation;
+    this.session = session;
     this.archive = archive;
-    this.number = number;
     this.#length = length;
     this.#facts = facts;
     this.#hidden = hidden;
     this.#shown = shown;
     this.#unevicted = unevicted;
     this.#held = held && (() => held);
-    this.#kept = kept ?? { refs: new Set(), ends: [] };
+    this.#ends = ends;
+  }
+
+  /** Makes a session of what was stored; `undefined` if that has another form. */
+  static restore(
+    { record, totals, title, value: stored, stored: copy, text }: LoadedSession,
+    { countTokens, prompts, protocol, readers }: Making,
+  ): SessionHistory & { readonly session: GatewaySession } | undefined {
+    // It is what `content()` returned, perhaps in another version.
+    const value = stored as StoredValue | undefined;
+    if (value?.format !== FORMAT) return undefined;
+    const { items, stems, instructions, hidden, archived, shown, lines, state, lookedAt } = value;
+    const { forkOf: parent, sums, facts: own } = readRecord({ record, totals });
+    const facts: SessionFacts = { ...value.facts, ...own };
+    const archive = new SessionArchive({ stored: text, listed: archived });
+    const byHash = new Map(lines.map((line) => [hashPiece(line), line]));
+    const session = new GatewaySession({
+      session: new Session({
+        ...{ id: record.id, archive, countTokens, stored: { ...copy, parent } },
+        prompts: prompts({ archive, ...facts }, { state, lookedAt }),
+        state: { ...value.session, ...sums, title },
+      }),
+      ...{ archive, facts, length: items.length },
+      hidden: hidden.map(({ items, ...place }) => ({
+        ...place,
+        items: readItems(items, { protocol, readers }),
+      })),
+      shown: shown.map((hash) => byHash.get(hash) ?? hash),
+      unevicted: value.unevicted,
+      held: value.held,
+      ends: value.ends,
+    });
+    return {
+      session,
+      history: { items: items.map(readHistoryItem), stems },
+      instructions: Object.entries(instructions)
+        .map(([key, lines]): Known => ({ scope: own.scope, key, lines: pairsOf(lines) })),
+    };
+  }
+
+  /** Makes a session of its totals alone, to be reported: no request continues it. */
+  static restoreTotals(
+    { record, totals, title, stored }: LoadedSession,
+    { countTokens, prompts }: Making,
+  ): GatewaySession {
+    const { sums, facts: own } = readRecord({ record, totals });
+    const facts: SessionFacts = {
+      ...{ historyBytes: 0, heads: 0, hasTools: false, refusals: 0, isAnswered: false, isAmidTurn: false },
+      ...{ basis: { model: sums.model }, responses: [], compactions: [], ...own },
+    };
+    const archive = new SessionArchive();
+    return new GatewaySession({
+      session: new Session({
+        ...{ id: record.id, archive, countTokens, stored },
+        prompts: prompts({ archive, ...facts }),
+        state: { ...sums, title },
+      }),
+      ...{ archive, facts },
+    });
+  }
+
+  /** Its totals, and what else lists report of it. */
+  get totals(): GatewayTotals {
+    const { lastMs, isReverted } = this.#facts;
+    const { model, epoch, savedTokenUnits, days } = this.session.state;
+    return { lastMs, isReverted, model, epoch, savedTokenUnits, days };
+  }
+
+  /** Returns what is stored of it, and its names unless it is found by those of `named`. */
+  content({ history, instructions }: SessionHistory, named: unknown): SessionContent {
+    const { scope: _s, client: _c, by: _b, name: _n, protocol: _p, control: _k, ...changing } = this.#facts;
+    const { startedMs: _a, lastMs: _l, isReverted: _r, ...facts } = changing;
+    const { title: _t, model: _m, epoch: _e, savedTokenUnits: _u, days: _d, ...session } = this.session.state;
+    const known = named as NamedHistory | undefined;
+    const names = namesOf(this.#facts, history, { ends: this.#ends, known });
+    if (names) this.#ends = names.ends;
+    const { state, lookedAt } = this.session.prompt;
+    const value: StoredValue = {
+      ...{ format: FORMAT, facts, session, stems: history.stems, ends: this.#ends, state, lookedAt },
+      items: history.items.map(writeHistoryItem),
+      instructions: Object.fromEntries(instructions.map((known) => [known.key, plainLines(known)])),
+      hidden: this.#hidden.map(plainPlace),
+      archived: [...this.archive.listed],
+      shown: this.#shown.map(hashOf),
+      ...(this.held && { held: this.held }),
+      ...(this.#unevicted !== this.#shown && { unevicted: this.#unevicted.map(hashOf) }),
+      lines: this.#shown.flatMap((one) => typeof one !== "number" && hasPlaceholder(one) ? [one] : []),
+    };
+    return {
+      ...{ value, texts: this.archive.texts },
+      ...(names ? { names: [...names.ends, ...names.others], named: names.named } : { named }),
+    };
   }
 
   /** Its id, which is its conversation's. */
   get id(): string {
-    return this.conversation.id;
+    return this.session.id;
   }
 
   /** Name of the key with which it was begun. Absent: the owner's. */
@@ -293,23 +522,13 @@ export class GatewaySession implements KnownConversation {
     return this.#shown;
   }
 
-  /** What the last call showed from whose prompt nothing had left. */
-  get unevicted(): Shown {
-    return this.#unevicted;
-  }
-
-  /** What is in the store of it. */
-  get kept(): Kept {
-    return this.#kept;
-  }
-
   /** Bytes of memory that it takes; what it shares with others counts for each of them. */
   get bytes(): number {
     const items = this.#hidden.flatMap(({ items }) => items);
     // As bytes, and as text of the message that was read of them.
     const hiddenBytes = items.reduce((sum, { bytes }) => sum + 3 * (bytes?.length ?? 0), 0);
     const itemBytes = ITEM_BYTES * (this.#length + items.length);
-    const { calls } = this.conversation;
+    const { calls } = this.session;
     // As bytes, and as what was read of them.
     const toolBytes = this.#tools.reduce((sum, { bytes }) => sum + 3 * bytes.length, 0);
     return SESSION_BYTES + toolBytes + CALL_BYTES * calls.length + itemBytes + this.#facts.historyBytes +
@@ -321,7 +540,7 @@ export class GatewaySession implements KnownConversation {
   precede({ items }: Pick<Recognised, "items">): void {
     this.#length = items.length;
     this.#know({ heads: countInstructions(items) });
-    if (!this.#facts.isNamed) this.conversation.named(firstWords(personSpoke(items)?.words ?? ""));
+    if (!this.#facts.isNamed) this.session.named(firstWords(personSpoke(items)?.words ?? ""));
   }
 
   /** Plans its prompts by what this request asks for, the first of its first turn or one before that, whatever came before. */
@@ -329,7 +548,7 @@ export class GatewaySession implements KnownConversation {
     const { archive, facts: { control } } = this;
     this.#know({ agent, basis });
     [this.#shown, this.#held] = [[], undefined];
-    this.conversation.begin(prompts({ archive, control, agent, basis }));
+    this.session.begin(prompts({ archive, control, agent, basis }));
   }
 
   /**
@@ -345,10 +564,10 @@ export class GatewaySession implements KnownConversation {
     const isSaid = summary && quotes(items.slice(this.#length), summary.pieces);
     this.#length = items.length;
     // Once a model has answered, a first message of another text is a summary of the client's.
-    if (!this.#facts.isAnswered || this.conversation.state.title === "") {
+    if (!this.#facts.isAnswered || this.session.state.title === "") {
       const words = personSpoke(items)?.words ?? "";
       this.#know({ opening: openingText(words) });
-      if (!this.#facts.isNamed) this.conversation.named(firstWords(words));
+      if (!this.#facts.isNamed) this.session.named(firstWords(words));
     }
     this.#know({
       historyBytes: items.reduce((sum, { bytes }) => sum + (bytes?.length ?? 0), 0),
@@ -372,7 +591,7 @@ export class GatewaySession implements KnownConversation {
   /** A request has come, at this time in milliseconds since the epoch; its model is that of a turn. */
   asked({ atMs, model }: { readonly atMs: number; readonly model?: string | undefined }): void {
     this.#know({ lastMs: atMs });
-    if (model !== undefined) this.conversation.asked(model);
+    if (model !== undefined) this.session.asked(model);
   }
 
   /** A reply of a turn has come whole; it is the last one if it calls nothing. */
@@ -397,26 +616,23 @@ export class GatewaySession implements KnownConversation {
   }
 
   #cutBack(length: number): void {
-    this.conversation.cutBack(length);
+    this.session.cutBack(length);
     this.archive.cutBack(length);
   }
 
   /** A new session with what this one has behind these items. What it archives from then on, this one doesn't see. */
   fork(
     items: readonly WireItem[],
-    { id, number, scope }: Pick<SessionParts, "number"> & Pick<SessionFacts, "scope"> & {
-      readonly id: string;
-    },
+    { id, scope }: Pick<SessionFacts, "scope"> & { readonly id: string },
   ): GatewaySession {
     const { hidden, length } = this.#upTo(items);
     const archive = this.archive.fork(length);
-    const conversation = this.conversation.fork(length, { id, archive });
+    const session = this.session.fork(length, { id, archive });
     // What was evicted later of the history that they share is evicted from the fork, too.
-    const state = JSON.stringify(conversation.prompt.state);
+    const state = JSON.stringify(session.prompt.state);
     for (const ref of this.archive.refs()) if (state.includes(ref)) archive.list(ref);
-    const { fence, refs, parent = this.id } = this.#kept;
     const fork = new GatewaySession({
-      ...{ conversation, archive, number },
+      ...{ session, archive },
       length: items.length,
       facts: {
         ...{ ...this.#facts, scope, name: undefined, responses: [], compactions: [] },
@@ -425,8 +641,6 @@ export class GatewaySession implements KnownConversation {
       },
       hidden,
       ...{ shown: this.#shown, unevicted: this.#unevicted },
-      // The texts are with the last of its forebears that was saved.
-      kept: { refs: new Set(refs), parent: fence === undefined ? parent : this.id, ends: [] },
     });
     fork.#held = this.#held;
     fork.#tools = this.#tools;
@@ -452,8 +666,8 @@ export class GatewaySession implements KnownConversation {
           refs.add(ref);
         }
       };
-      if (this.#kept.parent === undefined) return refs;
-      read(JSON.stringify(this.conversation.prompt.state));
+      if (this.session.stored.parent === undefined) return refs;
+      read(JSON.stringify(this.session.prompt.state));
       read(JSON.stringify(shown()));
       for (let ref = waiting.pop(); ref !== undefined; ref = waiting.pop()) {
         read(await archive.get(ref) ?? "");
@@ -466,7 +680,7 @@ export class GatewaySession implements KnownConversation {
       get: async (ref) => (await own()).has(ref) ? await archive.get(ref) : undefined,
       refs: async () => {
         const all = [...await own()];
-        if (this.#kept.parent === undefined) return all;
+        if (this.session.stored.parent === undefined) return all;
         // Other texts than references look like one.
         const texts = await Promise.all(all.map((ref) => archive.get(ref)));
         return all.filter((_, at) => texts[at] !== undefined);
@@ -615,7 +829,7 @@ export class GatewaySession implements KnownConversation {
     if (this.#facts.isReverted) return;
     this.#know({ isReverted: true });
     this.#hidden = [];
-    this.conversation.revert();
+    this.session.revert();
   }
 
   /** Its client may follow a response. */
@@ -645,64 +859,15 @@ export class GatewaySession implements KnownConversation {
     });
   }
 
-  /** It was saved, or read. */
-  saved(kept: Kept): void {
-    this.#kept = kept;
-  }
-
   /** Gives it a title, which it keeps. */
   rename(title: string): void {
-    this.conversation.named(title);
+    this.session.named(title);
     this.#know({ isNamed: true });
   }
 
   #know(facts: Partial<SessionFacts>): void {
     this.#facts = { ...this.#facts, ...facts };
   }
-}
-
-/**
- * The client's history with what only the upstream knows of. `hidden` comes back without what stands at items that the
- * client has taken out of its history: it would stand nowhere.
- *
- * @param protocol How calls are given the ids that the client calls them by. Default: they have those of the upstream.
- */
-export function expandHidden(
-  items: readonly WireItem[],
-  hidden: readonly HiddenPlace[],
-  protocol?: Protocol,
-): { readonly items: readonly WireItem[]; readonly hidden: readonly HiddenPlace[] } {
-  if (hidden.length === 0) return { items, hidden };
-  const names = new Map<number, string | undefined>();
-  const nameAt = (at: number) => {
-    const message = items[at]?.parts[0]?.message;
-    if (!names.has(at)) names.set(at, message && anchorOf(message));
-    return names.get(at) ?? "";
-  };
-  const gone = new Set<number>();
-  const shown = new Map<number, HiddenPlace[]>();
-  const thoughts = new Map<number, string[]>();
-  const kept = hidden.filter((place) => {
-    const { after, part, replaces, before } = place;
-    if (after >= items.length) return true;
-    const isFree = (at: number) => !gone.has(at) && !shown.get(at)?.some((other) => other.part === part);
-    for (let at = after; at < Math.min(items.length, after + REACH); at++) {
-      if (!isFree(at) || !(replaces.includes(nameAt(at)) || before.includes(nameAt(at)))) continue;
-      let next = at;
-      while (replaces.includes(nameAt(next))) gone.add(next++);
-      shown.set(at, [...shown.get(at) ?? [], place]);
-      thoughts.set(next, [...thoughts.get(next) ?? [], ...place.thoughts]);
-      return true;
-    }
-    return false;
-  });
-  const expanded = items.flatMap((item, at) => [
-    ...shown.get(at)?.flatMap(({ items, replaces }) =>
-      protocol && replaces.length > 0 ? underClientIds(items, item, protocol) : items
-    ) ?? [],
-    ...gone.has(at) ? [] : [withoutThoughts(item, thoughts.get(at) ?? [])],
-  ]);
-  return { items: expanded, hidden: kept };
 }
 
 /** How many messages, from the first, are the same. */
@@ -715,19 +880,6 @@ function sharedLengthOf(shown: Shown, messages: readonly Message[]): number {
   return at < 0 ? shown.length : at;
 }
 
-/** The shortest and the longest text by which one conversation is found again in another, in UTF-16 code units. */
-export const QUOTED_CHARS = { least: 24, most: 400 } as const;
-
-/** Whether a model has answered in a history. */
-export function hasAnswers(items: readonly WireItem[]): boolean {
-  return items.some(({ parts }) => parts.some(({ message: { role } }) => role === "assistant"));
-}
-
-/** All that is said in a history. */
-export function textOf(items: readonly WireItem[]): string {
-  return items.flatMap(({ parts }) => parts.map(({ message }) => contentText(message.content))).join("\n");
-}
-
 /** How often the user has asked something, with this history: one that begins anew with a summary goes on with the same turn. */
 function turnsAfter(
   { turns: { all, shown } = { all: 0, shown: 0 }, summary }: Pick<SessionFacts, "turns" | "summary">,
@@ -738,48 +890,51 @@ function turnsAfter(
   return { all: isSame ? all : all + Math.max(1, now - shown), shown: now };
 }
 
-/** How often a user asks something in a history: first, and behind what a model said. What comes with results is no turn. */
-function countTurns(items: readonly WireItem[]): number {
-  let turns = 0;
-  let before = "assistant";
-  for (const { parts } of items) {
-    const role = parts.find(({ message }) => message.role === "tool")?.message.role ?? parts[0]?.message.role;
-    if (role === undefined || role === "system" || role === "developer") continue;
-    if (role === "user" && before === "assistant") turns++;
-    before = role;
+/** Returns what a session's record and totals contain of it. */
+function readRecord({ record, totals }: Pick<LoadedSession, "record" | "totals">) {
+  const { by, createdAtMs: startedMs } = record;
+  const { scope = "", forkOf, ...settings } = record.settings as GatewaySettings;
+  const { lastMs, isReverted, ...sums } = totals as GatewayTotals;
+  return { forkOf, sums, facts: { ...settings, scope, by, startedMs, lastMs, isReverted } };
+}
+
+function pairsOf(flat: readonly number[]): Map<number, number> {
+  const pairs = new Map<number, number>();
+  for (let at = 0; at + 1 < flat.length; at += 2) pairs.set(flat[at]!, flat[at + 1]!);
+  return pairs;
+}
+
+/** Returns a hidden place as it is stored: the same object each time. */
+function plainPlace(hidden: HiddenPlace): StoredValue["hidden"][number] {
+  const { items, ...place } = hidden;
+  const plain = plainPlaces.get(hidden) ??
+    { ...place, items: items.map(({ bytes }) => decoder.decode(bytes)) };
+  plainPlaces.set(hidden, plain);
+  return plain;
+}
+
+/** Returns the lines of instructions as they are stored: the same list each time. */
+function plainLines(known: Known): readonly number[] {
+  const plain = linesOfInstructions.get(known) ?? [...known.lines].flat();
+  linesOfInstructions.set(known, plain);
+  return plain;
+}
+
+function hashOf(shown: Message | number): number {
+  return typeof shown === "number" ? shown : hashPiece(shown);
+}
+
+/** Whether a message contains a placeholder: such are looked for in what clients quote. */
+function hasPlaceholder(message: Message): boolean {
+  let has = withPlaceholders.get(message);
+  if (has === undefined) {
+    has = placeholderRefs(contentText(message.content)).length > 0;
+    withPlaceholders.set(message, has);
   }
-  return turns;
+  return has;
 }
 
-/** How many items of instructions a history begins with. */
-export function countInstructions(items: readonly WireItem[]): number {
-  const first = items.findIndex(({ parts }) =>
-    parts.some(({ message: { role } }) => role !== "system" && role !== "developer")
-  );
-  return first < 0 ? items.length : first;
-}
-
-/** What a person said first in a history, behind what agents put in front of it, and the position of its item. */
-export function personSpoke(
-  items: readonly WireItem[],
-): { readonly at: number; readonly words: string } | undefined {
-  for (const [at, { parts }] of items.entries()) {
-    for (const { message } of parts) {
-      const words = personsWords(message);
-      if (words !== "") return { at, words };
-    }
-  }
-  return undefined;
-}
-
-/** Whether items say one of these texts. */
-export function quotes(items: readonly WireItem[], texts: readonly string[]): boolean {
-  const said = textOf(items);
-  return texts.some((text) => said.includes(text));
-}
-
-/** A line of what a person said by which it is found again. */
-export function openingText(words: string): string | undefined {
-  return words.split("\n").map((line) => line.trim())
-    .find(({ length }) => length >= QUOTED_CHARS.least)?.slice(0, QUOTED_CHARS.most);
-}
+const linesOfInstructions = new WeakMap<Known, readonly number[]>();
+const plainPlaces = new WeakMap<HiddenPlace, StoredValue["hidden"][number]>();
+const withPlaceholders = new WeakMap<Message, boolean>();
+const decoder = new TextDecoder();

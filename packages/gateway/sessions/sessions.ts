@@ -1,68 +1,318 @@
 import { createHash } from "node:crypto";
-import { type About, Recognition, type RequestHistory, type StoredHistory } from "@tare/planner/internal";
-import { HeldSessions, Session, type UnsummedSessions } from "@tare/session/internal";
-import { addDays, addToDay, type Days, type SessionGroup, type Sums } from "@tare/session/internal/report";
+import type { Rewrite } from "@tare/messages";
+import type { Mechanisms } from "@tare/planner";
+import { type About, Recognition, type RequestHistory } from "@tare/planner/internal";
+import type { Warmth } from "@tare/session";
+import {
+  HeldSessions,
+  type ListedSession,
+  type LoadedSession,
+  Session,
+  type SessionChange,
+  type SessionContent,
+  type SessionKind,
+  type StoreRecord,
+  type UnsummedSessions,
+  WriteBehind,
+  type WriteBehindOptions,
+  type WrittenKind,
+} from "@tare/session/internal";
+import {
+  addDays,
+  addToDay,
+  type CallReport,
+  type Days,
+  type SeenSession,
+  type SessionGroup,
+  type SpendingSession,
+  type Sums,
+  sumsOf,
+  ToldWarnings,
+} from "@tare/session/internal/report";
+import {
+  countInstructions,
+  historyItem,
+  InstructionKeys,
+  itemTexts,
+  personSpoke,
+  soughtNames,
+} from "./history.ts";
 import {
   type ClientSummary,
-  countInstructions,
+  type Compaction,
   GatewaySession,
-  personSpoke,
+  type GatewaySettings,
+  type GatewayTotals,
+  type Making,
   type Recognised,
-  type SessionParts,
+  SessionArchive,
 } from "./session.ts";
-import { LayeredArchive } from "./layered_archive.ts";
-import { historyItem, InstructionKeys, itemTexts, type Known } from "./history.ts";
 
-/** A session that was stored: what it is made of beside its place among the others, and by what it is recognised. */
-export interface StoredSession {
-  readonly parts: Omit<SessionParts, "length" | "number">;
-  readonly history: StoredHistory;
-  readonly instructions: readonly Known[];
+/** A session of another agent in a list. */
+export interface GatewaySessionSummary extends Sums {
+  readonly kind: "gateway";
+  readonly id: string;
+  /** Name of the key with which it was begun. Absent: the owner's. */
+  readonly key?: string;
+  /** What the user said first, in one line. */
+  readonly title: string;
+  /** Name of its protocol. */
+  readonly protocol: string;
+  /** The model that was requested last. */
+  readonly model: string;
+  /** Name of the program whose loop it is, as its requests report it; null if they don't. */
+  readonly agent: string | null;
+  /** When its first request came, and its newest one. */
+  readonly createdAt: string;
+  readonly lastAt: string;
+  /** Whether it is forwarded unchanged, as part of the holdout. */
+  readonly control: boolean;
+  /** Whether it is forwarded unchanged because the upstream refused what was made of it. */
+  readonly reverted: boolean;
+  /** How many times its prompt was rewritten. */
+  readonly epoch: number;
+  /** Token units that it has saved so far. */
+  readonly savedTokenUnits: number;
 }
 
-/** How sessions are kept. */
+/** A session of another agent by itself. */
+export interface GatewaySessionDetails extends GatewaySessionSummary {
+  /** Size of its archive. */
+  readonly archiveBytes: number;
+  /** The newest prompt: its tokens, its limit if that is known, what each mechanism kept out of it. Null before the first. */
+  readonly prompt: {
+    readonly tokens: number;
+    readonly windowTokens: number | null;
+    readonly left: Readonly<Record<keyof Mechanisms, number>>;
+  } | null;
+  /** The newest changes of what its model sees, the oldest first. */
+  readonly rewrites: readonly (Rewrite & { readonly at: string })[];
+  /** The newest calls by which its client had it summarized, the oldest first. */
+  readonly compactionCalls: readonly (Omit<Compaction, "atMs"> & { readonly at: string })[];
+}
+
+/** How sessions are held in memory and stored. */
 export interface SessionsOptions {
   /** Share of sessions, from 0 to 1, that are left as they are. Default: 0. */
   readonly control?: number | undefined;
-  /** Told of each session that went on from a summary with a new history. */
+  /** Called with each session that went on from a summary with a new history. */
   readonly resumed?: (session: GatewaySession, summary: ClientSummary) => void;
   /** Most bytes of memory that all may take together. */
   readonly maxBytes: number;
+  /** Where and how they are stored. Default: nowhere. */
+  readonly storing?: WriteBehindOptions | undefined;
+  /** Returns what sessions of a protocol and client are made with; `undefined` if its requests go nowhere. Default: none is. */
+  readonly makingOf?: (protocol: string, client: string | undefined) => Promise<Making | undefined>;
+  /** Called with each session that was loaded. */
+  readonly restored?: (session: GatewaySession) => void;
+  readonly warmth?: Warmth | undefined;
+  /** Returns how much a prompt of a session may hold, in tokens. Default: that is unknown. */
+  readonly windowOf?: (session: GatewaySession) => number | undefined;
   /** The time in milliseconds since the epoch. Default: `Date.now`. */
   readonly now?: () => number;
 }
 
-/** Recognises the conversations that pass through the gateway: one that is evicted is seen as new, and costs what a new one costs. */
-export class GatewaySessions {
+/**
+ * The sessions of a gateway: which of them a request continues, those in memory, those that are stored, and how users see
+ * them. One that is evicted and not stored is seen as new, and costs what a new one costs.
+ */
+export class GatewaySessions
+  implements
+    SessionKind<GatewaySession, GatewaySessionSummary, GatewaySessionDetails>,
+    WrittenKind<GatewaySession> {
+  readonly kind = "gateway";
+  readonly store: WriteBehindOptions["store"] | undefined;
+  readonly warmth: Warmth | undefined;
+  readonly warnings: ToldWarnings = new ToldWarnings();
   /** Those in memory. */
   readonly held: HeldSessions<GatewaySession>;
   readonly #options: SessionsOptions;
+  readonly #writer: WriteBehind<GatewaySession> | undefined;
   readonly #recognition = new Recognition<GatewaySession>();
   readonly #instructions = new InstructionKeys();
   /** Ids by the names that clients gave. */
   readonly #names = new Map<string, string>();
   /** Totals of evicted sessions. */
   readonly #evicted = new Map<SessionGroup, { readonly sessions: number; readonly days: Days }>();
-  #begun = 0;
 
   constructor(options: SessionsOptions) {
+    const { storing, warmth } = options;
     this.#options = options;
+    this.store = storing?.store;
+    this.warmth = warmth;
     this.held = new HeldSessions<GatewaySession>({
       maxWeight: options.maxBytes,
       weigh: ({ bytes }) => bytes,
       evicted: (session) => {
         this.#forget(session);
-        const { group, kept: { parent }, conversation: { state } } = session;
+        const { group, session: { state, stored: { parent } } } = session;
         const { sessions, days } = this.#evicted.get(group) ?? { sessions: 0, days: {} };
         const isFork = parent !== undefined;
         this.#evicted.set(group, { sessions: sessions + (isFork ? 0 : 1), days: addDays(days, state.days) });
       },
     });
+    this.#writer = storing && new WriteBehind<GatewaySession>(this, storing);
   }
 
-  /** Returns the totals of evicted sessions. */
-  get evicted(): readonly UnsummedSessions[] {
-    return Array.from(this.#evicted, ([group, totals]) => ({ group, ...totals }));
+  now(): number {
+    return (this.#options.now ?? Date.now)();
+  }
+
+  find(id: string): GatewaySession | undefined {
+    return this.held.find(id);
+  }
+
+  async open(id: string): Promise<GatewaySession | undefined> {
+    if (!this.#writer) return this.find(id);
+    return await this.#writer.open(id, async (loaded) => {
+      const { protocol, client } = loaded.record.settings as GatewaySettings;
+      const making = await this.#options.makingOf?.(protocol, client);
+      if (!making || this.#takeIn(loaded, making)) return this.find(id);
+      return this.find(id) ?? GatewaySession.restoreTotals(loaded, making);
+    });
+  }
+
+  /** Loads the stored session of a request, unless it is known, and others can't know more. Never rejects. */
+  async look(
+    recognised: Recognised,
+    { follows, protocol, readers }: Pick<Making, "protocol" | "readers"> & {
+      /** The response that the request continues from. */
+      readonly follows: string | undefined;
+    },
+  ): Promise<void> {
+    const { storing: { store, storesContent } = {} } = this.#options;
+    if (!storesContent || !store?.shared && this.#knows(recognised)) return;
+    const { client, countTokens, prompts } = recognised;
+    await this.#writer?.loadNamed(soughtNames({ ...recognised, follows }), (all) => {
+      for (const loaded of all) {
+        const settings = loaded.record.settings as GatewaySettings | undefined;
+        // What has another protocol is another conversation, whatever it holds.
+        if (settings?.client !== client || settings?.protocol !== protocol.name) continue;
+        this.#takeIn(loaded, { countTokens, prompts, protocol, readers });
+      }
+    });
+  }
+
+  /** Stores a session: resolves once that is done, or after a short while. Never rejects. Default: nothing is stored. */
+  save(session: GatewaySession): Promise<void> | undefined {
+    return this.#writer?.save(session);
+  }
+
+  /** Whether no other server has continued a session since it was last written here. */
+  async isNewest(session: GatewaySession): Promise<boolean> {
+    return await this.#writer?.isNewest(session) ?? true;
+  }
+
+  /** Waits a while until all are stored. Never rejects. */
+  async close(): Promise<void> {
+    await this.#writer?.close();
+  }
+
+  row(session: GatewaySession): ListedSession & { readonly totals: GatewayTotals } {
+    const { id, facts, totals, session: { state: { title }, stored: { parent: forkOf } } } = session;
+    const { startedMs: createdAtMs, protocol, agent, control, scope, client, name, by } = facts;
+    // Without content nothing tells whose it is.
+    const whose = this.#options.storing?.storesContent &&
+      { scope, ...(client !== undefined && { client }), ...(name !== undefined && { name }) };
+    const settings: GatewaySettings = {
+      ...{ protocol, ...(agent !== undefined && { agent }), control },
+      ...(forkOf !== undefined && { forkOf }),
+      ...whose,
+    };
+    const record = { id, createdAtMs, settings, ...(by !== undefined && { by }) };
+    return { ...record, kind: this.kind, lastEvent: 0, totals, title };
+  }
+
+  group({ group, facts: { agent } }: GatewaySession): ReturnType<WrittenKind<GatewaySession>["group"]> {
+    return { group, agent: agent ?? null };
+  }
+
+  content(session: GatewaySession, named: unknown): SessionContent {
+    const history = this.#recognition.stored(session);
+    const keys = history.items.slice(0, session.facts.heads).map(({ exact }) => exact);
+    const instructions = keys.flatMap((key) => this.#instructions.known(key) ?? []);
+    return session.content({ history, instructions }, named);
+  }
+
+  unsaved(): readonly ListedSession[] {
+    return Array.from(this.held.values())
+      .filter(({ session: { stored: { fence } } }) => !this.#writer || fence === undefined)
+      .sort((a, b) => b.number - a.number)
+      .map((session) => this.row(session));
+  }
+
+  known(row: ListedSession): ListedSession {
+    const session = this.find(row.id);
+    return session && this.#writer?.isNewer(session) ? this.row(session) : row;
+  }
+
+  *unsummed(by?: string): Iterable<UnsummedSessions> {
+    if (!this.#writer && by === undefined) {
+      for (const [group, totals] of this.#evicted) yield { group, ...totals };
+    }
+    for (const session of this.held.values()) {
+      const { facts, group, session: { state: { days }, stored: { parent } } } = session;
+      if (by !== undefined && facts.by !== by) continue;
+      const more = this.#writer
+        ? this.#writer.unsummed(session)
+        : { days, sessions: parent === undefined ? 1 : 0 };
+      if (more) yield { group, ...more, row: this.row(session) };
+    }
+  }
+
+  summary(
+    { id, by, createdAtMs, title = "", settings, totals }: ListedSession,
+  ): GatewaySessionSummary {
+    const { protocol, agent = null, control } = settings as GatewaySettings;
+    const { model, epoch, lastMs, isReverted, days, savedTokenUnits } = totals as GatewayTotals;
+    return {
+      ...{ kind: this.kind, id, title: title as string, protocol, model, agent, control, epoch },
+      ...(by !== undefined && { key: by }),
+      ...{ createdAt: time(createdAtMs), lastAt: time(lastMs), reverted: isReverted },
+      ...{ ...sumsOf.days(days), savedTokenUnits },
+    };
+  }
+
+  details(session: GatewaySession): Promise<GatewaySessionDetails> {
+    const { archive, facts: { compactions }, session: { state: { figures, rewrites } } } = session;
+    const windowTokens = this.#options.windowOf?.(session) ?? null;
+    return Promise.resolve({
+      ...this.summary(this.row(session)),
+      archiveBytes: archive.bytes,
+      prompt: figures ? { tokens: figures.promptTokens, windowTokens, left: figures.saved } : null,
+      rewrites: rewrites.map(({ atMs, ...rest }) => ({ at: time(atMs), ...rest })),
+      compactionCalls: compactions.map(({ atMs, ...rest }) => ({ at: time(atMs), ...rest })),
+    });
+  }
+
+  spending({ settings, totals }: ListedSession): Pick<SpendingSession, "model" | "agent" | "days"> {
+    const { agent = null } = settings as GatewaySettings;
+    const { model, days } = totals as GatewayTotals;
+    return { model, agent, days };
+  }
+
+  seen({ session }: GatewaySession): Promise<SeenSession> {
+    return session.see();
+  }
+
+  async calls(session: GatewaySession): Promise<readonly CallReport[]> {
+    return await this.#writer?.calls(session) ?? session.session.calls;
+  }
+
+  async change(
+    session: GatewaySession,
+    change: SessionChange,
+    records: () => readonly StoreRecord[],
+  ): Promise<void> {
+    if ("title" in change) session.rename(change.title);
+    else session.session.pin(change.pins);
+    await this.#writer?.save(session, records);
+  }
+
+  async delete(session: GatewaySession): Promise<void> {
+    this.warmth?.forget(session.id);
+    this.held.delete(session.id);
+    await this.#writer?.delete(session);
   }
 
   /** A session has come to more, at a moment in milliseconds since the epoch: of an evicted one nothing else tells. */
@@ -83,47 +333,15 @@ export class GatewaySessions {
     return this.held.find(session.id) === session;
   }
 
-  /** Whether the session is known that a request continues at its end: of other ones the store may know more. */
-  knows(recognised: Recognised): boolean {
-    if (this.#named(recognised)) return true;
-    const found = this.#recognition.recognise(this.#historyOf(recognised, { learns: false }));
-    return found.type === "continue" && found.how !== "back" && found.how !== "anew";
-  }
-
-  /** What a session's history is recognised by. */
-  historyOf(session: GatewaySession): StoredHistory {
-    return this.#recognition.stored(session);
-  }
-
-  /** What is known of the instructions that are named so. */
-  instructionsOf(keys: readonly string[]): readonly Known[] {
-    return keys.flatMap((key) => this.#instructions.known(key) ?? []);
-  }
-
-  /** Takes in a session that was stored, in place of what is known of it. */
-  adopt({ parts, history, instructions }: StoredSession): void {
-    const { conversation: { id }, facts } = parts;
-    const before = this.held.find(id);
-    if (before) this.#forget(before);
-    for (const known of instructions) this.#instructions.learn(known);
-    const length = history.items.length;
-    const session = new GatewaySession({ ...parts, length, number: before?.number ?? this.#begun++ });
-    this.#recognition.restore(session, history, facts.lastMs);
-    const name = nameOf(facts);
-    if (name !== undefined) this.#names.set(name, id);
-    this.held.use(session);
-  }
-
   /** The session that goes on with this request: a known one, a fork of one, or a new one. */
-  find(recognised: Recognised): GatewaySession {
+  sessionOf(recognised: Recognised): GatewaySession {
     const { scope, items } = recognised;
     const history = this.#historyOf(recognised, { learns: true });
     const found = this.#recognition.recognise(history, this.#named(recognised));
-    const own = () => ({ id: crypto.randomUUID(), number: this.#begun++, scope });
     const session = found.type === "continue"
       ? found.known
       : found.type === "fork"
-      ? found.known.fork(items.slice(0, found.at), own())
+      ? found.known.fork(items.slice(0, found.at), { id: crypto.randomUUID(), scope })
       : this.#begin(recognised);
     let begunWith: ClientSummary | undefined;
     if (found.type === "continue") {
@@ -157,8 +375,32 @@ export class GatewaySessions {
     return this.#recognition.about(history, this.#named(recognised));
   }
 
+  /** Whether the session is known that a request continues at its end: of other ones the store may know more. */
+  #knows(recognised: Recognised): boolean {
+    if (this.#named(recognised)) return true;
+    const found = this.#recognition.recognise(this.#historyOf(recognised, { learns: false }));
+    return found.type === "continue" && found.how !== "back" && found.how !== "anew";
+  }
+
+  /** Takes in a loaded session in place of what is known of it, if it is still newer. Returns whether it could be read. */
+  #takeIn(loaded: LoadedSession, making: Making): boolean {
+    const restored = GatewaySession.restore(loaded, making);
+    const { record: { id }, stored: { fence } } = loaded;
+    if (!restored || !this.#writer?.isNews({ id, fence })) return restored !== undefined;
+    const { session, history, instructions } = restored;
+    const before = this.find(id);
+    if (before) this.#forget(before);
+    for (const known of instructions) this.#instructions.learn(known);
+    this.#recognition.restore(session, history, session.facts.lastMs);
+    const name = nameOf(session.facts);
+    if (name !== undefined) this.#names.set(name, id);
+    this.held.use(session);
+    this.#options.restored?.(session);
+    return true;
+  }
+
   #follow(session: GatewaySession, history: RequestHistory): GatewaySession {
-    this.#recognition.follow(session, history, (this.#options.now ?? Date.now)());
+    this.#recognition.follow(session, history, this.now());
     this.held.use(session);
     return session;
   }
@@ -198,20 +440,18 @@ export class GatewaySessions {
     } = recognised;
     const name = nameOf(recognised);
     const first = items[personSpoke(items)?.at ?? countInstructions(items)];
-    const archive = new LayeredArchive();
+    const archive = new SessionArchive();
     // Whatever comes first under a key, a title or the first turn, its session is of the same group.
     const drawn = name ?? (recognised.isKeyed ? scope : `${scope} ${first?.key ?? ""}`);
     const control = isObserved || share(drawn) < (this.#options.control ?? 0);
-    const nowMs = (this.#options.now ?? Date.now)();
+    const nowMs = this.now();
     const id = crypto.randomUUID();
     const session = new GatewaySession({
-      conversation: new Session({
+      session: new Session({
         ...{ id, archive, countTokens },
         prompts: prompts({ archive, control, agent, basis }),
       }),
       archive,
-      number: this.#begun++,
-      length: 0,
       facts: {
         ...{ scope, client, by, name: recognised.name, protocol, agent, basis, control },
         ...{ startedMs: nowMs, lastMs: nowMs, historyBytes: 0, heads: 0, hasTools: false },
@@ -238,4 +478,8 @@ function nameOf({ scope, name }: Pick<Recognised, "scope" | "name">): string | u
 /** A number from 0 to 1 that is always the same for the same text. */
 function share(text: string): number {
   return createHash("sha256").update(text).digest().readUInt32BE() / 2 ** 32;
+}
+
+function time(ms: number): string {
+  return new Date(ms).toISOString();
 }

@@ -3,13 +3,13 @@ import { estimateTokens, type Message } from "@tare/messages";
 import { plannerSession, profileNamed } from "@tare/planner";
 import type { WireItem } from "@tare/wire/internal";
 import { SessionRegistry } from "@tare/session/internal";
-import { GatewayKind } from "./gateway_kind.ts";
 import type { GatewaySession, Recognised } from "./session.ts";
 import { GatewaySessions, type SessionsOptions } from "./sessions.ts";
 
 function newSessions(options: Partial<SessionsOptions> = {}) {
   const sessions = new GatewaySessions({
     maxBytes: 1_000_000,
+    now: () => 0,
     ...options,
   });
   const find = (texts: string, more: { readonly name?: string; readonly scope?: string } = {}) => {
@@ -22,7 +22,7 @@ function newSessions(options: Partial<SessionsOptions> = {}) {
       const state = { edits: [elide(1), elide(3)] };
       return plannerSession({ profile: profileNamed("none"), countTokens: estimateTokens, archive, state });
     };
-    return sessions.find({
+    return sessions.sessionOf({
       scope: "s",
       items,
       basis: { model: "m" },
@@ -31,20 +31,13 @@ function newSessions(options: Partial<SessionsOptions> = {}) {
       ...more,
     });
   };
-  const kind = new GatewayKind({
-    sessions,
-    keeper: undefined,
-    warmth: undefined,
-    windowOf: () => undefined,
-    now: () => 0,
-  });
-  const begun = async () => (await new SessionRegistry([kind]).ledger()).planned.sessions;
+  const begun = async () => (await new SessionRegistry([sessions]).ledger()).planned.sessions;
   return { sessions, find, begun };
 }
 
 const elide = (index: number) => ({ type: "elide", index, toolCallId: "c", ref: "r", text: "" });
-const edited = ({ conversation }: GatewaySession) =>
-  (conversation.prompt.state as { edits: readonly { index: number }[] }).edits.map(({ index }) => index);
+const edited = ({ session }: GatewaySession) =>
+  (session.prompt.state as { edits: readonly { index: number }[] }).edits.map(({ index }) => index);
 
 Deno.test("GatewaySessions follows a history, its retries and its forks, which take the edits that hold for them", async () => {
   const { find, begun } = newSessions();
@@ -65,7 +58,10 @@ Deno.test("GatewaySessions takes an opening alone for a new conversation, which 
   const ref = await session.archive.put("before");
   const job = find("Sa");
   assertNotStrictEquals(job, session);
-  assertEquals([await job.archive.get(ref), job.kept.parent, edited(job)], [undefined, undefined, [1, 3]]);
+  assertEquals([await job.archive.get(ref), job.session.stored.parent, edited(job)], [undefined, undefined, [
+    1,
+    3,
+  ]]);
   assertEquals(await begun(), 2);
   // Where the model has answered, it is a fork.
   find("Sabc");

@@ -1,5 +1,5 @@
-import type { CountTokens, Message, ToolDefinition } from "@tare/messages";
-import { countMessageTokens, countToolTokens, hashBytes, hashPiece } from "@tare/messages/internal";
+import { contentText, type CountTokens, type Message, type ToolDefinition } from "@tare/messages";
+import { countMessageTokens, countToolTokens, hashBytes, hashPiece, hashText } from "@tare/messages/internal";
 import { type Profile, profileForTtl } from "../providers.ts";
 import { scaled, type TokenScale } from "./prompt_size.ts";
 
@@ -175,6 +175,134 @@ function visit(root: Node, see: (node: Node) => void): void {
     see(node);
     for (const child of node.children.values()) pending.push(child);
   }
+}
+
+/** Memory for a message or tool of a prompt that a provider holds, in bytes. */
+const UNIT_BYTES = 200;
+
+/** Characters of a piece of instructions and first words by which prompts are distinguished: about a block of a cache. */
+const PIECE_CHARS = 500;
+
+/** Longest text, in UTF-16 code units, each of whose pieces is counted. */
+const COUNTED_CHARS = 2 ** 16;
+
+/** Messages that begin later in a prompt than this, in UTF-16 code units, are not cut into pieces. */
+const PIECED_CHARS = 2 ** 18;
+
+/** Returns how many messages at the beginning of a prompt are cut into pieces. */
+function piecedMessages(messages: readonly Message[]): number {
+  let chars = 0;
+  const end = messages.findIndex(({ content }) => {
+    const isFar = chars > PIECED_CHARS;
+    chars += contentText(content).length;
+    return isFar;
+  });
+  return end < 0 ? messages.length : end;
+}
+
+/** A request of which a provider holds a prefix. */
+export interface HeldPrompt {
+  readonly client: string;
+  readonly model: string;
+  readonly tools: readonly ToolDefinition[];
+  readonly messages: readonly Message[];
+  /** Behind how many messages the provider is asked to cache it; 0 is behind the tools. Absent: it caches all of it. */
+  readonly ends: readonly number[] | undefined;
+  readonly countTokens: CountTokens;
+}
+
+/** The prefix of a prompt that a provider holds. Plain data. */
+export interface StoredPrompt {
+  readonly model: string;
+  /** Hashes of its units. */
+  readonly units: readonly PromptUnit["hash"][];
+  /** Behind how many units the provider was asked to cache it. Absent: it caches all of it. */
+  readonly ends?: readonly number[];
+}
+
+/**
+ * The prompts that providers hold, of all sessions: up to the cache breakpoints of requests that have some. They take at
+ * most `maxBytes` bytes; the least recently used are evicted first.
+ */
+export class HeldPrompts {
+  readonly #cache: PrefixCache;
+  readonly #pieces = new WeakMap<Message, readonly PromptUnit[]>();
+  /** Of prompts that are being sent. */
+  readonly #units = new WeakMap<HeldPrompt, readonly PromptUnit[]>();
+
+  constructor({ maxBytes }: { readonly maxBytes: number }) {
+    // For how long is decided by each session.
+    const rules = { minTokens: 0, blockTokens: 1, ttlMs: Infinity };
+    this.#cache = new PrefixCache(rules, { maxUnits: Math.ceil(maxBytes / UNIT_BYTES) });
+  }
+
+  /** Returns the tokens of the longest prefix that a provider holds, counted locally. */
+  held(prompt: HeldPrompt): number {
+    return this.#cache.held(this.#unitsOf(prompt), 0, endsOf(prompt));
+  }
+
+  /** Adds a prompt that a provider has read, at this time in milliseconds since the epoch. */
+  read(prompt: HeldPrompt, nowMs: number): void {
+    this.#cache.store(this.#unitsOf(prompt), nowMs, endsOf(prompt));
+  }
+
+  /** Returns a prompt that was read, to be stored. */
+  stored(prompt: HeldPrompt): StoredPrompt {
+    const units = this.#unitsOf(prompt);
+    const hashes = units.slice(1).map(({ hash }) => hash);
+    return { model: prompt.model, units: hashes, ...(prompt.ends && { ends: this.#cache.endsIn(units) }) };
+  }
+
+  /** Adds a client's stored prompt, which was read at this time. */
+  restore(client: string, { model, units, ends }: StoredPrompt, atMs: number): void {
+    const all = [`${client} ${model}`, ...units].map((hash) => ({ hash, tokens: 0 }));
+    this.#cache.store(all, atMs, ends);
+  }
+
+  #unitsOf(prompt: HeldPrompt): readonly PromptUnit[] {
+    const known = this.#units.get(prompt);
+    if (known) return known;
+    const { client, model, tools, messages, ends, countTokens } = prompt;
+    const answer = messages.findIndex(({ role }) => role === "assistant");
+    const opening = answer < 0 ? messages.length : answer;
+    // Without breakpoints a cache shares all that two texts begin with.
+    const whole = ends ? 0 : piecedMessages(messages.slice(0, opening));
+    const units = [
+      { hash: `${client} ${model}`, tokens: 0 },
+      ...PrefixCache.unitsOf({ tools, messages: [] }, countTokens),
+      ...messages.slice(0, whole).flatMap((message) => this.#piecesOf(message, countTokens)),
+      ...PrefixCache.unitsOf({ tools: [], messages: messages.slice(whole) }, countTokens),
+    ];
+    this.#units.set(prompt, units);
+    return units;
+  }
+
+  /** Returns a message as pieces of its text and the rest. */
+  #piecesOf(message: Message, countTokens: CountTokens): readonly PromptUnit[] {
+    const known = this.#pieces.get(message);
+    if (known) return known;
+    const { role, content } = message;
+    const isText = typeof content === "string" || content?.every(({ type }) => type === "text");
+    const text = isText ? contentText(content) : "";
+    const pieces: PromptUnit[] = [];
+    const all = countMessageTokens(message, countTokens);
+    let left = all;
+    // Of a long text each piece is taken to be as dense as the whole: counting thousands of them would block others.
+    const mean = text.length > COUNTED_CHARS ? Math.floor(all * PIECE_CHARS / text.length) : undefined;
+    for (let end = PIECE_CHARS; end < text.length; end += PIECE_CHARS) {
+      const piece = text.slice(end - PIECE_CHARS, end);
+      const tokens = Math.min(left, mean ?? countTokens(piece));
+      pieces.push({ hash: hashText(`${role} ${piece}`), tokens });
+      left -= tokens;
+    }
+    pieces.push({ hash: hashBytes(message), tokens: left });
+    this.#pieces.set(message, pieces);
+    return pieces;
+  }
+}
+
+function endsOf({ tools, ends }: HeldPrompt): readonly number[] | undefined {
+  return ends?.map((end) => 1 + tools.length + end);
 }
 
 export interface SentRequest {

@@ -7,7 +7,7 @@ import type { AgentSession } from "../sessions/agent_session.ts";
 import type { TurnRequest } from "../sessions/session_types.ts";
 import { DEFAULT_INSTRUCTIONS, type Sessions } from "../sessions/sessions.ts";
 import {
-  ConversationHash,
+  conversationNames,
   type ConversationPoint,
   findBeginning,
   findConversation,
@@ -91,13 +91,14 @@ async function findAndStart(
     .filter((text) => text !== "").join("\n\n");
   const by = Keys.nameOf(asker);
   const store = visibleTo(options.store, asker);
-  const hash = new ConversationHash([
+  const scope = [
     ...(by === undefined ? [] : [`key ${by}`]),
     user,
     instructions,
     ...(after ? Object.values(after).map(String) : []),
-  ]);
-  const keys = dialogue.map((said) => hash.add(said));
+  ];
+  const names = conversationNames(scope, dialogue);
+  const name = names.at(-1) ?? "";
   const pastLength = dialogue.findLastIndex(({ role }) => role === "assistant") + 1;
 
   const start = async (
@@ -109,9 +110,7 @@ async function findAndStart(
   ): Promise<ConversationTurn | undefined> => {
     const sessionId = session.id;
     const keep = () =>
-      isResumed
-        ? []
-        : [knownConversation(keys.at(-1) ?? "", { sessionId, messages: session.history.length })];
+      isResumed ? [] : [knownConversation(name, { sessionId, messages: session.history.length })];
     const { maxOutputTokens, clientTools = [], settings } = request;
     const asked = {
       input,
@@ -134,14 +133,15 @@ async function findAndStart(
       done,
       async remember({ text, calls }, more = []) {
         const isSaid = text.trim() !== "" || calls.length > 0;
-        const key = hash.add({ role: "assistant", content: text, tool_calls: calls });
-        await store.commit([...more, ...(isSaid ? [knownConversation(key, await done)] : [])]);
+        const reply = { role: "assistant", content: text, tool_calls: calls } as const;
+        const replied = conversationNames(scope, [...dialogue, reply]).at(-1)!;
+        await store.commit([...more, ...(isSaid ? [knownConversation(replied, await done)] : [])]);
       },
     };
   };
 
-  const known = after ? { point: after, length: 0 } : await findBeginning(store, { dialogue, keys });
-  const asked = known || user !== "" ? await findConversation(store, keys.at(-1) ?? "") : undefined;
+  const known = after ? { point: after, length: 0 } : await findBeginning(store, { dialogue, names });
+  const asked = known || user !== "" ? await findConversation(store, name) : undefined;
   if (asked) {
     const session = await sessions.get(asked.sessionId);
     const turn = await start(

@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import {
   type AssistantMessage,
   type Content,
@@ -9,90 +8,78 @@ import {
 } from "@tare/messages";
 import { describeCall } from "@tare/messages/internal";
 import type { Store } from "@tare/session";
-import type { StoreRecord } from "@tare/session/internal";
+import { hashPrefixes, type StoreRecord } from "@tare/session/internal";
 import { Type } from "typebox";
 import { COUNT, storedReader } from "../http/schema.ts";
 
-/**
- * What one side said: the user, the agent with the calls that it left to its client, or the client of what came of
- * one. The agent's own calls aren't among it.
- */
+/** A message that the client sees: of the user, of the agent with the calls for its client, or the result of one. */
 export type SaidMessage = Extract<Message, { readonly role: "user" }> | AssistantMessage | ToolMessage;
 
-/** A place in a session's history: after its first `messages` messages, the system message included. */
+/** A position in a session's history: after its first `messages` messages, the system message included. */
 export interface ConversationPoint {
   readonly sessionId: string;
   readonly messages: number;
 }
 
-/** What is known of a conversation's beginning. */
+/** A known start of a conversation. */
 export interface KnownBeginning {
   readonly point: ConversationPoint;
-  /** How many messages of the conversation that covers. */
+  /** Number of the conversation's messages in it. */
   readonly length: number;
 }
 
 const KIND = "conversation";
 
-const readStored = storedReader(Type.Object({ messages: COUNT }), "where a conversation stands");
+const readStored = storedReader(Type.Object({ messages: COUNT }), "the point of a conversation");
 
-/** The record by which the conversation of this name, one of a {@linkcode ConversationHash}, is known to stand there. */
+/** Returns the record that stores at which point the conversation of one of the {@linkcode conversationNames} is. */
 export function knownConversation(id: string, { sessionId, messages }: ConversationPoint): StoreRecord {
   return { type: "document", kind: KIND, id, sessionId, value: { messages } };
 }
 
-/** Where the conversation of this name stands. One that went with its session is merely seen as new. */
-export async function findConversation(store: Store, key: string): Promise<ConversationPoint | undefined> {
-  const document = await store.getDocument(KIND, key);
+/** Returns the point of the conversation of this name; `undefined` if none is stored, or its session was deleted. */
+export async function findConversation(store: Store, name: string): Promise<ConversationPoint | undefined> {
+  const document = await store.getDocument(KIND, name);
   if (!document) return undefined;
   const { messages } = readStored(document.value);
   return { sessionId: document.sessionId ?? "", messages };
 }
 
-/** The longest beginning of a conversation that ends with an answer and is known; `keys` names it up to each message. */
+/** Returns the longest known start of a conversation that ends with a reply; `names` are those up to each message. */
 export async function findBeginning(
   store: Store,
-  { dialogue, keys }: { readonly dialogue: readonly SaidMessage[]; readonly keys: readonly string[] },
+  { dialogue, names }: { readonly dialogue: readonly SaidMessage[]; readonly names: readonly string[] },
 ): Promise<KnownBeginning | undefined> {
   for (let length = dialogue.length; length > 0; length--) {
-    // What stands for a question is where it was asked, before it.
+    // The point of a message of the user is before it.
     if (dialogue[length - 1]?.role !== "assistant") continue;
-    const point = await findConversation(store, keys[length - 1] ?? "");
+    const point = await findConversation(store, names[length - 1] ?? "");
     if (point) return { point, length };
   }
   return undefined;
 }
 
 /**
- * Names a conversation by its content, message by message: SHA-256 over all that was said so far. Two spellings of
- * one text (a string, or text parts; an answer with or without blanks around it) give the same name, because clients
- * send back what they got in their own spelling.
+ * Returns the names of a conversation up to each of its messages, by all that was said so far. Conversations of another
+ * `scope` (another user, other instructions) never meet. Two spellings of one text (a string, or text parts; a reply with
+ * or without blanks around it) give the same name, because clients send back what they received in their own spelling.
  */
-export class ConversationHash {
-  readonly #hash = createHash("sha256");
+export function conversationNames(
+  scope: readonly string[],
+  dialogue: readonly SaidMessage[],
+): readonly string[] {
+  return hashPrefixes([JSON.stringify(scope), ...dialogue.map(keyOf)], 1);
+}
 
-  /** The empty conversation. Conversations of another `scope` (another user, other instructions) never meet. */
-  constructor(scope: readonly string[]) {
-    this.#add(scope);
-  }
-
-  /** Adds a message and gives the name of the conversation up to it, as 64 hexadecimal digits. */
-  add(said: SaidMessage): string {
-    const { role, content } = said;
-    const text = isText(content) ? contentText(content) : content;
-    this.#add([
-      role,
-      role === "assistant" && typeof text === "string" ? text.trim() : text,
-      ...(said.role === "tool" ? [said.tool_call_id] : []),
-      ...(said.role === "assistant" ? (said.tool_calls ?? []).map(plainCall) : []),
-    ]);
-    return this.#hash.copy().digest("hex");
-  }
-
-  #add(value: unknown): void {
-    // JSON holds no line break of its own, so no two lists of messages give the same bytes.
-    this.#hash.update(`${JSON.stringify(value)}\n`);
-  }
+function keyOf(said: SaidMessage): string {
+  const { role, content } = said;
+  const text = isText(content) ? contentText(content) : content;
+  return JSON.stringify([
+    role,
+    role === "assistant" && typeof text === "string" ? text.trim() : text,
+    ...(said.role === "tool" ? [said.tool_call_id] : []),
+    ...(said.role === "assistant" ? (said.tool_calls ?? []).map(plainCall) : []),
+  ]);
 }
 
 function isText(content: Content | null | undefined): boolean {
@@ -100,7 +87,7 @@ function isText(content: Content | null | undefined): boolean {
     content.every(({ type }) => type === "text" || type === "refusal");
 }
 
-/** Clients write the arguments anew, with other blanks. */
+/** Returns a call without what clients respell: the blanks in its arguments. */
 function plainCall(call: ToolCall): readonly unknown[] {
   const { name, arguments: text } = describeCall(call);
   try {

@@ -2,7 +2,7 @@ import { assertEquals, assertMatch, assertNotEquals } from "@std/assert";
 import type { Content } from "@tare/messages";
 import { memoryStore } from "@tare/session/sqlite";
 import {
-  ConversationHash,
+  conversationNames,
   type ConversationPoint,
   findBeginning,
   findConversation,
@@ -20,19 +20,17 @@ const calling = (id: string, args: string): SaidMessage => ({
 const result = (id: string, content: Content): SaidMessage => ({ role: "tool", tool_call_id: id, content });
 
 function nameOf(dialogue: readonly SaidMessage[], scope: readonly string[] = []): string {
-  const hash = new ConversationHash(scope);
-  return dialogue.map((said) => hash.add(said)).at(-1)!;
+  return conversationNames(scope, dialogue).at(-1)!;
 }
 
-Deno.test("ConversationHash.add() names a conversation up to each message", () => {
-  const hash = new ConversationHash(["ann"]);
-  const names = [user("a"), agent("b"), user("c")].map((said) => hash.add(said));
-  assertMatch(names[0]!, /^[0-9a-f]{64}$/);
+Deno.test("conversationNames() names a conversation up to each message", () => {
+  const names = conversationNames(["ann"], [user("a"), agent("b"), user("c")]);
+  assertMatch(names[0]!, /^[\w-]{43}$/);
   assertEquals(new Set(names).size, 3);
   assertEquals(names[1], nameOf([user("a"), agent("b")], ["ann"]));
 });
 
-Deno.test("ConversationHash.add() gives one name to the spellings that clients have for a text", () => {
+Deno.test("conversationNames() gives one name to the spellings that clients have for a text", () => {
   const plain = nameOf([user("q"), agent("a")]);
   const parts: Content = [{ type: "text", text: "a" }];
   assertEquals(nameOf([user([{ type: "text", text: "q" }]), agent(parts)]), plain);
@@ -41,7 +39,7 @@ Deno.test("ConversationHash.add() gives one name to the spellings that clients h
   assertEquals(nameOf([result("1", "a")]), nameOf([result("1", parts)]));
 });
 
-Deno.test("ConversationHash.add() tells apart who said what to whom", () => {
+Deno.test("conversationNames() tells apart who said what to whom", () => {
   const image = (url: string): Content => [{ type: "image_url", image_url: { url } }];
   const names = [
     nameOf([user("a"), agent("b")]),
@@ -76,7 +74,7 @@ async function newStore() {
     /** Finds the beginning of a dialogue that is named by these keys; those of answers begin with an `a`. */
     find: (keys: readonly string[]) => {
       const dialogue = keys.map((key) => key.startsWith("a") ? agent(key) : user(key));
-      return findBeginning(store, { dialogue, keys });
+      return findBeginning(store, { dialogue, names: keys });
     },
   };
 }

@@ -171,7 +171,7 @@ export class AgentSession {
       told: teller && { ...teller, recordsOf: (committed) => teller.recordsOf(this, committed) },
     });
     this.helpers = new Helpers(this, { environment, alone: (work) => this.ownership.queued(work) });
-    const shown = () => this.conversation.newest?.view.messages ?? [];
+    const shown = () => this.session.newest?.view.messages ?? [];
     const { by, settings, archive, events } = this;
     const recalled: Archive = {
       put: (content) => archive.put(content),
@@ -283,7 +283,7 @@ export class AgentSession {
 
   /** Empty before anything was said. */
   get title(): string {
-    return this.conversation.state.title;
+    return this.session.state.title;
   }
 
   /** Its row in a list. */
@@ -293,7 +293,7 @@ export class AgentSession {
   }
 
   /** What its model sees, and what its calls came to. */
-  get conversation(): SessionPrompt["conversation"] {
+  get session(): SessionPrompt["conversation"] {
     return this.prompt.conversation;
   }
 
@@ -512,7 +512,7 @@ export class AgentSession {
     const pins = pinsAfter(this.#prompt.pins, change);
     await this.#append([], { value: { ...this.#stored.value as PromptState, pins }, records });
     // A call may have ended some meanwhile.
-    this.conversation.pin(change);
+    this.session.pin(change);
   }
 
   /** Lets the input wait for the running turn's next model call. @throws {HttpError} 429 if too much waits. */

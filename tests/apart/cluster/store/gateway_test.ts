@@ -6,8 +6,8 @@ import {
   MANNERS,
   played,
   whole,
-} from "../../../../packages/gateway/kept/conversations_fixture_test.ts";
-import { DIALECTS } from "../../../../packages/gateway/kept/dialects_fixture_test.ts";
+} from "../../../../packages/gateway/sessions/conversations_fixture_test.ts";
+import { DIALECTS } from "../../../../packages/gateway/sessions/dialects_fixture_test.ts";
 import { seeded } from "../../../seeded.ts";
 import { SEED } from "../../../cases.ts";
 import { startPostgres } from "../postgres.ts";

@@ -1,11 +1,11 @@
 import { assertEquals, assertStrictEquals, assertThrows } from "@std/assert";
-import { KnownJson } from "./memory.ts";
+import { JsonCache } from "./request_cache.ts";
 
 const encode = (text: string) => new TextEncoder().encode(text);
 
-Deno.test("KnownJson reads the same bytes once, and forgets what was used longest ago", () => {
+Deno.test("JsonCache reads the same bytes once, and forgets what was used longest ago", () => {
   let reads = 0;
-  const known = new KnownJson<{ value: unknown }>({ maxBytes: 1_220 });
+  const known = new JsonCache<{ value: unknown }>({ maxBytes: 1_220 });
   const read = (text: string, kind = "k") =>
     known.read(encode(text), { start: 0, end: text.length, kind, read: (value) => (reads++, { value }) });
   const first = read('"a"');

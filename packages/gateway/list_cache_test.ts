@@ -7,12 +7,12 @@ import {
   readWireBody,
   type RequestReaders,
 } from "@tare/wire/internal";
-import { KnownLists } from "./memory.ts";
+import { ListCache } from "./request_cache.ts";
 
 const encode = (text: string) => new TextEncoder().encode(text);
 
 /** Reads each piece anew, and counts them. */
-function counting(lists?: KnownLists) {
+function counting(lists?: ListCache) {
   const counted = { items: 0 };
   const readers: RequestReaders = {
     lists,
@@ -36,8 +36,8 @@ function requestOf(text: string, readers: RequestReaders) {
 const bodyOf = (messages: readonly unknown[]) => JSON.stringify({ model: "m", messages, stream: true });
 const message = (content: string) => ({ role: "user", content });
 
-Deno.test("KnownLists spares a request all items that one before it began with", () => {
-  const { counted, readers } = counting(new KnownLists({ maxBytes: 100_000 }));
+Deno.test("ListCache spares a request all items that one before it began with", () => {
+  const { counted, readers } = counting(new ListCache({ maxBytes: 100_000 }));
   const said = ["a", "b", "c", "d"].map(message);
   const first = requestOf(bodyOf(said.slice(0, 2)), readers);
   const second = requestOf(bodyOf(said.slice(0, 3)), readers);
@@ -51,8 +51,8 @@ Deno.test("KnownLists spares a request all items that one before it began with",
   assertEquals(counted.items, 5);
 });
 
-Deno.test("KnownLists takes a list with another byte, or of another protocol, for a new one", () => {
-  const lists = new KnownLists({ maxBytes: 100_000 });
+Deno.test("ListCache takes a list with another byte, or of another protocol, for a new one", () => {
+  const lists = new ListCache({ maxBytes: 100_000 });
   const { counted, readers } = counting(lists);
   requestOf(bodyOf([message("a"), message("b")]), readers);
   requestOf(bodyOf([message("A"), message("b"), message("c")]), readers);
@@ -64,8 +64,8 @@ Deno.test("KnownLists takes a list with another byte, or of another protocol, fo
   assertEquals(lists.find(bytes.subarray(0, -20), start, "chat"), undefined);
 });
 
-Deno.test("KnownLists tells apart lists of one length that end alike", () => {
-  const { counted, readers } = counting(new KnownLists({ maxBytes: 100_000 }));
+Deno.test("ListCache tells apart lists of one length that end alike", () => {
+  const { counted, readers } = counting(new ListCache({ maxBytes: 100_000 }));
   const end = message("the same end ".repeat(10));
   const sessions = ["a", "b", "c"].map((name) => [message(name), end]);
   const first = sessions.map((said) => requestOf(bodyOf(said), readers));
@@ -77,8 +77,8 @@ Deno.test("KnownLists tells apart lists of one length that end alike", () => {
   assertEquals(counted.items, 3);
 });
 
-Deno.test("KnownLists finds the longest list at whatever length it ends, of one conversation among many", () => {
-  const lists = new KnownLists({ maxBytes: 10_000_000 });
+Deno.test("ListCache finds the longest list at whatever length it ends, of one conversation among many", () => {
+  const lists = new ListCache({ maxBytes: 10_000_000 });
   const { counted, readers } = counting(lists);
   const instructions = message("the same instructions ".repeat(300));
   const said = (
@@ -101,8 +101,8 @@ Deno.test("KnownLists finds the longest list at whatever length it ends, of one 
   assertEquals(counted.items, 22);
 });
 
-Deno.test("KnownLists forgets what was used longest ago", () => {
-  const { counted, readers } = counting(new KnownLists({ maxBytes: 3 * 230 }));
+Deno.test("ListCache forgets what was used longest ago", () => {
+  const { counted, readers } = counting(new ListCache({ maxBytes: 3 * 230 }));
   const bodies = ["a", "b", "c", "d"].map((letter) => bodyOf([message(letter.repeat(100))]));
   for (const body of bodies) requestOf(body, readers);
   counted.items = 0;
@@ -110,12 +110,12 @@ Deno.test("KnownLists forgets what was used longest ago", () => {
   assertEquals(counted.items, 1);
 });
 
-Deno.test("KnownLists changes nothing of what is read, whatever the bytes", () => {
+Deno.test("ListCache changes nothing of what is read, whatever the bytes", () => {
   const text = fc.oneof(fc.constantFrom("", "a", '"', "\\", "}]", "é\n"), fc.string());
   const bodies = fc.array(fc.array(text, { maxLength: 5 }), { maxLength: 4 });
   const damage = fc.option(fc.tuple(fc.nat(80), fc.constantFrom("]", "}", ",", '"', "{", " ", "")));
   fc.assert(fc.property(bodies, fc.constantFrom("", " "), damage, (steps, blank, damaged) => {
-    const { readers } = counting(new KnownLists({ maxBytes: 100_000 }));
+    const { readers } = counting(new ListCache({ maxBytes: 100_000 }));
     const messages: unknown[] = [];
     for (const step of steps) {
       messages.push(...step.map(message));

@@ -51,8 +51,8 @@ for (
     assertSame(played, await whole(asked, CHAT));
     assertEquals(errors.length, 2);
     for (const error of errors) {
-      assertStringIncludes(error, "Cannot keep conversations: ");
-      assertStringIncludes(error, `${said}; requests go on without`);
+      assertStringIncludes(error, "Cannot store sessions: ");
+      assertStringIncludes(error, `${said}. Requests continue without it`);
     }
     // What wasn't written is written at the end, if it can be.
     store.mend();
@@ -83,8 +83,8 @@ Deno.test("a store that is slow holds requests up for a moment, not each of them
   }, { onError });
   assertSame(played, await whole(asked, CHAT));
   assertEquals(errors, [
-    "Cannot keep conversations: the store hasn't answered within 250 ms; requests go on without; " +
-    "after a restart a conversation may be seen as a new one.",
+    "Cannot store sessions: the store hasn't answered within 250 ms. Requests continue without it; " +
+    "after a restart a session may be recognised as a new one.",
   ]);
   store.mend();
   for (const answer of late.splice(0)) answer();

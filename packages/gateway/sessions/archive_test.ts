@@ -1,21 +1,21 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { LayeredArchive } from "./layered_archive.ts";
+import { SessionArchive } from "./session.ts";
 
-Deno.test("LayeredArchive.fork() sees what was put before, and neither sees what the other puts", async () => {
-  const archive = new LayeredArchive();
+Deno.test("SessionArchive.fork() sees what was put before, and neither sees what the other puts", async () => {
+  const archive = new SessionArchive();
   const before = await archive.put("before");
   const fork = archive.fork(0);
   const mine = await archive.put("mine");
   const its = await fork.put("its");
   const again = fork.fork(0);
-  const texts = (one: LayeredArchive) => Promise.all([before, mine, its].map((ref) => one.get(ref)));
+  const texts = (one: SessionArchive) => Promise.all([before, mine, its].map((ref) => one.get(ref)));
   assertEquals(await texts(archive), ["before", "mine", undefined]);
   assertEquals(await texts(fork), ["before", undefined, "its"]);
   assertEquals(await texts(again), ["before", undefined, "its"]);
 });
 
-Deno.test("LayeredArchive counts what it keeps, a text that it has once", async () => {
-  const archive = new LayeredArchive();
+Deno.test("SessionArchive counts what it keeps, a text that it has once", async () => {
+  const archive = new SessionArchive();
   const ref = await archive.put("x".repeat(1_000));
   const { bytes } = archive;
   assertEquals(bytes >= 1_000, true);
@@ -27,7 +27,7 @@ Deno.test("LayeredArchive counts what it keeps, a text that it has once", async 
   assertEquals(await archive.get(ref), "x".repeat(1_000));
 });
 
-Deno.test("LayeredArchive keeps no two texts under one reference", async () => {
-  const archive = new LayeredArchive({ shared: [new Map([["2cf24dba5fb0a30e", "not hello"]])] });
+Deno.test("SessionArchive keeps no two texts under one reference", async () => {
+  const archive = new SessionArchive({ texts: new Map([["2cf24dba5fb0a30e", "not hello"]]) });
   await assertRejects(() => archive.put("hello"), Error, "other content stands there");
 });
