@@ -25,7 +25,7 @@ export const RECALL_TOOL: ToolDefinition & {
     parameters: {
       type: "object",
       properties: {
-        ref: { type: "string", description: "16 hex digits; without it find searches all that ever left" },
+        ref: { type: "string", description: "16 hex digits; without it, find searches everything evicted" },
         lines: { type: "string", description: "`120-180`, `120-` or `120`, from 1" },
         find: { type: "string", description: "plain text in a line, in any case" },
         offset: { type: "integer", minimum: 0, description: "start at this character" },

@@ -38,7 +38,7 @@ export function readFileTool(workspace: string, limits: WorkspaceLimits = {}): T
       end_line: {
         type: "integer",
         minimum: 1,
-        description: "Included. Default: as many as fit.",
+        description: "Inclusive. Default: as many as fit.",
       },
     },
     required: ["path"],

@@ -46,10 +46,10 @@ export function writeFileTool(workspace: string, limits: WorkspaceLimits = {}): 
   return defineTool<WriteFileArguments>({
     name: "write_file",
     description:
-      "Creates a text file, and the folders it needs, or replaces all of one. To change a part, use edit_file.",
+      "Creates a text file and its parent folders, or overwrites one. To change a part, use edit_file.",
     properties: {
       path: { type: "string", minLength: 1, description: "From the workspace." },
-      content: { type: "string", description: "All of it, with a newline at its end." },
+      content: { type: "string", description: "Full content, ending with a newline." },
     },
     required: ["path", "content"],
     ...writing(workspace, limits),
@@ -204,9 +204,9 @@ export function editFileTool(workspace: string, limits: WorkspaceLimits = {}): T
       old_text: {
         type: "string",
         minLength: 1,
-        description: "With enough around it to be unique.",
+        description: "With enough context to be unique.",
       },
-      new_text: { type: "string", description: "What takes its place." },
+      new_text: { type: "string", description: "Replacement." },
       replace_all: { type: "boolean", description: "Default: false." },
     },
     required: ["path", "old_text", "new_text"],

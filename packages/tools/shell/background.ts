@@ -380,9 +380,9 @@ export function backgroundTool(commands: BackgroundCommands): Tool {
   return defineTool<LookArguments>({
     name: "background",
     description:
-      "What a command does that shell left running: its state, and its output since the last look.",
+      "Returns the state of a command that shell left running, and its output since the last call.",
     properties: {
-      name: { type: "string", description: "As shell gave it." },
+      name: { type: "string", description: "As returned by shell." },
       wait_ms: {
         type: "integer",
         minimum: 0,

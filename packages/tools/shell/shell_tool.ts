@@ -151,7 +151,7 @@ async function runBeside(
 /** The argument by which a command goes on behind its call. */
 const BACKGROUND = {
   type: "boolean",
-  description: "Leaves it running, such as a server; the tool background looks at it.",
+  description: "Keeps it running, such as a server; inspect it with the tool background.",
 } as const;
 
 /** The argument by which a command runs where another one does. */
