@@ -4,7 +4,7 @@ import { defineTool, ToolRefusal } from "./define_tool.ts";
 
 type PlanArguments = { readonly steps?: readonly string[]; readonly done?: number };
 
-/** Returns `update_plan`. The plan is derived from the calls, by `planAfter()`. */
+/** Returns `update_plan`. `planAfter()` derives the plan from the calls. */
 export function planTool(): Tool {
   return defineTool<PlanArguments>({
     name: PLAN_TOOL_NAME,
