@@ -10,7 +10,7 @@ import { readSettings } from "./settings/settings.ts";
 import { connectTls, startServer } from "./compose.ts";
 import { REHEARSAL_NOTICE } from "./offline_demo.ts";
 
-/** Returns the longest source file of a folder, and its number of lines. */
+/** Returns the longest source file of a folder. */
 async function longestFile(folder: string): Promise<{ path: string; lines: number }> {
   let longest = { path: "", lines: 0 };
   for await (const { name, isDirectory } of Deno.readDir(folder)) {
@@ -228,7 +228,7 @@ Deno.test("startServer() with a key for Messages runs its agent there, and plans
         "There are none.",
         2,
       ]);
-      // Below what the planner takes for the least that is cached: it compacts a tool, and all is written anew.
+      // Prompts below the planner's minimum for caching: a compacted tool rewrites all of it.
       const written = provider.requests.map(({ model, promptTokens, cacheWriteTokens }) => [
         model,
         cacheWriteTokens === promptTokens,
@@ -284,7 +284,7 @@ Deno.test("startServer() with a provider and no model is a gateway without an ag
     const asked: string[] = [];
     const provider = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
       const { method } = request;
-      // The list of models is asked for beside the calls, to know whose it is.
+      // The model list may be requested at the same time.
       if (method === "POST") asked.push(new URL(request.url).pathname);
       await request.body?.cancel();
       return Response.json({ data: [{ id: "m", object: "model" }], choices: [] });
@@ -363,7 +363,7 @@ Deno.test("startServer() passes Messages on without any other provider, the list
       assertEquals(await post("/v1/messages/count_tokens"), { type: "message", content: [] });
       const listed = await (await fetch(`${server.url}/v1/models?limit=1000`, { headers })).json();
       assertEquals(listed, { data: [{ type: "model", id: "claude" }], has_more: false });
-      // Clients of the agent ask nobody else.
+      // The agent's clients see only its own model.
       const { data: own } = await (await fetch(`${server.url}/v1/models`)).json();
       assertEquals(own.map(({ id }: { id: string }) => id), ["agent"]);
       assertEquals(asked, [
@@ -469,7 +469,7 @@ Deno.test("startServer() lets in who brings the token and names a host that is i
     const server = await startServer(readSettings(["--port", "0", "--data", data], environment), () => {});
     const { port } = new URL(server.url);
     const url = `http://127.0.0.1:${port}`;
-    // Written by hand: fetch() chooses the host itself.
+    // Written by hand: fetch() sets the host itself.
     const status = async (headers: Record<string, string>, target = "/tare/v1/sessions"): Promise<number> => {
       using connection = await Deno.connect({ hostname: "127.0.0.1", port: Number(port) });
       const lines = Object.entries({ host: `127.0.0.1:${port}`, connection: "close", ...headers })
@@ -530,7 +530,7 @@ Deno.test("connectTls() speaks TLS with the host at its address, and no other wa
     const bytes = new Uint8Array(1024);
     const length = await connection.read(bytes) ?? 0;
     await connection.write(new TextEncoder().encode("HTTP/1.1 400 Bad Request\r\n\r\n"));
-    // The record of a handshake, which names the host.
+    // The handshake record contains the host name.
     return { kind: bytes[0], text: new TextDecoder("latin1").decode(bytes.subarray(0, length)) };
   })();
   await assertRejects(async () => {

@@ -5,14 +5,14 @@ import { agentClient } from "@tare/cli/parts";
 import { readSettings } from "./settings/settings.ts";
 import { startServer } from "./compose.ts";
 
-/** What somebody sends with each request. */
+/** Headers of each request. */
 type Sent = Readonly<Record<string, string>>;
 
-/** A real server with a provider that says what it is told, and the folder of its data. */
+/** A real server with a scripted provider and its data folder. */
 class Place implements AsyncDisposable {
   readonly data: string;
   readonly replies: SimulatedReply[] = [];
-  /** The headers of each request that came to the provider, and its body. */
+  /** Headers and body of each request to the provider. */
   readonly seen: Headers[] = [];
   readonly bodies: string[] = [];
   readonly #provider: Deno.HttpServer<Deno.NetAddr>;
@@ -59,12 +59,11 @@ class Place implements AsyncDisposable {
     return this.#server.url;
   }
 
-  /** What the owner's programs send. */
   get owner(): Sent {
     return bearer(JSON.parse(Deno.readTextFileSync(`${this.data}/kept/owner.json`)).key);
   }
 
-  /** Makes a key, and gives what somebody with it sends. */
+  /** Adds a key and returns its headers. */
   async add(name: string, settings: object = {}): Promise<Sent> {
     const { body } = await this.ask("POST /tare/v1/keys", this.owner, {
       name,
@@ -74,7 +73,7 @@ class Place implements AsyncDisposable {
     return bearer(body.secret);
   }
 
-  /** Sends a request, and reads all of the answer. */
+  /** Sends a request and reads the response. */
   async ask(what: string, headers: Sent = {}, body?: unknown) {
     const [method = "", path = ""] = what.split(" ");
     const response = await fetch(this.url + path, {
@@ -92,7 +91,7 @@ class Place implements AsyncDisposable {
     };
   }
 
-  /** The status of each of these, by who asks. */
+  /** Returns the status of each request. */
   async statuses(who: Sent, requests: readonly (readonly [string, unknown?])[]): Promise<number[]> {
     const statuses: number[] = [];
     for (const [what, body] of requests) statuses.push((await this.ask(what, who, body)).status);
@@ -112,7 +111,7 @@ function bearer(secret: string): Sent {
 
 const HELLO = { model: "scripted", messages: [{ role: "user", content: "Hello." }] };
 
-/** A reply that wants to write a file. */
+/** A reply that calls a tool that writes a file. */
 const WRITE: SimulatedReply = {
   content: null,
   tool_calls: [{
@@ -186,7 +185,7 @@ Deno.test("who has no key can neither say what calls may do nor see what others 
       "The owner's is in owner.json of the server's data folder, or what TARE_TOKEN says there; commands send what TARE_TOKEN " +
       "says here.",
   });
-  // What the setting lets run unasked it lets run for those who have a key.
+  // Calls that run without approval also run for other keys.
   place.replies.push(WRITE);
   const turn = await place.ask(`POST /tare/v1/sessions/${ownSession}/turns`, guest, {
     input: "Write.",
@@ -197,7 +196,7 @@ Deno.test("who has no key can neither say what calls may do nor see what others 
   const chat = await place.ask("POST /v1/chat/completions", guest, { ...HELLO, model: "agent" });
   assertEquals(chat.status, 200);
   assertEquals([...Deno.readDirSync(`${place.data}/workspace`)], []);
-  // The person is still asked, says yes, and the log says who it was.
+  // Approvals are still required, and the log contains the approving key.
   const answered = await place.ask(`POST /tare/v1/sessions/${id}/approvals/${asked}`, owner, {
     decision: "allow",
   });
@@ -283,7 +282,7 @@ Deno.test("each key sees, lists and goes on with its own sessions alone, after a
     5,
     3,
   ]]);
-  // Nobody gets what another one was answered, or goes on with what another one said.
+  // Idempotency keys and conversations are separate for each key.
   const once = { "idempotency-key": "k" };
   const first = await place.ask("POST /tare/v1/sessions", { ...alice, ...once }, {});
   const second = await place.ask("POST /tare/v1/sessions", { ...bob, ...once }, {});
@@ -319,7 +318,7 @@ Deno.test("what left one conversation's prompt can't be recalled from another, o
       function: { name: "recall", arguments: JSON.stringify({ ref }) },
     }],
   });
-  /** What the model was told that recalled it, in another conversation that begins alike. */
+  /** Returns the result of a recall in another conversation with the same start. */
   const recalled = async (who: Sent, result = secret.slice(0, 40)) => {
     place.replies.push(recall(), { content: "Done." });
     const answer = await place.ask("POST /v1/chat/completions", who, said(result));
@@ -348,7 +347,7 @@ Deno.test("a key whose budget is spent is refused in the words of each protocol,
   const alice = await place.add("alice", { budgetUsdPerDay: 0.001 });
   const bob = await place.add("bob", { budgetUsdPerDay: 1000 });
   const { body: { id } } = await place.ask("POST /tare/v1/sessions", alice, {});
-  // What has begun may pass it.
+  // A request that has begun may exceed the budget.
   assertEquals((await place.ask("POST /v1/chat/completions", alice, HELLO)).status, 200);
   const words = "Cannot answer: key alice has spent its budget of $0.001 for today";
   const check = async () => {
@@ -368,7 +367,7 @@ Deno.test("a key whose budget is spent is refused in the words of each protocol,
     }
     const turn = await place.ask(`POST /tare/v1/sessions/${id}/turns`, alice, { input: "Hello." });
     assertEquals([turn.status, turn.body.error.code], [402, "budget_spent"]);
-    // What is there can be read, and others go on.
+    // Reading is possible, and other keys aren't affected.
     assertEquals((await place.ask("GET /tare/v1/sessions", alice)).status, 200);
     const { body: key } = await place.ask("GET /tare/v1/key", alice);
     assertEquals([key.budgetUsdPerDay, key.spentUsd > 0.001], [0.001, true]);
@@ -380,7 +379,7 @@ Deno.test("a key whose budget is spent is refused in the words of each protocol,
   const { body: { keys } } = await place.ask("GET /tare/v1/keys", place.owner);
   const { body: { all } } = await place.ask("GET /tare/v1/overview", bob);
   assertEquals(keys.map(({ name }: { readonly name: string }) => name), ["alice", "bob"]);
-  // By the ledger.
+  // Compared with the ledger.
   assertEquals(keys[1].spentUsd.toFixed(9), all.usd.toFixed(9));
 });
 
@@ -407,7 +406,7 @@ Deno.test("a key with a budget can't have for nothing what no ledger tells of", 
   const off = await place.ask("POST /v1/chat/completions", { ...alice, "x-tare": "off" }, HELLO);
   assertEquals(off.status, 200);
   assertEquals((await place.ask("POST /v1/chat/completions", alice, HELLO)).status, 402);
-  // Without a budget nothing need be known.
+  // Without a budget no price is needed.
   const bob = await place.add("bob");
   assertNotEquals((await place.ask("POST /v1/embeddings", bob, { input: "x" })).status, 403);
 });
@@ -432,7 +431,7 @@ Deno.test("a key is for its routes, asks as often as it may, and stops at once w
   const last = answers.at(-1)!;
   assertEquals([last.status, last.body.error.code], [429, "rate_limit_exceeded"]);
   assertMatch(last.headers.get("retry-after") ?? "", /^\d+$/);
-  // The server's own key went to the provider, and none of ours.
+  // The provider received the server's key only.
   assertEquals(
     new Set(place.seen.map((headers) => headers.get("authorization"))),
     new Set(["Bearer sk-server"]),

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { readSettings } from "./settings/settings.ts";
 import { startServer } from "./compose.ts";
 
-/** What the server says at its start of the profile, before a provider that answers a request for its models so. */
+/** Returns the profile in the greeting, with a provider that returns this model list. */
 async function toldProfile(
   models: (request: Request) => Response | Promise<Response>,
 ): Promise<string | undefined> {

@@ -8,7 +8,7 @@ const ANTHROPIC = "https://api.anthropic.com";
 
 const settings = (environment: Record<string, string>): ProviderSettings => readSettings([], environment);
 
-/** Where the requests for these models go, and by which cache rules they are planned. */
+/** Returns the addresses and profiles of these models. */
 function routes(environment: Record<string, string>, models: readonly string[]): string[][] {
   const { address, profile } = configuredModels(settings({ TARE_MODEL: "m", ...environment }));
   return models.map((model) => [model, address(model), profile(model).name]);
@@ -35,7 +35,7 @@ Deno.test("configuredModels() sends each model to its own provider where there a
   assertEquals(routes(both, ["Claude-opus-5", "gpt-5.5", "anthropic/claude-opus-5", "deepseek-chat"]), [
     ["Claude-opus-5", ANTHROPIC, "anthropic-5m"],
     ["gpt-5.5", OPENAI, "openai-24h"],
-    // A name with its vendor in front is one of a provider that passes models on.
+    // A vendor prefix is that of a gateway.
     ["anthropic/claude-opus-5", OPENAI, "anthropic-5m"],
     ["deepseek-chat", OPENAI, "deepseek"],
   ]);
@@ -67,7 +67,7 @@ Deno.test("configuredModels() takes a window as it is set, else what the provide
   const chat = { OPENAI_API_KEY: "a" };
   assertEquals(windows(chat), [9_000, 272_000, 1_000_000, 128_000]);
   assertEquals(windows({ ...chat, TARE_WINDOW: "5000" }), [5_000, 5_000, 5_000, 5_000]);
-  // The list is that of the provider of chat completions.
+  // The model list is that of the chat provider.
   assertEquals(windows({ ANTHROPIC_API_KEY: "b" }), [128_000, 272_000, 1_000_000, 128_000]);
 });
 
@@ -165,7 +165,7 @@ Deno.test("configuredModels() asks in the protocol that is set, else as the addr
 
 Deno.test("isRehearsed() says whether nothing is configured", () => {
   assertEquals(isRehearsed(settings({})), true);
-  // The gateway's address alone makes no agent.
+  // The gateway's address alone doesn't configure an agent.
   assertEquals(isRehearsed(settings({ ANTHROPIC_BASE_URL: "http://127.0.0.1:1" })), true);
   assertEquals(isRehearsed(settings({ ANTHROPIC_API_KEY: "k" })), false);
   assertEquals(isRehearsed(settings({ OPENAI_BASE_URL: "http://127.0.0.1:1/v1" })), false);
@@ -176,7 +176,7 @@ const HERE = "http://127.0.0.1:8080/v1/";
 const list = (...owners: unknown[]) =>
   Response.json({ object: "list", data: owners.map((owned_by) => ({ id: "m", object: "model", owned_by })) });
 
-/** What is known of a server that answers so, one request after the other, and what it was asked. */
+/** Returns the profile of a server with these responses, and the requests to it. */
 function asking(...answers: readonly (Response | Error)[]) {
   const waiting = [...answers];
   const asked: [string, string | null][] = [];
@@ -202,7 +202,7 @@ Deno.test("serverProfile() takes a server for one's own that lists only such mod
       [["sglang"], "local"],
       [["library"], "local"],
       [["organization_owner"], "local"],
-      // A proxy passes others' models on too.
+      // A proxy lists models of others too.
       [["vllm", "openai"], undefined],
       [[undefined], undefined],
     ] as const
@@ -237,7 +237,7 @@ Deno.test("serverProfile() asks again after a while, without waiting, until ther
   const names: unknown[] = [];
   for (let time = 0; time < 6; time++) {
     names.push(server.name());
-    // Within the pause nobody is asked.
+    // Within the pause no request is sent.
     names.push(server.name());
     await server.asked();
     pass(30_000);

@@ -21,7 +21,7 @@ Deno.test("start.ts starts a server that answers, and ends it when it is told to
 Deno.test("a start installs no package that only tests import", async () => {
   const app = new URL("./", import.meta.url);
   const config = new URL("../../deno.json", app);
-  // A task installs what its lock file names, whatever it runs.
+  // A task installs its lock file, whatever it runs.
   const { npm } = JSON.parse(await Deno.readTextFile(new URL("deno.lock", config)));
   const modules = ["start.ts", "main.ts"].map((name) => fromFileUrl(new URL(name, app)));
   const graphs = await Promise.all(modules.map(async (module) => {

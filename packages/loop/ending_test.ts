@@ -83,7 +83,7 @@ Deno.test("run() asks the context hook once more for a prompt that is refused as
     asked: [3, 1],
     rejected: told,
   });
-  // A second time it isn't tried.
+  // A second refusal isn't retried.
   assertEquals(await play([3, 2, 1]), {
     reason: "model_error",
     code: "prompt_too_long",

@@ -15,12 +15,13 @@ import type {
   Usage,
 } from "@tare/messages";
 
-/** How a turn ended. */
+/** The end of a turn. */
 export interface TurnEnd {
   /**
-   * Why: the model answered; it called tools that the caller runs; somebody has to be asked before a call runs; the caller
-   * aborted; a limit or the caller's budget was reached; nothing moved for too long; the process that ran it ended (told later,
-   * by who finds it); or the provider failed (or a bug did: `internal_error`).
+   * `completed`: the model answered. `tool_calls`: it called tools that the caller runs. `approval`: a call needs an
+   * approval. `cancelled`: the caller aborted. `step_limit`, `output_limit`, `budget`: a limit was reached. `stalled`:
+   * no progress for too long. `interrupted`: the turn's process ended (reported later, by the server that finds it).
+   * `model_error`: the provider failed. `internal_error`: a bug.
    */
   readonly reason:
     | "completed"
@@ -36,31 +37,33 @@ export interface TurnEnd {
     | "internal_error";
   /** The model's last text; empty if there is none. */
   readonly text: string;
-  /** What went wrong or which limit was reached, in one sentence. */
+  /** The error or the limit reached, in one sentence. */
   readonly message?: string;
-  /** What the provider failed with, if it did. */
+  /** The code of the provider's error. */
   readonly code?: ModelError["code"];
-  /** What the turn cost; where it went on with an answer, since then. */
+  /** Cost of the turn; of a turn that continued after an approval, the cost since then. */
   readonly ledger: TurnLedger;
-  /** What all of it cost. Absent: it didn't go on. */
+  /** Cost of the whole turn. Absent if it didn't continue. */
   readonly whole?: TurnLedger;
 }
 
-/** Everything that happens in a turn, in one flat union. `step` counts model calls from 1. */
+/** Every event of a turn, in one flat union. `step` counts model calls from 1. */
 export type LoopEvent =
-  /** Without `input` the turn goes on where an earlier one stopped; one that has waited has the `id` that it had then. */
+  /** Without `input` the turn continues from an earlier one. A message that was queued has its `id` from then. */
   | { readonly type: "turn_start"; readonly input?: Content; readonly id?: string }
-  /** Told again where a reply broke off, or its process ended, and the step goes on: what was shown of it doesn't count. */
+  /**
+   * Emitted again when a step is retried after its reply or its process failed: discard the earlier deltas of the step.
+   */
   | { readonly type: "step_start"; readonly step: number }
-  /** What the user said in the middle of the turn. */
+  /** A message of the user during the turn. */
   | { readonly type: "user_message"; readonly step: number; readonly input: Content }
   | ({ readonly type: "context_rewritten"; readonly step: number } & Rewrite)
   | { readonly type: "warning"; readonly message: string }
   | { readonly type: "text_delta"; readonly step: number; readonly text: string }
   | { readonly type: "reasoning_delta"; readonly step: number; readonly text: string }
-  /** The model's whole reply, as it enters the history; emitted before its calls are run. */
+  /** The model's whole reply, as it enters the history. Emitted before its calls run. */
   | { readonly type: "assistant_message"; readonly step: number; readonly message: AssistantMessage }
-  /** One that another call made, named by `parent`, is told right before it runs. */
+  /** A nested call, with the calling call in `parent`, is emitted right before it runs. */
   | ({
     readonly type: "tool_call";
     readonly step: number;
@@ -68,7 +71,7 @@ export type LoopEvent =
     readonly name: string;
     readonly arguments: string;
   } & Pick<AskedCall, "parent" | "beganAtMs">)
-  /** What a call that takes its time has given so far, for those who watch: the next piece, and of much output only the first. */
+  /** The next piece of a running call's output. Long output is truncated. */
   | {
     readonly type: "tool_output";
     readonly step: number;
@@ -77,7 +80,7 @@ export type LoopEvent =
     /** Id of the call that made this one. */
     readonly parent?: string;
   }
-  /** Emitted as each call ends; results enter the history in the order of the calls, those of nested calls never. */
+  /** Emitted as each call ends. Results enter the history in the order of the calls, those of nested calls never. */
   | {
     readonly type: "tool_result";
     readonly step: number;
@@ -88,109 +91,109 @@ export type LoopEvent =
     /** UTF-8 bytes of `content`. */
     readonly bytes: number;
     readonly durationMs: number;
-    /** What the call has changed, where that can be shown. */
+    /** The change of a file, if there is a diff. */
     readonly change?: FileChange;
     /** Id of the call that made this one. */
     readonly parent?: string;
     /**
-     * Of a call that made others: how many there were, how many of them failed, and how many tokens their results have
-     * beyond what it returned. No prompt ever held those, which is no saving: nobody knows what the model would have done.
+     * Nested calls: their number, the failed ones, and the tokens of their results beyond those that the call returned.
+     * These tokens are not an estimated saving.
      */
     readonly made?: { readonly calls: number; readonly failed: number; readonly keptTokens: number };
-    /** Pictures that the model is shown behind it, as `data:` URLs. */
+    /** Images that the model receives after the text, as `data:` URLs. */
     readonly pictures?: readonly string[];
   }
-  /** The call didn't run: the turn ends, and goes on once somebody has said whether it may. */
+  /** The call didn't run: the turn ends, and continues after the decision. */
   | ({
     readonly type: "approval_asked";
     readonly step: number;
-    /** Id of the question, where who plays the turn gives it one; `id` is that of the call. */
+    /** Id of the approval, if the server assigns one; `id` is that of the call. */
     readonly approvalId?: string;
-    /** When it was asked, in milliseconds since the epoch, where who plays the turn has a clock. */
+    /** Time of the request in milliseconds since the epoch, if the server has a clock. */
     readonly askedAtMs?: number;
-    /** When the time for an answer is over, where it ever is. */
+    /** Time in milliseconds since the epoch at which the approval expires, if it does. */
     readonly expiresAtMs?: number;
   } & AskedCall)
   | {
     readonly type: "step_end";
     readonly step: number;
-    /** When the model had answered, in milliseconds since the epoch, where who plays the turn has a clock. */
+    /** Time of the reply's end in milliseconds since the epoch, if the server has a clock. */
     readonly atMs?: number;
     readonly usage: Usage;
-    /** What the call cost, where the caller knows. */
+    /** Cost of the call, if the price is set. */
     readonly cost?: Cost;
     readonly finishReason: FinishReason;
-    /** What the context hook says of the call, where it keeps a ledger. */
+    /** The context hook's ledger of the call. */
     readonly ledger?: object;
   }
   /**
-   * A request of the step was sent and its reply did not reach its end: the turn was stopped, or the reply broke off or
-   * failed. What it took is estimated, by the prompt and what was streamed.
+   * A request was sent and its reply is incomplete: the turn was stopped or the reply failed. Its usage is estimated
+   * from the prompt and the streamed text.
    */
   | {
     readonly type: "reply_unfinished";
     readonly step: number;
-    /** When it ended, in milliseconds since the epoch, where who plays the turn has a clock. */
+    /** Time of its end in milliseconds since the epoch, if the server has a clock. */
     readonly atMs?: number;
     readonly usage: Usage;
-    /** What the request cost, where the caller knows. */
+    /** Cost of the request, if the price is set. */
     readonly cost?: Cost;
   }
   | ({ readonly type: "turn_end" } & TurnEnd);
 
-/** The calls that a call has made before it was cut off, or stopped to wait: see {@linkcode Tool.replays}. */
+/** The nested calls of a call that was interrupted or waits for an approval: see {@linkcode Tool.replays}. */
 export interface Journal {
-  /** When it first ran, in milliseconds since the epoch. */
+  /** Time of the call's first run in milliseconds since the epoch. */
   readonly beganAtMs: number;
-  /** Those that were made, by their ids. */
+  /** Nested calls by id. */
   readonly made: ReadonlyMap<string, { readonly name: string; readonly arguments: string }>;
-  /** What came of them, in the order in which they ended. */
+  /** Their results, in the order in which they ended. */
   readonly results: readonly (NestedResult & { readonly id: string })[];
 }
 
-/** Says of a call, once its arguments are valid and before anything of it runs, whether it may. Must not reject. */
+/** Decides whether a call may run, after its arguments were validated. Must not reject. */
 export type Judge = (call: ResolvedCall) => Judgement | Promise<Judgement>;
 
-/** Whether a call may run. */
+/** The decision on a call. */
 export type Judgement =
   /** `reason` is a sentence for the model. */
   | { readonly decision: "deny"; readonly reason: string }
   | ({
-    /** `ask`: somebody has to be asked first. */
+    /** `ask`: the call needs an approval. */
     readonly decision: "allow" | "ask";
-    /** What of it may be touched once it runs. Default: all. */
+    /** Limits what the running call may access. Default: everything. */
     readonly allows?: NonNullable<ToolContext["allows"]>;
   } & Pick<AskedCall, "why" | "effects" | "begun">);
 
-/** What somebody is asked to allow: the tool that would run, and the JSON of what it would run with. */
+/** A call that needs an approval, with its tool and the JSON of its arguments. */
 export interface AskedCall {
-  /** The call's. */
+  /** Id of the call. */
   readonly id: string;
   readonly name: string;
   readonly arguments: string;
-  /** What the tool is. Absent: nobody knows, and a yes is one to no call. */
+  /** Identity of the tool. Absent if unknown: then an approval holds for no call. */
   readonly pin?: {
     readonly description: string;
-    /** Of the schema of its arguments. */
+    /** Hash of the schema of its arguments. */
     readonly parameters: string;
-    /** Of its stance and its hints. */
+    /** Hash of its stance and hints. */
     readonly hints: string;
   };
-  /** What it would touch, where that is known. */
+  /** What the call would access, if it can be determined. */
   readonly effects?: Effects;
-  /** What it would change, where that can be shown: a yes is one to this change. */
+  /** The change of a file, if there is a diff: an approval holds for this change only. */
   readonly change?: FileChange;
-  /** Why somebody is asked, in a sentence for people, where it isn't plain. */
+  /** Why an approval is needed, in a sentence for the user, if it isn't obvious. */
   readonly why?: string;
-  /** True if it was made before, and nobody knows what came of it: a yes makes it once more. */
+  /** True if the call was made before with an unknown outcome: an approval repeats it. */
   readonly begun?: true;
-  /** Id of the call that makes it. Its own is that, a stroke, and its number in the order in which they are made. */
+  /** Id of the call that makes this one. The id of a nested call is `<parent>/<number>`. */
   readonly parent?: string;
-  /** When that call first ran, in milliseconds since the epoch. */
+  /** Time of that call's first run in milliseconds since the epoch. */
   readonly beganAtMs?: number;
 }
 
-/** A tool's identity, as SHA-256 in hex of its parts: an approval holds for this tool, not for another of its name. */
+/** Identity of a tool: SHA-256 of its parts, in hex. An approval doesn't hold for another tool of the same name. */
 export type ToolPin = NonNullable<AskedCall["pin"]>;
 
 /** Returns the identity of a tool. */
@@ -206,33 +209,32 @@ function sha256(value: unknown): string {
   return createHash("sha256").update(JSON.stringify(value)).digest("hex");
 }
 
-/** A call that an earlier turn left open to ask for it, and the answer. */
+/** A call that an earlier turn left open for an approval, with the decision. */
 export interface AnsweredCall {
-  /** As it stands at the history's end: what was asked may be about one that it made. */
+  /** The call at the history's end; `asked` may be a nested call of it. */
   readonly call: ToolCall;
-  /** What was asked: if the call has come to mean anything else since, it doesn't run. */
+  /** The approved call. If the call differs from it by now, it doesn't run. */
   readonly asked: AskedCall;
   /** Why it may not run, in a sentence for the model. Absent: it may. */
   readonly denied?: string;
 }
 
 /**
- * What a turn cost, what its context hook paid included. A figure is in tokens unless it says otherwise. A call whose
- * reply did not reach its end is in it as estimated; one that was refused is not. What the calls cost in token units and in dollars is absent where it isn't known
- * of all of them.
+ * Cost of a turn, including the context hook's calls. Counts are in tokens. Incomplete replies are estimated; refused
+ * requests are excluded. Cost units and dollars are absent unless known for every call.
  */
 export interface TurnLedger extends Partial<Cost> {
-  /** Model calls whose reply began, those of the context hook apart. */
+  /** Model calls whose reply began, without those of the context hook. */
   readonly calls: number;
-  /** Sum of the prompts, cached tokens included. */
+  /** Prompt tokens, including cached ones. */
   readonly promptTokens: number;
-  /** Of these, served from the provider's cache. */
+  /** Prompt tokens read from the provider's cache. */
   readonly cachedTokens: number;
-  /** Tokens that the model wrote, reasoning included. */
+  /** Tokens that the model wrote, including reasoning. */
   readonly outputTokens: number;
-  /** Prompt tokens that each mechanism kept out, summed over the calls. */
+  /** Prompt tokens removed by each mechanism, summed over the calls. */
   readonly saved: Readonly<Record<string, number>>;
-  /** True if the provider sent no usage for some call, such as one that was cancelled, and it was counted here. */
+  /** True if some call's usage was not reported by the provider and was counted locally. */
   readonly estimated: boolean;
 }
 
@@ -246,9 +248,7 @@ export const EMPTY_LEDGER: TurnLedger = {
   estimated: false,
 };
 
-/**
- * The ledger of two stretches of a conversation: of a turn and its next call, of a session and its next turn.
- */
+/** Returns the sum of two ledgers. */
 export function addLedgers(a: TurnLedger, b: TurnLedger): TurnLedger {
   const saved = { ...a.saved };
   for (const [mechanism, tokens] of Object.entries(b.saved)) {
@@ -266,7 +266,7 @@ export function addLedgers(a: TurnLedger, b: TurnLedger): TurnLedger {
   };
 }
 
-/** What both cost; nothing if one took tokens and it isn't known what they cost. */
+/** Returns the total cost, or nothing if the cost of one that used tokens is unknown. */
 function sumKnown(unit: keyof Cost, a: TurnLedger, b: TurnLedger): Partial<Cost> {
   let sum: number | undefined;
   for (const ledger of [a, b]) {
@@ -282,7 +282,7 @@ function sumKnown(unit: keyof Cost, a: TurnLedger, b: TurnLedger): Partial<Cost>
 export class ModelError extends Error {
   /** Always `ModelError`. */
   override readonly name = "ModelError";
-  /** What went wrong between us and the provider. */
+  /** The class of the failure. */
   readonly code:
     | "bad_key"
     | "no_such_model"
@@ -292,12 +292,12 @@ export class ModelError extends Error {
     | "bad_request"
     | "bad_response"
     | "provider_error";
-  /** How long the provider asks us to wait, in milliseconds. */
+  /** Wait that the provider requests, in milliseconds. */
   readonly retryAfterMs?: number;
-  /** The setting of the request that is at fault, if it is one. */
+  /** The setting of the request that caused the failure. */
   readonly param?: string;
 
-  /** Makes an error whose message is one sentence for people. */
+  /** Creates an error whose message is one sentence for users. */
   constructor(
     code: ModelError["code"],
     message: string,
@@ -310,7 +310,7 @@ export class ModelError extends Error {
   }
 }
 
-/** A model call isn't made because a budget is used up: the turn ends by reason `budget`. */
+/** A model call is refused because a budget is exhausted: the turn ends by reason `budget`. */
 export class BudgetSpent extends Error {
   /** Always `BudgetSpent`. */
   override readonly name = "BudgetSpent";

@@ -11,25 +11,24 @@ import type { NestedCalls } from "@tare/messages/internal";
 import type { AskedCall, Journal, LoopEvent } from "./event.ts";
 import type { Clock } from "./run_options.ts";
 
-/** Most calls that one call may make. */
+/** Most nested calls of one call. */
 const MOST_CALLS = 256;
 
 interface MadeCallsOptions {
   readonly step: number;
-  /** What it has made before. Absent: it runs for the first time. */
+  /** The nested calls of earlier runs. `undefined`: this is the first run. */
   readonly journal: Journal | undefined;
-  /** The time in milliseconds since the epoch. */
   readonly nowMs: number;
   readonly tools: ReadonlyMap<string, { readonly tool: Tool }>;
-  /** Tools that the caller runs: nobody waits for these in the middle of a call. */
+  /** Tools that the caller runs. They can't be nested. */
   readonly clientTools: readonly ToolDefinition[];
-  /** Most that run at the same time. */
+  /** Most calls that run at the same time. */
   readonly maxParallelTools: number;
   readonly clock: Clock;
   readonly countTokens: CountTokens;
-  /** Tells of an event; resolves once whoever plays the turn has taken it. */
+  /** Emits an event. Resolves once it was handled. */
   readonly tell: (event: LoopEvent) => Promise<void>;
-  /** Runs a call, by what somebody said of it; `begins` is called right before its tool runs. Never rejects. */
+  /** Runs a call with the decision on it. `begins` is called right before its tool runs. Never rejects. */
   readonly run: (call: ToolCall, begins: () => Promise<void>) => Promise<
     { readonly asked: readonly AskedCall[] } | Outcome
   >;
@@ -45,16 +44,16 @@ export class MadeCalls implements NestedCalls {
   readonly beganAtMs: number;
   readonly #parent: ToolCall;
   readonly #options: MadeCallsOptions;
-  /** What ended before, by its call, and when it is given again. */
+  /** Recorded results by call id; `turn` resolves when a result may be replayed. */
   readonly #known = new Map<
     string,
     { readonly result: NestedResult; readonly turn: PromiseWithResolvers<void> }
   >();
-  /** Those of them that are still to be given, in their order. */
+  /** Ids of results to replay, in their order. */
   readonly #left: string[];
   readonly #replayed = Promise.withResolvers<void>();
   readonly #running = new Set<Promise<unknown>>();
-  /** Those that run when there is room. */
+  /** Calls that wait for a free slot. */
   readonly #waiting: (() => void)[] = [];
   #busy = 0;
   #made = 0;
@@ -65,7 +64,7 @@ export class MadeCalls implements NestedCalls {
   #asked: readonly AskedCall[] = [];
   #diverged: string | undefined;
 
-  /** None was made yet that isn't in the journal. */
+  /** Starts with the calls of the journal. */
   constructor(parent: ToolCall, options: MadeCallsOptions) {
     const { journal, nowMs } = this.#options = options;
     this.#parent = parent;
@@ -78,27 +77,27 @@ export class MadeCalls implements NestedCalls {
     this.#giveNext();
   }
 
-  /** Those that somebody has to be asked for. */
+  /** Nested calls that need an approval. */
   get asked(): readonly AskedCall[] {
     return this.#asked;
   }
 
-  /** What was called otherwise than before, so that nothing goes on. Absent: nothing was. */
+  /** How a call differs from the recorded one, after which nothing more runs. `undefined`: none does. */
   get diverged(): string | undefined {
     return this.#diverged;
   }
 
-  /** Whether any may have changed what others will find. */
+  /** Whether any call may have changed the results of others. */
   get changedState(): boolean {
     return this.#changedState;
   }
 
-  /** What was written, by the arguments that say so, in the order of the calls, whichever ended first. */
+  /** Paths that were written, in the order of the calls. */
   get wrote(): readonly string[] {
     return [...new Set(this.#wrote.values())].filter((path) => path !== undefined);
   }
 
-  /** What they came to, for a call that returns this. */
+  /** Returns the totals, for a call that returns `content`. */
   sum(content: string): { readonly calls: number; readonly failed: number; readonly keptTokens: number } {
     const keptTokens = Math.max(0, this.#tokens - this.#options.countTokens(content));
     return { calls: this.#made, failed: this.#failed, keptTokens };
@@ -139,7 +138,7 @@ export class MadeCalls implements NestedCalls {
     return await running.finally(() => this.#running.delete(running));
   }
 
-  /** What is known is given as soon as its call is made and all before it is given. */
+  /** Releases the next recorded result: each is replayed once its call is made and all earlier ones were replayed. */
   #giveNext(): void {
     const id = this.#left.shift();
     if (id === undefined) this.#replayed.resolve();
@@ -173,7 +172,7 @@ export class MadeCalls implements NestedCalls {
     return { content, error };
   }
 
-  /** Why a call can't be made from within another. */
+  /** Returns the refusal of a call that can't be nested. */
   #refused(name: string): Outcome | undefined {
     const { clientTools, tools } = this.#options;
     const why = clientTools.some((tool) => tool.function.name === name)

@@ -10,7 +10,7 @@ const alone = (n: number) =>
 
 const read = tool("read", ({ path }) => `text of ${path}`, { stance: "rederivable" });
 
-/** The results of a turn whose steps make these calls. */
+/** Returns the results of a turn with these calls in each step. */
 async function results(
   steps: readonly (readonly FunctionToolCall[])[],
   tools: readonly Tool[],

@@ -4,14 +4,14 @@ import { EMPTY_LEDGER, pinOf } from "@tare/loop/internal";
 import type { FileChange, FunctionToolCall, Message, Tool } from "@tare/messages";
 import { assertWhole, call, callTools, collect, outline, say, scripted, tool } from "./fixture_test.ts";
 
-/** Asks for what is named `write`, denies what is named `drop`, and allows the rest. */
+/** Requests approval for `write`, denies `drop`, and allows the rest. */
 const judge: Judge = ({ tool }) => {
   const { name } = tool.definition.function;
   if (name === "drop") return { decision: "deny", reason: "nothing is dropped here." };
   return { decision: name === "write" ? "ask" : "allow" };
 };
 
-/** Tools that note what they were run with. */
+/** Returns tools that record their arguments. */
 function noted(...names: string[]) {
   const ran: unknown[] = [];
   const tools = names.map((name) =>
@@ -23,7 +23,7 @@ function noted(...names: string[]) {
   return { ran, tools };
 }
 
-/** A turn that answers these calls of an earlier one. */
+/** Runs a turn with decisions on the calls of an earlier one. */
 async function goOn(
   calls: readonly FunctionToolCall[],
   { answered, judge: own = judge, ...options }:
@@ -286,7 +286,7 @@ Deno.test("run() begins calls in their order, however long each takes to be judg
   const looks: (() => void)[] = [];
   const judging: Judge = async ({ tool }) => {
     if (tool.definition.function.name === "read") {
-      // Those that come later are quicker, if they may be.
+      // Later calls finish faster, if they run in parallel.
       await new Promise<void>((resolve) => {
         looks.push(resolve);
         setTimeout(() => looks.pop()?.());
@@ -300,7 +300,7 @@ Deno.test("run() begins calls in their order, however long each takes to be judg
   assertEquals(ran, [["read", { n: 1 }], ["note", { n: 2 }], ["read", { n: 3 }]]);
 });
 
-/** A tool that tells what it would change, as `changes` says then. */
+/** Returns a tool with these previews in order. */
 function telling(changes: (FileChange | { problem: string } | Error | undefined)[]) {
   const ran: string[] = [];
   const edit = tool("write", (_args, { callId = "" }) => {
@@ -363,7 +363,7 @@ Deno.test("run() takes a yes for the change that was shown, wherever it stands b
   const moved = { ...CHANGE, diff: "@@ -7,2 +9,2 @@\n else\n-two\n+three" };
   assertEquals(await answer(moved), [1, "written", CHANGE]);
   assertEquals(await answer({ problem: "It would fail." }), [1, "written", CHANGE]);
-  // What can't be shown any more is another change too.
+  // A missing preview is a different change too.
   for (const other of [{ ...CHANGE, diff: "@@ -1,2 +1,2 @@\n one\n-2\n+three" }, undefined]) {
     const [ran, said] = await answer(other);
     assertEquals(ran, 0);

@@ -19,11 +19,11 @@ import type { AnsweredCall, Journal, Judge, TurnLedger } from "./event.ts";
 
 /** Limits of one turn. */
 export interface RunLimits {
-  /** Most model calls in the turn. Default: 50. */
+  /** Most model calls. Default: 50. */
   readonly maxSteps?: number;
   /**
-   * Output tokens in the turn, reasoning included, after which the model isn't called again: a guard against runaways
-   * rather than a budget. Default: 500,000.
+   * Output tokens, including reasoning, after which the model isn't called again: a guard against runaways rather than
+   * a budget. Default: 500,000.
    */
   readonly maxOutputTokens?: number;
   /** Most calls of one reply that run at the same time. Default: 8. */
@@ -31,108 +31,105 @@ export interface RunLimits {
   /** Longest time of one tool call in milliseconds, unless the tool has a limit of its own. Default: 120,000. */
   readonly toolTimeoutMs?: number;
   /**
-   * Longest time without any sign from the model, the running tools or the context hook, in milliseconds; then the
-   * turn ends as `stalled`. There is no limit on the turn as a whole. Default: 300,000.
+   * Longest time without progress of the model, the tools or the context hook, in milliseconds; then the turn ends as
+   * `stalled`. The turn as a whole has no limit. Default: 300,000.
    */
   readonly idleTimeoutMs?: number;
 }
 
-/** How the cost of a turn is calculated and limited. */
+/** Calculation and limit of a turn's cost. */
 export interface TurnCosts {
-  /** Returns the cost of a model call. Default: unknown, and the ledger counts tokens only. */
+  /** Returns the cost of a model call. Default: unknown; the ledger counts tokens only. */
   readonly costOf?: (usage: Usage) => Cost;
   /**
-   * Called with the cost of the turn's own calls whenever it changes. Returns the turn's total cost, including what others
-   * spent for it, which budgets and the turn's end count. Default: the own cost.
+   * Called whenever the turn's own cost changes. Returns the turn's total cost, including subagents. Default: the own
+   * cost.
    */
   readonly totalOf?: (own: TurnLedger) => TurnLedger;
   /**
-   * Called before each model call with the total cost. A returned sentence ends the turn by reason `budget`. Default: no
-   * budget.
+   * Called before each model call with the total cost. A returned sentence ends the turn by reason `budget`. Default:
+   * no budget.
    */
   readonly overBudget?: (ledger: TurnLedger) => string | undefined;
   /** Counts usage that the provider doesn't report. Default: `estimateTokens`. */
   readonly countTokens?: CountTokens;
 }
 
-/** Which calls may run, and which need an approval first. */
+/** Approvals of calls. */
 export interface TurnApprovals {
   /**
-   * Decides before each call whether it may run. Calls that need an approval stay open, and once the others of the step
-   * have run the turn ends by reason `approval`: the next turn gets them as `answered`. Default: all may run.
+   * Decides whether a call may run. Calls that need an approval stay open, and after the other calls of the step the
+   * turn ends by reason `approval`; the next turn receives them as `answered`. Default: all may run.
    */
   readonly judge?: Judge;
   /**
-   * Why no approval is possible, in a sentence for the model, which gets it as the error of a call that needs one. Default:
-   * approvals are possible.
+   * Why no approval is possible, in a sentence that the model receives as the call's error. Default: approvals are
+   * possible.
    */
   readonly cannotAsk?: string;
   /**
-   * The calls at the history's end that the last turn left open for an approval, with the answers: those that may run do
-   * so before the model is called. Default: none.
+   * Calls that the last turn left open for an approval, with the decisions. Approved ones run before the model is
+   * called. Default: none.
    */
   readonly answered?: readonly AnsweredCall[];
-  /**
-   * Returns the nested calls that an answered call, or a call of a resumed turn, has made, if its tool
-   * {@linkcode Tool.replays}. Default: none.
-   */
+  /** Returns the nested calls of an answered or resumed call whose tool {@linkcode Tool.replays}. Default: none. */
   readonly journal?: (call: ToolCall) => Promise<Journal | undefined>;
 }
 
-/** What a turn did in a process that ended in the middle of it. */
+/** Progress of a turn whose process ended before the turn. */
 export type ResumedTurn = NonNullable<RunOptions["resumed"]>;
 
-/** The sources of time. */
+/** Sources of time. */
 export type TurnTime = NonNullable<RunOptions["time"]>;
 
 /** Options of {@linkcode run}. */
 export interface RunOptions {
   readonly model: Model;
-  /** The conversation so far; instructions are system messages at its start. Not changed. */
+  /** The conversation so far, with instructions as system messages at its start. Not changed. */
   readonly history: readonly Message[];
   /**
-   * The user's message; it follows the results of `answered` calls. Default: the turn continues where the history ends.
+   * The user's message. It follows the results of `answered` calls. Default: the turn continues from the history's end.
    */
   readonly input?: Content;
   /**
-   * Returns what the user has said since it was last called. Called before each model call, and once the model has
-   * answered: then the turn continues if there is something. Default: nothing.
+   * Returns the user's messages since the last call. Called before each model call and after the answer: the turn
+   * continues if there are any. Default: none.
    */
   readonly steering?: () => readonly Content[];
-  /** The tools that the model may call. Default: none. */
+  /** Tools that the model may call. Default: none. */
   readonly tools?: readonly Tool[];
   /**
-   * Tools that the model may call, too, though its requests don't contain their definitions. Whether their parameters are
-   * a JSON Schema is checked when they are called. Default: none.
+   * Tools that the model may call although requests don't contain their definitions. Their schemas are checked when
+   * they are called. Default: none.
    */
   readonly unlisted?: readonly Tool[];
   /**
-   * Tools that the caller runs. A step that calls some of them runs its other calls and ends the turn by reason
-   * `tool_calls`: the caller adds their results to the history and continues. Default: none.
+   * Tools that the caller runs. A step that calls one runs its other calls and ends the turn by reason `tool_calls`;
+   * the caller appends the results to the history and continues. Default: none.
    */
   readonly clientTools?: readonly ToolDefinition[];
   /** Approval of calls. Default: all calls may run. */
   readonly approvals?: TurnApprovals;
-  /** What the turn did in an earlier process: it continues without another `turn_start`. Default: the turn begins. */
+  /** Progress of the turn in an earlier process; no second `turn_start` is emitted. Default: the turn begins. */
   readonly resumed?: {
-    /** What it has added to the history, with the answers to the calls of its newest reply as far as there are any. */
+    /** Messages that the turn has added, with the available answers to the last reply's calls. */
     readonly messages: readonly Message[];
-    /** The next model call, from 1. */
+    /** Number of the next model call, from 1. */
     readonly step: number;
-    /** Its cost so far. */
+    /** Cost so far. */
     readonly ledger: TurnLedger;
-    /** Calls of the newest reply that have no answer, and are made before the model is called. */
+    /** Unanswered calls of the last reply, which run before the model is called. */
     readonly calls: readonly ToolCall[];
-    /** Decides whether these, and nested calls that have no result, may run. Default: that of all calls. */
+    /** Decides on these calls, and on nested calls without a result. Default: that of all calls. */
     readonly judge?: Judge;
-    /** Answers to approvals of nested calls that have not begun since. Default: none. */
+    /** Decisions on nested calls that have not begun since. Default: none. */
     readonly answered?: readonly AnsweredCall[];
   };
   /** Sampling and reasoning. Default: the provider's own. */
   readonly settings?: ModelSettings;
-  /** Decides before each model call what the model sees. Default: everything. */
+  /** Decides before each model call which messages the model receives. Default: all. */
   readonly context?: ContextHook;
-  /** Aborting it ends the turn: the model's request and running tools are stopped. */
+  /** Aborting it ends the turn, with the model's request and running tools. Default: none. */
   readonly signal?: AbortSignal;
   /** Limits of the turn. */
   readonly limits?: RunLimits;
@@ -188,7 +185,7 @@ const OPTIONS: NeededOptions<RunOptions> = {
   "time?": { "clock?": "object", "now?": "function" } satisfies NeededOptions<TurnTime>,
 };
 
-/** {@linkcode RunOptions} checked, without groups and with their defaults. */
+/** {@linkcode RunOptions}, checked, flat and with defaults. */
 export interface ResolvedOptions
   extends
     Pick<RunOptions, "model" | "history" | "input" | "resumed" | "settings" | "signal">,
@@ -204,7 +201,7 @@ export interface ResolvedOptions
 
 const allowAll: Judge = () => ({ decision: "allow" });
 
-/** Longest delay of a timer, in milliseconds: more fires at once. */
+/** Longest delay of a timer, in milliseconds; longer ones fire at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /**
@@ -275,7 +272,7 @@ function prepareTools(
     const { name } = definition.function;
     if (tool.timeoutMs !== undefined) checkLimit(`timeoutMs of tool ${name}`, tool.timeoutMs, MAX_TIMER_MS);
     const isListed = at < tools.length;
-    // Of many tools a turn calls few.
+    // Compiled on demand: a turn calls few of many unlisted tools.
     const parse = isListed ? parserOf(definition) : (text: string) => parserOf(definition)(text);
     prepared.set(name, { tool, isListed, parse });
   }
@@ -297,11 +294,11 @@ function checkLimit(name: string, value: number, max: number = Infinity): void {
   throw new RangeError(`Cannot start a turn: ${name} is ${value}, but must be ${range}.`);
 }
 
-/** Time, as far as a turn needs it. Handed in so that a test can move it. */
+/** The time of a turn, injectable for tests. */
 export interface Clock {
-  /** Milliseconds since some fixed moment. Never goes back. */
+  /** Milliseconds since some fixed moment. Monotonic. */
   now(): number;
-  /** Calls `callback` once after so many milliseconds, unless the function that it returns is called first. */
+  /** Calls `callback` once after `ms` milliseconds, unless the returned function is called first. */
   after(ms: number, callback: () => void): () => void;
 }
 
@@ -314,20 +311,22 @@ export const systemClock: Clock = {
   },
 };
 
-/** How long work that was told to stop may take to do so before the turn ends without it, in milliseconds. */
+/** Time for stopped work to end before the turn ends without it, in milliseconds. */
 const STOP_GRACE_MS = 2_000;
 
 interface WatchdogOptions {
   /** Aborting it stops the turn. */
   readonly signal?: AbortSignal;
-  /** Longest time without a sign of life, in milliseconds. */
+  /** Longest time without progress, in milliseconds. */
   readonly idleTimeoutMs: number;
   readonly clock: Clock;
 }
 
-/** Ends a turn's waits when the caller aborts or nothing moves for `idleTimeoutMs`; a slow consumer doesn't count. */
+/**
+ * Ends a turn's waits if the caller aborts or there is no progress for `idleTimeoutMs`. A slow consumer doesn't count.
+ */
 export class Watchdog {
-  /** Aborted when the turn shall stop, whatever the cause. */
+  /** Aborted when the turn must stop, whatever the cause. */
   readonly signal: AbortSignal;
   readonly #stop = new AbortController();
   readonly #idleTimeoutMs: number;
@@ -335,20 +334,19 @@ export class Watchdog {
   readonly #work = new Set<Promise<unknown>>();
   #lastSign = 0;
   #stalled = false;
-  /** What ends each wait early. */
+  /** Rejects each pending wait. */
   readonly #waits = new Set<(reason: unknown) => void>();
   #disarm: (() => void) | undefined;
 
-  /** Watches over one turn. */
   constructor({ signal, idleTimeoutMs, clock }: WatchdogOptions) {
     this.signal = AbortSignal.any(signal ? [signal, this.#stop.signal] : [this.#stop.signal]);
     this.#idleTimeoutMs = idleTimeoutMs;
     this.#clock = clock;
-    // One listener for all waits: to add and remove one for each piece of a reply costs more than to read it.
+    // One listener for all waits: one for each piece of a reply costs more than reading it.
     this.signal.addEventListener("abort", () => this.#waits.forEach((end) => end(this.signal.reason)));
   }
 
-  /** True if nothing moved for too long and the turn was stopped therefore. */
+  /** True if the turn was stopped because of missing progress. */
   get stalled(): boolean {
     return this.#stalled;
   }
@@ -358,7 +356,7 @@ export class Watchdog {
     this.#stop.abort();
   }
 
-  /** Notes a sign of life. */
+  /** Records progress. */
   readonly progress = (): void => {
     this.#lastSign = this.#clock.now();
   };
@@ -366,7 +364,7 @@ export class Watchdog {
   /** Starts work unless the turn is stopped, and waits for it. Rejects with the signal's reason once it is stopped. */
   async wait<T>(start: () => Promise<T> | T): Promise<T> {
     this.signal.throwIfAborted();
-    // Not Promise.try(): Node has it from 24 on.
+    // `Promise.try()` needs Node 24.
     const work = new Promise<T>((resolve) => resolve(start()));
     this.track(work);
     const wait = Promise.withResolvers<T>();
@@ -374,7 +372,7 @@ export class Watchdog {
     if (this.signal.aborted) wait.reject(this.signal.reason);
     this.progress();
     this.#waits.add(wait.reject);
-    // A turn waits for each piece of a reply: one timer for all of that costs less than one for each.
+    // One timer for all waits: one for each piece of a reply costs more.
     if (!this.#disarm) this.#arm(this.#idleTimeoutMs);
     try {
       return await wait.promise;
@@ -394,14 +392,14 @@ export class Watchdog {
     });
   }
 
-  /** Remembers work that {@linkcode Watchdog.close} has to see the end of. Its failure is nobody's business then. */
+  /** Tracks work that {@linkcode Watchdog.close} waits for. Its failure is ignored. */
   track(work: Promise<unknown>): void {
     const forget = () => this.#work.delete(settled);
     const settled: Promise<unknown> = work.then(forget, forget);
     this.#work.add(settled);
   }
 
-  /** Stops what still runs and gives it {@linkcode STOP_GRACE_MS} to end. */
+  /** Stops running work and waits {@linkcode STOP_GRACE_MS} for its end. */
   async close(): Promise<void> {
     this.stop();
     const grace = Promise.withResolvers<void>();

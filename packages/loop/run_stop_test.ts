@@ -1,4 +1,4 @@
-// How run() stops: by its signal, by its consumer, by its watchdog.
+// How run() stops: by its signal, its consumer or its watchdog.
 import { assert, assertEquals } from "@std/assert";
 import { run, type TurnResult } from "@tare/loop";
 import type { ContextHook } from "@tare/messages";
@@ -126,7 +126,7 @@ Deno.test("run() cancels at any event, and always ends once with a whole history
     );
     assertEquals(events.filter((event) => event.type === "turn_end").length, 1);
     assertEquals(events.at(-1)?.type, "turn_end");
-    // Whoever aborts behind the model's last word comes too late.
+    // An abort after the model's last event has no effect.
     const isLate = whole.events.slice(0, at + 1).some((event) =>
       event.type === "assistant_message" && event.step === 3
     );

@@ -16,7 +16,7 @@ Deno.test("runTools() runs calls in parallel up to the limit and answers in thei
   const { model } = scripted(callTools(...calls), say("Done."));
   const turn = run({ model, tools: [gated], history: [], input: "Go", limits: { maxParallelTools: 2 } });
 
-  // The second of the two that run ends first, each time one may end.
+  // The second of two running calls always ends first.
   const ended = collect(turn);
   for (const id of ["2", "3", "4", "5", "1"]) {
     while (!gates.has(id)) await Promise.resolve();

@@ -15,7 +15,7 @@ import {
 
 const idle = { history: [], input: "Go", limits: { idleTimeoutMs: 100 } };
 
-/** Moves the clock in steps, each a sign of life apart. */
+/** Advances the clock in steps with progress between them. */
 async function work(clock: FakeClock, progress: () => void): Promise<void> {
   for (let i = 0; i < 5; i++) {
     await breathe();
@@ -71,7 +71,7 @@ Deno.test("Watchdog ends a turn whose model, tool or hook shows none", async () 
     await breathe();
     clock.advance(1);
     await breathe();
-    // The work that is stuck gets time to stop, and doesn't take it.
+    // Stuck work gets the grace period and doesn't use it.
     clock.advance(2_000);
     const { events, result } = await turn;
     assertEquals(outline(events).slice(-1 - end.length), [...end, "turn_end stalled"]);
@@ -106,7 +106,7 @@ Deno.test("run() tells once in a turn that nothing has come from the model, and 
   const told: string[] = [];
   const late = Promise.withResolvers<void>();
   const model: Model = async function* (request) {
-    // The second and the third answer are late.
+    // The second and third responses are late.
     if (told.length > 1) {
       await breathe();
       clock.advance(9_999);
@@ -134,7 +134,7 @@ Deno.test("run() tells once in a turn that nothing has come from the model, and 
   assertEquals(clock.pending, 0);
 });
 
-/** What is told of a model of which nothing comes, whose provider answered so. */
+/** Returns the warnings of a silent model whose provider sent these refusals. */
 async function toldOf(...answered: readonly (string | undefined)[]): Promise<readonly string[]> {
   const clock = new FakeClock();
   const { model: answers } = scripted(say("Done."));

@@ -5,13 +5,13 @@ import { startProcess } from "../server_process_fixture_test.ts";
 
 const PROGRAM = fromFileUrl(new URL("prompt.ts", import.meta.url));
 
-/** Where Deno keeps what it has loaded: without it, another home folder would be an empty one. */
+/** Returns Deno's cache folder, which is empty under another home folder. */
 async function denoDir(): Promise<string> {
   const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
   return JSON.parse(new TextDecoder().decode(stdout)).denoDir;
 }
 
-/** Runs `tare prompt` with this environment alone. */
+/** Runs `tare prompt` with this environment only. */
 async function prompt(args: readonly string[], env: Readonly<Record<string, string>>) {
   const command = new Deno.Command(Deno.execPath(), {
     args: ["run", "--no-prompt", "--allow-read", "--allow-run", "--allow-env", PROGRAM, ...args],

@@ -260,7 +260,7 @@ Deno.test("anthropicModel() asks a reply that pauses to go on, and makes one of 
   ]);
   const { message, finishReason, usage } = completed(asked);
   assertEquals([message.content, finishReason], ["I search.Found.", "stop"]);
-  // The prompt is that of the last request; what was written adds up.
+  // Prompt tokens are those of the last request; output tokens are summed.
   assertEquals(usage, { promptTokens: 8, cachedTokens: 5, cacheWriteTokens: 0, outputTokens: 14 });
   const paused = [{ type: "text", text: "I search." }, { ...search, input: { q: "x" } }];
   assertEquals((asked.bodies[1]?.messages as unknown[])[1], {
@@ -317,12 +317,12 @@ Deno.test("anthropicModel() counts pings as signs of life, and stops when its si
   );
   let signs = 0;
   const progress = () => {
-    // The answer itself is the first.
+    // The first sign of progress is the response itself.
     if (++signs === 4) controller.abort();
   };
   const ping = { type: "ping" };
   const held = stream(...[START, ping, ping].map(sse), () => aborted);
-  // Without a network, which might deliver several at once.
+  // A network might deliver several chunks at once.
   const fetch = () => Promise.resolve(held);
   const { error, events } = await ask([], { fetch, request: { signal: controller.signal, progress } });
   assertEquals([events, String(error)], [[], "AbortError: The signal has been aborted"]);
@@ -335,7 +335,7 @@ Deno.test("anthropicModel() checks base URL and key when it is made", () => {
   assertThrows(() => make({ apiKey: "a b" }), TypeError, "Cannot use the API key");
 });
 
-/** What a refusal with this status and type is told as. */
+/** Returns the error of a response with this status and type. */
 async function refusal(status: number, type: string, message: string, headers: Record<string, string> = {}) {
   const answer = Response.json({ type: "error", error: { type, message }, request_id: "r" }, {
     status,
@@ -435,7 +435,7 @@ Deno.test("anthropicModel() asks the model to think as it is told, and not where
     await asking(budget, { reasoning_effort: "max" }),
     'reasoning_effort can\'t be sent: the Messages format takes low, medium, high, and it is "max".',
   );
-  // A tool loop that began without a thought ends without one.
+  // A tool loop that began without thinking ends without it.
   const loop = (items: readonly Record<string, unknown>[]): Message[] => [
     { role: "user", content: "Go" },
     {

@@ -19,7 +19,7 @@ const USAGE = {
   },
 };
 
-/** Asks a model once; gives how its prompts are kept, the bodies that the provider got, and how often it was asked. */
+/** Calls a model once, and returns its keep-alive handles and the bodies of all requests. */
 async function keepableOf(
   answers: readonly Response[],
   options: Partial<AnthropicModelOptions> = {},

@@ -5,7 +5,7 @@ import { ask, delta, reply, REQUEST, sse, stream } from "../provider_fixture_tes
 
 const KEY = "sk-very-secret";
 
-/** The code and the state in the sentence of the error that this answer makes. */
+/** Returns code and reason of a response's error. */
 async function judged(status: number, body: unknown, headers: Record<string, string> = {}) {
   const answer = typeof body === "string"
     ? new Response(body, { status, headers })
@@ -165,7 +165,7 @@ Deno.test("toModelError() tells errors in the middle of a stream by their code",
     assertEquals([error?.code, events.length], [code, 1]);
     assertStringIncludes(error?.message ?? "", typeof body === "string" ? body : body.message);
   }
-  // By the event's name alone.
+  // Identified by the event's name only.
   const named = `event: error\ndata: {"message":"Slow down","code":429}\n\n`;
   const { error, events } = await ask(stream(sse(delta({ content: "Hal" })), named, sse("[DONE]")));
   assertEquals([error?.code, events.length], ["rate_limited", 1]);
@@ -200,7 +200,7 @@ Deno.test("toModelError() says which host can't be reached, and why", async () =
     ] as const
   ) {
     const fetchFailing: typeof fetch = baseURL.includes("invalid")
-      // Looking the name up would leave the machine.
+      // A lookup would leave the machine.
       ? () =>
         Promise.reject(
           new TypeError("error sending request: dns error: failed to lookup address information"),

@@ -4,13 +4,13 @@ import { ask, delta, reply, sse, stream } from "../provider_fixture_test.ts";
 const MIB = 2 ** 20;
 const END = delta({}, "stop");
 
-/** What is told of these answers, and how many requests it took. */
+/** Returns the outcome of these responses and the number of requests. */
 async function told(...answers: readonly Response[]): Promise<unknown[]> {
   const { error, bodies } = await ask(answers, { maxRetries: answers.length - 1 });
   return [error?.code, error?.message.replace(/^.*?: /, ""), bodies.length];
 }
 
-/** A body without an end, of which this is repeated; `left` settles when its reader leaves. */
+/** Returns an endless body that repeats `text`; `left` settles when its reader cancels. */
 function endless(text: string) {
   const bytes = new TextEncoder().encode(text);
   const left = Promise.withResolvers<void>();

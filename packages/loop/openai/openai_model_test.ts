@@ -171,7 +171,7 @@ Deno.test("openaiModel() lets a body end behind its reply, and uses the connecti
       return new Response(body!.pipeThrough(seen), { headers });
     },
   });
-  // The system may still be busy with a connection whose end has come.
+  // The system may still be closing the connection.
   let asked = 0;
   for (; asked === ports.size && asked < 50; asked++) {
     said = Promise.withResolvers();
@@ -198,7 +198,7 @@ Deno.test("openaiModel() asks again when a stream breaks before anything was sho
   const again = await ask([empty(), empty(), reply(delta({ content: "Hi" }, "stop"))], { maxRetries: 2 });
   assertEquals([completed(again).message.content, again.bodies.length], ["Hi", 3]);
 
-  // Nobody has seen a call that isn't whole.
+  // An incomplete call was not emitted.
   const call = (text: string) =>
     ({ id: "1", type: "function", function: { name: "f", arguments: text } }) as const;
   const calls = (text: string) => delta({ tool_calls: [{ index: 0, ...call(text) }] }, "tool_calls");
@@ -211,7 +211,7 @@ Deno.test("openaiModel() asks again when a stream breaks before anything was sho
   const brokeOff = "its stream broke off before the reply was whole.";
   assertStringIncludes(`${begun.error?.message}`, brokeOff);
 
-  // Who takes back what was shown is told so.
+  // `restarted` is called if deltas were emitted.
   const told: string[] = [];
   const request = { restarted: (why: string) => told.push(why) };
   const half = () => stream(sse(delta({ content: "Hal" })), cut);
@@ -260,13 +260,13 @@ Deno.test("openaiModel() asks an overloaded provider again for as long as it is 
   const asked = (...answers: Response[]) => ask(answers, { maxRetries: 0, busyWaitsMs: [1, 1] });
   assertEquals((await asked(busy(), busy(429), done())).error, undefined);
   assertEquals((await asked(busy(), busy(), busy(), done())).error?.code, "provider_error");
-  // What no time mends is told at once.
+  // Errors that a retry can't fix are thrown at once.
   const later = (status: number) => new Response(null, { status, headers: { "retry-after": "61" } });
   const unpaid = Response.json({ error: { code: "insufficient_quota", message: "Pay" } }, { status: 429 });
   for (const answer of [busy(402), busy(400), later(429), later(503), unpaid]) {
     assertEquals((await asked(answer, done())).bodies.length, 1);
   }
-  // Who said how long to wait is asked then.
+  // Retries wait as long as the provider requests.
   for (const status of [429, 503]) {
     const limited = new Response(null, { status, headers: { "retry-after-ms": "1" } });
     const { bodies } = await ask([limited, done()], { maxRetries: 0, busyWaitsMs: [100_000] });
@@ -332,7 +332,7 @@ Deno.test("openaiModel() stops waiting for an answer when it is told to", async 
   const bytes = new Uint8Array(65_536);
   await connection.read(bytes);
   controller.abort(new Error("enough"));
-  // The connection is closed, so that the provider may stop too.
+  // The connection is closed, so that the provider can stop.
   while (await connection.read(bytes) !== null);
   await asking;
   connection.close();
@@ -355,7 +355,7 @@ Deno.test("openaiModel() counts each arrival of bytes as a sign of life, keep-al
   let signs = 0;
   let seen = -1;
   const look = async () => {
-    // The packet before is on its way until its sign has come.
+    // The next packet is sent after the previous one arrived.
     while (signs === seen) await new Promise((resolve) => setTimeout(resolve));
     seen = signs;
   };

@@ -39,13 +39,13 @@ const USAGE = {
   total_tokens: 120,
 };
 
-/** The last event of a stream, in which the response ends so. */
+/** Returns the last event of a stream, with the response's end. */
 function end(output: readonly Item[], more: object = {}): unknown {
   const response = { object: "response", status: "completed", usage: USAGE, output, ...more };
   return { type: `response.${response.status}`, response };
 }
 
-/** A stream of these items, with nothing told before they are whole. */
+/** Returns a stream of these items without deltas. */
 function whole(items: readonly Item[], more: object = {}): Response {
   const done = items.map((item, output_index) => ({ type: "response.output_item.done", output_index, item }));
   return reply(
@@ -238,7 +238,7 @@ Deno.test("openaiModel() writes what others said as items of its own, and pictur
     parallel_tool_calls: false,
     stream: true,
   }]);
-  // Nothing that only it could read.
+  // Without the parts that only the other model can read.
   assertEquals(completed(asked).message, { role: "assistant", content: "ok" });
 });
 
@@ -254,7 +254,7 @@ Deno.test("openaiModel() takes a refusal, a reply that was cut off, and one that
     const { message, finishReason } = completed(await ask(whole(items, cut(reason)), RESPONSES));
     return [message.content, message.carried?.items?.length, finishReason];
   };
-  // What was thought for something that never came can't go back.
+  // Reasoning without a following item can't be returned.
   assertEquals(await ending([THOUGHT], "max_output_tokens"), [null, undefined, "length"]);
   assertEquals(await ending([THOUGHT, said("Hal")], "max_output_tokens"), ["Hal", 2, "length"]);
   assertEquals(await ending([said("Hal")], "content_filter"), ["Hal", undefined, "content_filter"]);
