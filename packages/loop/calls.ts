@@ -35,18 +35,15 @@ export interface PreparedTool {
 
 interface RunToolsOptions extends Omit<RunCallOptions, "output" | "answer" | "begins" | "makes"> {
   readonly step: number;
-  /** Tools that the caller runs. Their calls get no answer here. */
+  /** Tools that the caller runs; they get no answer here. */
   readonly clientTools: readonly ToolDefinition[];
   readonly maxParallelTools: number;
-  /** Decisions on these calls from earlier approvals. */
   readonly answered: readonly AnsweredCall[];
-  /** The calls of the turn so far. */
   readonly repeated: RepeatedCalls;
-  /** Messages visible to the model in this step. */
   readonly visible: readonly Message[];
-  /** Returns the nested calls of a call that ran before. Default: none. */
+  /** Returns earlier nested calls. Default: none. */
   readonly journal?: (call: ToolCall) => Promise<Journal | undefined>;
-  /** Decides on nested calls that are made for the first time. Default: `judge`. */
+  /** Decides on new nested calls. Default: `judge`. */
   readonly usual?: Judge;
   readonly now: () => number;
   readonly countTokens: CountTokens;
@@ -54,7 +51,6 @@ interface RunToolsOptions extends Omit<RunCallOptions, "output" | "answer" | "be
 
 export interface ToolAnswers {
   readonly answers: readonly ToolMessage[];
-  /** Calls that need an approval and have no answer yet. */
   readonly asked: readonly AskedCall[];
 }
 
@@ -65,10 +61,7 @@ interface Finished {
   readonly durationMs: number;
 }
 
-/**
- * Runs the calls of a reply in parallel. Answers are in the order of the calls; open calls are answered only if
- * stopped.
- */
+/** Runs the calls of a reply in parallel. Answers are in order; open calls are answered only if stopped. */
 export async function* runTools(
   calls: readonly ToolCall[],
   options: RunToolsOptions,
@@ -83,7 +76,7 @@ export async function* runTools(
 
   const live = new LiveOutput(clock);
   const told = new Told();
-  // Calls begin in their order, however long each decision takes.
+  // Calls begin in order, however long decisions take.
   let judged: Promise<unknown> = Promise.resolve();
   const inOrder = (judge: Judge): Judge => (call) => {
     const judgement = judged.then(() => judge(call));
@@ -128,7 +121,7 @@ export async function* runTools(
       if (running.size === 0) break;
       const next = Promise.race(running.values());
       const either = Promise.race([next, live.due, told.due]);
-      // Once the turn is stopped, each call ends with an answer that reports it.
+      // Once stopped, each call ends with an answer.
       const finished = await watchdog.wait(() => either).catch(() => next);
       for (const piece of live.take(finished?.call.id)) yield { type: "tool_output", step, ...piece };
       for (const { event, taken } of told.take()) {
@@ -145,7 +138,7 @@ export async function* runTools(
       }
       const content = repeated.contentFor(call, outcome, visible);
       outcomes[index] = [call, outcome];
-      // A repetition that is answered by a note alone omits its images: they are in the first answer.
+      // A note that replaces a repeated result has no images: they are in the first.
       const pictures = content.startsWith(outcome.content) ? outcome.pictures : undefined;
       const { error, change, made } = outcome;
       answers.set(call, toolResultMessage(call.id, content, { pictures, failed: error }));
@@ -157,7 +150,7 @@ export async function* runTools(
   } finally {
     live.close();
   }
-  // Skips the holes of open calls.
+  // Skips open calls.
   repeated.record(Object.values(outcomes));
   if (watchdog.signal.aborted) {
     const left = calls.filter((call) => isClients(call) || open.has(call));
@@ -176,7 +169,6 @@ export const CUT_OFF =
 
 const STOPPED = "the turn was stopped before it was run. Call again if you need it.";
 
-/** Answers calls with an error without running any. */
 export function* refuseCalls(
   calls: readonly ToolCall[],
   step: number,
@@ -210,42 +202,36 @@ function resultEvent(
 interface CallOutcome {
   readonly content: string;
   readonly error: boolean;
-  /** True if the call ran and may have changed the results of other calls. */
+  /** Whether other calls may return something else now. */
   readonly changedState: boolean;
-  /** The change of a file, if there is a diff. */
   readonly change?: FileChange | undefined;
-  /** Totals of the nested calls. */
   readonly made?: ReturnType<MadeCalls["sum"]> | undefined;
-  /** Images that the model receives after the text. */
   readonly pictures?: readonly string[] | undefined;
 }
 
 interface RunCallOptions {
   readonly tools: ReadonlyMap<string, PreparedTool>;
-  /** Longest time of a call whose tool has no limit of its own, in milliseconds. */
+  /** Time limit of tools without their own, in milliseconds. */
   readonly toolTimeoutMs: number;
-  /** Stops the call with the turn, and receives the tool's progress. */
   readonly watchdog: Watchdog;
   readonly clock: Clock;
   readonly judge: Judge;
-  /** Why no approval is possible, in a sentence for the model. Default: approvals are possible. */
+  /** Why no approval is possible, for the model. Default: one is. */
   readonly cannotAsk?: string;
-  /** The decision on this call. Default: none was requested. */
   readonly answer?: AnsweredCall | undefined;
-  /** Receives the output while the call runs. */
   readonly output: (text: string) => void;
-  /** Called and awaited right before the tool runs. Default: nothing. */
+  /** Awaited right before the tool runs. */
   readonly begins?: () => Promise<void>;
-  /** Returns the runner of nested calls. Default: nested calls aren't possible. */
+  /** Returns the runner of nested calls. Default: there are none. */
   readonly makes?: () => Promise<MadeCalls>;
 }
 
-/** A call that didn't run, or stopped, because it or its nested calls need an approval. */
+/** A call that waits for an approval of itself or of nested calls. */
 interface OpenCall {
   readonly asked: readonly AskedCall[];
 }
 
-/** Runs one call if it may run, no longer than the turn. Never rejects: a failure is an outcome for the model. */
+/** Runs one call within the turn. Never rejects: failures are outcomes. */
 async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOutcome | OpenCall> {
   const { tools, watchdog, judge, cannotAsk, answer, output: show } = options;
   const { name, arguments: text } = describeCall(call);
@@ -260,7 +246,7 @@ async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOut
 
   // An approval holds only for the approved call, and doesn't override a later prohibition.
   const judgement = await judge(resolved);
-  // The decision may have taken a while.
+  // Aborted during the decision.
   if (watchdog.signal.aborted) return refused(`Cannot run ${name}: the turn was stopped before it started.`);
   if (judgement.decision === "deny") return refused(`Cannot run ${name}: ${judgement.reason}`);
   const { tool, args } = resolved;
@@ -274,7 +260,7 @@ async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOut
   };
   if (answer?.asked.change) {
     const change = await preview();
-    // A preview that fails now isn't refused: the tool reports the failure when it runs.
+    // If the preview fails now, so does the call.
     if (!change || ("diff" in change && !isSameChange(change, answer.asked.change))) {
       return refused(`Cannot run ${name}: ${HAS_CHANGED}`);
     }
@@ -283,13 +269,13 @@ async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOut
     if (cannotAsk !== undefined) return refused(`Cannot run ${name}: ${cannotAsk}`);
     const change = await preview();
     if (change && "diff" in change) return { asked: [{ ...asked, change }] };
-    // A call that has already taken effect may fail its preview: the user decides on it.
+    // A call that has taken effect may fail its preview: the user decides.
     return change && !asked.begun ? refused(change.problem) : { asked: [asked] };
   }
 
   const calls = tool.replays && await options.makes?.();
   const { begins } = options;
-  // The callback may have stopped the turn.
+  // Aborted in the callback.
   if (begins && !watchdog.signal.aborted) {
     await untilStopped(watchdog.signal, watchdog, begins).catch(() => {});
   }
@@ -306,7 +292,7 @@ async function runCall(call: ToolCall, options: RunCallOptions): Promise<CallOut
     : { ...value, changedState };
 }
 
-/** Returns the outcome of a call with nested calls, after they ended. */
+/** Returns the outcome of a call after its nested calls. */
 async function outcomeOf(
   made: MadeCalls,
   ran: { readonly value: ToolOutput } | { readonly problem: string },
@@ -329,7 +315,7 @@ async function outcomeOf(
   return { content: all, error, changedState, made: made.sum(all) };
 }
 
-/** Runs work until the turn is stopped or the time is up. Failures are problems for the model. */
+/** Runs work until the turn is stopped or the time is up. */
 async function inTime<Value>(
   work: (context: ToolContext) => Promise<Value> | Value,
   { name, callId, tool, allows, toolTimeoutMs, watchdog, clock }:
@@ -363,7 +349,7 @@ async function inTime<Value>(
   }
 }
 
-/** Parses arguments. The schema of an unlisted tool may turn out invalid only here. */
+/** An unlisted tool's schema may turn out invalid here. */
 function parse({ parse }: PreparedTool, text: string): CheckedArguments {
   try {
     return parse(text);
@@ -389,13 +375,13 @@ function askedFor(
   };
 }
 
-/** Whether the approved call is the one that would run now: the same tool, definition, arguments and effects. */
+/** Whether tool, definition, arguments and effects are still the approved ones. */
 function isSame(one: AskedCall, other: AskedCall): boolean {
   return one.name === other.name && one.arguments === other.arguments &&
     isDeepStrictEqual([one.pin, one.effects], [other.pin, other.effects]);
 }
 
-/** Whether both diffs add and remove the same lines; context and line numbers may differ. */
+/** Whether two diffs have the same changed lines; context and position may differ. */
 function isSameChange(one: FileChange, other: FileChange): boolean {
   const lines = ({ diff }: FileChange) => diff.split("\n").filter((line) => /^[+-]/.test(line));
   return one.path === other.path && isDeepStrictEqual(lines(one), lines(other));
@@ -405,7 +391,7 @@ function refused(content: string): CallOutcome {
   return { content, error: true, changedState: false };
 }
 
-/** Longest name that is repeated and compared with tool names. Providers allow 64 characters. */
+/** Longest quoted tool name; providers allow 64 characters. */
 const MAX_NAME = 200;
 
 function unknownTool(name: string, tools: RunCallOptions["tools"]): string {
@@ -421,7 +407,7 @@ function messageOf(error: unknown, name: string): string {
   return message || `Cannot finish ${name}: it failed without saying why.`;
 }
 
-/** Runs work that the watchdog tracks, and waits for it until the signal is aborted. */
+/** Runs tracked work until the signal is aborted. */
 function untilStopped<T>(signal: AbortSignal, watchdog: Watchdog, run: () => Promise<T> | T): Promise<T> {
   return untilAborted(() => {
     // `Promise.try()` needs Node 24.
@@ -431,27 +417,24 @@ function untilStopped<T>(signal: AbortSignal, watchdog: Watchdog, run: () => Pro
   }, signal);
 }
 
-/** From this repetition on, the model gets the note alone. */
+/** First repetition whose result is replaced by a note. */
 const SILENT_FROM = 3;
 
 interface Seen {
-  /** Id of the first call, whose answer is whole. */
+  /** Id of the first call, whose result is whole. */
   readonly id: string;
   readonly content: string;
-  /** Repetitions without new information. */
   readonly repetitions: number;
 }
 
 /**
- * Notifies the model of repeated calls: the same tool, arguments and result as earlier in the turn, with no call
- * between them that may have changed something. The first two repetitions return the result and a note. From the third
- * on, the note replaces the result, unless the first result was evicted from the prompt. Calls of one step are compared
- * only with earlier steps, so that their order doesn't matter.
+ * Detects repeated calls: the same tool, arguments and result in one turn, with no possible change between them. The
+ * first two repetitions return the result with a note, later ones only the note, unless the first result was evicted
+ * from the prompt. Calls of one step are compared with earlier steps only, so that their order doesn't matter.
  */
 export class RepeatedCalls {
   readonly #seen = new Map<string, Seen>();
 
-  /** Returns the text for the model while these messages are visible. */
   contentFor(call: ToolCall, outcome: CallOutcome, visible: readonly Message[]): string {
     const seen = this.#seen.get(keyOf(call));
     if (seen?.content !== outcome.content) return outcome.content;
@@ -463,7 +446,6 @@ export class RepeatedCalls {
       : `${seen.content}\n\n[${same}. ${advice}]`;
   }
 
-  /** Records a step's outcomes in the order of the calls. */
   record(outcomes: Iterable<readonly [ToolCall, CallOutcome]>): void {
     for (const [call, outcome] of outcomes) {
       const key = keyOf(call);
@@ -494,12 +476,11 @@ function isVisible({ id, content }: Seen, messages: readonly Message[]): boolean
 const EVERY_MS = 500;
 /** Longest live output of a call, in UTF-16 code units. */
 const MAX_CHARS = 65_536;
-/** Marks live output as truncated. */
 const MORE = "\n[What follows isn't shown while it runs.]\n";
 
 type Piece = Pick<Extract<LoopEvent, { readonly type: "tool_output" }>, "id" | "text" | "parent">;
 
-/** Buffers the output of running calls and releases it at intervals. */
+/** Emits the output of running calls at intervals. */
 class LiveOutput {
   readonly #clock: Clock;
   readonly #pieces = new Map<string, Piece>();
@@ -511,12 +492,11 @@ class LiveOutput {
     this.#clock = clock;
   }
 
-  /** Resolves once there is output to emit. */
   get due(): Promise<undefined> {
     return this.#due.promise;
   }
 
-  /** Appends output of a call; `parent` is the call that made it. */
+  /** `parent` is the calling call. */
   push(id: string, text: string, parent?: string): void {
     const shown = this.#shown.get(id) ?? 0;
     if (text === "" || shown > MAX_CHARS) return;
@@ -527,10 +507,7 @@ class LiveOutput {
     this.#disarm ??= this.#clock.after(EVERY_MS, () => this.#due.resolve(undefined));
   }
 
-  /**
-   * Returns the buffered output by call if it is due, without that of the call that has `ended`: its result contains
-   * it.
-   */
+  /** Returns due output by call, without that of the `ended` call, whose result contains it. */
   take(ended: string | undefined): readonly Piece[] {
     if (ended !== undefined) this.#pieces.delete(ended);
     if (ended !== undefined && this.#pieces.size > 0) return [];
@@ -545,24 +522,22 @@ class LiveOutput {
     this.#pieces.delete(id);
   }
 
-  /** Cancels the timer. */
   close(): void {
     this.#disarm?.();
     this.#disarm = undefined;
   }
 }
 
-/** Events of running calls, buffered until the turn emits them. */
+/** Events of running calls, until the turn emits them. */
 class Told {
   #events: { readonly event: LoopEvent; readonly taken: () => void }[] = [];
   #due = Promise.withResolvers<undefined>();
 
-  /** Resolves once there are events. */
   get due(): Promise<undefined> {
     return this.#due.promise;
   }
 
-  /** Adds an event. Resolves once it was emitted and handled. */
+  /** Resolves once the event was emitted and handled. */
   readonly tell = (event: LoopEvent): Promise<void> => {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#events.push({ event, taken: resolve });
@@ -570,7 +545,6 @@ class Told {
     return promise;
   };
 
-  /** Removes and returns the buffered events in their order. */
   take(): readonly { readonly event: LoopEvent; readonly taken: () => void }[] {
     this.#due = Promise.withResolvers();
     return this.#events.splice(0);

@@ -16,19 +16,18 @@ const MOST_CALLS = 256;
 
 interface MadeCallsOptions {
   readonly step: number;
-  /** The nested calls of earlier runs. `undefined`: this is the first run. */
+  /** Earlier nested calls. `undefined` in a first run. */
   readonly journal: Journal | undefined;
   readonly nowMs: number;
   readonly tools: ReadonlyMap<string, { readonly tool: Tool }>;
-  /** Tools that the caller runs. They can't be nested. */
+  /** Tools that the caller runs; they can't be nested. */
   readonly clientTools: readonly ToolDefinition[];
-  /** Most calls that run at the same time. */
   readonly maxParallelTools: number;
   readonly clock: Clock;
   readonly countTokens: CountTokens;
-  /** Emits an event. Resolves once it was handled. */
+  /** Resolves once the event was handled. */
   readonly tell: (event: LoopEvent) => Promise<void>;
-  /** Runs a call with the decision on it. `begins` is called right before its tool runs. Never rejects. */
+  /** `begins` is called right before the tool runs. Never rejects. */
   readonly run: (call: ToolCall, begins: () => Promise<void>) => Promise<
     { readonly asked: readonly AskedCall[] } | Outcome
   >;
@@ -44,16 +43,14 @@ export class MadeCalls implements NestedCalls {
   readonly beganAtMs: number;
   readonly #parent: ToolCall;
   readonly #options: MadeCallsOptions;
-  /** Recorded results by call id; `turn` resolves when a result may be replayed. */
+  /** Recorded results; `turn` resolves when one may be replayed. */
   readonly #known = new Map<
     string,
     { readonly result: NestedResult; readonly turn: PromiseWithResolvers<void> }
   >();
-  /** Ids of results to replay, in their order. */
   readonly #left: string[];
   readonly #replayed = Promise.withResolvers<void>();
   readonly #running = new Set<Promise<unknown>>();
-  /** Calls that wait for a free slot. */
   readonly #waiting: (() => void)[] = [];
   #busy = 0;
   #made = 0;
@@ -64,7 +61,6 @@ export class MadeCalls implements NestedCalls {
   #asked: readonly AskedCall[] = [];
   #diverged: string | undefined;
 
-  /** Starts with the calls of the journal. */
   constructor(parent: ToolCall, options: MadeCallsOptions) {
     const { journal, nowMs } = this.#options = options;
     this.#parent = parent;
@@ -77,33 +73,31 @@ export class MadeCalls implements NestedCalls {
     this.#giveNext();
   }
 
-  /** Nested calls that need an approval. */
+  /** Calls that need an approval. */
   get asked(): readonly AskedCall[] {
     return this.#asked;
   }
 
-  /** How a call differs from the recorded one, after which nothing more runs. `undefined`: none does. */
+  /** The call that differs from the recorded one; nothing more runs. */
   get diverged(): string | undefined {
     return this.#diverged;
   }
 
-  /** Whether any call may have changed the results of others. */
   get changedState(): boolean {
     return this.#changedState;
   }
 
-  /** Paths that were written, in the order of the calls. */
+  /** Written paths, in the order of the calls. */
   get wrote(): readonly string[] {
     return [...new Set(this.#wrote.values())].filter((path) => path !== undefined);
   }
 
-  /** Returns the totals, for a call that returns `content`. */
+  /** Returns totals for a call that returns `content`. */
   sum(content: string): { readonly calls: number; readonly failed: number; readonly keptTokens: number } {
     const keptTokens = Math.max(0, this.#tokens - this.#options.countTokens(content));
     return { calls: this.#made, failed: this.#failed, keptTokens };
   }
 
-  /** Resolves once none runs. */
   async ended(): Promise<void> {
     await Promise.all(this.#running);
   }
@@ -138,7 +132,7 @@ export class MadeCalls implements NestedCalls {
     return await running.finally(() => this.#running.delete(running));
   }
 
-  /** Releases the next recorded result: each is replayed once its call is made and all earlier ones were replayed. */
+  /** Results are replayed in order, each once its call is made. */
   #giveNext(): void {
     const id = this.#left.shift();
     if (id === undefined) this.#replayed.resolve();
@@ -172,7 +166,6 @@ export class MadeCalls implements NestedCalls {
     return { content, error };
   }
 
-  /** Returns the refusal of a call that can't be nested. */
   #refused(name: string): Outcome | undefined {
     const { clientTools, tools } = this.#options;
     const why = clientTools.some((tool) => tool.function.name === name)

@@ -21,13 +21,13 @@ import { bodyPieces, GrowingBytes, type RawEvent, SseSplitter } from "@tare/wire
 import { setTimeout as pause } from "node:timers/promises";
 import { ModelError } from "./event.ts";
 
-/** Options of all models: the model's name and the access to its provider. */
+/** Options of all models. */
 export interface ProviderOptions {
   /** The provider's name of the model. */
   readonly model: string;
-  /** Sent as a bearer token. Default: none, as for local servers. */
+  /** Bearer token. Default: none, as for local servers. */
   readonly apiKey?: string;
-  /** Variable that holds the key, such as `OPENAI_API_KEY`, for error messages. Default: unknown. */
+  /** Variable of the key, for error messages. Default: unknown. */
   readonly apiKeyName?: string | undefined;
   /** Base URL of the API. */
   readonly baseURL?: string;
@@ -40,21 +40,20 @@ export interface ProviderOptions {
   /** Retries of a failed request. Default: 2. */
   readonly maxRetries?: number;
   /**
-   * Further retries while the provider is overloaded (429, 5xx): the wait before each in milliseconds, unless the
-   * provider requests another. Default: none.
+   * Waits in milliseconds before further retries of an overloaded provider (429, 5xx) that requests none. Default:
+   * none.
    */
   readonly busyWaitsMs?: readonly number[];
-  /** Sends the requests. Default: the global `fetch`. */
+  /** Default: the global `fetch`. */
   readonly fetch?: typeof globalThis.fetch;
 }
 
-/** {@linkcode ProviderOptions} with defaults, and options for an SDK's client. */
 interface ProviderAccess extends
   Pick<ProviderOptions, "apiKeyName">,
   Required<
     Pick<ProviderOptions, "model" | "baseURL" | "extraBody" | "timeoutMs" | "maxRetries" | "busyWaitsMs">
   > {
-  /** Redacted in every message of the provider. */
+  /** Redacted in every message. */
   readonly apiKey: string | undefined;
   readonly host: string;
   readonly clientOptions: (request: Pick<ModelRequest, "progress" | "refused" | "confirm">) => {
@@ -67,7 +66,7 @@ interface ProviderAccess extends
   };
 }
 
-/** Schema of the options that every adapter accepts, for `checkGiven`. */
+/** Shared options, for `checkGiven`. */
 export const PROVIDER_OPTIONS: NeededOptions<ProviderOptions> = {
   model: "string",
   "apiKey?": "string",
@@ -85,7 +84,7 @@ export const PROVIDER_OPTIONS: NeededOptions<ProviderOptions> = {
  * Returns the access to a provider.
  *
  * @param usualURL The default of `baseURL`.
- * @throws {TypeError} if `baseURL` is no http(s) URL or `apiKey` contains characters that a header can't.
+ * @throws {TypeError} if `baseURL` is no http(s) URL or `apiKey` is no header value.
  */
 export function accessTo(options: ProviderOptions, usualURL: string): ProviderAccess {
   const { model, apiKey, apiKeyName, baseURL = usualURL, headers = {}, fetch = globalThis.fetch } = options;
@@ -100,7 +99,7 @@ export function accessTo(options: ProviderOptions, usualURL: string): ProviderAc
   return {
     ...{ model, apiKey, apiKeyName, baseURL, host: url.host, extraBody, timeoutMs, maxRetries, busyWaitsMs },
     clientOptions: (request) => ({
-      // The SDKs require a key: without one, the header is removed.
+      // The SDKs require a key.
       apiKey: apiKey || "none",
       logLevel: "off",
       defaultHeaders: { ...headers, ...(!apiKey && { Authorization: null }) },
@@ -111,16 +110,16 @@ export function accessTo(options: ProviderOptions, usualURL: string): ProviderAc
   };
 }
 
-/** Returns the author of a reply: sealed, signed and provider-specific parts are sent to no other. */
+/** Returns a reply's author, to which its sealed, signed and provider-specific parts are limited. */
 export function authorOf(
   protocol: string,
   { baseURL, model }: Pick<ProviderAccess, "baseURL" | "model">,
 ): string {
-  // Without the port: ports of local servers change.
+  // Ports of local servers change.
   return `${protocol} ${new URL(baseURL).hostname} ${model}`;
 }
 
-/** Returns the messages for this author: its own replies whole, of others the parts that every model accepts. */
+/** Removes the specific parts of other authors' replies. */
 function readableBy(author: string, messages: readonly Message[]): readonly Message[] {
   return messages.map((message) => {
     if (message.role !== "assistant" || !message.carried) return message;
@@ -130,7 +129,7 @@ function readableBy(author: string, messages: readonly Message[]): readonly Mess
 
 const plainReplies = new WeakMap<AssistantMessage, AssistantMessage>();
 
-/** Returns the portable parts of a reply. Returns the same object each time. */
+/** Returns the same object each time. */
 function withoutCarried(message: AssistantMessage): AssistantMessage {
   const known = plainReplies.get(message);
   if (known) return known;
@@ -155,7 +154,7 @@ function plainCall(call: ToolCall): ToolCall {
   return { id, type, function: { name, arguments: text } };
 }
 
-/** Returns the reply with its author, unless every model can read all of it. */
+/** Adds the author to a reply with specific parts. */
 function signed(message: AssistantMessage, author: string): AssistantMessage {
   const isPlain = !message.carried && JSON.stringify(withoutCarried(message)) === JSON.stringify(message);
   return isPlain ? message : { ...message, carried: { ...message.carried, by: author } };
@@ -163,44 +162,41 @@ function signed(message: AssistantMessage, author: string): AssistantMessage {
 
 /** Assembles a streamed reply. */
 interface ReplyReader {
-  /** True once a piece had the provider's format. */
+  /** True after a piece in the provider's format. */
   readonly isReply: boolean;
-  /** Reads a piece of the stream and returns its events. */
   read(piece: unknown): ModelEvent[];
-  /** Returns the whole reply, or `undefined` if the stream ended early. */
+  /** Returns `undefined` if the stream ended early. */
   finish(takenIds: ReadonlySet<string>): Extract<ModelEvent, { type: "completed" }> | undefined;
 }
 
 interface StreamModelOptions<Reader extends ReplyReader>
   extends FailedRequest, Pick<ProviderAccess, "maxRetries" | "busyWaitsMs"> {
-  /** Author of the replies: see {@linkcode authorOf}. */
   readonly author: string;
-  /** The error if the response was no reply. */
+  /** The error of a response without a reply. */
   readonly noReply: string;
-  /** Names and schemas that were replaced in requests; replies contain the original ones. */
+  /** Replacements in requests, reverted in replies. */
   readonly forms: LegalForms;
   readonly reader: () => Reader;
-  /** Returns the keep-alive of a reply's prompt. Default: not supported. */
+  /** Returns the keep-alive of a reply's prompt. Default: none. */
   readonly keepable?: (
     reader: Reader,
     completed: Extract<ModelEvent, { type: "completed" }>,
   ) => KeepablePrompt | undefined;
-  /** Sends a request and yields the pieces of the reply. */
+  /** Yields the pieces of a reply. */
   readonly open: (request: ModelRequest, reader: Reader) => AsyncIterable<unknown>;
 }
 
-/** Longest reply in characters, including reasoning and arguments; models write at most 1.5 million. */
+/** Longest reply in characters; models write at most 1.5 million. */
 const MAX_CHARS = 2_000_000;
 
-/** Longest error body that is read, in bytes. */
 const MAX_ERROR_BYTES = 65_536;
 
-/** Longest wait that a provider may request, in milliseconds. A longer one ends the turn. */
+/** A provider that requests a longer wait ends the turn. */
 const MAX_WAIT_MS = 60_000;
 
 const CUT_OFF = "its stream ended before the reply was whole";
 
-/** Returns a model whose replies are streamed by a provider's SDK. Failures are a `ModelError` without the API key. */
+/** Returns a model over a provider's SDK. Failures are a `ModelError` without the API key. */
 export function streamModel<Reader extends ReplyReader>(options: StreamModelOptions<Reader>): Model {
   const { host, author, maxRetries, busyWaitsMs, noReply, forms, reader, keepable, open } = options;
   return async function* (asked) {
@@ -210,7 +206,7 @@ export function streamModel<Reader extends ReplyReader>(options: StreamModelOpti
     for (let attempt = 0;;) {
       const reply = reader();
       let failure: unknown;
-      /** Whether deltas were emitted. Calls don't run before the reply is whole. */
+      /** Whether deltas were emitted. Calls run only after the whole reply. */
       let isShown = false;
       try {
         let chars = 0;
@@ -255,12 +251,12 @@ function charsOf(event: ModelEvent): number {
   return event.type === "completed" ? 0 : event.text.length;
 }
 
-/** Names of settings in other protocols. */
+/** Settings in other protocols. */
 const OTHER_NAMES: Readonly<Record<string, readonly string[]>> = {
   reasoning_effort: ["reasoning\\.effort", "output_config\\.effort", "thinking\\.budget_tokens"],
 };
 
-/** Adds the setting that a provider's refusal names to the error. */
+/** Adds the setting that a refusal names. */
 function blame(failure: unknown, settings: ModelSettings = {}): unknown {
   if (!(failure instanceof ModelError) || failure.code !== "bad_request" || failure.param) return failure;
   const param = Object.keys(settings).find((name) =>
@@ -271,13 +267,13 @@ function blame(failure: unknown, settings: ModelSettings = {}): unknown {
     : new ModelError(failure.code, failure.message, { param, cause: failure });
 }
 
-/** Returns a `fetch` for an SDK that follows no redirects, retries after no long waits and limits error bodies. */
+/** Returns a `fetch` without redirects, retries after long waits, and long error bodies. */
 function watchedFetch(
   { fetch, host }: { readonly fetch: typeof globalThis.fetch; readonly host: string },
   { progress = () => {}, refused, confirm }: Pick<ModelRequest, "progress" | "refused" | "confirm">,
 ): typeof globalThis.fetch {
   return async (input, init) => {
-    // Here, because the SDK retries by itself.
+    // Here, because the SDK retries itself.
     confirm?.();
     const response = await fetch(input, { ...init, redirect: "manual" });
     progress();
@@ -310,25 +306,22 @@ function firstBytes(progress: () => void): TransformStream<Bytes, Bytes> {
 }
 
 interface ReplyEvent {
-  /** Name of the event. Default: none. */
   readonly name?: string | undefined;
-  /** Its parsed data. */
   readonly json: unknown;
 }
 
-/** End of an OpenAI stream; anything after it is ignored. */
+/** The end of an OpenAI stream. */
 const DONE = "[DONE]";
 
-/** Longest time to drain a body after its reply, in milliseconds. */
+/** Limit for draining a body, in milliseconds. */
 const END_MS = 1000;
 
 /**
- * Yields the events of a streamed reply; the JSON body of a server that doesn't stream is one event. Calls `progress`
- * for all bytes, including comments and pings that keep a connection open. Incomplete events are ignored. Once `signal`
- * is aborted nothing more is yielded. After the end mark the body is drained for at most a second.
+ * Yields the events of a streamed reply; a JSON body is one event. All bytes are progress, including comments and
+ * pings. Incomplete events, and bytes after the end mark, are ignored.
  *
  * @throws {SyntaxError} if an event is not JSON.
- * @throws {ReplyTooLong} if the body, or an event of it, is too long.
+ * @throws {ReplyTooLong} if the body or an event is too long.
  * @throws {TypeError} if the connection fails.
  */
 export async function* readEvents(
@@ -356,13 +349,13 @@ export async function* readEvents(
   if (!signal.aborted) yield* frame.end().flatMap(jsonOf);
 }
 
-/** Drains a body after its reply: a cancelled connection can't be reused. */
+/** A cancelled connection can't be reused, so the body is drained. */
 async function readToEnd(pieces: AsyncIterable<unknown>, late: AbortController): Promise<void> {
   const timer = setTimeout(() => late.abort(), END_MS);
   try {
     for await (const _ of pieces);
   } catch {
-    // The reply is complete, even if the connection fails.
+    // The reply is complete.
   } finally {
     clearTimeout(timer);
   }
@@ -372,11 +365,9 @@ function jsonOf({ name, data }: RawEvent): readonly ReplyEvent[] {
   return data === undefined ? [] : [{ name, json: JSON.parse(data) }];
 }
 
-/** Finds the events in a body. */
 interface Frame {
-  /** Returns the events that these bytes complete. @throws {ReplyTooLong} */
+  /** @throws {ReplyTooLong} */
   readonly add: (bytes: Uint8Array<ArrayBuffer>) => RawEvent[];
-  /** Returns the events that the body's end completes. */
   readonly end: () => RawEvent[];
 }
 
@@ -407,11 +398,9 @@ function oneEvent(): Frame {
   };
 }
 
-/** Error of an SDK for an error response, or an error in a stream. */
 interface ApiError extends Error {
   readonly status?: number | undefined;
   readonly headers?: Headers | undefined;
-  /** The response's body, or the error in it. */
   readonly error?: unknown;
   readonly code?: unknown;
   readonly type?: unknown;
@@ -423,25 +412,22 @@ interface SdkErrors {
   readonly APIConnectionTimeoutError: abstract new (...args: never[]) => Error;
 }
 
-/** The request's facts for error messages, and the SDK's error classes. */
 interface FailedRequest
   extends Pick<ProviderAccess, "host" | "model" | "apiKey" | "apiKeyName" | "timeoutMs"> {
   readonly errors: SdkErrors;
 }
 
-/** Longest quotation of a provider's message, in UTF-16 code units. */
+/** In UTF-16 code units. */
 const MAX_QUOTE = 500;
 
-/**
- * Messages for a prompt that is too long, from OpenAI, Anthropic, Gemini, xAI, DeepSeek, vLLM, llama.cpp and others.
- */
+/** From OpenAI, Anthropic, Gemini, xAI, DeepSeek, vLLM, llama.cpp and others. */
 const TOO_LONG =
   /context[ _-]?(length|size|window)|maximum (context|prompt) length|prompt[^.]{0,40} too (long|large)|too many (input )?tokens|input token count|token (limit|count)[^.]{0,60}exceed|exceed[^.]{0,60}(token limit|context|number of tokens)|max_prompt_tokens/i;
 
 const NO_SUCH_MODEL =
   /model_not_found|model.{0,100}(not found|not exist)|not a valid model|(no such|unknown|invalid) model/i;
 
-/** Returns the model error for a failed request, without the API key; other errors unchanged. */
+/** Returns the error of a failed request; other errors unchanged. */
 export function toModelError(error: unknown, request: FailedRequest): unknown {
   const { host, timeoutMs, errors: { APIConnectionError, APIConnectionTimeoutError, APIError } } = request;
   if (error instanceof APIConnectionTimeoutError) {
@@ -452,7 +438,7 @@ export function toModelError(error: unknown, request: FailedRequest): unknown {
   }
   if (error instanceof APIError) {
     const { code, state, isBusy = false } = judge(error, request);
-    // No `cause`: the provider's response may quote the key.
+    // No `cause`: it may contain the key.
     const wait = isBusy || code === "rate_limited" ? waitOf(error.headers) : {};
     const isSoon = (wait.retryAfterMs ?? 0) <= MAX_WAIT_MS;
     return replyError(code, host, state, { ...wait, isBusy: isBusy && isSoon });
@@ -468,7 +454,7 @@ export function toModelError(error: unknown, request: FailedRequest): unknown {
   if (error instanceof SyntaxError) {
     return replyError("bad_response", host, "its stream holds an event that is no JSON", { cause: error });
   }
-  // Reading a body throws a TypeError if the connection fails.
+  // A failed connection throws a TypeError.
   if (error instanceof TypeError) {
     return replyError("bad_response", host, "its stream broke off before the reply was whole", {
       cause: error,
@@ -477,7 +463,6 @@ export function toModelError(error: unknown, request: FailedRequest): unknown {
   return error;
 }
 
-/** Returns the error of a request without a complete reply. */
 function replyError(
   code: ModelError["code"],
   host: string,
@@ -491,20 +476,20 @@ function replyError(
   return new (isBusy ? BusyError : ModelError)(code, `Cannot get a reply from ${host}: ${state}.`, options);
 }
 
-/** The provider is overloaded: the request may be retried. */
+/** An overloaded provider. */
 class BusyError extends ModelError {}
 
 function judge(
   error: ApiError,
   { model, apiKey, apiKeyName }: FailedRequest,
 ): { readonly code: ModelError["code"]; readonly state: string; readonly isBusy?: boolean } {
-  // Errors in a stream have no status, but may have a number as `code` or a corresponding `type`.
+  // Stream errors have no status, but sometimes a numeric `code` or a corresponding `type`.
   const status = error.status ?? (typeof error.code === "number" ? error.code : statusOf(error.type));
   const details = JSON.stringify(error.error ?? error.message);
   const quote = [status, quoteOf(error, apiKey)].filter(Boolean).join(": ");
   const told = quote ? ` (${quote})` : "";
   if (status === 401) {
-    // No quotation: providers quote parts of the key here.
+    // Providers quote parts of the key here.
     return {
       code: "bad_key",
       state: apiKey
@@ -514,7 +499,7 @@ function judge(
   }
   if (status === 403) return { code: "bad_key", state: `the API key doesn't allow this${told}` };
   if (status === 429) {
-    // An exhausted quota isn't worth a retry.
+    // An exhausted quota isn't retried.
     const isBusy = error.code !== "insufficient_quota";
     return { code: "rate_limited", state: `it ${rateLimit(error.headers)}${told}`, isBusy };
   }
@@ -537,11 +522,11 @@ function judge(
     : { code: "provider_error", state: `it failed${told}`, isBusy: (status ?? 0) >= 500 };
 }
 
-/** Returns the provider's message on one line and without the key. */
+/** Returns the provider's message on one line, redacted. */
 function quoteOf({ error, message, status }: ApiError, apiKey: string | undefined): string {
   const whole = asRecord(error);
   const body = asRecord(whole?.error) ?? whole;
-  // OpenRouter forwards the upstream provider's message.
+  // OpenRouter forwards the upstream's message.
   const inner = asRecord(body?.metadata)?.raw;
   const said = typeof error === "string"
     ? error
@@ -549,9 +534,9 @@ function quoteOf({ error, message, status }: ApiError, apiKey: string | undefine
     ? [body.message ?? body.detail ?? JSON.stringify(body), inner].filter((part) => typeof part === "string")
       .join(" ")
     : message.replace(`${status} `, "");
-  // Redacted before truncation, which could leave a part of the key.
+  // Redacted before truncation.
   const line = (apiKey ? said.replaceAll(apiKey, "***") : said).replaceAll(/\s+/g, " ").trim();
-  // A proxy's error page adds nothing to its status.
+  // A proxy's error page adds nothing.
   if (line.startsWith("<") || line === "status code (no body)") return "";
   return line.length > MAX_QUOTE ? `${line.slice(0, MAX_QUOTE)}…` : line.replace(/\.$/, "");
 }
@@ -562,7 +547,6 @@ function rateLimit(headers: Headers | undefined): string {
   return `limits the rate of requests${wait}`;
 }
 
-/** Returns the wait that a provider requests. */
 function waitOf(headers: Headers | undefined): { readonly retryAfterMs?: number } {
   const ms = headers?.get("retry-after-ms");
   if (ms && Number(ms) >= 0) return { retryAfterMs: Number(ms) };

@@ -43,8 +43,8 @@ import {
 /** The result of a turn. */
 export interface TurnResult extends TurnEnd {
   /**
-   * The messages that the turn adds to the history: the user message, and each reply with the answers to all its calls,
-   * except those of `clientTools` that ended it. Incomplete and empty replies are excluded.
+   * Messages that the turn adds to the history: the user message, and each complete reply with the answers to its
+   * calls, except open ones.
    */
   readonly messages: readonly Message[];
   /** The thrown error; for a log, not for clients. */
@@ -54,16 +54,15 @@ export interface TurnResult extends TurnEnd {
 interface StepOptions extends ResolvedOptions {
   readonly step: number;
   readonly watchdog: Watchdog;
-  /** Adds the usage of an incomplete reply to the ledger, and returns its cost. */
+  /** Records an incomplete reply and returns its cost. */
   readonly unfinished: (usage: Usage) => Cost | undefined;
 }
 
-/** The mutable state of a turn. */
 interface Turn {
   messages: readonly Message[];
   ledger: TurnLedger;
   text: string;
-  /** Whether the warning about a silent model was emitted. Some models think for long before each reply. */
+  /** Some models think for long before each reply: one warning per turn. */
   isSilenceTold: boolean;
 }
 
@@ -105,7 +104,7 @@ export function run(options: RunOptions): AsyncGenerator<LoopEvent, TurnResult> 
   const watchdog = new Watchdog(resolved);
   const turn = playTurn(resolved, watchdog);
   const finish = turn.return.bind(turn);
-  // Generator.return() alone would first wait for the pending promise.
+  // return() alone would wait for the pending promise.
   turn.return = (value) => {
     watchdog.stop();
     return finish(value);
@@ -168,7 +167,7 @@ async function* playSteps(
     watchdog.signal.throwIfAborted();
     if (asked.length > 0) return { reason: "approval" };
   }
-  // Before its first call only a resumed turn can be at its limits; a budget can be exhausted in any turn.
+  // Only a resumed turn can be at its limits here; a budget can be exhausted in any.
   const reached = endingByLimit(options.totalOf(turn.ledger), { ...options, step: first - 1 });
   if (reached) return reached;
   for (let step = first;; step++) {
@@ -220,7 +219,7 @@ async function* playSteps(
       : endingByReply(reply);
     const steering = ending?.reason === "completed" ? options.steering() : [];
     if (ending && steering.length === 0) return ending;
-    // Messages taken from the queue belong to the turn, even if it is aborted.
+    // Queued messages belong to the turn, even if it is aborted.
     yield* steer(steering, turn, step);
     watchdog.signal.throwIfAborted();
     const limit = endingByLimit(options.totalOf(turn.ledger), { ...options, step });
@@ -228,30 +227,28 @@ async function* playSteps(
   }
 }
 
-/** Returns the options for calls that were never made before. */
 function newCalls({ journal: _, ...options }: StepOptions): Omit<StepOptions, "journal"> {
   return { ...options, answered: [] };
 }
 
-/** Runs the calls of an earlier turn that were decided on, or whose nested calls were. */
+/** Runs calls of an earlier turn after decisions on them or on their nested calls. */
 async function* runAnswered(
   repeated: RepeatedCalls,
   options: StepOptions,
 ): AsyncGenerator<LoopEvent, ToolAnswers> {
   const { answered, history } = options;
-  // Several nested calls of one call may have been decided on.
+  // Several nested calls may belong to one call.
   const calls = [...new Set(answered.map(({ call }) => call))];
   return yield* runTools(calls, { ...options, clientTools: [], repeated, visible: history });
 }
 
-/** Runs calls of a resumed turn, adds their answers, and returns those that need an approval. */
+/** Runs calls of a resumed turn; returns those that need an approval. */
 async function* runAgain(
   calls: readonly ToolCall[],
   turn: Turn,
   { step, ...options }: StepOptions & { readonly repeated: RepeatedCalls; readonly usual: Judge },
 ): AsyncGenerator<LoopEvent, ToolAnswers["asked"]> {
   const all = [...options.history, ...turn.messages];
-  // They belong to the step before the next one.
   const of = Math.max(1, step - 1);
   const done = yield* runTools(calls, { ...options, step: of, visible: all });
   const at = turn.messages.findLastIndex(({ role }) => role === "assistant") + 1;
@@ -262,7 +259,7 @@ async function* runAgain(
   return done.asked;
 }
 
-/** Returns a reply's text; empty if there is none. */
+/** Returns a reply's text, or "". */
 function answerIn(message: Message): string {
   return message.role === "assistant" ? contentText(message.content) || message.refusal || "" : "";
 }
@@ -271,7 +268,6 @@ function spentOn({ promptTokens, cachedTokens, outputTokens, estimated = false }
   return { promptTokens, cachedTokens, outputTokens, estimated };
 }
 
-/** Adds messages that the user sent during the turn. */
 function* steer(inputs: readonly Content[], turn: Turn, step: number): Generator<LoopEvent> {
   for (const input of inputs) {
     turn.messages = [...turn.messages, { role: "user", content: input }];
@@ -279,7 +275,6 @@ function* steer(inputs: readonly Content[], turn: Turn, step: number): Generator
   }
 }
 
-/** Calls the context hook for the next request, and emits its rewrites and warnings. */
 async function* makeView(
   messages: readonly Message[],
   { history, input, resumed, tools, clientTools, context, step, watchdog }: StepOptions,
@@ -305,19 +300,19 @@ async function* makeView(
   return view;
 }
 
-/** Returns the start of the active turn: the first of the consecutive user messages that opened it. */
+/** Returns the index of the first of the consecutive user messages that opened the active turn. */
 function activeTurnStart(history: readonly Message[], startsNow: boolean): number {
   let start = startsNow ? history.length : history.findLastIndex(({ role }) => role === "user") + 1;
   while (history[start - 1]?.role === "user") start--;
   return start;
 }
 
-/** Returns a turn's messages up to the one that opened it; a system message about tools may precede it. */
+/** A system message about tools may precede the user message. */
 function upToOpening(messages: readonly Message[]): readonly Message[] {
   return messages.slice(0, messages.findIndex(({ role }) => role !== "system") + 1);
 }
 
-/** Calls the model once, yields its deltas and returns the reply. @throws {ModelError} if it fails or has no reply. */
+/** Calls the model once. @throws {ModelError} if it fails or has no reply. */
 async function* callModel(
   view: ContextView,
   turn: Turn,
@@ -378,7 +373,7 @@ async function* callModel(
   }
 }
 
-/** Returns a reply whose calls have distinct ids, without `carried` if they changed: it contains the provider's ids. */
+/** Makes call ids distinct. `carried` contains the provider's ids and is then omitted. */
 function withDistinctIds(message: AssistantMessage, before: readonly Message[]): AssistantMessage {
   const { tool_calls: calls = [], carried: _, ...said } = message;
   const used = new Set<string>();
@@ -391,7 +386,7 @@ function withDistinctIds(message: AssistantMessage, before: readonly Message[]):
   return distinct.every((call, at) => call === calls[at]) ? message : { ...said, tool_calls: distinct };
 }
 
-/** Silence after which a warning is emitted, in milliseconds. */
+/** Silence before a warning, in milliseconds. */
 const SILENT_MS = 10_000;
 
 const SILENT = `Nothing has come from the model for ${
@@ -402,7 +397,6 @@ const ASKED_AGAIN = "It is asked again. The turn waits.";
 
 const RESTARTED = "It is asked for again: what was shown of the reply doesn't count.";
 
-/** Whether a promise is still pending after {@linkcode SILENT_MS}. */
 async function isSilent(next: Promise<unknown>, clock: Clock): Promise<boolean> {
   const late = Promise.withResolvers<boolean>();
   const disarm = clock.after(SILENT_MS, () => late.resolve(true));
@@ -413,7 +407,7 @@ async function isSilent(next: Promise<unknown>, clock: Clock): Promise<boolean> 
   }
 }
 
-/** Calls the model again after a prompt that was too long; a second refusal isn't retried. */
+/** A second prompt that is too long isn't retried. */
 async function* callAgain(
   view: ContextView,
   turn: Turn,
@@ -439,24 +433,22 @@ function countUsage(view: ContextView, message: AssistantMessage, countTokens: C
 interface Reply {
   readonly message: AssistantMessage;
   readonly finishReason: FinishReason;
-  /** Usage, as reported by the provider or estimated. */
   readonly usage: Usage;
 }
 
-/** Why a turn ends, and the thrown error. */
 interface Ending extends Pick<TurnEnd, "reason" | "message" | "code"> {
   readonly error?: unknown;
 }
 
 const EMPTY_REPLY = "The model's reply was empty.";
 
-/** Whether a reply has neither text nor calls. Providers refuse a history that contains one. */
+/** Providers refuse a history with an empty reply. */
 function isEmptyReply({ content, refusal, tool_calls: calls }: AssistantMessage): boolean {
   const said = typeof content === "string" ? content.trim() : content ?? "";
   return said.length === 0 && !refusal && !calls?.length;
 }
 
-/** Returns the ending after a reply, or `undefined` if the turn continues. */
+/** Returns `undefined` if the turn continues. */
 function endingByReply({ message, finishReason }: Reply): Ending | undefined {
   if (finishReason === "length") {
     return {
@@ -471,7 +463,7 @@ function endingByReply({ message, finishReason }: Reply): Ending | undefined {
   return message.tool_calls?.length ? undefined : { reason: "completed" };
 }
 
-/** Returns the ending by a limit or budget after a step, or `undefined`. */
+/** Returns `undefined` if no limit is reached. */
 function endingByLimit(
   ledger: TurnLedger,
   { step, maxSteps, maxOutputTokens, overBudget }:
@@ -495,7 +487,6 @@ function endingByLimit(
   return undefined;
 }
 
-/** Returns the ending after an error: the turn was stopped, the model failed, or there is a bug. */
 function endingByError(
   error: unknown,
   { watchdog, idleTimeoutMs }: { readonly watchdog: Watchdog; readonly idleTimeoutMs: number },
@@ -511,15 +502,14 @@ function endingByError(
   return { reason: "internal_error", message: error instanceof Error ? error.message : String(error), error };
 }
 
-/** A request that was sent and has no complete reply yet. */
+/** A request without a complete reply. */
 interface OpenRequest {
   /** Whether a successful response has begun. */
   begun: boolean;
-  /** The streamed pieces of the reply. */
   readonly pieces: string[];
 }
 
-/** The requests of one model call. Each whose response began is billed, so incomplete ones are estimated here. */
+/** The requests of one model call. Those whose response began are billed, so incomplete ones are estimated. */
 export class SentRequests {
   readonly #view: Pick<ContextView, "messages" | "tools" | "cachedTokens">;
   readonly #countTokens: CountTokens;
@@ -554,7 +544,7 @@ export class SentRequests {
     };
   }
 
-  /** Records an event of the reply. */
+  /** Records an event. */
   received(event: ModelEvent): void {
     if (event.type === "completed") {
       this.#open = undefined;
@@ -566,13 +556,13 @@ export class SentRequests {
     else open.pieces.push(event.text);
   }
 
-  /** Ends the model call. A request that was stopped before its response began counts as sent. */
+  /** Ends the call. A stopped request counts as sent. */
   end({ isStopped }: { readonly isStopped: boolean }): void {
     if (this.#open && isStopped) this.#open.begun = true;
     this.#close();
   }
 
-  /** Removes and returns the estimated usage of incomplete replies. */
+  /** Removes and returns the estimates. */
   take(): readonly Usage[] {
     if (this.#unfinished.length === 0) return this.#unfinished;
     return this.#unfinished.splice(0);

@@ -21,62 +21,47 @@ import type { AnsweredCall, Journal, Judge, TurnLedger } from "./event.ts";
 export interface RunLimits {
   /** Most model calls. Default: 50. */
   readonly maxSteps?: number;
-  /**
-   * Output tokens, including reasoning, after which the model isn't called again: a guard against runaways rather than
-   * a budget. Default: 500,000.
-   */
+  /** Output tokens after which the model isn't called again: a guard against runaways. Default: 500,000. */
   readonly maxOutputTokens?: number;
-  /** Most calls of one reply that run at the same time. Default: 8. */
+  /** Most calls that run at the same time. Default: 8. */
   readonly maxParallelTools?: number;
-  /** Longest time of one tool call in milliseconds, unless the tool has a limit of its own. Default: 120,000. */
+  /** Time limit of tools without their own, in milliseconds. Default: 120,000. */
   readonly toolTimeoutMs?: number;
   /**
-   * Longest time without progress of the model, the tools or the context hook, in milliseconds; then the turn ends as
-   * `stalled`. The turn as a whole has no limit. Default: 300,000.
+   * Longest time without progress of model, tools and context hook, in milliseconds; then the turn ends as `stalled`.
+   * The turn has no total limit. Default: 300,000.
    */
   readonly idleTimeoutMs?: number;
 }
 
-/** Calculation and limit of a turn's cost. */
+/** Cost of a turn, and its limit. */
 export interface TurnCosts {
-  /** Returns the cost of a model call. Default: unknown; the ledger counts tokens only. */
+  /** Returns the cost of a model call. Default: unknown. */
   readonly costOf?: (usage: Usage) => Cost;
-  /**
-   * Called whenever the turn's own cost changes. Returns the turn's total cost, including subagents. Default: the own
-   * cost.
-   */
+  /** Called whenever the turn's own cost changes. Returns the total, including subagents. Default: the own cost. */
   readonly totalOf?: (own: TurnLedger) => TurnLedger;
-  /**
-   * Called before each model call with the total cost. A returned sentence ends the turn by reason `budget`. Default:
-   * no budget.
-   */
+  /** Called before each model call. A returned sentence ends the turn by reason `budget`. Default: no budget. */
   readonly overBudget?: (ledger: TurnLedger) => string | undefined;
-  /** Counts usage that the provider doesn't report. Default: `estimateTokens`. */
+  /** Counts usage that isn't reported. Default: `estimateTokens`. */
   readonly countTokens?: CountTokens;
 }
 
 /** Approvals of calls. */
 export interface TurnApprovals {
   /**
-   * Decides whether a call may run. Calls that need an approval stay open, and after the other calls of the step the
-   * turn ends by reason `approval`; the next turn receives them as `answered`. Default: all may run.
+   * Decides on each call. Those that need an approval stay open, and after the others the turn ends by reason
+   * `approval`; the next turn receives them as `answered`. Default: all may run.
    */
   readonly judge?: Judge;
-  /**
-   * Why no approval is possible, in a sentence that the model receives as the call's error. Default: approvals are
-   * possible.
-   */
+  /** Why no approval is possible: the error of calls that need one. Default: approvals are possible. */
   readonly cannotAsk?: string;
-  /**
-   * Calls that the last turn left open for an approval, with the decisions. Approved ones run before the model is
-   * called. Default: none.
-   */
+  /** Decisions on open calls of the last turn; approved ones run before the model is called. Default: none. */
   readonly answered?: readonly AnsweredCall[];
-  /** Returns the nested calls of an answered or resumed call whose tool {@linkcode Tool.replays}. Default: none. */
+  /** Returns earlier nested calls of a call whose tool {@linkcode Tool.replays}. Default: none. */
   readonly journal?: (call: ToolCall) => Promise<Journal | undefined>;
 }
 
-/** Progress of a turn whose process ended before the turn. */
+/** A turn that continues in another process. */
 export type ResumedTurn = NonNullable<RunOptions["resumed"]>;
 
 /** Sources of time. */
@@ -85,61 +70,52 @@ export type TurnTime = NonNullable<RunOptions["time"]>;
 /** Options of {@linkcode run}. */
 export interface RunOptions {
   readonly model: Model;
-  /** The conversation so far, with instructions as system messages at its start. Not changed. */
+  /** The conversation, starting with system messages. Not changed. */
   readonly history: readonly Message[];
-  /**
-   * The user's message. It follows the results of `answered` calls. Default: the turn continues from the history's end.
-   */
+  /** The user's message, after the results of `answered` calls. Default: the history is continued. */
   readonly input?: Content;
   /**
-   * Returns the user's messages since the last call. Called before each model call and after the answer: the turn
-   * continues if there are any. Default: none.
+   * Returns new user messages. Called before each model call and after the answer, when a message continues the turn.
+   * Default: none.
    */
   readonly steering?: () => readonly Content[];
   /** Tools that the model may call. Default: none. */
   readonly tools?: readonly Tool[];
-  /**
-   * Tools that the model may call although requests don't contain their definitions. Their schemas are checked when
-   * they are called. Default: none.
-   */
+  /** Tools whose definitions requests don't contain, and whose schemas are checked when called. Default: none. */
   readonly unlisted?: readonly Tool[];
   /**
-   * Tools that the caller runs. A step that calls one runs its other calls and ends the turn by reason `tool_calls`;
-   * the caller appends the results to the history and continues. Default: none.
+   * Tools that the caller runs. After a step with a call of one the turn ends by reason `tool_calls`; the caller
+   * appends the results and continues. Default: none.
    */
   readonly clientTools?: readonly ToolDefinition[];
-  /** Approval of calls. Default: all calls may run. */
+  /** Default: all calls may run. */
   readonly approvals?: TurnApprovals;
-  /** Progress of the turn in an earlier process; no second `turn_start` is emitted. Default: the turn begins. */
+  /** Continues a turn of an earlier process, without `turn_start`. Default: the turn begins. */
   readonly resumed?: {
-    /** Messages that the turn has added, with the available answers to the last reply's calls. */
+    /** Messages of the turn, with available answers. */
     readonly messages: readonly Message[];
-    /** Number of the next model call, from 1. */
+    /** Next model call, from 1. */
     readonly step: number;
-    /** Cost so far. */
     readonly ledger: TurnLedger;
-    /** Unanswered calls of the last reply, which run before the model is called. */
+    /** Unanswered calls, which run first. */
     readonly calls: readonly ToolCall[];
-    /** Decides on these calls, and on nested calls without a result. Default: that of all calls. */
+    /** Decides on these and on nested calls without a result. Default: that of all calls. */
     readonly judge?: Judge;
-    /** Decisions on nested calls that have not begun since. Default: none. */
+    /** Decisions on nested calls that have not begun. Default: none. */
     readonly answered?: readonly AnsweredCall[];
   };
   /** Sampling and reasoning. Default: the provider's own. */
   readonly settings?: ModelSettings;
-  /** Decides before each model call which messages the model receives. Default: all. */
+  /** Returns the messages of each model call. Default: all. */
   readonly context?: ContextHook;
-  /** Aborting it ends the turn, with the model's request and running tools. Default: none. */
+  /** Aborts the turn. Default: never. */
   readonly signal?: AbortSignal;
-  /** Limits of the turn. */
   readonly limits?: RunLimits;
-  /** Cost and budget of the turn. */
   readonly costs?: TurnCosts;
-  /** Sources of time. */
   readonly time?: {
-    /** Measures time and runs timers. Default: the real time. */
+    /** Default: the real time. */
     readonly clock?: Clock;
-    /** Returns the time in milliseconds since the epoch. Default: `Date.now`. */
+    /** Milliseconds since the epoch. Default: `Date.now`. */
     readonly now?: () => number;
   };
 }
@@ -185,7 +161,7 @@ const OPTIONS: NeededOptions<RunOptions> = {
   "time?": { "clock?": "object", "now?": "function" } satisfies NeededOptions<TurnTime>,
 };
 
-/** {@linkcode RunOptions}, checked, flat and with defaults. */
+/** {@linkcode RunOptions} with defaults, flat. */
 export interface ResolvedOptions
   extends
     Pick<RunOptions, "model" | "history" | "input" | "resumed" | "settings" | "signal">,
@@ -195,20 +171,19 @@ export interface ResolvedOptions
     Required<Omit<TurnCosts, "costOf">>,
     Pick<TurnApprovals, "cannotAsk" | "journal">,
     Required<Pick<TurnApprovals, "judge" | "answered">> {
-  /** The tools by name. */
   readonly tools: ReadonlyMap<string, PreparedTool>;
 }
 
 const allowAll: Judge = () => ({ decision: "allow" });
 
-/** Longest delay of a timer, in milliseconds; longer ones fire at once. */
+/** Longer timers fire at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /**
- * Checks the caller's options and fills in the defaults.
+ * Checks the options and adds defaults.
  *
- * @throws {TypeError} if two tools have one name, or a tool's parameters are no JSON Schema.
- * @throws {RangeError} if a limit is out of its range, or there is neither input nor history.
+ * @throws {TypeError} if two tools have one name, or a schema is invalid.
+ * @throws {RangeError} if a limit is out of range, or there is neither input nor history.
  */
 export function resolveOptions(options: RunOptions): ResolvedOptions {
   checkGiven("run()", { options }, { options: OPTIONS });
@@ -272,14 +247,14 @@ function prepareTools(
     const { name } = definition.function;
     if (tool.timeoutMs !== undefined) checkLimit(`timeoutMs of tool ${name}`, tool.timeoutMs, MAX_TIMER_MS);
     const isListed = at < tools.length;
-    // Compiled on demand: a turn calls few of many unlisted tools.
+    // Compiled on demand: few unlisted tools are called.
     const parse = isListed ? parserOf(definition) : (text: string) => parserOf(definition)(text);
     prepared.set(name, { tool, isListed, parse });
   }
   return prepared;
 }
 
-// Compiling a schema takes milliseconds, and a session has the same tools in every turn.
+// Compiling takes milliseconds, and a session has the same tools in every turn.
 const parsers = new WeakMap<ToolDefinition, PreparedTool["parse"]>();
 
 function parserOf(definition: ToolDefinition): PreparedTool["parse"] {
@@ -294,11 +269,11 @@ function checkLimit(name: string, value: number, max: number = Infinity): void {
   throw new RangeError(`Cannot start a turn: ${name} is ${value}, but must be ${range}.`);
 }
 
-/** The time of a turn, injectable for tests. */
+/** Time, injectable for tests. */
 export interface Clock {
-  /** Milliseconds since some fixed moment. Monotonic. */
+  /** Monotonic milliseconds. */
   now(): number;
-  /** Calls `callback` once after `ms` milliseconds, unless the returned function is called first. */
+  /** Calls `callback` once after `ms` milliseconds. Returns a function that cancels it. */
   after(ms: number, callback: () => void): () => void;
 }
 
@@ -311,22 +286,18 @@ export const systemClock: Clock = {
   },
 };
 
-/** Time for stopped work to end before the turn ends without it, in milliseconds. */
+/** Time for stopped work to end, in milliseconds. */
 const STOP_GRACE_MS = 2_000;
 
 interface WatchdogOptions {
-  /** Aborting it stops the turn. */
   readonly signal?: AbortSignal;
-  /** Longest time without progress, in milliseconds. */
   readonly idleTimeoutMs: number;
   readonly clock: Clock;
 }
 
-/**
- * Ends a turn's waits if the caller aborts or there is no progress for `idleTimeoutMs`. A slow consumer doesn't count.
- */
+/** Stops a turn that is aborted or makes no progress. A slow consumer doesn't count. */
 export class Watchdog {
-  /** Aborted when the turn must stop, whatever the cause. */
+  /** Aborted when the turn must stop. */
   readonly signal: AbortSignal;
   readonly #stop = new AbortController();
   readonly #idleTimeoutMs: number;
@@ -334,7 +305,6 @@ export class Watchdog {
   readonly #work = new Set<Promise<unknown>>();
   #lastSign = 0;
   #stalled = false;
-  /** Rejects each pending wait. */
   readonly #waits = new Set<(reason: unknown) => void>();
   #disarm: (() => void) | undefined;
 
@@ -346,7 +316,7 @@ export class Watchdog {
     this.signal.addEventListener("abort", () => this.#waits.forEach((end) => end(this.signal.reason)));
   }
 
-  /** True if the turn was stopped because of missing progress. */
+  /** Whether missing progress stopped the turn. */
   get stalled(): boolean {
     return this.#stalled;
   }
@@ -361,7 +331,7 @@ export class Watchdog {
     this.#lastSign = this.#clock.now();
   };
 
-  /** Starts work unless the turn is stopped, and waits for it. Rejects with the signal's reason once it is stopped. */
+  /** Starts work and waits for it. Rejects once the turn is stopped. */
   async wait<T>(start: () => Promise<T> | T): Promise<T> {
     this.signal.throwIfAborted();
     // `Promise.try()` needs Node 24.
@@ -392,14 +362,14 @@ export class Watchdog {
     });
   }
 
-  /** Tracks work that {@linkcode Watchdog.close} waits for. Its failure is ignored. */
+  /** Tracks work for {@linkcode Watchdog.close}, ignoring its failure. */
   track(work: Promise<unknown>): void {
     const forget = () => this.#work.delete(settled);
     const settled: Promise<unknown> = work.then(forget, forget);
     this.#work.add(settled);
   }
 
-  /** Stops running work and waits {@linkcode STOP_GRACE_MS} for its end. */
+  /** Stops running work and waits for it for {@linkcode STOP_GRACE_MS}. */
   async close(): Promise<void> {
     this.stop();
     const grace = Promise.withResolvers<void>();
