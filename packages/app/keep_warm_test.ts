@@ -154,7 +154,7 @@ async function away(ms: number, ...options: ConstructorParameters<typeof Talk>):
   return talk;
 }
 
-Deno.test("a gateway keeps an idle person's prompt warm if that is paid for; what it says it saved is what the bill is less", async () => {
+Deno.test("cache keep-alive: an idle user's prompt stays cached within the budget, and the estimated saving matches the bill", async () => {
   const cold = await away(20 * MINUTE, {});
   const warm = await away(20 * MINUTE, { budgetUsdPerDay: 1 });
   assertEquals([cold.pings.length, cold.timers.size, warm.timers.size], [0, 0, 0]);
@@ -180,7 +180,7 @@ Deno.test("a gateway keeps an idle person's prompt warm if that is paid for; wha
   assertAlmostEquals(all.pingUsd, all.pingTokenUnits * input / 1e6, 1e-9);
 });
 
-Deno.test("a gateway asks again for what was asked where a reply can't be gone on from, as long as that is worth it", async () => {
+Deno.test("cache keep-alive: the original request is repeated where a reply can't be continued, as long as it pays", async () => {
   const cut = { reply: () => ({ content: "So it is.", finish_reason: "length" as const }) };
   const cold = await away(16 * MINUTE, {}, cut);
   const warm = await away(16 * MINUTE, { budgetUsdPerDay: 1 }, cut);
@@ -193,7 +193,7 @@ Deno.test("a gateway asks again for what was asked where a reply can't be gone o
   assertAlmostEquals(await claimed(warm), cold.bill - warm.bill, 1e-6);
 });
 
-Deno.test("a gateway keeps nothing warm that nobody pays for, and nothing at all of what is over", async () => {
+Deno.test("cache keep-alive: no requests without a budget, or for deleted and ended conversations", async () => {
   const budget = { budgetUsdPerDay: 1 };
   const upstream = { baseURL: "http://upstream.example/v1", profile: PROFILE };
   const signedIn = { authorization: "Bearer t", "anthropic-beta": "claude-code-1,oauth-2025-04-20" };
@@ -241,7 +241,7 @@ Deno.test("a gateway keeps nothing warm that nobody pays for, and nothing at all
   assertEquals([talk.timers.size, talk.pings.length], [0, 0]);
 });
 
-Deno.test("a gateway keeps a conversation warm for as long as somebody asks, whatever the budget, and says what it costs at most", async () => {
+Deno.test("cache keep-alive: a conversation kept on request stays cached without a budget, at the reported maximum cost", async () => {
   for (const headers of [KEY, { authorization: "Bearer t", "anthropic-beta": "oauth-2025-04-20" }]) {
     const talk = new Talk();
     await talk.turns(60, headers);
@@ -262,7 +262,7 @@ Deno.test("a gateway keeps a conversation warm for as long as somebody asks, wha
   }
 });
 
-Deno.test("a gateway pings with the client's own key and headers, but as another request, and once if that fails", async () => {
+Deno.test("cache keep-alive: requests use the client's key and headers, as separate requests, and a failure isn't retried", async () => {
   const heard: unknown[] = [];
   const talk = new Talk({ budgetUsdPerDay: 1, onError: (error) => heard.push(error) }, {
     answer: () => Promise.resolve(Response.json({ type: "error" }, { status: 529 })),
@@ -279,7 +279,7 @@ Deno.test("a gateway pings with the client's own key and headers, but as another
   await talk.gateway.close();
 });
 
-Deno.test("a gateway keeps no conversation warm that works for one that waits for its tools", async () => {
+Deno.test("cache keep-alive: a subagent's conversation isn't kept while its parent waits for tools", async () => {
   const calls = [{ type: "function", function: { name: "task", arguments: "{}" } }] as const;
   let reply: SimulatedReply = { content: "So it is." };
   const talk = new Talk({ budgetUsdPerDay: 1 }, { reply: () => reply });

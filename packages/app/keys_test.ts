@@ -121,7 +121,7 @@ const WRITE: SimulatedReply = {
   }],
 };
 
-Deno.test("startServer() makes an owner's key that only its owner can read, and that stays", async () => {
+Deno.test("startServer() creates an owner's key that only its owner can read and that survives restarts", async () => {
   await using place = await Place.start();
   const path = `${place.data}/kept/owner.json`;
   const { key, ports } = JSON.parse(await Deno.readTextFile(path));
@@ -138,7 +138,7 @@ Deno.test("startServer() makes an owner's key that only its owner can read, and 
   assertEquals([again.key, again.ports[0]], [key, Number(new URL(place.url).port)]);
 });
 
-Deno.test("who has no key can neither say what calls may do nor see what others do, and can't let its own calls run", async () => {
+Deno.test("keys: without a key a client can neither decide approvals nor read sessions, and its own calls don't run", async () => {
   await using place = await Place.start(["--unattended", "allow"]);
   const { owner } = place;
   const guest = {};
@@ -216,7 +216,7 @@ Deno.test("who has no key can neither say what calls may do nor see what others 
   assertEquals([...Deno.readDirSync(`${place.data}/workspace`)].map(({ name }) => name), ["a.txt"]);
 });
 
-Deno.test("each key sees, lists and goes on with its own sessions alone, after a restart too; the owner all", async () => {
+Deno.test("keys: each key reads and continues only its own sessions, after a restart too; the owner all", async () => {
   await using place = await Place.start();
   const [alice, bob] = [await place.add("alice"), await place.add("bob")];
   const made = async (who: Sent) => (await place.ask("POST /tare/v1/sessions", who, {})).body.id as string;
@@ -293,7 +293,7 @@ Deno.test("each key sees, lists and goes on with its own sessions alone, after a
   await check();
 });
 
-Deno.test("what left one conversation's prompt can't be recalled from another, of its own key or another one", async () => {
+Deno.test("keys: content evicted from one conversation can't be recalled in another, under the same key or another", async () => {
   await using place = await Place.start(["--truncate-at", "100"]);
   const [alice, bob] = [await place.add("alice"), await place.add("bob")];
   const secret = Array.from({ length: 300 }, (_, line) => `line ${line} of alice`).join("\n");
@@ -342,7 +342,7 @@ Deno.test("what left one conversation's prompt can't be recalled from another, o
   await check();
 });
 
-Deno.test("a key whose budget is spent is refused in the words of each protocol, after a restart too, and the page reads it", async () => {
+Deno.test("keys: a key with an exhausted budget is refused in each protocol's format, after a restart too, and the page reads it", async () => {
   await using place = await Place.start();
   const alice = await place.add("alice", { budgetUsdPerDay: 0.001 });
   const bob = await place.add("bob", { budgetUsdPerDay: 1000 });
@@ -383,7 +383,7 @@ Deno.test("a key whose budget is spent is refused in the words of each protocol,
   assertEquals(keys[1].spentUsd.toFixed(9), all.usd.toFixed(9));
 });
 
-Deno.test("a turn of the agent's ends once its key has no more money, and is paid for by it", async () => {
+Deno.test("keys: a turn of the agent ends once its key's budget is exhausted, and is charged to it", async () => {
   await using place = await Place.start(["--approvals", "allow"]);
   const alice = await place.add("alice", { budgetUsdPerDay: 0.001 });
   const { body: { id } } = await place.ask("POST /tare/v1/sessions", alice, {});
@@ -396,7 +396,7 @@ Deno.test("a turn of the agent's ends once its key has no more money, and is pai
   assertEquals(spentUsd.toFixed(9), all.usd.toFixed(9));
 });
 
-Deno.test("a key with a budget can't have for nothing what no ledger tells of", async () => {
+Deno.test("keys: a key with a budget can't use requests that no ledger records", async () => {
   await using place = await Place.start();
   const alice = await place.add("alice", { budgetUsdPerDay: 0.001 });
   for (const path of ["/v1/embeddings", "/v1/images/generations", "/v1/batches"]) {
@@ -411,7 +411,7 @@ Deno.test("a key with a budget can't have for nothing what no ledger tells of", 
   assertNotEquals((await place.ask("POST /v1/embeddings", bob, { input: "x" })).status, 403);
 });
 
-Deno.test("a key is for its routes, asks as often as it may, and stops at once when it is removed", async () => {
+Deno.test("keys: a key is limited to its routes and rate, and stops working when it is removed", async () => {
   await using place = await Place.start();
   const gateway = await place.add("g", { routes: ["gateway"] });
   const agent = await place.add("a", { routes: ["agent"] });
@@ -449,7 +449,7 @@ Deno.test("a key is for its routes, asks as often as it may, and stops at once w
   assertEquals((await place.ask("DELETE /tare/v1/keys/owner", place.owner)).status, 404);
 });
 
-Deno.test("only the owner, or a key that may, says what calls do; the log names the key", async () => {
+Deno.test("keys: only the owner, or a permitted key, decides approvals; the log contains the key", async () => {
   await using place = await Place.start();
   const alice = await place.add("alice");
   const carol = await place.add("carol", { routes: ["agent", "approve"] });
@@ -490,7 +490,7 @@ Deno.test("only the owner, or a key that may, says what calls do; the log names 
   );
 });
 
-Deno.test("the backup, and all that shows something private, isn't given to pages of other sites", async () => {
+Deno.test("keys: the backup and private data aren't readable by pages of other sites", async () => {
   await using place = await Place.start();
   const paths = [
     "/tare/v1/backup",
@@ -511,7 +511,7 @@ Deno.test("the backup, and all that shows something private, isn't given to page
   assertEquals((await place.ask("GET /tare/v1/backup", place.owner)).status, 200);
 });
 
-Deno.test("agentClient() makes, lists and removes keys", async () => {
+Deno.test("agentClient() adds, lists and removes keys", async () => {
   await using place = await Place.start();
   const client = agentClient(place.url, place.owner.authorization!.slice("Bearer ".length));
   await client.addKey({ name: "alice", routes: ["agent"], perMinute: 3 });

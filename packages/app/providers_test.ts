@@ -14,7 +14,7 @@ function routes(environment: Record<string, string>, models: readonly string[]):
   return models.map((model) => [model, address(model), profile(model).name]);
 }
 
-Deno.test("configuredModels() sends every model to the only provider there is", () => {
+Deno.test("configuredModels() sends every model to the only provider", () => {
   assertEquals(routes({ ANTHROPIC_API_KEY: "k" }, ["", "claude-sonnet-5", "other"]), [
     ["", ANTHROPIC, "anthropic-5m"],
     ["claude-sonnet-5", ANTHROPIC, "anthropic-5m"],
@@ -30,7 +30,7 @@ Deno.test("configuredModels() sends every model to the only provider there is", 
   ]);
 });
 
-Deno.test("configuredModels() sends each model to its own provider where there are two", () => {
+Deno.test("configuredModels() with two providers sends each model to its own", () => {
   const both = { OPENAI_API_KEY: "a", ANTHROPIC_API_KEY: "b" };
   assertEquals(routes(both, ["Claude-opus-5", "gpt-5.5", "anthropic/claude-opus-5", "deepseek-chat"]), [
     ["Claude-opus-5", ANTHROPIC, "anthropic-5m"],
@@ -44,7 +44,7 @@ Deno.test("configuredModels() sends each model to its own provider where there a
   ]);
 });
 
-Deno.test("priceOf() takes one's own price, then the list's, and none on one's own machine", () => {
+Deno.test("priceOf() returns the configured price, else the list price, and none for local models", () => {
   const price = (environment: Record<string, string>, profile: string, model: string) =>
     priceOf(settings(environment), () => profileNamed(profile))(model);
   assertEquals(price({}, "openai", "gpt-5"), listPrice("gpt-5"));
@@ -55,7 +55,7 @@ Deno.test("priceOf() takes one's own price, then the list's, and none on one's o
   assertEquals(priceOf(file, () => profileNamed("openai"))("gpt-5"), own);
 });
 
-Deno.test("configuredModels() takes a window as it is set, else what the provider says, else what is published", () => {
+Deno.test("configuredModels() returns the configured window, else the reported, else the published one", () => {
   const server = {
     name: () => undefined,
     windowTokens: (model: string) => model === "here" ? 9_000 : undefined,
@@ -71,7 +71,7 @@ Deno.test("configuredModels() takes a window as it is set, else what the provide
   assertEquals(windows({ ANTHROPIC_API_KEY: "b" }), [128_000, 272_000, 1_000_000, 128_000]);
 });
 
-Deno.test("configuredModels() learns a window from the error that tells it", async () => {
+Deno.test("configuredModels() reads a window from an error", async () => {
   const message = "This model's maximum context length is 40960 tokens. However, you requested 50000 tokens.";
   const refusing = Deno.serve(
     { hostname: "127.0.0.1", port: 0, onListen: () => {} },
@@ -96,7 +96,7 @@ Deno.test("configuredModels() learns a window from the error that tells it", asy
   await refusing.shutdown();
 });
 
-Deno.test("configuredModels() asks an overloaded provider again, longer than an SDK does", async () => {
+Deno.test("configuredModels() retries an overloaded provider longer than an SDK does", async () => {
   let requests = 0;
   const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, () => {
     if (requests++ < 6) return new Response(null, { status: 429, headers: { "retry-after-ms": "1" } });
@@ -119,7 +119,7 @@ Deno.test("configuredModels() asks an overloaded provider again, longer than an 
   await server.shutdown();
 });
 
-Deno.test("configuredModels() asks in the protocol that is set, else as the address and the model have it", async () => {
+Deno.test("configuredModels() uses the configured protocol, else that of address and model", async () => {
   const asked: unknown[] = [];
   const server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen: () => {} }, async (request) => {
     const { model, reasoning, include, thinking, messages } = await request.json();
@@ -163,7 +163,7 @@ Deno.test("configuredModels() asks in the protocol that is set, else as the addr
   ]);
 });
 
-Deno.test("isRehearsed() says whether nothing is configured", () => {
+Deno.test("isRehearsed() returns true only if no provider is configured", () => {
   assertEquals(isRehearsed(settings({})), true);
   // The gateway's address alone doesn't configure an agent.
   assertEquals(isRehearsed(settings({ ANTHROPIC_BASE_URL: "http://127.0.0.1:1" })), true);
@@ -194,7 +194,7 @@ function asking(...answers: readonly (Response | Error)[]) {
   return { server, asked, pass: (ms: number) => nowMs += ms };
 }
 
-Deno.test("serverProfile() takes a server for one's own that lists only such models", async () => {
+Deno.test("serverProfile() detects a local server by its models", async () => {
   for (
     const [owners, name] of [
       [["llamacpp"], "local"],
@@ -214,7 +214,7 @@ Deno.test("serverProfile() takes a server for one's own that lists only such mod
   }
 });
 
-Deno.test("serverProfile() tells the windows of models, and on one's own machine that of the only one", async () => {
+Deno.test("serverProfile() returns the windows of models, and for a local server that of the only one", async () => {
   const data = [{ id: "m", owned_by: "vllm", max_model_len: 40_960 }];
   const { server: own } = asking(Response.json({ data }));
   const { server: others } = asking(Response.json({ data: [...data, { id: "n", owned_by: "openai" }] }));
@@ -227,7 +227,7 @@ Deno.test("serverProfile() tells the windows of models, and on one's own machine
   assertEquals(windows, [[40_960, 40_960], [40_960, undefined]]);
 });
 
-Deno.test("serverProfile() asks again after a while, without waiting, until there is a list", async () => {
+Deno.test("serverProfile() retries after a while, without waiting, until there is a list", async () => {
   const { server, asked, pass } = asking(
     new TypeError("refused"),
     Response.json({}),
@@ -250,7 +250,7 @@ Deno.test("serverProfile() asks again after a while, without waiting, until ther
   await server.close();
 });
 
-Deno.test("serverProfile() asks no provider that its address tells", async () => {
+Deno.test("serverProfile() sends no request to a provider with a known address", async () => {
   const fetch = () => Promise.reject(new Error("was asked"));
   for (const baseURL of ["https://api.openai.com/v1", "https://api.deepseek.com"]) {
     const server = serverProfile({ baseURL, fetch });
@@ -259,7 +259,7 @@ Deno.test("serverProfile() asks no provider that its address tells", async () =>
   }
 });
 
-Deno.test("serverProfile() waits no longer than it is asked to", async () => {
+Deno.test("serverProfile() stops waiting after its timeout", async () => {
   const server = serverProfile({
     baseURL: HERE,
     fetch: (_, init) =>

@@ -64,7 +64,7 @@ function programs(...all: readonly string[]) {
 Deno.test(
   needs(
     NOT_WINDOWS,
-    "supervise() ends a server that doesn't answer, says so, and starts it again, each time later",
+    "supervise() restarts a server that doesn't answer, with growing pauses, and logs it",
   ),
   async () => {
     const run = programs("for (;;) {}", "for (;;) {}", "stop(); Deno.exit(7);");
@@ -84,7 +84,7 @@ Deno.test(
 Deno.test(
   needs(
     [NOT_WINDOWS, PS],
-    "supervise() leaves a server alone that somebody has stopped, and ends it when told",
+    "supervise() ignores a server that was suspended, and ends it on a signal",
   ),
   async () => {
     // It stops itself once; only the test continues it.

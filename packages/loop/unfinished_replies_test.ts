@@ -88,7 +88,7 @@ Deno.test("run() records each request that was sent and not refused, whatever it
   }));
 });
 
-Deno.test("run() records nothing of requests that a provider refused or that it never got", async () => {
+Deno.test("run() records no requests that a provider refused or never received", async () => {
   for (const code of ["bad_key", "rate_limited", "unreachable", "prompt_too_long"] as const) {
     const model: Model = async function* ({ confirm, refused }) {
       confirm?.();
@@ -100,7 +100,7 @@ Deno.test("run() records nothing of requests that a provider refused or that it 
   }
 });
 
-Deno.test("run() takes what the cache is expected to serve for served", async () => {
+Deno.test("run() counts tokens expected from the cache as cached", async () => {
   const model: Model = async function* () {
     yield { type: "text_delta", text: "Well" };
     throw new ModelError("provider_error", "Gone.");
@@ -121,7 +121,7 @@ Deno.test("run() takes what the cache is expected to serve for served", async ()
   }
 });
 
-Deno.test("run() records each attempt of a real model whose streams break off", async () => {
+Deno.test("run() records each attempt of a real model whose streams fail", async () => {
   const chunk = (delta: object) => `data: ${JSON.stringify({ choices: [{ index: 0, delta }] })}\n\n`;
   const whole = JSON.stringify({
     choices: [{ index: 0, message: { role: "assistant", content: "Done." }, finish_reason: "stop" }],

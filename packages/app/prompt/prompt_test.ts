@@ -22,7 +22,7 @@ async function prompt(args: readonly string[], env: Readonly<Record<string, stri
   return { code, out: new TextDecoder().decode(stdout), err: new TextDecoder().decode(stderr) };
 }
 
-Deno.test("tare prompt shows what a server tells the sessions of a folder, and changes of files reach them behind", async () => {
+Deno.test("tare prompt shows the start of a session's prompt in a folder, and later changes of files are appended", async () => {
   const top = await Deno.realPath(await Deno.makeTempDir());
   const home = join(top, "ann");
   const workspace = join(home, "repo", "w");
@@ -96,7 +96,7 @@ Deno.test("tare prompt shows what a server tells the sessions of a folder, and c
   await Deno.remove(top, { recursive: true });
 });
 
-Deno.test("tare prompt says in a sentence what is wrong with the settings", async () => {
+Deno.test("tare prompt reports invalid settings", async () => {
   const file = await Deno.makeTempFile();
   await Deno.writeTextFile(file, "x".repeat(2 ** 16 + 1));
   const env = { HOME: Deno.env.get("HOME") ?? "" };

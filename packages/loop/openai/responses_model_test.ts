@@ -57,7 +57,7 @@ function whole(items: readonly Item[], more: object = {}): Response {
 
 const RESPONSES = { protocol: "responses", reasoning: "sealed" } as const;
 
-Deno.test("openaiModel() streams a response: summaries, text and calls, and carries what is sealed", async () => {
+Deno.test("openaiModel() streams a response: summaries, text and calls, and carries sealed reasoning", async () => {
   const [first, second] = CALLS;
   const added = (output_index: number, item: Item) => ({
     type: "response.output_item.added",
@@ -143,7 +143,7 @@ Deno.test("openaiModel() streams a response: summaries, text and calls, and carr
   ]);
 });
 
-Deno.test("openaiModel() plays a turn by responses, and sends back each item as it came", async () => {
+Deno.test("openaiModel() runs a turn by responses, and returns each item unchanged", async () => {
   const bodies: { input: unknown[] }[] = [];
   const server = Deno.serve({ port: 0, onListen() {} }, async (request) => {
     const body = await request.json();
@@ -183,7 +183,7 @@ Deno.test("openaiModel() plays a turn by responses, and sends back each item as 
   ]);
 });
 
-Deno.test("openaiModel() writes what others said as items of its own, and pictures and files", async () => {
+Deno.test("openaiModel() converts other models' replies to items, and images and files", async () => {
   const messages = [
     { role: "system", content: "Be brief." },
     {
@@ -242,7 +242,7 @@ Deno.test("openaiModel() writes what others said as items of its own, and pictur
   assertEquals(completed(asked).message, { role: "assistant", content: "ok" });
 });
 
-Deno.test("openaiModel() takes a refusal, a reply that was cut off, and one that isn't streamed", async () => {
+Deno.test("openaiModel() reads a refusal, a truncated reply, and one that isn't streamed", async () => {
   const refusal = { content: [{ type: "refusal", refusal: "I won't." }] };
   const refused = completed(await ask(whole([said("", refusal)]), RESPONSES));
   assertEquals([refused.message, refused.finishReason], [
@@ -270,7 +270,7 @@ Deno.test("openaiModel() takes a refusal, a reply that was cut off, and one that
   assertEquals([message.content, message.carried?.items?.length], ["Whole.", 2]);
 });
 
-Deno.test("openaiModel() lets go what was thought and can't go back: neither sealed nor told", async () => {
+Deno.test("openaiModel() omits reasoning that can't be returned: neither sealed nor followed by an item", async () => {
   const { encrypted_content: _, ...unsealed } = THOUGHT as OpenAI.Responses.ResponseReasoningItem;
   const items = [unsealed as Item, said("Look."), ...CALLS];
   const { message } = completed(await ask(whole(items), { protocol: "responses" }));
@@ -281,7 +281,7 @@ Deno.test("openaiModel() lets go what was thought and can't go back: neither sea
   assertEquals(told.message.carried?.items?.[0], { ...open });
 });
 
-Deno.test("openaiModel() tells what fails a response, in front of it and in its middle", async () => {
+Deno.test("openaiModel() reports errors of a response, before it and in its middle", async () => {
   const failing = async (answer: Response, settings: object = {}) => {
     const { error, events } = await ask(answer, { ...RESPONSES, request: { settings } });
     assert(error instanceof ModelError);
@@ -336,7 +336,7 @@ Deno.test("openaiModel() tells what fails a response, in front of it and in its 
   ]);
 });
 
-Deno.test("openaiModel() sends to others by chat completions what every model can read", async () => {
+Deno.test("openaiModel() sends portable parts to other models by chat completions", async () => {
   const messages: Message[] = [
     { role: "user", content: "Hi" },
     {
